@@ -1,1 +1,1 @@
-"""A broker's replicas: who leads, who is in sync, what waits for the high watermark."""
+"""A broker's replicas: leadership, in-sync replicas, and operations that wait for replication."""

@@ -1,4 +1,4 @@
-"""Proposals of a new ISR to the controller and its answers (AlterPartition, KIP-497, KIP-903)."""
+"""Proposals of a new ISR, and the controller's responses (AlterPartition, KIP-497, KIP-903)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from barnabas.storage.topic_partition import TopicPartition
 
 
-# Answers after which a proposal may be made again from what is confirmed.
+# Errors after which the leader discards the proposal and may send a new one.
 REFUSED = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
-# Answers that say that newer metadata is on its way; until it is here nothing is proposed.
+# Errors that announce newer metadata. The leader sends no proposal before it arrives.
 OUTDATED = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -30,25 +30,25 @@ OUTDATED = frozenset(
 
 
 class AlterPartitionProposal(msgspec.Struct, frozen=True):
-    """The ISR that a leader wants."""
+    """The new ISR that a leader proposes."""
 
     topic_id: bytes
     topic_partition: TopicPartition
     leader_epoch: int
-    # The epoch the proposal builds on; the controller refuses any other.
+    # The current partition epoch. The controller rejects any other.
     partition_epoch: int
-    # (broker id, broker epoch or -1), the leader among them.
+    # (broker id, broker epoch or -1) of each member, including the leader.
     new_isr: tuple[tuple[int, int], ...]
     leader_recovery_state: int = 0
 
     @property
     def broker_ids(self) -> tuple[int, ...]:
-        """The proposed ISR without epochs."""
+        """The broker ids of the proposed ISR."""
         return tuple(broker_id for broker_id, _ in self.new_isr)
 
 
 class AlterPartitionAnswer(msgspec.Struct, frozen=True):
-    """What the controller made of it; with an error the other fields say nothing."""
+    """The controller's response to a proposal. With an error, the other fields are undefined."""
 
     error: ErrorCode
     leader_id: int = -1
@@ -59,12 +59,12 @@ class AlterPartitionAnswer(msgspec.Struct, frozen=True):
 
 
 class AlterPartitionSender(Protocol):
-    """The way to the controller; implemented by whoever has one."""
+    """Sends proposals to the controller. The server provides it."""
 
     def submit(
         self,
         proposal: AlterPartitionProposal,
         on_done: Callable[[AlterPartitionAnswer], None],
     ) -> None:
-        """Send it; `on_done` is called once, never before this returns."""
+        """Send the proposal. `on_done` is called once, never before this returns."""
         ...

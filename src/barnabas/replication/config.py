@@ -1,4 +1,4 @@
-"""Broker configuration of replication (Kafka's ReplicationConfigs and its neighbours)."""
+"""Broker configuration of replication (Kafka's ReplicationConfigs and related keys)."""
 
 from __future__ import annotations
 
@@ -168,12 +168,12 @@ DEFINITION = ConfigDefinition(
     ]
 )
 
-# Kafka has no key for it: a session younger than this does not give way to its like.
+# A younger session is evicted only by a session of a higher kind. Kafka has no key for this.
 FETCH_SESSION_EVICTION_MS = 120_000
 
 
 class ReplicationConfig(msgspec.Struct, frozen=True):
-    """Values of the keys above; times in ms."""
+    """Values of the configuration keys above. Times are in ms."""
 
     replica_lag_time_max_ms: int = 30_000
     replica_high_watermark_checkpoint_interval_ms: int = 5_000

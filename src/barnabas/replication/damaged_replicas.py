@@ -1,7 +1,8 @@
-"""What a broker does about a replica of its own whose log is damaged while others have the records.
+"""Handles damaged logs of this broker, if other replicas have the records.
 
-The replica goes offline, and the controller is told that its directory is lost (KIP-858): it leaves
-the ISR, and another replica leads. Then its damaged segment is dropped, and fetched again.
+The replica goes offline, and the broker reports its directory as lost to the controller (KIP-858).
+The controller removes it from the ISR and elects another leader. Then the broker deletes the
+damaged segment and fetches it again.
 """
 
 from __future__ import annotations
@@ -26,21 +27,21 @@ _log = logging.getLogger(__name__)
 
 
 class DamageParts(msgspec.Struct, frozen=True):
-    """What damaged replicas are given up with."""
+    """The collaborators and callbacks of `DamagedReplicas`."""
 
     node_id: int
     registry: PartitionRegistry
     brokers: ImageBrokers
     wheel: TimingWheel
-    # Takes a partition offline; and lets its pending requests look again.
+    # Takes a partition offline, and checks its waiting operations.
     take_offline: Callable[[TopicPartition], None]
     wake: Callable[[TopicPartition], None]
-    # Tells the controller that the replica is lost; None where no other broker could take over.
+    # Reports a lost replica to the controller. None if no other broker can take over.
     give_up: Callable[[TopicIdPartition], None] | None
 
 
 class DamagedReplicas:
-    """Gives up replicas whose log was found damaged."""
+    """Takes replicas with damaged logs offline."""
 
     __slots__ = ("_parts",)
 
@@ -48,7 +49,7 @@ class DamagedReplicas:
         self._parts = parts
 
     def on_damage(self, key: TopicPartition, error: DamagedLogError) -> None:
-        """The log of a partition was found damaged; without another replica it is served on."""
+        """Handle a damaged log. Without another live ISR member, the partition stays online."""
         parts = self._parts
         partition = parts.registry.online.get(key)
         if parts.give_up is None or partition is None or not self._has_other_in_sync(key):
@@ -61,7 +62,7 @@ class DamagedReplicas:
         )
         parts.registry.note_damage(key, error.path)
         where = TopicIdPartition(partition.topic_id, *key)
-        # In the next turn: this may be called in the midst of a fetch.
+        # In the next turn, since this method may be called during a fetch.
         parts.wheel.add(0, partial(self._give_up, where, parts.give_up))
 
     def _give_up(

@@ -1,4 +1,4 @@
-"""DeleteRecords that wait for every live replica to follow (Kafka's DelayedDeleteRecords)."""
+"""DeleteRecords requests that wait for every live replica (Kafka's DelayedDeleteRecords)."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 
 class DeleteRecordsResult(msgspec.Struct):
-    """Answer for one partition."""
+    """The result for one partition."""
 
     error: ErrorCode = ErrorCode.NONE
-    # The smallest log start of the live replicas; -1 with an error.
+    # The smallest log start offset of the live replicas. -1 with an error.
     low_watermark: int = UNKNOWN_OFFSET
 
 
 class PendingDelete(msgspec.Struct):
-    """One partition whose low watermark has not reached the wanted offset."""
+    """One partition whose low watermark has not reached the required offset."""
 
     topic_partition: TopicPartition
     required_offset: int
@@ -35,7 +35,7 @@ class PendingDelete(msgspec.Struct):
 
 
 class DelayedDeleteRecords(DelayedOperation):
-    """Answers when the low watermark of every partition has reached its offset."""
+    """Answers when the low watermark of every partition has reached its required offset."""
 
     __slots__ = ("_lookup", "_on_done", "_pending", "_results")
 
@@ -56,7 +56,7 @@ class DelayedDeleteRecords(DelayedOperation):
             each.result.error = ErrorCode.REQUEST_TIMED_OUT
 
     def try_complete(self) -> bool:
-        """Decide what can be decided."""
+        """Update the pending partitions, and complete if all are decided."""
         undecided = False
         for each in self._pending:
             if not each.is_decided and not self._decide(each):
@@ -79,5 +79,5 @@ class DelayedDeleteRecords(DelayedOperation):
         return True
 
     def on_complete(self) -> None:
-        """Answer all partitions."""
+        """Answer with the results of all partitions."""
         self._on_done(self._results)

@@ -24,68 +24,68 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Enough of it to complete whatever was asked for.
+# Sentinel: the available data completes the fetch, whatever its minimum is.
 _COMPLETE = None
 
 
 class FetchSource(PartitionLookup, Protocol):
-    """Where a fetch that is complete reads again."""
+    """Reads again for a completed fetch."""
 
     def read_again(
         self, params: FetchParams, partitions: list[tuple[TopicIdPartition, FetchPartitionData]]
     ) -> list[tuple[TopicIdPartition, FetchResult]]:
-        """Read without taking in follower states and without counting a fetch."""
+        """Read without updating follower states and without counting a fetch."""
         ...
 
     def is_throttled(self, topic_partition: TopicPartition, replica_id: int) -> bool:
-        """Whether the follower's bytes of that partition are over the leader's quota now."""
+        """Whether the leader's replication quota withholds the partition from the follower."""
         ...
 
     def count_expired_fetch(self, from_follower: bool) -> None:
-        """A fetch ran out of time."""
+        """Count a fetch that timed out."""
         ...
 
 
 class WaitingSession(Protocol):
-    """A follower's session, with partitions of which there is nothing to be said."""
+    """A follower's session with quiet partitions."""
 
-    # Its fetch that waits, to which those are added that change.
+    # The session's pending fetch, which receives partitions that change.
     operation: DelayedFetch | None
 
 
 class WaitingPartition(msgspec.Struct):
-    """One partition of a waiting fetch."""
+    """One partition of a pending fetch."""
 
     topic_id_partition: TopicIdPartition
     topic_partition: TopicPartition
     data: FetchPartitionData
-    # Where the fetch offset lies, from the first read; None if that is unknown.
+    # Log position of the fetch offset, from the first read. None if unknown.
     position: LogOffsetMetadata | None
-    # Bytes that could be read when it was looked at last.
+    # Number of readable bytes at the last check.
     available: int = 0
-    # What the first read gave; it still holds if there were no bytes and nothing has changed.
+    # Result of the first read. It is still valid if it had no bytes and nothing has changed.
     first_result: FetchResult | None = None
-    # Something has changed since.
+    # Whether the partition has changed since the first read.
     is_stale: bool = False
 
 
 class DelayedFetch(DelayedOperation):
-    """Completes when one of its partitions cannot or need not wait, or enough has come together.
+    """Completes when a partition cannot wait, or when enough bytes are available.
 
-    A. This broker does not lead a partition any more.
-    B. It has no replica of a partition any more.
-    C. A partition does not exist any more.
+    A. This broker is no longer the leader of a partition.
+    B. This broker no longer has a replica of a partition.
+    C. A partition no longer exists.
     D. A partition's log directory is offline.
     E. The request's leader epoch is fenced.
-    F. The log was truncated below the fetch offset, or the fetch offset lies in an older segment
-       than the end: the rest of that segment is answered at once, the bytes between are not
-       counted.
-    G. The bytes that can be read reach the request's minimum, of each partition no more than its
-       own maximum; throttled partitions give nothing.
-    H. The request's leader epoch is unknown here, or the log has diverged from the asker's.
+    F. The log was truncated below the fetch offset, or the fetch offset is in an older segment than
+    the end. In the second case the rest of the older segment is returned at once, and the available
+    bytes are not counted.
+    G. The available bytes reach the request's minimum. Each partition counts up to its own maximum.
+    Throttled partitions count zero.
+    H. The request's leader epoch is unknown here, or the follower's log has diverged.
 
-    The end is the log end, the high watermark or the last stable offset, by isolation. Partitions
-    without a known position are skipped: their time will come.
+    The end is the log end offset, the high watermark or the last stable offset, by isolation level.
+    Partitions without a known position are skipped until the timeout.
     """
 
     __slots__ = (
@@ -106,8 +106,14 @@ class DelayedFetch(DelayedOperation):
         on_done: Callable[[list[tuple[TopicIdPartition, FetchResult]]], None],
         quiet: WaitingSession | None = None,
     ) -> None:
-        """Args:
-        quiet: who adds partitions that were not looked at, should they change.
+        """Create a pending fetch.
+
+        Args:
+            params: the request as a whole.
+            partitions: the partitions that were read, with the results of the first read.
+            source: reads the partitions again at completion.
+            on_done: gets one result per partition.
+            quiet: the session, which adds quiet partitions when they change.
         """
         super().__init__(params.max_wait_ms)
         self._quiet = quiet
@@ -117,15 +123,15 @@ class DelayedFetch(DelayedOperation):
         self._partitions = partitions
         self._source = source
         self._on_done = on_done
-        # Nearly always one each.
+        # Waiting partitions by key. Nearly always one per key.
         self._by_key: dict[TopicPartition, list[WaitingPartition]] = {}
         for each in partitions:
             self._by_key.setdefault(each.topic_partition, []).append(each)
-        # Bytes of all partitions, as each was looked at last.
+        # Sum of `available` of all partitions.
         self._accumulated = sum(each.available for each in partitions)
 
     def add(self, changed: SessionPartition) -> None:
-        """A partition of which there was nothing to be said is no longer as it was."""
+        """Add a partition that was quiet and has changed."""
         key = changed.where.topic_partition
         waiting = WaitingPartition(
             changed.where, key, changed.asked, changed.position, is_stale=True
@@ -134,20 +140,23 @@ class DelayedFetch(DelayedOperation):
         self._by_key.setdefault(key, []).append(waiting)
 
     def try_complete(self) -> bool:
-        """Look at the cases A to H, of every partition."""
+        """Check cases A to H for every partition."""
         return self._is_any_decided(self._partitions) and self.force_complete()
 
     def try_complete_for(self, key: Hashable) -> bool:
-        """Look at the cases A to H, of the one partition that has changed.
+        """Check cases A to H for the one partition that has changed.
 
-        Those of the others were looked at when they changed: a fetch of a thousand partitions would
-        cost a thousand looks else for each record that comes.
+        The other partitions were checked at their last change. If each change caused a check of all
+        partitions, a fetch of a thousand partitions would need a thousand checks per append.
         """
         waiting = self._by_key[key]  # type: ignore[index]
         return self._is_any_decided(waiting) and self.force_complete()
 
     def _is_any_decided(self, partitions: list[WaitingPartition]) -> bool:
-        """Whether the fetch is complete; after an unexpected error it is, and the read tells it."""
+        """Whether the fetch is complete.
+
+        An unexpected error completes it; the next read reports it.
+        """
         try:
             return any(map(self._is_decided, partitions))
         except AssertionError:
@@ -157,7 +166,7 @@ class DelayedFetch(DelayedOperation):
             return True
 
     def _is_decided(self, waiting: WaitingPartition) -> bool:
-        """Whether the fetch is complete, as far as this partition tells."""
+        """Whether this partition completes the fetch."""
         waiting.is_stale = True
         if waiting.position is None:
             return False
@@ -180,9 +189,10 @@ class DelayedFetch(DelayedOperation):
     def _available(
         self, partition: Partition, waiting: WaitingPartition, position: LogOffsetMetadata
     ) -> int | None:
-        """Bytes that can be read, or _COMPLETE in case F."""
+        """Return the number of readable bytes, or _COMPLETE in case F."""
         end = partition.exposed_end(self._params.isolation)
-        # Equal offsets may lie in two segments: the log has just rolled. Nothing is there to read.
+        # Equal offsets may have positions in two segments if the log has just rolled. There is
+        # nothing to read.
         if position.message_offset == end.message_offset:
             return 0
         if position.message_offset > partition.log.log_end_offset:
@@ -199,16 +209,16 @@ class DelayedFetch(DelayedOperation):
             return 0
         if position.on_older_segment(end):
             return _COMPLETE
-        # Below zero while a new leader's high watermark lags behind the fetch offset.
+        # The value is negative while a new leader's high watermark is below the fetch offset.
         return max(0, min(end.bytes_since(position), waiting.data.max_bytes))
 
     def on_cancel(self) -> None:
-        """The session has no fetch that waits any more."""
+        """Remove this fetch from its session."""
         if self._quiet is not None and self._quiet.operation is self:
             self._quiet.operation = None
 
     def on_complete(self) -> None:
-        """Read again what has changed, or had anything, and answer with what there is."""
+        """Read again the partitions that changed or had bytes, and answer with all results."""
         self.on_cancel()
         results: list[tuple[TopicIdPartition, FetchResult] | None] = []
         asked: list[tuple[TopicIdPartition, FetchPartitionData]] = []
@@ -222,7 +232,7 @@ class DelayedFetch(DelayedOperation):
         self._on_done([next(read) if each is None else each for each in results])
 
     def on_expiration(self) -> None:
-        """Followers' and consumers' expirations are counted apart."""
+        """Count the timeout, separately for followers and consumers."""
         self._source.count_expired_fetch(self._params.is_from_follower)
 
 

@@ -1,4 +1,4 @@
-"""Appends that wait to be acknowledged: for the ISR, or for a sync (Kafka's DelayedProduce)."""
+"""Appends that wait for the ISR or for a sync (Kafka's DelayedProduce)."""
 
 from __future__ import annotations
 
@@ -18,28 +18,29 @@ if TYPE_CHECKING:
 
 
 class PartitionLookup(Protocol):
-    """Where partitions are found."""
+    """Finds online partitions."""
 
     def partition(self, topic_partition: TopicPartition) -> Partition | ErrorCode:
-        """The partition if it is online here, else the error for the asker."""
+        """Return the partition if it is online on this broker, else the error for the client."""
         ...
 
 
 class ProduceSource(PartitionLookup, Protocol):
-    """Where waiting appends come from."""
+    """The part of `ReplicaAppends` that pending appends use."""
 
     def count_expired_produces(self, partitions: int) -> None:
-        """So many partitions were not acknowledged in time."""
+        """Count the partitions of a produce request that timed out."""
         ...
 
 
 class PendingAppend(msgspec.Struct):
-    """One partition of the request that is appended and not yet acknowledged."""
+    """One partition of a request, appended and not yet acknowledged."""
 
     topic_partition: TopicPartition
-    # Exclusive: acknowledged once the high watermark, or for acks=1 the sync, has reached it.
+    # Exclusive end offset. The append is acknowledged when the high watermark (for acks=1: the
+    # sync) reaches it.
     required_offset: int
-    # The answer; its error is set when it is decided.
+    # The result for the response. Its error is set when the append is decided.
     result: ProduceResult
     is_decided: bool = False
 
@@ -47,9 +48,9 @@ class PendingAppend(msgspec.Struct):
 class DelayedProduce(DelayedOperation):
     """Answers when every partition is decided.
 
-    Per partition: this broker does not lead it any more, or cannot find it: that error. The
-    required offset is reached: no error, or NOT_ENOUGH_REPLICAS_AFTER_APPEND. Time over:
-    REQUEST_TIMED_OUT.
+    If this broker no longer leads a partition, or no longer has it online, the partition gets that
+    error. If the required offset is reached, it gets NONE or NOT_ENOUGH_REPLICAS_AFTER_APPEND.
+    After the timeout, it gets REQUEST_TIMED_OUT.
     """
 
     __slots__ = ("_needs_all", "_on_done", "_pending", "_results", "_source")
@@ -64,10 +65,10 @@ class DelayedProduce(DelayedOperation):
         on_done: Callable[[dict[TopicPartition, ProduceResult]], None],
     ) -> None:
         super().__init__(timeout_ms)
-        # acks=all; else only a sync is waited for.
+        # Whether acks=all is required. Otherwise the append waits only for a sync.
         self._needs_all = needs_all
         self._pending = pending
-        # Of all partitions of the request, the pending ones among them.
+        # Results of all partitions of the request, including the pending ones.
         self._results = results
         self._source = source
         self._on_done = on_done
@@ -76,11 +77,11 @@ class DelayedProduce(DelayedOperation):
 
     @property
     def pending(self) -> list[TopicPartition]:
-        """The partitions that are still waited for."""
+        """The partitions that are not yet decided."""
         return [each.topic_partition for each in self._pending if not each.is_decided]
 
     def try_complete(self) -> bool:
-        """Decide what can be decided."""
+        """Update the pending partitions, and complete if all are decided."""
         undecided = False
         for append in self._pending:
             if append.is_decided:
@@ -105,9 +106,9 @@ class DelayedProduce(DelayedOperation):
         return ErrorCode.NONE if is_synced else None
 
     def on_complete(self) -> None:
-        """Answer all partitions, those decided at once too."""
+        """Answer with the results of all partitions."""
         self._on_done(self._results)
 
     def on_expiration(self) -> None:
-        """What is undecided has timed out."""
+        """Count the undecided partitions as timed out."""
         self._source.count_expired_produces(len(self.pending))

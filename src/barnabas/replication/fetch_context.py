@@ -1,8 +1,8 @@
-"""One fetch request with or without a session: what to read, and what of it to answer (KIP-227).
+"""The partitions of one fetch request and of its response, with or without a session (KIP-227).
 
-`FetchSessionCache.open` gives the context. If its `error` is set, it is the whole answer. Else read
-`partitions()` and answer what `answer(results)` leaves, with `session_id` and `error` as they are
-after that call.
+`FetchSessionCache.open` returns the context. If its `error` is set, the response consists of this
+error. Otherwise read `partitions()` and pass the results to `answer`. Send its return value with
+the `session_id` and `error` that the context has after that call.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ if TYPE_CHECKING:
 
 
 class FetchContext(Protocol):
-    """One request."""
+    """The partitions to read for one request, and the results to send."""
 
     # NONE, or FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or
     # FETCH_SESSION_TOPIC_ID_ERROR.
     error: ErrorCode
-    # Of the answer; 0: no session.
+    # Session id of the response. 0: no session.
     session_id: int
 
     @property
     def quiet(self) -> QuietSession | None:
-        """Partitions that are asked too, but need not be read; None without any."""
+        """Requested partitions that need no read. None if there are none."""
         ...
 
     def partitions(self) -> list[Asked]:
-        """All that is to be read, in order; the name of a topic with an unknown id is ""."""
+        """Return the partitions to read, in order. A topic with an unknown id has the name ""."""
         ...
 
     def answer(self, results: list[Answered]) -> list[Answered]:
-        """What of the results goes into the answer; the session is brought up to date."""
+        """Update the session and return the results for the response."""
         ...
 
 
 class RefusedContext:
-    """The session that the request names cannot be used."""
+    """A request whose session cannot be used."""
 
     quiet = None
 
@@ -53,17 +53,17 @@ class RefusedContext:
         self.session_id = NO_SESSION
 
     def partitions(self) -> list[Asked]:
-        """Nothing."""
+        """Return an empty list."""
         return []
 
     def answer(self, results: list[Answered]) -> list[Answered]:
-        """Nothing."""
+        """Return an empty list."""
         assert not results
         return []
 
 
 class SessionlessContext:
-    """A request that is complete in itself and makes no session."""
+    """A full request that creates no session."""
 
     quiet = None
 
@@ -75,16 +75,16 @@ class SessionlessContext:
         self.session_id = NO_SESSION
 
     def partitions(self) -> list[Asked]:
-        """What the request names."""
+        """Return the partitions of the request."""
         return self._asked
 
     def answer(self, results: list[Answered]) -> list[Answered]:
-        """All."""
+        """Return all results."""
         return results
 
 
 class FullContext:
-    """A request that is complete in itself and begins a session if there is room for one."""
+    """A full request that creates a session if the cache has room."""
 
     quiet = None
 
@@ -99,11 +99,11 @@ class FullContext:
         self.session_id = NO_SESSION
 
     def partitions(self) -> list[Asked]:
-        """What the request names."""
+        """Return the partitions of the request."""
         return self._asked
 
     def answer(self, results: list[Answered]) -> list[Answered]:
-        """All; from here on the session knows what was answered."""
+        """Create the session, record all results in it, and return them."""
         session = self._make_session(self._asked)
         if session is not None:
             session.note_all(results)
@@ -112,7 +112,7 @@ class FullContext:
 
 
 class IncrementalContext:
-    """A request that goes on with a session."""
+    """A request of an existing session."""
 
     __slots__ = ("_request_epoch", "_session", "error", "session_id")
 
@@ -124,15 +124,15 @@ class IncrementalContext:
 
     @property
     def quiet(self) -> QuietSession | None:
-        """Partitions of the session of which there is nothing to be said now."""
+        """The quiet partitions of the session."""
         return self._session.quiet
 
     def partitions(self) -> list[Asked]:
-        """All of the session's partitions but for the quiet ones."""
+        """Return the session's partitions, without the quiet ones."""
         return self._session.partitions()
 
     def answer(self, results: list[Answered]) -> list[Answered]:
-        """What has news; nothing, and an error, if a later request overtook this one meanwhile."""
+        """Return the changed results. If a later request overtook this one, set `error` instead."""
         if self._session.epoch != next_epoch(self._request_epoch):
             self.error = ErrorCode.INVALID_FETCH_SESSION_EPOCH
             return []

@@ -1,4 +1,4 @@
-"""What a fetch asks: of the request as a whole, and of each partition (Kafka's FetchParams)."""
+"""The parameters of a fetch request and of each of its partitions (Kafka's FetchParams)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import msgspec
 from barnabas.storage.read_result import FetchIsolation
 
 CONSUMER_REPLICA_ID = -1
-# A tool that reads as a consumer does, from whatever replica it likes.
+# A debugging tool: it reads like a consumer, but from any replica.
 DEBUGGING_REPLICA_ID = -2
-# Kafka's moves between directories fetch with it. Ours do not, but a client that sends it gets
-# what Kafka gives: everything up to the log end.
+# In Kafka, moves between log directories use this id. Barnabas' own moves do not, but a client with
+# this id may read up to the log end, as in Kafka.
 FUTURE_LOCAL_REPLICA_ID = -3
 
 NO_EPOCH = -1
@@ -19,7 +19,7 @@ ISOLATION_LEVELS = (0, READ_COMMITTED)
 
 
 def fetch_isolation(replica_id: int, isolation_level: int) -> FetchIsolation:
-    """How far a fetch sees: replicas to the log end, consumers by the request's isolation level."""
+    """Return the isolation of a fetch: LOG_END for replicas, else the level in the request."""
     if replica_id >= 0 or replica_id == FUTURE_LOCAL_REPLICA_ID:
         return FetchIsolation.LOG_END
     if isolation_level == READ_COMMITTED:
@@ -28,9 +28,9 @@ def fetch_isolation(replica_id: int, isolation_level: int) -> FetchIsolation:
 
 
 def lookup_isolation(replica_id: int, isolation_level: int) -> FetchIsolation:
-    """How far a look-up of offsets sees: but for consumers everybody sees the log end.
+    """Return the isolation of an offset lookup: LOG_END for every client except consumers.
 
-    So does the debugging consumer, who reads as consumers do; tools learn log end offsets so.
+    LOG_END also applies to the debugging consumer, since tools query log end offsets this way.
     """
     if replica_id != CONSUMER_REPLICA_ID:
         return FetchIsolation.LOG_END
@@ -38,50 +38,50 @@ def lookup_isolation(replica_id: int, isolation_level: int) -> FetchIsolation:
 
 
 class FetchParams(msgspec.Struct):
-    """The request as a whole."""
+    """The parameters of the request as a whole."""
 
-    # Api version of the request: up to 2 byte limits are hard, up to 10 only leaders answer.
+    # API version. Up to 2, byte limits are hard. Up to 10, only leaders serve consumers.
     version: int
     # Broker id of a follower, or one of the negative ids above.
     replica_id: int
-    # Epoch of the follower's registration (KIP-903); -1 if it did not say.
+    # Epoch of the follower's registration (KIP-903). -1 if absent.
     replica_epoch: int
     max_wait_ms: int
     min_bytes: int
-    # Of the whole answer.
+    # Limit of the whole response.
     max_bytes: int
     isolation: FetchIsolation
-    # Of the consumer; empty if it did not say (KIP-392).
+    # The consumer's rack (KIP-392). Empty if absent.
     rack_id: str = ""
-    # By which the request came in.
+    # Name of the listener that received the request.
     listener_name: str = ""
 
     @property
     def is_from_follower(self) -> bool:
-        """Whether another broker asks."""
+        """Whether the client is a follower."""
         return self.replica_id >= 0
 
     @property
     def fetch_only_leader(self) -> bool:
-        """Whether only the leader may answer."""
+        """Whether only the leader may serve the request."""
         return self.replica_id >= 0 or (
             self.replica_id == CONSUMER_REPLICA_ID and self.version < 11
         )
 
     @property
     def has_hard_byte_limit(self) -> bool:
-        """Whether the byte limits hold for the first batch too, which is then cut (fetch v0-v2)."""
+        """Whether the byte limits also truncate the first batch (fetch v0-v2)."""
         return self.version <= 2
 
 
 class FetchPartitionData(msgspec.Struct):
-    """What is asked of one partition."""
+    """The parameters of one partition."""
 
     fetch_offset: int
     max_bytes: int
-    # Of the follower's log; -1 from consumers.
+    # Log start offset of the follower; -1 from consumers.
     log_start_offset: int = -1
-    # -1: not checked.
+    # Leader epoch that the client knows. -1: not checked.
     current_leader_epoch: int = NO_EPOCH
-    # Epoch of the last record the asker has; -1: divergence is not checked (KIP-595).
+    # Epoch of the client's last record (KIP-595). -1: divergence is not checked.
     last_fetched_epoch: int = NO_EPOCH

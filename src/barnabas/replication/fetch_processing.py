@@ -1,7 +1,7 @@
-"""What a follower makes of a leader's answer, partition by partition (MISSION A6).
+"""Processes a fetch response on the follower, partition by partition.
 
-An error of one never keeps the others from going on. What it means is one of: nothing to do,
-*delayed* (backing off), *failed* (given up until the leadership changes).
+An error of one partition does not affect the others. A partition with an error becomes *delayed*
+(backoff) or *failed* (not fetched until its leader changes), or keeps its state.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Expected while leadership changes, and while a topic is made or deleted: leader and follower learn
-# of it one after the other. Worth an operator's look only if it goes on.
+# Expected errors during leader changes, topic creation and topic deletion, since leader and
+# follower receive metadata at different times. They are logged only if they persist.
 _USUAL = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -45,24 +45,24 @@ _USUAL = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
-# So many in a row, with a back-off between them, are no longer usual.
+# After this many consecutive errors, with a backoff between them, log a warning.
 _USUAL_MAX = 5
 
 
 class Processed(NamedTuple):
-    """What is left to be done about an answer."""
+    """The work that remains after processing a response."""
 
-    # Where the leader's log leaves ours.
+    # Partitions whose logs diverge, with the leader's end of the epoch.
     diverging: dict[TopicPartition, EpochEndOffset]
-    # What was appended and must be synced before it is fetched on.
+    # Partitions with appended records that must be synced before the next fetch.
     to_sync: list[TopicPartition]
-    # High watermarks that moved: wake who waits.
+    # Partitions whose high watermark moved. The caller checks waiting operations.
     moved: list[TopicPartition]
     bytes_appended: int
 
 
 class FetchProcessing:
-    """Takes answers in."""
+    """Appends fetched records and updates the fetch states."""
 
     __slots__ = ("_local", "_max_bytes", "_states")
 
@@ -77,7 +77,7 @@ class FetchProcessing:
         asked: Mapping[TopicPartition, AskedPartition],
         answered: Mapping[TopicPartition, PartitionData],
     ) -> Processed:
-        """Append what can be, and put every partition into its next state."""
+        """Append the records, and update the state of every partition."""
         processed = _Tally()
         for key, data in answered.items():
             state = self._states.get(key)
@@ -89,13 +89,14 @@ class FetchProcessing:
                 or state.is_syncing
                 or question.fetch_offset != state.fetch_offset
             ):
-                # Dropped, taken on anew or cut since it was asked for: the answer is stale.
+                # The partition was removed, re-added or truncated after the request: the data is
+                # stale.
                 continue
             self._states.touch(key)
             if data.error_code:
                 self._take_error(key, state, question, ErrorCode.of(data.error_code))
             elif data.diverging_epoch.epoch != UNKNOWN_EPOCH:
-                # Its watermarks wait for the fetch after the cut.
+                # The watermarks follow with the first fetch after the truncation.
                 end = data.diverging_epoch
                 processed.diverging[key] = EpochEndOffset(end.epoch, end.end_offset)
             else:
@@ -148,12 +149,12 @@ class FetchProcessing:
         state.lag = max(0, data.high_watermark - state.fetch_offset)
 
     def _warn_if_oversized(self, key: TopicPartition, records: memoryview | bytes) -> None:
-        """Leaders send the first batch whole, however large."""
+        """Log a warning about a batch above the limit, which leaders send whole."""
         if len(records) > self._max_bytes and len(records) >= HEADER_SIZE:
             try:
                 size = read_header(records).size
             except CorruptBatchError:
-                # The append refuses it, and says why.
+                # The append rejects the batch and logs the reason.
                 return
             if size > self._max_bytes:
                 _log.warning(
@@ -171,7 +172,7 @@ class FetchProcessing:
             return
         state.errors_in_a_row += 1
         if error not in _USUAL:
-            # Once while it lasts.
+            # Log a persisting error once.
             level = logging.ERROR if error is not state.told_error else logging.DEBUG
             state.told_error = error
         else:
@@ -181,7 +182,7 @@ class FetchProcessing:
 
 
 class _Tally:
-    """What `Processed` will say."""
+    """The mutable form of `Processed`."""
 
     __slots__ = ("bytes_appended", "diverging", "moved", "to_sync")
 

@@ -1,4 +1,4 @@
-"""One incremental fetch session: what was asked last and what was answered last (KIP-227)."""
+"""One incremental fetch session: the last request and response per partition (KIP-227)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from barnabas.replication.results import FetchResult
 
 NO_SESSION = 0
-# Epochs of a request: the first one of a session to be, and the last one or none at all.
+# Epochs of a request: a full request for a new session, and one that closes the session or uses
+# none.
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 
@@ -27,20 +28,20 @@ Answered = tuple[TopicIdPartition, "FetchResult"]
 
 
 def next_epoch(epoch: int) -> int:
-    """Epochs run from 1 to 2^31 - 1 and round again."""
+    """Return the epoch after `epoch`. Epochs run from 1 to 2^31 - 1 and wrap around to 1."""
     return 1 if epoch == _EPOCH_MAX else epoch + 1
 
 
 def size_of(where: TopicIdPartition) -> int:
-    """What a session's partition takes, in units of about half a kilobyte.
+    """Return the size of a session's partition, in units of about 0.5 KB.
 
-    A name that no topic can have may be 32 KB long.
+    An invalid topic name may be 32 KB long.
     """
     return 1 + (len(where.topic) >> 8)
 
 
 class FetchSession:
-    """The partitions of one fetcher, in the order in which they are next to be read."""
+    """The partitions of one session, in the order in which they are read next."""
 
     __slots__ = (
         "_loud",
@@ -59,7 +60,7 @@ class FetchSession:
         self, session_id: int, is_privileged: bool, uses_topic_ids: bool, now_ms: float
     ) -> None:
         self.id = session_id
-        # Followers' sessions give way last.
+        # Whether this is a follower's session, which is evicted last.
         self.is_privileged = is_privileged
         self.uses_topic_ids = uses_topic_ids
         self.created_ms = now_ms
@@ -67,20 +68,20 @@ class FetchSession:
         # The epoch that the next request must carry.
         self.epoch = 1
         self._partitions: dict[SessionKey, SessionPartition] = {}
-        # What its partitions take, in units of about half a kilobyte.
+        # Size of the partitions, in units of about 0.5 KB.
         self.size = 0
-        # Those that are to be looked at: all, but for what is quiet in a follower's session.
+        # Partitions that each fetch checks: all, except the quiet ones of a follower's session.
         self._loud = self._partitions
         self.quiet: QuietSession | None = None
 
     def follow(self, quiet: QuietPartitions, replica_id: int, replica_epoch: int) -> None:
-        """It is a follower's: partitions without news need not be looked at."""
+        """Make this a follower's session, whose quiet partitions are not checked."""
         assert not self._partitions, "before it has any"
         self._loud = {}
         self.quiet = quiet.open(replica_id, replica_epoch, self._loud)
 
     def close(self) -> None:
-        """It is over."""
+        """Release the quiet partitions at the end of the session."""
         if self.quiet is not None:
             self.quiet.close()
 
@@ -88,7 +89,7 @@ class FetchSession:
         return len(self._partitions)
 
     def begin_fetch(self, now_ms: float, replica_epoch: int) -> None:
-        """A request goes on with it, and `update` has been called with what that says."""
+        """Start a request of the session. `update` has applied the partitions of the request."""
         self.epoch = next_epoch(self.epoch)
         self.last_used_ms = now_ms
         if self.quiet is not None:
@@ -98,7 +99,7 @@ class FetchSession:
         return (where.topic_id if self.uses_topic_ids else where.topic, where.partition)
 
     def update(self, asked: Iterable[Asked], forgotten: Iterable[TopicIdPartition]) -> None:
-        """Add and change the asked partitions, then drop the forgotten ones."""
+        """Add and change the requested partitions, then remove the forgotten ones."""
         for where, data in asked:
             key = self._key(where)
             known = self._partitions.get(key)
@@ -109,7 +110,7 @@ class FetchSession:
                 if self.quiet is not None:
                     self.quiet.touch(known)
                 if known.asked.current_leader_epoch != data.current_leader_epoch:
-                    # A follower drops what it asked for in an earlier leader epoch.
+                    # The follower drops the data that it requested in an earlier leader epoch.
                     known.high_watermark = UNKNOWN
                 self.size += size_of(where) - size_of(known.where)
                 known.where = where
@@ -125,25 +126,25 @@ class FetchSession:
                 del self._loud[key]
 
     def partitions(self) -> list[Asked]:
-        """Those that are to be looked at, in order."""
+        """Return the partitions to check, in order."""
         return [(each.where, each.asked) for each in self._loud.values()]
 
     def resolve(self, names: dict[bytes, str]) -> None:
-        """Give partitions whose topic was unknown the name they have by now."""
+        """Set the topic names of partitions whose topic id was unknown before."""
         for each in self._loud.values():
             if not each.where.topic and each.where.topic_id in names:
-                # The size stays: names of topics that exist are short.
+                # The size does not change, since names of existing topics are short.
                 each.where = TopicIdPartition(
                     each.where.topic_id, names[each.where.topic_id], each.where.partition
                 )
 
     def unresolved(self) -> list[bytes]:
-        """Ids of topics whose name is not known."""
+        """Return the ids of topics whose name is not known."""
         missing = [each.where.topic_id for each in self._loud.values() if not each.where.topic]
         return list(dict.fromkeys(missing)) if self.uses_topic_ids else []
 
     def note_all(self, results: Iterable[Answered]) -> None:
-        """A full answer is given."""
+        """Record the results of a full response."""
         for where, result in results:
             partition = self._partitions.get(self._key(where))
             if partition is not None:
@@ -152,9 +153,10 @@ class FetchSession:
                     self.quiet.maybe_hush(partition, result)
 
     def keep_news(self, results: Iterable[Answered]) -> list[Answered]:
-        """What an incremental answer has; partitions with records go to the end of the order.
+        """Return the changed results for an incremental response.
 
-        So one that always has data does not starve those behind it under the limit of the answer.
+        Partitions with records move to the end of the order. Thus a busy partition does not starve
+        the later ones under the byte limit of the response.
         """
         news: list[Answered] = []
         for where, result in results:

@@ -1,4 +1,4 @@
-"""All fetch sessions of a broker, limited in number (KIP-227, Kafka's FetchSessionCache)."""
+"""All fetch sessions of a broker, with limits (KIP-227, Kafka's FetchSessionCache)."""
 
 from __future__ import annotations
 
@@ -32,39 +32,40 @@ if TYPE_CHECKING:
     from barnabas.storage.topic_partition import TopicIdPartition
 
 _SESSION_ID_MAX = 0x7FFF_FFFF
-# Of all sessions together, in units of about half a kilobyte, most of them a partition.
+# Limit of all sessions together, in units of about 0.5 KB. Most partitions take one unit.
 SIZE_MAX = 500_000
-# Partitions of one session that the cluster does not have, beside as many as it has.
+# Limit of partitions in one session, in addition to the partition count of the cluster. It allows
+# for partitions that do not exist.
 UNKNOWN_MAX = 1_000
 
 
 class SessionRequest(msgspec.Struct, frozen=True):
-    """What a fetch request says about its session."""
+    """The session fields and partitions of a fetch request."""
 
     session_id: int
     epoch: int
     asked: list[Asked]
     forgotten: list[TopicIdPartition]
     is_from_follower: bool
-    # Fetch versions from 13 on.
+    # Whether the version of the request is 13 or above.
     uses_topic_ids: bool
-    # Of the follower, and the epoch of its registration; -1 from consumers.
+    # Broker id and broker epoch of the follower. -1 from consumers.
     replica_id: int = -1
     replica_epoch: int = -1
 
 
 class FetchSessionCache:
-    """Sessions by id.
+    """Fetch sessions by id.
 
-    When it is full, a new session takes the place of the one used longest ago if that was not used
-    for `eviction_ms`; else of the least worthy one, if the new one is worthier: a follower's before
-    a consumer's, then the larger one. A session younger than `eviction_ms` gives way only to a
-    worthier kind.
+    A new session in a full cache evicts the least recently used session if that was idle for
+    `eviction_ms`. Otherwise it evicts the session with the lowest priority, if the new session has
+    a higher priority. Followers' sessions have a higher priority than consumers' sessions. Between
+    sessions of one kind, the larger one has the higher priority. A session younger than
+    `eviction_ms` is evicted only by a session of a higher kind.
 
-    The partitions of all sessions together are limited too, and so are those of one: a request may
-    name partitions that do not exist. A session that would grow beyond is forgotten, which has its
-    fetcher ask for all partitions again; if there is no room for these either, it does so without a
-    session.
+    The partitions of one session and of all sessions are also limited, since a request may name
+    partitions that do not exist. A session that would exceed a limit is closed. Then its client
+    sends a full request. If that exceeds a limit too, it is served without a session.
     """
 
     def __init__(
@@ -76,21 +77,28 @@ class FetchSessionCache:
         quiet: QuietPartitions | None = None,
         partition_count: Callable[[], int] | None = None,
     ) -> None:
-        """Args:
-        partition_count: of the cluster; None: a session may have as many as all have room for.
+        """Create an empty cache.
+
+        Args:
+            slots_max: the limit on the number of sessions.
+            eviction_ms: the idle time after which any new session may evict a session, in ms.
+            clock: gives the times of use.
+            rng: draws the session ids.
+            quiet: registry of quiet partitions of followers' sessions, see below.
+            partition_count: returns the cluster's partition count. None: no limit per session.
         """
         self._partition_count = partition_count
         self._slots_max = slots_max
         self._eviction_ms = eviction_ms
         self._clock = clock
         self._rng = rng
-        # None: followers' sessions look at all their partitions each time, as consumers' do.
+        # None: fetches of followers check all partitions, like those of consumers.
         self._quiet = quiet
-        # In the order of their last use.
+        # Sessions by id, least recently used first.
         self._sessions: dict[int, FetchSession] = {}
-        # The sum of their sizes.
+        # Sum of the sizes of all sessions.
         self._size = 0
-        # Sessions that had to give way since the start.
+        # Number of evicted sessions since the start.
         self.evictions = 0
 
     def __len__(self) -> int:
@@ -98,16 +106,18 @@ class FetchSessionCache:
 
     @property
     def partition_count(self) -> int:
-        """Partitions of all sessions together."""
+        """Number of partitions in all sessions."""
         return sum(len(session) for session in self._sessions.values())
 
     def open(
         self, request: SessionRequest, topic_name: Callable[[bytes], str | None]
     ) -> FetchContext:
-        """The context of one request.
+        """Return the fetch context for a request.
 
         Args:
-            topic_name: name of a topic by id, for partitions that had none when they were added.
+            request: the session fields and partitions of the request.
+            topic_name: returns the name of a topic by id, for partitions that were added without a
+                name.
         """
         if request.epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if request.session_id != NO_SESSION:
@@ -137,7 +147,7 @@ class FetchSessionCache:
             self._close(session.id)
             return RefusedContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if not len(session):
-            # The last partition is forgotten: the session ends, and the request stands for itself.
+            # All partitions are forgotten: end the session and serve this request without one.
             self._close(session.id)
             return SessionlessContext(request.asked)
         session.begin_fetch(self._clock.monotonic_ms(), request.replica_epoch)
@@ -168,13 +178,13 @@ class FetchSessionCache:
         return session
 
     def _has_room_for(self, size: int, total: int) -> bool:
-        """Whether a session may have that size, and all may have that size together."""
+        """Whether a session's size and the total size of all sessions are within limits."""
         if total > SIZE_MAX:
             return False
         return self._partition_count is None or size <= self._partition_count() + UNKNOWN_MAX
 
     def _make_room(self, is_privileged: bool, size: int, now_ms: float) -> bool:
-        """Have one session give way, if it may; returns whether one did."""
+        """Evict one session if the new session may. Return whether a session was evicted."""
         if not self._sessions:
             return False
         oldest = next(iter(self._sessions.values()))

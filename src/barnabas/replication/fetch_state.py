@@ -1,4 +1,4 @@
-"""Where a follower is with one partition (Kafka's PartitionFetchState)."""
+"""The state of a follower's fetching of one partition (Kafka's PartitionFetchState)."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from typing import NamedTuple
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.results import UNKNOWN_EPOCH
 
-# Of what has been tried and failed nothing is due; a monotonic clock may begin at 0.
+# Earlier than every time. Not 0, since a monotonic clock may start at 0.
 NOT_DELAYED = float("-inf")
 
 
 class FetchPhase(Enum):
-    """What is to be done next. A partition that has *failed* has no state at all."""
+    """The next step for a partition. A *failed* partition has no state."""
 
-    # The log may hold what the leader's does not: cut before anything is fetched.
+    # The log may diverge from the leader's: truncate it before the first fetch.
     TRUNCATING = auto()
     FETCHING = auto()
-    # The leader does not have the offset: ask where its log begins and ends.
+    # The leader does not have the fetch offset: query the start and end of its log.
     OUT_OF_RANGE = auto()
 
 
 class InitialFetchState(NamedTuple):
-    """A partition that a fetcher is to take on."""
+    """The parameters for a partition that a fetcher starts to fetch."""
 
     topic_id: bytes
     leader_id: int
     current_leader_epoch: int
-    # Where to begin: the log end, or the high watermark of a log without epochs.
+    # The log end offset, or the high watermark of a log without epochs.
     fetch_offset: int
 
 
 class FetchState:
-    """One partition of a fetcher; a new object for each leader epoch."""
+    """One partition of a fetcher. Each leader epoch has a new object."""
 
     __slots__ = (
         "current_leader_epoch",
@@ -50,26 +50,26 @@ class FetchState:
 
     def __init__(self, initial: InitialFetchState, phase: FetchPhase) -> None:
         self.topic_id = initial.topic_id
-        # Of the leadership that is followed; sent with every request, never changes.
+        # The leader epoch in all requests. Never changes.
         self.current_leader_epoch = initial.current_leader_epoch
-        # Where the next fetch begins: the log end, once truncation is done.
+        # Offset of the next fetch. Equals the log end offset after truncation.
         self.fetch_offset = initial.fetch_offset
-        # Epoch of the last record below it; -1: the log has none, divergence cannot be told.
+        # Epoch of the last record below it. -1: the log has no epochs, so divergence cannot be
+        # detected.
         self.last_fetched_epoch = UNKNOWN_EPOCH
-        # Offsets behind the leader's high watermark; None until an answer said it.
+        # Number of records behind the leader's high watermark. None before the first response.
         self.lag: int | None = None
         self.phase = phase
-        # Backing off after an error; monotonic ms.
+        # End of the backoff after an error, in monotonic ms.
         self.delayed_until_ms = NOT_DELAYED
-        # Answered by the leader since it answered records or nothing new; and the last one of them
-        # that was logged.
+        # Number of consecutive errors from the leader, and the last of them that was logged.
         self.errors_in_a_row = 0
         self.told_error = ErrorCode.NONE
-        # What was appended must be synced before a fetch may say that it is here.
+        # Whether appended records must be synced before the next fetch.
         self.is_syncing = False
 
     def is_ready(self, now_ms: float) -> bool:
-        """Whether it may be in the next fetch, throttles apart."""
+        """Whether the next fetch may include the partition, apart from throttles."""
         return (
             self.phase is FetchPhase.FETCHING
             and not self.is_syncing

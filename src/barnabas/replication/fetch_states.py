@@ -1,4 +1,4 @@
-"""The partitions of one fetcher, in the order in which they are next to be asked for."""
+"""The partitions of one fetcher, in the order in which they are fetched next."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _log = logging.getLogger(__name__)
 
 
 class FailedPartitions:
-    """Partitions that no fetcher tries any more, until their leadership changes."""
+    """Partitions that are not fetched until their leader changes."""
 
     __slots__ = ("_partitions",)
 
     def __init__(self) -> None:
-        # Ordered, for those who look.
+        # A dict, for a stable order of iteration.
         self._partitions: dict[TopicPartition, None] = {}
 
     def __len__(self) -> int:
@@ -32,21 +32,21 @@ class FailedPartitions:
         return iter(self._partitions)
 
     def add(self, key: TopicPartition) -> None:
-        """It cannot go on."""
+        """Add a partition whose fetching has failed."""
         self._partitions[key] = None
 
     def discard(self, keys: Iterable[TopicPartition]) -> None:
-        """They are tried again, or are gone."""
+        """Remove partitions that are fetched again or are deleted."""
         for key in keys:
             self._partitions.pop(key, None)
 
 
 class FetchStates:
-    """States by partition; whoever had data or an error goes to the back of the order.
+    """Fetch states by partition. A partition with data or an error moves to the end of the order.
 
-    A partition is *settled* while it waits at the leader, in a fetch session, as it was asked for
-    last; the others are *restless*. Only these are looked at before a fetch: with thousands of idle
-    partitions looking at all would be most of what a follower does. Whoever changes a state calls
+    A partition is *settled* if the leader's fetch session has its current parameters. The others
+    are *restless*. Only restless partitions are checked before a fetch, since checks of thousands
+    of idle partitions would dominate the cost of a follower. Each change of a state must call
     `touch`.
     """
 
@@ -57,62 +57,62 @@ class FetchStates:
         self._backoff_ms = backoff_ms
         self._failed = failed
         self._states: dict[TopicPartition, FetchState] = {}
-        # Partitions to be looked at; also those that were given up, until the leader is told.
+        # Partitions to check. Includes removed ones, until the leader's session forgets them.
         self._restless: dict[TopicPartition, None] = {}
-        # The others, least recently asked for first.
+        # The settled partitions, least recently requested first.
         self._settled: dict[TopicPartition, None] = {}
 
     def __len__(self) -> int:
         return len(self._states)
 
     def get(self, key: TopicPartition) -> FetchState | None:
-        """Its state; None if it is not fetched here."""
+        """Return the state of a partition, or None if it is not fetched here."""
         return self._states.get(key)
 
     def items(self) -> list[tuple[TopicPartition, FetchState]]:
-        """All, in order; a copy."""
+        """Return a copy of all states, in order."""
         return list(self._states.items())
 
     def put(self, key: TopicPartition, state: FetchState) -> None:
-        """Take a partition on, behind the others, or with another state in its old place."""
+        """Add a partition at the end of the order, or replace its state in place."""
         self._states[key] = state
         self.touch(key)
 
     def pop(self, key: TopicPartition) -> FetchState | None:
-        """Give a partition up."""
+        """Remove a partition and return its state."""
         state = self._states.pop(key, None)
         if state is not None:
             self.touch(key)
         return state
 
     def touch(self, key: TopicPartition) -> None:
-        """Its state has changed, or it is to be looked at for another reason."""
+        """Make a partition restless, for example after a change of its state."""
         self._settled.pop(key, None)
         self._restless[key] = None
 
     def touch_some(self, count: int) -> None:
-        """Look again at those whose turn was longest ago."""
+        """Make the least recently requested settled partitions restless."""
         for key in list(islice(self._settled, count)):
             self.touch(key)
 
     def settle(self, key: TopicPartition) -> None:
-        """It is asked for as it is, or is forgotten; nothing more is to be said of it."""
+        """Mark a partition as settled after a request with its current parameters."""
         del self._restless[key]
         if key in self._states:
             self._settled[key] = None
 
     def restless(self) -> list[TopicPartition]:
-        """Who is to be looked at; some may have been given up. A copy."""
+        """Return a copy of the restless partitions, which may include removed ones."""
         return list(self._restless)
 
     def move_to_end(self, key: TopicPartition) -> None:
-        """It had its turn."""
+        """Move a partition to the end of the order."""
         self._states[key] = self._states.pop(key)
         self._restless.pop(key, None)
         self.touch(key)
 
     def delay(self, keys: Iterable[TopicPartition]) -> None:
-        """Leave them alone for `replica.fetch.backoff.ms`; who is delayed already stays so."""
+        """Delay partitions by `replica.fetch.backoff.ms`. A delay in progress is not extended."""
         now_ms = self._clock.monotonic_ms()
         for key in keys:
             state = self._states.get(key)
@@ -121,15 +121,15 @@ class FetchStates:
                 self.move_to_end(key)
 
     def fail(self, key: TopicPartition) -> None:
-        """Give it up until its leadership changes; the caller has told why."""
+        """Stop fetching a partition until its leader changes. The caller logs the reason."""
         self._states.pop(key, None)
         self._failed.add(key)
 
     def fail_unexpectedly(self, key: TopicPartition, occasion: str) -> None:
-        """Give a partition up because of the exception that is being handled, and log it.
+        """Stop fetching a partition and log the exception that is being handled.
 
         Args:
-            occasion: what was done when it was raised.
+            occasion: the operation that raised the exception.
         """
         _log.exception(
             "%s: unexpected error while %s; it is fetched no more by this leadership", key, occasion
@@ -137,7 +137,7 @@ class FetchStates:
         self.fail(key)
 
     def fence(self, key: TopicPartition, request_epoch: int) -> None:
-        """The leader says that an epoch is over: failed if it is ours still, else delayed."""
+        """Handle FENCED_LEADER_EPOCH: fail the partition, or delay it if its epoch has changed."""
         state = self._states.get(key)
         if state is None:
             return
@@ -148,7 +148,7 @@ class FetchStates:
             self.delay([key])
 
     def in_phase(self, phase: FetchPhase) -> list[tuple[TopicPartition, FetchState]]:
-        """Those whose turn it is: in that phase and not delayed."""
+        """Return the partitions that are in that phase and not delayed."""
         now_ms = self._clock.monotonic_ms()
         return [
             (key, state)
@@ -157,7 +157,7 @@ class FetchStates:
         ]
 
     def next_delay_ms(self) -> float | None:
-        """How long until the first delayed one is due; None if none is delayed."""
+        """Return the time in ms until the first delay ends, or None if no partition is delayed."""
         now_ms = self._clock.monotonic_ms()
         due = [
             state.delayed_until_ms

@@ -1,4 +1,4 @@
-"""Publishes what fetchers count under Kafka's names (ReplicaFetcherManager, FetcherStats)."""
+"""Publishes the fetchers' counters as Kafka's metrics (ReplicaFetcherManager, FetcherStats)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from barnabas.metrics.family import Tags
     from barnabas.replication.fetcher_manager import FetcherManager
 
-    # Where a broker's peers reach it; None if it is not known.
+    # Returns the address of a broker's inter-broker listener, or None if unknown.
     AddressOf = Callable[[int], tuple[str, int] | None]
 
 _OF_ALL: Tags = (("clientId", "Replica"),)
@@ -26,13 +26,18 @@ _NAMES = (
 
 
 def unknown_address(_broker_id: int) -> None:
-    """For who has no metadata to look it up in."""
+    """Return None: the address function for brokers without metadata."""
 
 
 def fetcher_families(
     fetchers: FetcherManager | None, address_of: AddressOf = unknown_address
 ) -> Iterator[MetricFamily]:
-    """Of all fetchers together, then of each and of its partitions; None where there are none."""
+    """Yield the metrics of all fetchers, then of each fetcher and its partitions.
+
+    Args:
+        fetchers: None if this broker has no fetchers.
+        address_of: returns the address of a leader.
+    """
     values: tuple[float, ...] = (0, 0.0, 0, 0)
     if fetchers is not None:
         values = (

@@ -24,28 +24,28 @@ _HASH_SIGN = 0x8000_0000
 
 
 class FetcherKey(NamedTuple):
-    """What a fetcher is found by."""
+    """The leader and the number of a fetcher."""
 
     leader_id: int
     fetcher_id: int
 
 
 def fetcher_id(topic_partition: TopicPartition, fetchers: int) -> int:
-    """Which of a leader's fetchers a partition belongs to; Kafka's formula, over Java's hash."""
+    """Return the fetcher id of a partition, by Kafka's formula with Java's string hash."""
     hashed = 0
     units = topic_partition.topic.encode("utf-16-be", "surrogatepass")
     for high, low in zip(units[::2], units[1::2], strict=True):
         hashed = (hashed * _HASH_FACTOR + (high << 8 | low)) & _HASH_MASK
     hashed = (hashed * _HASH_FACTOR + topic_partition.partition) & _HASH_MASK
     if hashed & _HASH_SIGN:
-        # The absolute value; that of the smallest number is taken to be 0.
+        # The absolute value. As in Kafka, it is 0 for the smallest integer.
         hashed = (-hashed) & _HASH_MASK
         hashed = 0 if hashed == _HASH_SIGN else hashed
     return hashed % fetchers
 
 
 class FetcherManager:
-    """Puts each followed partition into the fetcher that it belongs to."""
+    """Assigns each followed partition to a fetcher."""
 
     __slots__ = ("_channels", "_fetchers", "_is_closed", "_meters", "_parts", "_per_leader")
 
@@ -55,7 +55,7 @@ class FetcherManager:
         # `num.replica.fetchers`
         self._per_leader = parts.settings.config.num_replica_fetchers
         self._fetchers: dict[FetcherKey, ReplicaFetcher] = {}
-        # (requests, bytes of records) of each fetcher.
+        # Meters of requests and of record bytes, by fetcher.
         self._meters: dict[FetcherKey, tuple[Meter, Meter]] = {}
         self._is_closed = False
 
@@ -63,11 +63,11 @@ class FetcherManager:
         return len(self._fetchers)
 
     def fetchers(self) -> Iterator[tuple[FetcherKey, ReplicaFetcher]]:
-        """All of them."""
+        """Return all fetchers with their keys."""
         return iter(self._fetchers.items())
 
     def add(self, partitions: Mapping[TopicPartition, InitialFetchState]) -> None:
-        """Begin to fetch partitions; who had failed is tried again."""
+        """Start to fetch partitions. Failed partitions are tried again."""
         if self._is_closed:
             return
         by_fetcher: dict[FetcherKey, dict[TopicPartition, InitialFetchState]] = {}
@@ -79,14 +79,14 @@ class FetcherManager:
             self._fetcher(key).add(group)
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
-        """Fetch them no more."""
+        """Stop fetching partitions."""
         partitions = list(partitions)
         for fetcher in self._fetchers.values():
             fetcher.remove(partitions)
         self._parts.failed.discard(partitions)
 
     def resize(self, per_leader: int) -> None:
-        """`num.replica.fetchers` has changed: partitions move to the fetchers of the new number."""
+        """Apply a changed `num.replica.fetchers`: reassign all partitions to fetchers."""
         if per_leader == self._per_leader:
             return
         _log.info("%d fetchers per leader from now on", per_leader)
@@ -100,43 +100,43 @@ class FetcherManager:
         self.add(moved)
 
     def close_idle(self) -> None:
-        """Close the fetchers without partitions."""
+        """Close the fetchers that have no partitions."""
         for key in [key for key, fetcher in self._fetchers.items() if not len(fetcher)]:
             self._close(key)
 
     def close(self) -> None:
-        """Close all of them, for good."""
+        """Close all fetchers permanently."""
         self._is_closed = True
         for key in list(self._fetchers):
             self._close(key)
 
-    # What metrics show.
+    # Values for metrics.
 
     @property
     def failed(self) -> list[TopicPartition]:
-        """Partitions that wait for a change of their leadership."""
+        """Partitions that are not fetched until their leader changes."""
         return list(self._parts.failed)
 
     @property
     def dead_count(self) -> int:
-        """Fetchers that an unexpected error has ended."""
+        """Number of fetchers that an unexpected error has stopped."""
         return sum(fetcher.is_dead for fetcher in self._fetchers.values())
 
     @property
     def max_lag(self) -> int:
-        """Of the partition that is furthest behind."""
+        """The largest lag of all partitions."""
         return max(
             (lag for fetcher in self._fetchers.values() for _, lag in fetcher.lags()), default=0
         )
 
     @property
     def min_fetch_rate(self) -> float:
-        """Requests per second, over one minute, of the fetcher that asks least."""
+        """The smallest request rate of all fetchers, in requests per second over one minute."""
         rates = [requests.rates()[0] for requests, _ in self.meters().values()]
         return min(rates, default=0.0)
 
     def meters(self) -> dict[FetcherKey, tuple[Meter, Meter]]:
-        """Requests, and bytes of records, of each fetcher."""
+        """Return the meters of requests and of record bytes, by fetcher."""
         for key, fetcher in self._fetchers.items():
             requests, received = self._meters[key]
             requests.count, received.count = fetcher.requests, fetcher.bytes_fetched
@@ -169,7 +169,7 @@ class FetcherManager:
 
 
 def _initial(leader_id: int, state: FetchState) -> InitialFetchState:
-    """To be fetched on from where it was."""
+    """Return the parameters to continue fetching from a state."""
     return InitialFetchState(
         state.topic_id, leader_id, state.current_leader_epoch, state.fetch_offset
     )

@@ -1,4 +1,4 @@
-"""What all fetchers of a broker share."""
+"""Settings that all fetchers of a broker share."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
 
 
 class FetcherSettings(msgspec.Struct, frozen=True):
-    """Who asks, and how."""
+    """Identity, protocol version and configuration of the fetchers."""
 
     node_id: int
-    # Of this broker's registration (KIP-903); -1 while it has none.
+    # Returns the epoch of this broker's registration (KIP-903), or -1 while not registered.
     broker_epoch: Callable[[], int]
-    # The version of Fetch that the whole cluster speaks.
+    # Returns the Fetch version that all brokers of the cluster support.
     fetch_version: Callable[[], int]
     config: ReplicationConfig
 
 
-# (level of metadata.version, version of Fetch that all brokers of such a cluster have).
+# (minimum metadata.version level, Fetch version that all brokers at this level support).
 _FETCH_VERSIONS = ((27, 18), (21, 17), (19, 16), (10, 15), (9, 14))
 _OLDEST_FETCH_VERSION = 13
 
 
 def fetch_version(metadata_version: int) -> int:
-    """The version in which brokers fetch from each other at that level, as in Kafka."""
+    """Return the version of Fetch requests between brokers at that level, as in Kafka."""
     for level, version in _FETCH_VERSIONS:
         if metadata_version >= level:
             return version

@@ -1,8 +1,8 @@
 """The follower's side of an incremental fetch session with one leader (KIP-227).
 
-The first request names every partition; while the session holds, later ones name only what was
-added, changed, replaced (the topic has another id) or forgotten. Whatever goes wrong, the next
-request is a full one. Kafka: FetchSessionHandler.
+The first request names every partition. Later requests of the session name only partitions that
+were added, changed, replaced (a new topic id) or removed. After any error the next request is a
+full one. Kafka: FetchSessionHandler.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NO_TOPIC_ID = bytes(16)
 
 
 class AskedPartition(NamedTuple):
-    """What is asked of one partition; the leader remembers it as it was last sent."""
+    """The fetch parameters of one partition. The leader caches the last ones it received."""
 
     topic_id: bytes
     fetch_offset: int
@@ -31,60 +31,60 @@ class AskedPartition(NamedTuple):
 
 
 class FollowerRequest(NamedTuple):
-    """What one fetch request has to say."""
+    """The contents of one fetch request."""
 
     session_id: int
     session_epoch: int
-    # All that the leader will read for it, named in it or remembered.
+    # All partitions that the leader reads: named in the request or cached in its session.
     partitions: dict[TopicPartition, AskedPartition]
     to_send: dict[TopicPartition, AskedPartition]
     # Topic id by partition.
     to_forget: dict[TopicPartition, bytes]
-    # Whether every topic has an id: else no version above 12 can be used.
+    # Whether every topic has an id. If not, the request version must be at most 12.
     uses_topic_ids: bool
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to fetch and nothing to forget."""
+        """Whether the request has no partitions to fetch and none to forget."""
         return not self.partitions and not self.to_forget
 
 
 class FollowerSession:
-    """Session id and epoch with one leader, and what it remembers of our partitions."""
+    """The session id and epoch, and the partitions that the leader caches."""
 
     __slots__ = ("_epoch", "_partitions", "_topic_names", "_uses_topic_ids", "id")
 
     def __init__(self) -> None:
-        # That the leader gave; NO_SESSION without one.
+        # Session id from the leader, or NO_SESSION.
         self.id = NO_SESSION
-        # Of the next request; INITIAL_EPOCH asks for a new session.
+        # Epoch of the next request. INITIAL_EPOCH requests a new session.
         self._epoch = INITIAL_EPOCH
-        # As the leader has them if it has taken our last request.
+        # The leader's cached partitions after it has processed the last request.
         self._partitions: dict[TopicPartition, AskedPartition] = {}
         self._uses_topic_ids = True
-        # Names of the topics that were asked for since the last full request, by id.
+        # Topic names by id, of all topics requested since the last full request.
         self._topic_names: dict[bytes, str] = {}
 
     def topic_name(self, topic_id: bytes) -> str | None:
-        """The topic of that id in an answer; None if it was not asked for."""
+        """Return the name of a topic in a response, or None if it was not requested."""
         return self._topic_names.get(topic_id)
 
     def needs_all(self, looked_at: Mapping[TopicPartition, AskedPartition | None]) -> bool:
-        """Whether the next request can only be built from all partitions.
+        """Whether the next request must be built from all partitions.
 
         Args:
-            looked_at: those that may have changed, and what is wanted of them.
+            looked_at: the possibly changed partitions, with their new parameters.
         """
         if self._epoch == INITIAL_EPOCH or not self._uses_topic_ids:
             return True
         return any(each and each.topic_id == NO_TOPIC_ID for each in looked_at.values())
 
     def build(self, looked_at: Mapping[TopicPartition, AskedPartition | None]) -> FollowerRequest:
-        """The next request; the caller sends it, unless it is empty.
+        """Return the next request. The caller sends it, unless it is empty.
 
         Args:
-            looked_at: what is wanted of partitions that may have changed, or of all in their order
-                if `needs_all` said so; None: nothing now.
+            looked_at: new parameters of possibly changed partitions. If `needs_all` returned True,
+                it has all partitions in their order. None: do not fetch the partition now.
         """
         if self.needs_all(looked_at):
             uses_topic_ids = all(
@@ -124,12 +124,13 @@ class FollowerSession:
     def take_answer(
         self, error: ErrorCode, session_id: int, answered: Iterable[TopicPartition]
     ) -> bool:
-        """An answer came; returns whether it can be used.
+        """Process a response. Return whether it is valid.
 
         Args:
-            error: of the request as a whole.
-            answered: the partitions of the answer. A full request must be answered in full; nobody
-                may answer what was not asked.
+            error: the error code of the whole response.
+            session_id: the session id of the response.
+            answered: the partitions of the response. A response to a full request must have all
+                requested partitions. No response may have other partitions.
         """
         if error is not ErrorCode.NONE:
             if error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
@@ -151,5 +152,5 @@ class FollowerSession:
         return is_whole
 
     def reset(self) -> None:
-        """Make the next request a full one, which closes the present session if there is one."""
+        """Make the next request a full one. That request also closes the current session."""
         self._epoch = INITIAL_EPOCH

@@ -1,4 +1,4 @@
-"""What a follower does with its replica: appends what its leader sent.
+"""The follower's operations on its replica: appending the leader's records.
 
 Part of Kafka's cluster.Partition and ReplicaFetcherThread.
 """
@@ -20,53 +20,57 @@ _log = logging.getLogger(__name__)
 
 
 class Fetched(NamedTuple):
-    """One partition of a leader's answer that has no error."""
+    """One partition of a leader's response, without an error."""
 
-    # Batches as they lie in the leader's log; the last may be cut off.
+    # Batches as in the leader's log. The last batch may be incomplete.
     records: memoryview | bytes
     high_watermark: int
     log_start_offset: int
 
 
 class FollowerAppend(NamedTuple):
-    """What an answer has changed."""
+    """The changes that one response made."""
 
-    # The high watermark is another: wake what waits on this partition.
+    # Whether the high watermark changed. Then the caller checks waiting operations.
     moved: bool
     info: AppendInfo
 
 
 class OffsetMismatchError(Exception):
-    """An answer to a fetch from another offset than the log end now: nothing is appended."""
+    """The response is for a fetch offset that is not the current log end. Nothing is appended."""
 
 
 class FollowerSide(PartitionReplica):
-    """Of no use while this broker leads."""
+    """The operations of a follower. They must not be used while this broker leads."""
 
     __slots__ = ()
 
     @property
     def initial_fetch_offset(self) -> int:
-        """Where to begin to fetch: without an epoch nothing above the high watermark is sure."""
+        """The offset of the first fetch: the log end, or the high watermark if there is no epoch.
+
+        Without a leader epoch, records above the high watermark may diverge.
+        """
         log = self.log
         return log.high_watermark if log.latest_epoch is None else log.log_end_offset
 
     @property
     def is_being_added(self) -> bool:
-        """Whether a reassignment adds this replica: its traffic is counted apart."""
+        """Whether a reassignment adds this replica. Its traffic is counted separately."""
         return self._settings.node_id in self.adding_replicas
 
     def append_as_follower(
         self, fetch_offset: int, fetched: Fetched, begin_anew: Callable[[int], None]
     ) -> FollowerAppend:
-        """Append the leader's bytes, then follow its high watermark and its log start.
+        """Append the leader's batches, then apply its high watermark and log start offset.
 
         Args:
-            fetch_offset: that was asked for.
-            begin_anew: empties the log and lets it begin at an offset.
+            fetch_offset: the offset in the request.
+            fetched: the partition's data in the response.
+            begin_anew: empties the log and starts it at an offset.
 
         Raises:
-            OffsetMismatchError: the log end has moved since.
+            OffsetMismatchError: the log end has moved since the request.
             StorageError: damaged bytes, or a failing disk; nothing was appended.
         """
         log = self.log
@@ -79,8 +83,8 @@ class FollowerSide(PartitionReplica):
         try:
             info = log.append_as_follower(fetched.records, self.leader_epoch)
         except UnexpectedAppendOffsetError as error:
-            # The leader's log begins within a batch, whose first records were deleted. What we have
-            # goes, if it is nothing, or nothing that the leader has not deleted.
+            # The leader's log starts within a batch whose first records are deleted. Empty this log
+            # if it has no records, or only records that the leader has deleted.
             keeps_nothing = log.log_end_offset in (log.log_start_offset, fetched.log_start_offset)
             is_within = error.first_offset < error.log_end_offset <= error.last_offset
             if not keeps_nothing or not is_within:

@@ -1,4 +1,4 @@
-"""Brings a follower's log in line with its leader's before it fetches (MISSION A4)."""
+"""Truncates a follower's log where it diverges from the leader's log (KIP-101, KIP-595)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 class FollowerTruncation:
-    """Cuts logs; a cut that fails makes its partition *failed*, and the others go on."""
+    """Truncates logs. If this fails for a partition, the partition becomes *failed*."""
 
     __slots__ = ("_local", "_states")
 
@@ -34,7 +34,10 @@ class FollowerTruncation:
         self._local = local
 
     def cut_without_epoch(self) -> None:
-        """Logs without any epoch are cut to where fetching was to begin, the high watermark."""
+        """Truncate logs that have no leader epoch to their initial fetch offset.
+
+        That is the high watermark.
+        """
         for key, state in self._states.in_phase(FetchPhase.TRUNCATING):
             partition = self._local.find(key)
             if partition is None:
@@ -44,7 +47,7 @@ class FollowerTruncation:
                 self._cut(key, state, truncation, finds_divergence=True)
 
     def questions(self) -> dict[TopicPartition, EpochQuestion]:
-        """What to ask the leader about the logs that have an epoch."""
+        """Return the OffsetForLeaderEpoch queries for the logs that have a leader epoch."""
         asked: dict[TopicPartition, EpochQuestion] = {}
         for key, state in self._states.in_phase(FetchPhase.TRUNCATING):
             partition = self._local.find(key)
@@ -58,7 +61,10 @@ class FollowerTruncation:
         asked: Mapping[TopicPartition, EpochQuestion],
         ends: Mapping[TopicPartition, EpochEndOffset],
     ) -> None:
-        """The leader's answer to `questions`; those whose leadership changed meanwhile go by."""
+        """Process the leader's response to `questions`.
+
+        Skip partitions with a newer leader epoch.
+        """
         for key, question in asked.items():
             state = self._states.get(key)
             if state is None or state.current_leader_epoch != question.current_leader_epoch:
@@ -75,7 +81,7 @@ class FollowerTruncation:
                 self._cut_to(key, state, end, finds_divergence=False)
 
     def take_diverging(self, diverging: Mapping[TopicPartition, EpochEndOffset]) -> None:
-        """What fetches found out; the next fetch will tell whether that was all."""
+        """Process diverging epochs from a fetch. The next fetch detects any further divergence."""
         for key, end in diverging.items():
             state = self._states.get(key)
             if state is not None:
@@ -110,7 +116,7 @@ class FollowerTruncation:
         *,
         finds_divergence: bool,
     ) -> None:
-        """Lag, epoch and delay stay as they are."""
+        """Truncate the log and update the fetch offset, last epoch and phase."""
         try:
             self._local.truncate(key, truncation)
             log = self._local.log(key)
@@ -124,13 +130,13 @@ class FollowerTruncation:
             self._states.fail_unexpectedly(key, "its log was cut")
             return
         before = (state.fetch_offset, state.last_fetched_epoch, state.phase)
-        # A batch is cut as a whole: the log may end below what was asked for.
+        # Truncation removes whole batches: the log may end below the requested offset.
         state.fetch_offset = min(truncation.offset, log.log_end_offset)
         epoch = log.latest_epoch
         state.last_fetched_epoch = UNKNOWN_EPOCH if epoch is None else epoch
         is_over = truncation.is_complete or finds_divergence
         state.phase = FetchPhase.FETCHING if is_over else FetchPhase.TRUNCATING
         if before == (state.fetch_offset, state.last_fetched_epoch, state.phase):
-            # The very same would be asked again at once.
+            # The next request would be identical: delay it.
             self._states.delay([key])
         self._local.wake(key)

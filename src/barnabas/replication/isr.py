@@ -6,42 +6,42 @@ import msgspec
 
 
 class IsrState(msgspec.Struct, frozen=True):
-    """The ISR as the controller last confirmed it, and a change of it on its way.
+    """The ISR that the controller last confirmed, and a change in flight.
 
-    While a change is in flight the controller may or may not have made it, so the larger of both
-    sets, the *maximal* ISR, is what the high watermark waits for.
+    While a change is in flight, the leader does not know whether the controller has applied it. The
+    high watermark then depends on the union of both sets, the *maximal* ISR.
     """
 
-    # Confirmed by the controller. The leader is in it.
+    # Confirmed by the controller. Contains the leader.
     isr: tuple[int, ...]
-    # Confirmed and proposed together: never smaller than either.
+    # Union of the confirmed and the proposed ISR.
     maximal_isr: tuple[int, ...]
-    # On its way to the controller; None if nothing is.
+    # The proposal in flight, or None.
     proposed_isr: tuple[int, ...] | None = None
 
     @classmethod
     def committed(cls, isr: tuple[int, ...]) -> IsrState:
-        """Nothing in flight."""
+        """Return the state without a proposal in flight."""
         return cls(isr, isr)
 
     @property
     def is_in_flight(self) -> bool:
-        """Whether a proposal has not been answered yet."""
+        """Whether a proposal is in flight."""
         return self.proposed_isr is not None
 
     def expanded(self, broker_id: int) -> IsrState:
-        """`broker_id` is proposed to join; it counts at once."""
+        """Return the state with a proposal to add `broker_id`, which counts at once."""
         assert not self.is_in_flight
         assert broker_id not in self.isr
         isr = (*self.isr, broker_id)
         return IsrState(self.isr, isr, isr)
 
     def shrunk(self, broker_ids: set[int]) -> IsrState:
-        """`broker_ids` are proposed to leave; they count until the controller agreed."""
+        """Return the state with a proposal to remove `broker_ids`, which count until confirmed."""
         assert not self.is_in_flight
         assert broker_ids < set(self.isr)
         return IsrState(self.isr, self.isr, tuple(i for i in self.isr if i not in broker_ids))
 
     def withdrawn(self) -> IsrState:
-        """The proposal was refused for good: what is confirmed stays."""
+        """Return the state after a rejected proposal: the confirmed ISR."""
         return IsrState.committed(self.isr)

@@ -1,5 +1,7 @@
-"""Shrinking ISRs and carrying proposals to the controller (Kafka's isr-expiration and
-AlterPartitionManager)."""
+"""Shrinks ISRs and sends proposals to the controller.
+
+Kafka's isr-expiration task and AlterPartitionManager.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ _RETRY_MS = 50
 
 
 class IsrMaintenance:
-    """Looks for lagging followers twice per replica.lag.time.max.ms and sends proposals."""
+    """Checks for lagging followers twice per replica.lag.time.max.ms, and sends proposals."""
 
     __slots__ = (
         "_entry",
@@ -51,16 +53,16 @@ class IsrMaintenance:
         self._sender = sender
         self._metrics = metrics
         self._partitions = partitions
-        # Called after a high watermark moved through an answer.
+        # Called after the controller's response moved a high watermark.
         self._on_moved = on_moved
         self._entry: WheelEntry | None = None
 
     def start(self) -> None:
-        """Begin to look at the ISRs."""
+        """Start the periodic checks."""
         self._entry = self._wheel.add(self._interval_ms, self._on_interval)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop the periodic checks."""
         if self._entry is not None:
             self._entry.cancel()
             self._entry = None
@@ -68,13 +70,13 @@ class IsrMaintenance:
     def _on_interval(self) -> None:
         self.start()
         for partition in list(self._partitions()):
-            # Nobody else is there to lag in most partitions of a single broker.
+            # On a single broker, most partitions have no other replica.
             proposal = partition.maybe_shrink_isr() if partition.remote_replicas else None
             if proposal is not None:
                 self.propose(partition, proposal)
 
     def propose(self, partition: Partition, proposal: AlterPartitionProposal) -> None:
-        """Send it, and again as long as the controller cannot be asked and it is still wanted."""
+        """Send a proposal. Retry it while it is in flight and the controller is unavailable."""
         before = len(partition.isr_state.isr)
         self._sender.submit(proposal, partial(self._on_answer, partition, proposal, before))
 
@@ -90,7 +92,7 @@ class IsrMaintenance:
             self._wheel.add(_RETRY_MS, partial(self._retry, partition, proposal))
             return
         if answer.error is ErrorCode.NONE:
-            # Even if metadata told of it before the answer did.
+            # Count the change even if metadata has already delivered it.
             self._metrics.count_isr_change(len(answer.isr) - before)
         else:
             self._metrics.failed_isr_updates += 1

@@ -1,7 +1,7 @@
-"""How a follower reaches the leaders of its partitions.
+"""Connections from a follower to the leaders of its partitions.
 
-Each fetcher has a connection of its own, as in Kafka: answers of one connection come in order, and
-that of a fetch which waits for data would hold up everybody else's.
+Each fetcher has its own connection, as in Kafka. Responses on one connection arrive in order, so a
+pending fetch would block all later requests on a shared connection.
 """
 
 from __future__ import annotations
@@ -20,61 +20,67 @@ if TYPE_CHECKING:
 
     # Called with (response, None) or (None, error).
     OnResponse: TypeAlias = Callable[[Any, NetworkError | None], None]
-    # Host and port of a broker's listener for its peers; None if it has none now.
+    # Returns host and port of a broker's inter-broker listener, or None if there is none now.
     EndpointOf: TypeAlias = Callable[[int], tuple[str, int] | None]
 
 
 class LeaderChannel(Protocol):
-    """A connection to one broker, made when there is something to send."""
+    """A connection to one broker, opened when the first request is sent."""
 
     def send(
         self, request: Message, version: int, on_response: OnResponse, timeout_ms: float
     ) -> None:
-        """Send a request, when the one before it has been answered.
+        """Send a request after the previous request has been answered.
 
         Args:
-            on_response: called once, with (response, None) or (None, error), never before this
-                returns. Views in the response die when it returns.
-            timeout_ms: after this the request and the connection fail.
+            request: the request.
+            version: the version of the request.
+            on_response: called once, with (response, None) or (None, error), never before `send`
+                returns. Views in the response are invalid after the callback returns.
+            timeout_ms: after this time the request and the connection fail.
         """
         ...
 
     def close(self) -> None:
-        """Cut the connection; `send` makes a new one. What is pending may still fail later."""
+        """Close the connection; `send` opens a new one. Pending requests may still fail later."""
         ...
 
 
 class LeaderChannels(Protocol):
-    """The way to other brokers; implemented here, and joined by whoever knows their addresses."""
+    """Opens connections to other brokers. `PeerChannels` implements it."""
 
     def open(self, broker_id: int, client_id: str) -> LeaderChannel:
-        """A channel of one's own to a broker; nothing is connected yet."""
+        """Return a dedicated channel to a broker, not yet connected."""
         ...
 
 
 class PeerChannels:
-    """Channels over the network, to where the newest metadata says that a broker listens."""
+    """Opens network connections to the brokers' listeners in the latest metadata."""
 
     __slots__ = ("_connect_timeout_ms", "_doors", "_endpoint_of")
 
     def __init__(
         self, doors: ChannelDoors, endpoint_of: EndpointOf, connect_timeout_ms: float = 10_000.0
     ) -> None:
-        """Args:
-        endpoint_of: asked anew for each connection.
+        """Create the factory.
+
+        Args:
+            doors: network and timers.
+            endpoint_of: returns the address of a broker; called for each new connection.
+            connect_timeout_ms: limit of the time to connect, in ms.
         """
         self._doors = doors
         self._endpoint_of = endpoint_of
         self._connect_timeout_ms = connect_timeout_ms
 
     def open(self, broker_id: int, client_id: str) -> PeerChannel:
-        """A channel of one's own to a broker; nothing is connected yet."""
+        """Return a dedicated channel to a broker, not yet connected."""
         endpoint_of = partial(self._endpoint_of, broker_id)
         return PeerChannel(self._doors, client_id, endpoint_of, self._connect_timeout_ms)
 
 
 class PeerChannel:
-    """One connection after another to the same broker."""
+    """A connection to one broker, reopened after it closes."""
 
     __slots__ = ("_channel", "_client_id", "_connect_timeout_ms", "_doors", "_endpoint")
 
@@ -89,7 +95,7 @@ class PeerChannel:
         self._client_id = client_id
         self._endpoint = endpoint
         self._connect_timeout_ms = connect_timeout_ms
-        # Connected, or being connected; None when neither.
+        # The open or connecting channel, or None.
         self._channel: Channel | None = None
 
     def send(
@@ -119,7 +125,7 @@ class PeerChannel:
         channel.connect(*endpoint, self._connect_timeout_ms, connected)
 
     def close(self) -> None:
-        """Cut the connection, see `LeaderChannel`."""
+        """Close the connection, see `LeaderChannel`."""
         channel, self._channel = self._channel, None
         if channel is not None:
             channel.close()

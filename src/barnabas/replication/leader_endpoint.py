@@ -1,4 +1,7 @@
-"""What a fetcher asks a leader: records, ends of epochs, offsets (Kafka's RemoteLeaderEndPoint)."""
+"""A fetcher's requests to a leader (Kafka's RemoteLeaderEndPoint).
+
+They fetch records, end offsets of epochs, and offsets at timestamps.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-    # Each gets the answer, or None and why there is none.
+    # Callbacks. Each gets the response, or None and an error.
     OnFetched: TypeAlias = Callable[[FetchResponse | None, NetworkError | None], None]
     OnEpochEnds: TypeAlias = Callable[
         [dict[TopicPartition, EpochEndOffset] | None, NetworkError | None], None
@@ -49,32 +52,32 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# The last version of Fetch that names topics.
+# The last version of Fetch with topic names.
 _LAST_WITH_NAMES = 12
-# The first with which the leader itself finds where logs diverge (KIP-595).
+# The first version in which the leader detects diverging logs (KIP-595).
 _DIVERGING_SINCE = 12
 _REPLICA_STATE_SINCE = 15
-# Versions of the rarer questions, known to all brokers that can be in a cluster with us.
+# Versions of the rarer requests, which all possible peers support.
 _LIST_OFFSETS_VERSION = 7
 _OFFSET_FOR_LEADER_EPOCH_VERSION = 4
 
 
 class ListedOffset(NamedTuple):
-    """What ListOffsets answers for a partition."""
+    """The ListOffsets result of a partition."""
 
     error: ErrorCode
     offset: int = UNKNOWN_OFFSET
 
 
 class EpochQuestion(NamedTuple):
-    """Where `leader_epoch` ends."""
+    """A query for the end offset of `leader_epoch`."""
 
     current_leader_epoch: int
     leader_epoch: int
 
 
 class LeaderEndpoint:
-    """One leader, over a channel of one's own."""
+    """The requests to one leader, over a dedicated connection."""
 
     __slots__ = ("_channel", "_settings", "broker_id")
 
@@ -85,15 +88,15 @@ class LeaderEndpoint:
 
     @property
     def finds_divergence(self) -> bool:
-        """Whether a fetch finds out where logs diverge; else that is asked for before."""
+        """Whether a fetch detects diverging logs. If not, OffsetForLeaderEpoch is sent first."""
         return self._settings.fetch_version() >= _DIVERGING_SINCE
 
     def close(self) -> None:
-        """Cut the connection; the next question makes a new one."""
+        """Close the connection. The next request opens a new one."""
         self._channel.close()
 
     def fetch(self, asked: FollowerRequest, on_answer: OnFetched) -> None:
-        """Fetch, within the session that `asked` goes on with."""
+        """Send a Fetch request with the partitions and session fields of `asked`."""
         config, node_id = self._settings.config, self._settings.node_id
         version = self._settings.fetch_version()
         if not asked.uses_topic_ids:
@@ -123,7 +126,7 @@ class LeaderEndpoint:
     def epoch_ends(
         self, asked: Mapping[TopicPartition, EpochQuestion], on_answer: OnEpochEnds
     ) -> None:
-        """Ask where epochs end (OffsetForLeaderEpoch, KIP-101)."""
+        """Query the end offsets of epochs (OffsetForLeaderEpoch, KIP-101)."""
         request = OffsetForLeaderEpochRequest(
             replica_id=self._settings.node_id,
             topics=[
@@ -156,10 +159,12 @@ class LeaderEndpoint:
     def offsets(
         self, asked: Mapping[TopicPartition, int], timestamp: int, on_answer: OnOffsets
     ) -> None:
-        """Ask for the offsets at one of Kafka's special timestamps.
+        """Query the offsets at one of Kafka's special timestamps.
 
         Args:
             asked: the current leader epoch of each partition.
+            timestamp: LATEST or EARLIEST.
+            on_answer: gets the offsets, or None and an error.
         """
         request = ListOffsetsRequest(
             replica_id=self._settings.node_id,
@@ -197,7 +202,7 @@ class LeaderEndpoint:
         read: Callable[[Any], T],
         on_answer: Callable[[T | None, NetworkError | None], None],
     ) -> None:
-        """Send one of the rarer questions; `read` makes the answer from the response."""
+        """Send one of the rarer requests. `read` converts the response."""
 
         def answered(response: Any, error: NetworkError | None) -> None:
             answer = None
@@ -216,7 +221,10 @@ class LeaderEndpoint:
 def _fetch_topics(
     asked: Mapping[TopicPartition, AskedPartition], max_bytes: int, says_last_epoch: bool
 ) -> list[FetchTopic]:
-    """In the order of the partitions, which is that of fairness; neighbours share a topic."""
+    """Return the topics of a request, in the order of the partitions.
+
+    The order ensures fairness. Adjacent partitions of one topic share an entry.
+    """
     topics: list[FetchTopic] = []
     last: tuple[str, bytes] | None = None
     for key, each in asked.items():

@@ -1,4 +1,4 @@
-"""What a leader does with its replica: appends, followers' states, watermarks, the ISR.
+"""The leader's operations on its replica: appends, follower states, watermarks and the ISR.
 
 Part of Kafka's cluster.Partition (KIP-497, KIP-903, KIP-966).
 """
@@ -28,35 +28,35 @@ if TYPE_CHECKING:
 
 ACKS_ALL = -1
 
-# So often a follower asks again for what it was sent before our batch is looked at.
+# After this many repeated fetches of the same records, the leader verifies its own batch.
 _REFUSALS_MAX = 3
 
-# Looking a member up in its enum costs 100 ns, as much as a call.
+# Attribute lookup on the enum class costs 100 ns, as much as a function call.
 _NONE = ErrorCode.NONE
 
 
 class FollowerUpdate(NamedTuple):
-    """What a follower's fetch moved."""
+    """The consequences of a follower's fetch."""
 
-    # High or low watermark moved: wake what waits on this partition.
+    # Whether the high or low watermark moved. Then the caller checks waiting operations.
     moved: bool
-    # The follower may join the ISR: to be sent to the controller.
+    # The proposal to add the follower to the ISR, which the caller sends to the controller.
     proposal: AlterPartitionProposal | None
-    # The follower asks for the same records again and again: ours may be damaged.
+    # Whether the follower repeatedly fetches the same records: the leader's log may be damaged.
     is_suspicious: bool = False
 
 
 class AnswerOutcome(NamedTuple):
-    """What the controller's answer to a proposal means."""
+    """The consequences of the controller's response to a proposal."""
 
-    # The high watermark moved: wake what waits.
+    # Whether the high watermark moved. Then the caller checks waiting operations.
     moved: bool
-    # Send the same proposal again, after a back-off.
+    # Whether to send the same proposal again after a backoff.
     retry: bool
 
 
 class LeaderSide(PartitionReplica):
-    """Of no use while another broker leads, but for `log` being replaced under it."""
+    """The operations of a leader. On a follower, only `on_moved` has an effect."""
 
     __slots__ = ()
 
@@ -69,15 +69,15 @@ class LeaderSide(PartitionReplica):
         required_acks: int,
         now_ms: int,
     ) -> AppendInfo | ErrorCode:
-        """Append and move the high watermark if this alone can.
+        """Append records, and advance the high watermark if no follower limits it.
 
         Returns:
-            What was appended; else NOT_LEADER_OR_FOLLOWER, or NOT_ENOUGH_REPLICAS for acks=all
-            with too few in sync.
+            The appended offsets, or NOT_LEADER_OR_FOLLOWER, or NOT_ENOUGH_REPLICAS for acks=all
+            below min.insync.replicas.
 
         Raises:
-            StorageError: the log refuses the records or cannot take them.
-            InspectionNeededError: a client's records must be looked into first.
+            StorageError: the log rejects the records or cannot write them.
+            InspectionNeededError: a client's records must be inspected first.
         """
         if self.leader_id != self._settings.node_id:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -90,20 +90,23 @@ class LeaderSide(PartitionReplica):
         return info
 
     def on_moved(self, log: Log) -> None:
-        """The replica lies in another directory now, in a log with the same records, all synced."""
+        """Replace the log with its copy in another directory.
+
+        All records of the copy are synced.
+        """
         self.log = log
         self.sync_required_from = NOTHING_TO_SYNC
         if self.is_leader:
             self.maybe_increment_high_watermark()
 
     def on_synced(self, end_offset: int) -> bool:
-        """Everything below `end_offset` has been synced.
+        """Handle a completed sync of all records below `end_offset`.
 
         Returns:
-            Whether more was appended meanwhile that has to be synced too.
+            Whether another sync is due because of later appends.
         """
         if self.sync_required_from == NOTHING_TO_SYNC or not self.is_leader:
-            # Another leads by now: what was appended here need not be in its log.
+            # Another broker is now the leader, and its log may differ from the synced records.
             return False
         is_behind = self.log.is_flush_due
         self.sync_required_from = end_offset if is_behind else NOTHING_TO_SYNC
@@ -111,10 +114,10 @@ class LeaderSide(PartitionReplica):
         return is_behind
 
     def delete_records(self, offset: int) -> int | ErrorCode:
-        """Move the log start up to `offset`, -1 for the high watermark.
+        """Advance the log start offset to `offset`, or to the high watermark for -1.
 
         Returns:
-            The offset that was meant, or an error.
+            The resolved offset, or an error.
         """
         log = self.log
         if not self.is_leader:
@@ -130,7 +133,7 @@ class LeaderSide(PartitionReplica):
             return error.error_code
         return wanted
 
-    # Followers' states, high and low watermark.
+    # Follower states, and the high and low watermarks.
 
     def update_follower_state(
         self,
@@ -139,17 +142,19 @@ class LeaderSide(PartitionReplica):
         result: FetchResult,
         low_watermark_awaited: bool,
     ) -> FollowerUpdate | ErrorCode:
-        """Take in what a follower's fetch tells, in this order: its state, the low watermark, the
-        ISR, the high watermark.
+        """Update the follower's state from its fetch, then the ISR and the watermarks.
 
         Args:
-            result: of the read of this fetch.
-            low_watermark_awaited: a DeleteRecords waits; only then the low watermark is computed.
+            params: the fetch request as a whole.
+            data: the request's parameters for this partition.
+            result: the result of the read for this fetch.
+            low_watermark_awaited: whether a DeleteRecords request is pending. Only then the low
+                watermark is computed.
         """
         replica = self.remote_replicas[params.replica_id]
         known_epoch = self._settings.brokers.broker_epoch(params.replica_id)
         if known_epoch is not None and NO_BROKER_EPOCH < params.replica_epoch < known_epoch:
-            # A fetch of an earlier life of that broker, overtaken by its restart.
+            # The fetch was sent before that broker's restart and arrived late.
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert result.position is not None
         old_low_watermark = self.low_watermark if low_watermark_awaited else UNKNOWN_OFFSET
@@ -177,9 +182,9 @@ class LeaderSide(PartitionReplica):
     def has_nothing_for(
         self, replica_id: int, asked: FetchPartitionData, told_high_watermark: int
     ) -> bool:
-        """Whether a fetch of that follower tells neither side anything, until something changes.
+        """Whether a fetch of that follower has no effect on either side until a change.
 
-        It is in the ISR, has our whole log and knows our high watermark.
+        This holds if the follower is in the ISR, has the whole log, and knows the high watermark.
         """
         log = self.log
         replica = self.remote_replicas.get(replica_id)
@@ -195,29 +200,33 @@ class LeaderSide(PartitionReplica):
 
     @property
     def effective_min_isr(self) -> int:
-        """min.insync.replicas, no more than there are replicas."""
+        """min.insync.replicas, limited to the number of replicas."""
         return min(self.log.config.min_insync_replicas, len(self.remote_replicas) + 1)
 
     @property
     def is_under_min_isr(self) -> bool:
-        """Whether fewer are in sync than acks=all needs."""
+        """Whether the ISR is smaller than acks=all requires."""
         return len(self.isr_state.isr) < self.effective_min_isr
 
     @property
     def is_at_min_isr(self) -> bool:
-        """Whether one member less would be too few."""
+        """Whether the ISR has exactly the size that acks=all requires."""
         return self.is_leader and len(self.isr_state.isr) == self.effective_min_isr
 
     @property
     def is_under_replicated(self) -> bool:
-        """Whether a replica is not in sync."""
+        """Whether a replica is not in the ISR."""
         return self.is_leader and len(self.isr_state.isr) < len(self.replicas)
 
     def maybe_increment_high_watermark(self) -> bool:
-        """Move it to the smallest log end of the maximal ISR; never back; returns whether it moved.
+        """Advance the high watermark to the smallest log end of the maximal ISR.
 
-        A replica that is caught up and may join the ISR counts too: else the high watermark would
-        run ahead of it for good. Below min ISR nothing is committed (KIP-966).
+        A caught-up replica that is eligible for the ISR also limits the high watermark. Otherwise
+        the high watermark could stay ahead of this replica permanently. Below min.insync.replicas
+        no record is committed (KIP-966).
+
+        Returns:
+            Whether it moved. The high watermark never decreases.
         """
         log = self.log
         candidate = log.log_end_offset
@@ -244,7 +253,7 @@ class LeaderSide(PartitionReplica):
 
     @property
     def low_watermark(self) -> int:
-        """The smallest log start of the live replicas: below it nobody has anything."""
+        """The smallest log start offset of the live replicas."""
         brokers = self._settings.brokers
         starts = [
             replica.log_start_offset
@@ -254,11 +263,11 @@ class LeaderSide(PartitionReplica):
         return min([self.log.log_start_offset, *starts])
 
     def check_enough_replicas(self, required_offset: int) -> ErrorCode | None:
-        """Whether acks=all is fulfilled up to `required_offset` (exclusive).
+        """Return whether acks=all is fulfilled up to `required_offset` (exclusive).
 
         Returns:
-            None: not yet. NONE: yes. NOT_LEADER_OR_FOLLOWER: it never will be here.
-            NOT_ENOUGH_REPLICAS_AFTER_APPEND: it is, in fewer replicas than it should.
+            None: not yet. NONE: yes. NOT_LEADER_OR_FOLLOWER: this broker is not the leader.
+                NOT_ENOUGH_REPLICAS_AFTER_APPEND: yes, but the ISR is below min.insync.replicas.
         """
         if not self.is_leader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -269,7 +278,7 @@ class LeaderSide(PartitionReplica):
         return _NONE
 
     def readable_followers(self, offset: int) -> list[Replica]:
-        """Followers in sync that have the records from `offset` on (KIP-392)."""
+        """Return the ISR followers whose log contains `offset` (KIP-392)."""
         return [
             replica
             for replica in self.remote_replicas.values()
@@ -280,7 +289,7 @@ class LeaderSide(PartitionReplica):
     # The ISR.
 
     def maybe_expand_isr(self, replica: Replica) -> AlterPartitionProposal | None:
-        """Propose that `replica` joins if it has all that is committed and may lead."""
+        """Propose to add `replica` to the ISR if it is eligible and has all committed records."""
         if (
             self.isr_state.is_in_flight
             or replica.broker_id in self.isr_state.isr
@@ -292,7 +301,7 @@ class LeaderSide(PartitionReplica):
         return self._proposal()
 
     def maybe_shrink_isr(self) -> AlterPartitionProposal | None:
-        """Propose that those leave who have not been caught up for replica.lag.time.max.ms."""
+        """Propose to remove replicas that lag for longer than replica.lag.time.max.ms."""
         if not self.is_leader or self.isr_state.is_in_flight:
             return None
         now_ms = self._settings.clock.monotonic_ms()
@@ -307,7 +316,7 @@ class LeaderSide(PartitionReplica):
         return self._proposal()
 
     def is_waiting_for(self, proposal: AlterPartitionProposal) -> bool:
-        """Whether `proposal` is the one in flight."""
+        """Whether `proposal` is in flight."""
         return (
             self.is_leader
             and self.isr_state.is_in_flight
@@ -318,7 +327,7 @@ class LeaderSide(PartitionReplica):
     def take_answer(
         self, proposal: AlterPartitionProposal, answer: AlterPartitionAnswer
     ) -> AnswerOutcome:
-        """The controller answered; an answer to anything but what is in flight is ignored."""
+        """Apply the controller's response. Ignore it if its proposal is no longer in flight."""
         if not self.is_waiting_for(proposal):
             return AnswerOutcome(moved=False, retry=False)
         if answer.error in REFUSED:
@@ -348,7 +357,7 @@ class LeaderSide(PartitionReplica):
         )
 
     def _known_epoch(self, broker_id: int) -> int:
-        """The epoch under which a replica fetched; -1 makes the controller check nothing."""
+        """Return the broker epoch of a replica's last fetch, or -1, which the controller skips."""
         replica = self.remote_replicas.get(broker_id)
         epoch = (
             self._settings.brokers.broker_epoch(broker_id)
@@ -365,7 +374,7 @@ class LeaderSide(PartitionReplica):
         brokers = self._settings.brokers
         if not brokers.is_isr_eligible(replica.broker_id):
             return False
-        # Epoch -1 comes from brokers before KIP-903, which cannot be checked.
+        # Brokers without KIP-903 send epoch -1, which cannot be checked.
         return replica.broker_epoch == NO_BROKER_EPOCH or (
             replica.broker_epoch is not None
             and replica.broker_epoch == brokers.broker_epoch(replica.broker_id)

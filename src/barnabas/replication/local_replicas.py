@@ -1,4 +1,4 @@
-"""What fetchers do to this broker's own replicas: look at their logs, append, cut."""
+"""The fetchers' access to this broker's own replicas: reading state, appending, truncating."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _log = logging.getLogger(__name__)
 
 
 class LogCutting(Protocol):
-    """The log manager, as far as followers cut logs by it."""
+    """The part of the log manager that truncates followers' logs."""
 
     def truncate_to(self, partition: TopicPartition, offset: int) -> bool:
-        """Cut a log, and let the recovery points on disk follow; returns whether it was cut."""
+        """Truncate a log and its recovery point on disk. Return whether it was truncated."""
         ...
 
     def truncate_fully_and_start_at(self, partition: TopicPartition, offset: int) -> None:
-        """Begin a log anew at `offset`, and let the recovery points on disk follow."""
+        """Empty a log, start it at `offset`, and update its recovery point on disk."""
         ...
 
 
 class LocalReplicas:
-    """The followed ones among the partitions of a broker."""
+    """The partitions that this broker follows."""
 
     __slots__ = ("_logs", "_metrics", "_online", "_throttle", "wake")
 
@@ -50,37 +50,40 @@ class LocalReplicas:
         self._online = registry.online
         self._logs = logs
         self._metrics = metrics
-        # Of what this broker takes as follower.
+        # Throttle of the records that this broker fetches as a follower.
         self._throttle = throttle
-        # Lets those look who wait for a partition; to be called after the change.
+        # Checks all operations that wait for a partition. Called after the change.
         self.wake = wake
 
     def find(self, key: TopicPartition) -> Partition | None:
-        """The partition; None if its data directory is offline, or it is gone."""
+        """Return the partition, or None if its directory is offline or it is deleted."""
         return self._online.get(key)
 
     def log(self, key: TopicPartition) -> Log:
-        """Its log.
+        """Return the log of a partition.
 
         Raises:
-            KafkaStorageError: its data directory is offline.
+            KafkaStorageError: the data directory is offline.
         """
         return self._partition(key).log
 
     @property
     def may_hold_back(self) -> bool:
-        """Whether there is a throttle at all."""
+        """Whether any partition is throttled."""
         return self._throttle.is_active
 
     def is_held_back(self, key: TopicPartition, lag: int | None) -> bool:
-        """Whether it is not to be fetched now; who has all may always ask for more."""
+        """Whether the throttle delays the fetch of a partition.
+
+        Partitions without lag are exempt.
+        """
         throttle = self._throttle
         return (
             throttle.is_active and lag != 0 and throttle.is_throttled(key) and throttle.is_exceeded
         )
 
     def append(self, key: TopicPartition, fetch_offset: int, fetched: Fetched) -> FollowerAppend:
-        """Append what the leader sent, and count it.
+        """Append the leader's records, and count them.
 
         Raises:
             StorageError, OffsetMismatchError: see `FollowerSide.append_as_follower`.
@@ -100,7 +103,9 @@ class LocalReplicas:
         return appended
 
     def truncate(self, key: TopicPartition, truncation: OffsetTruncation) -> None:
-        """Cut the log. A future replica notices by the count of cuts, and cuts itself.
+        """Truncate the log.
+
+        A future replica detects this by the log's number of truncations, and truncates itself.
 
         Raises:
             StorageError: the disk failed.
@@ -116,7 +121,7 @@ class LocalReplicas:
         self._logs.truncate_to(key, truncation.offset)
 
     def begin_anew(self, key: TopicPartition, offset: int) -> None:
-        """Empty the log and let it begin at `offset`.
+        """Empty the log and start it at `offset`.
 
         Raises:
             StorageError: the disk failed.

@@ -1,8 +1,9 @@
-"""Moves of replicas to other data directories (KIP-113; Kafka's ReplicaAlterLogDirsManager).
+"""Moves replicas to other data directories (KIP-113; Kafka's ReplicaAlterLogDirsManager).
 
-A future replica is filled from the log. When it has all, the controller is told its directory, then
-the rest is copied and both change places in one turn: A copying, B assigning, C finishing. What a
-restart finds goes on from A; what it finds between the two renames of C, the log manager settles.
+A move copies the log to a future replica (stage A, copying). Then it reports the new directory to
+the controller (stage B, assigning). Then it copies the rest and swaps both logs in one turn of the
+event loop (stage C, finishing). After a restart, a move continues from stage A. The log manager
+recovers from a crash between the two renames of stage C.
 """
 
 from __future__ import annotations
@@ -30,17 +31,17 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Between tries while the controller does not take the new directory.
+# Delay between retries while the controller does not accept the new directory.
 _RETRY_MS = 1_000
 
 
 class DirectoryAssigner(Protocol):
-    """The way to the controller."""
+    """Reports replica directories to the controller."""
 
     def assign(
         self, where: TopicIdPartition, directory: bytes, on_done: Callable[[bool], None]
     ) -> None:
-        """Tell it where a replica lies; `on_done` gets whether it has taken it."""
+        """Report the directory of a replica. `on_done` gets whether the controller accepted it."""
         ...
 
 
@@ -61,7 +62,7 @@ class _Move:
 
 
 class LogDirMoves:
-    """At most one move of a partition is under way."""
+    """The moves of this broker. Each partition has at most one."""
 
     __slots__ = ("_assigner", "_doors", "_logs", "_moves", "_replicas")
 
@@ -82,10 +83,10 @@ class LogDirMoves:
         """Move the partition's replica to the data directory `path`, in the background.
 
         Returns:
-            NONE when the move has begun, is under way, or is not needed; else
-            INVALID_TOPIC_EXCEPTION (the name is too long), LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR,
-            INVALID_REPLICA_ASSIGNMENT (cordoned), UNKNOWN_TOPIC_OR_PARTITION, REPLICA_NOT_AVAILABLE
-            (the directory is remembered for when there is one).
+            NONE if the move has started, is already in progress, or is not needed; else
+            INVALID_TOPIC_EXCEPTION (the directory name is too long), LOG_DIR_NOT_FOUND,
+            KAFKA_STORAGE_ERROR, INVALID_REPLICA_ASSIGNMENT (cordoned), UNKNOWN_TOPIC_OR_PARTITION,
+            or REPLICA_NOT_AVAILABLE (the directory is remembered until the replica exists).
         """
         if len(key.future_directory_name(bytes(16)).encode()) > DIRECTORY_NAME_MAX:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -116,14 +117,14 @@ class LogDirMoves:
         if self._logs.directory_of(key) is directory:
             return ErrorCode.NONE
         if self._logs.has_offline_directories:
-            # One that is offline may hold a future replica of it already.
+            # An offline directory may already hold a future replica of the partition.
             return ErrorCode.KAFKA_STORAGE_ERROR
         self._logs.create_future(key, directory)
         self._start(partition)
         return ErrorCode.NONE
 
     def on_changes(self, changes: LeadershipChanges) -> None:
-        """Metadata has changed: go on with what a restart interrupted, forget what is gone."""
+        """Continue moves that a restart interrupted. Stop the moves of deleted partitions."""
         for key in changes.deleted:
             self._forget(key)
         for partition in (*changes.leaders, *changes.followers):
@@ -135,7 +136,7 @@ class LogDirMoves:
                 self._start(partition)
 
     def on_directory_failed(self) -> None:
-        """Logs have gone with it: moves from or to it end."""
+        """Stop the moves whose source or future log was in the failed directory."""
         for key, move in list(self._moves.items()):
             if self._logs.futures.get(key) is not move.copy.future or (
                 self._logs.logs.get(key) is not move.copy.source
@@ -163,7 +164,10 @@ class LogDirMoves:
             move.copy.cancel()
 
     def _give_up(self, key: TopicPartition) -> None:
-        """Somebody wants it elsewhere: what was copied goes, and where it lies is told anew."""
+        """Abandon a move because of a new target directory.
+
+        This deletes the copy and reports the current directory to the controller again.
+        """
         move = self._moves.get(key)
         self._forget(key)
         self._logs.delete_future(key)
@@ -188,7 +192,7 @@ class LogDirMoves:
             self._finish(move)
             return
         move.stage = _Stage.ASSIGNING
-        # So that little is left to be synced in the turn of the change.
+        # Sync first, so that the turn of the swap has little left to sync.
         move.copy.future.flush_async(lambda _: self._assign(move))
 
     def _assign(self, move: _Move) -> None:
@@ -209,7 +213,7 @@ class LogDirMoves:
         self._assigner.assign(where, move.directory.id, done)
 
     def _finish(self, move: _Move) -> None:
-        """Both logs end at the same offset in this very turn."""
+        """Swap the logs. Both end at the same offset in this turn."""
         key = move.partition.topic_partition
         try:
             log: Log = self._logs.replace_with_future(key)

@@ -1,4 +1,4 @@
-"""Where a follower cuts its log, from what its leader says of an epoch (KIP-101, KIP-279)."""
+"""Computes a follower's truncation offset from the leader's epochs (KIP-101, KIP-279)."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ if TYPE_CHECKING:
 
 
 class OffsetTruncation(NamedTuple):
-    """One cut."""
+    """The target of one truncation."""
 
     offset: int
-    # Whether both logs are known to be the same below; else the leader is asked again.
+    # Whether both logs are known to be equal below. If not, the follower queries the leader again.
     is_complete: bool
 
 
 def truncation_offset(log: Log, leader_end: EpochEndOffset, fetch_offset: int) -> OffsetTruncation:
-    """The largest point that both logs may have in common.
+    """Return the largest offset up to which both logs may be equal.
 
     Args:
-        leader_end: the largest epoch of the leader's that is no larger than our last one, and
-            where it ends in the leader's log.
-        fetch_offset: where fetching was to begin, for when the leader knows no epoch at all.
+        log: the follower's log.
+        leader_end: the leader's largest epoch that is at most the follower's last epoch, with its
+            end offset in the leader's log.
+        fetch_offset: the initial fetch offset, used if the leader has no epochs.
     """
     own_end = log.log_end_offset
     if leader_end.end_offset == UNKNOWN_OFFSET:
@@ -36,6 +37,7 @@ def truncation_offset(log: Log, leader_end: EpochEndOffset, fetch_offset: int) -
     if end_of_epoch == UNKNOWN_OFFSET:
         return OffsetTruncation(min(leader_end.end_offset, own_end), is_complete=True)
     if epoch != leader_end.epoch:
-        # We have no record of that epoch: go back to the end of ours before it, and ask again.
+        # The follower has no record of that epoch: truncate to the end of the previous epoch, and
+        # query again.
         return OffsetTruncation(min(end_of_epoch, own_end), is_complete=False)
     return OffsetTruncation(min(end_of_epoch, leader_end.end_offset, own_end), is_complete=True)

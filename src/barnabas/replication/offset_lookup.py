@@ -1,6 +1,7 @@
-"""ListOffsets of one partition: by timestamp or a special one (KIP-79, KIP-734, KIP-405).
+"""ListOffsets for one partition, by timestamp or special timestamp (KIP-79, KIP-734, KIP-405).
 
-Before KIP-79 (v0) the answer was a list of segments' starts, found by the age of their files.
+Before KIP-79 (v0) the response was a list of segment base offsets, selected by file modification
+time.
 """
 
 from __future__ import annotations
@@ -29,15 +30,17 @@ EARLIEST_PENDING_UPLOAD = -6
 def list_offset(
     partition: Partition, timestamp: int, isolation: FetchIsolation
 ) -> Generator[OffLoop | None, Any, ListOffsetResult]:
-    """The offset for a timestamp, in steps; the caller has checked that the client may know it.
+    """Return the offset for a timestamp, in steps. The caller has checked the access.
 
     Args:
-        isolation: LOG_END for replicas; for others what they may see bounds the answer.
+        partition: the partition.
+        timestamp: ms, or a special timestamp.
+        isolation: LOG_END for replicas. For clients, the visible end limits the result.
 
     Returns:
-        All -1 and no error if no record fits. OFFSET_NOT_AVAILABLE while a new leader's high
-        watermark has not reached the start of its epoch: an answer could go back behind one that
-        was given before.
+        All -1 and no error if no record matches. OFFSET_NOT_AVAILABLE while a new leader's high
+        watermark is below the start of its epoch, since the offset could be lower than in an
+        earlier response.
     """
     log = partition.log
     if timestamp == LATEST:
@@ -51,7 +54,7 @@ def list_offset(
             offset=log.log_start_offset, leader_epoch=UNKNOWN_EPOCH if epoch is None else epoch
         )
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        # Nothing is tiered.
+        # Barnabas has no tiered storage.
         return ListOffsetResult()
     return (yield from _by_timestamp(partition, timestamp, isolation))
 
@@ -59,17 +62,20 @@ def list_offset(
 def offsets_before(
     partition: Partition, timestamp: int, count_max: int, isolation: FetchIsolation, now_ms: int
 ) -> list[int] | ErrorCode:
-    """The offsets of v0: starts of segments whose files were last changed before a time.
+    """Return the offsets of v0: base offsets of segments last modified before a time.
 
-    The log end is among them, as changed now, if the last segment holds anything. What an asker of
-    that isolation may not see is put down to the end of what it may.
+    The log end offset is included, with the current time, if the last segment has records. Offsets
+    above the visible end of the isolation level are replaced by this end.
 
     Args:
+        partition: the partition.
         timestamp: ms, or LATEST or EARLIEST.
-        count_max: how many at most.
+        count_max: the maximum number of offsets.
+        isolation: determines the visible end.
+        now_ms: the current time.
 
     Returns:
-        The latest ones, in falling order.
+        The latest offsets, in descending order.
     """
     log = partition.log
     segments = list(log.segments)

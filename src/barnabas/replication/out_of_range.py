@@ -1,8 +1,9 @@
-"""A follower whose offset the leader does not have: where does the leader's log begin and end?
+"""Finds the next fetch offset of a follower after OFFSET_OUT_OF_RANGE.
 
-The end below ours: the leader was elected uncleanly, and what it never had is cut. The start above
-ours: we were away for longer than the leader keeps records, and begin anew at its start. Else we
-can go on from our own end. Kafka: AbstractFetcherThread.fetchOffsetAndTruncate.
+If the leader's log ends below the follower's log, an unclean election took place. The follower
+truncates to the leader's end. If the leader's log starts above the follower's end, retention has
+deleted the records between them. The follower empties its log and starts at the leader's start.
+Otherwise it fetches from its own end. Kafka: AbstractFetcherThread.fetchOffsetAndTruncate.
 """
 
 from __future__ import annotations
@@ -29,25 +30,28 @@ _log = logging.getLogger(__name__)
 
 
 class OutOfRange:
-    """Asks for ends first, then for the starts of those that need them."""
+    """Queries the end offsets first, then the start offsets of the partitions that need them."""
 
     __slots__ = ("_leader_ends", "_local", "_states")
 
     def __init__(self, states: FetchStates, local: LocalReplicas) -> None:
         self._states = states
         self._local = local
-        # Of those whose start has been asked for.
+        # The leader's end offsets of the partitions in the query for start offsets.
         self._leader_ends: dict[TopicPartition, int] = {}
 
     def questions(self) -> dict[TopicPartition, int]:
-        """Partitions whose end is to be asked for, with our leader epoch."""
+        """Return the partitions for the query of end offsets, with their leader epochs."""
         found = self._states.in_phase(FetchPhase.OUT_OF_RANGE)
         return {key: state.current_leader_epoch for key, state in found}
 
     def take_ends(
         self, asked: Mapping[TopicPartition, int], answers: Mapping[TopicPartition, ListedOffset]
     ) -> dict[TopicPartition, int]:
-        """The leader's ends; returns whose start to ask for."""
+        """Process the leader's end offsets.
+
+        Return the partitions for the query of start offsets.
+        """
         self._leader_ends.clear()
         for key, state, leader_end in self._answered(asked, answers):
             try:
@@ -68,7 +72,7 @@ class OutOfRange:
     def take_starts(
         self, asked: Mapping[TopicPartition, int], answers: Mapping[TopicPartition, ListedOffset]
     ) -> None:
-        """The leader's starts."""
+        """Process the leader's start offsets."""
         for key, state, leader_start in self._answered(asked, answers):
             try:
                 if leader_start > self._local.log(key).log_end_offset:
@@ -83,7 +87,10 @@ class OutOfRange:
                 self._states.fail_unexpectedly(key, "its log was begun anew")
 
     def on_failed(self, asked: Mapping[TopicPartition, int]) -> None:
-        """The leader cannot be asked: the next fetch tells whether it is still so."""
+        """Return the partitions to fetching after a failed request.
+
+        The next fetch checks the range.
+        """
         for key in asked:
             state = self._states.get(key)
             if state is not None and state.phase is FetchPhase.OUT_OF_RANGE:
@@ -92,7 +99,10 @@ class OutOfRange:
     def _answered(
         self, asked: Mapping[TopicPartition, int], answers: Mapping[TopicPartition, ListedOffset]
     ) -> Iterator[tuple[TopicPartition, FetchState, int]]:
-        """Offsets of those that are still as they were; the others are seen to."""
+        """Yield the offsets of partitions without errors whose state is unchanged.
+
+        Partitions with errors are delayed or fenced.
+        """
         for key, epoch in asked.items():
             state = self._states.get(key)
             if (
@@ -123,7 +133,7 @@ class OutOfRange:
         state.phase = FetchPhase.FETCHING
         self._states.move_to_end(key)
         if before == (state.fetch_offset, state.last_fetched_epoch):
-            # The very question that was refused: perhaps the leader has more by then.
+            # The next request would be identical: delay it, until the leader may have more records.
             self._states.delay([key])
         self._local.wake(key)
 

@@ -1,7 +1,7 @@
-"""One partition's replica on this broker, leading or following (Kafka's cluster.Partition).
+"""A replica of a partition on this broker (Kafka's cluster.Partition).
 
-Here it changes between the two, as the metadata says; what it does in either is in `LeaderSide` and
-`FollowerSide`.
+This class changes the replica between leader and follower according to the metadata. The operations
+of both roles are in `LeaderSide` and `FollowerSide`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class Partition(LeaderSide, FollowerSide):
-    """A replica of a partition, and as leader what is known of the others."""
+    """A replica of a partition. As leader, it also tracks the state of the followers."""
 
     __slots__ = ()
 
-    # Metadata says who leads.
+    # Leadership changes from metadata.
 
     def become_leader(self, registration: PartitionRegistration) -> bool:
-        """Lead, or go on leading with other replicas or another ISR.
+        """Become the leader, or remain it with a changed assignment or ISR.
 
         Returns:
             Whether the high watermark moved. An outdated registration changes nothing.
@@ -40,8 +40,8 @@ class Partition(LeaderSide, FollowerSide):
         assert set(registration.isr) <= set(registration.replicas), "IsrSubsetOfReplicas"
         was_leader = self.is_leader
         self._take_assignment(registration)
-        # After an unclean election there is nothing more to recover than opening the log did: to
-        # lead is to have recovered, which the next proposal says (as Kafka's brokers do).
+        # After an unclean election, opening the log has already done the recovery. The next
+        # proposal reports the leader as recovered, as in Kafka.
         self.leader_recovery_state = RECOVERED
         self.isr_state = IsrState.committed(registration.isr)
         others = [each for each in registration.replicas if each != self._settings.node_id]
@@ -53,10 +53,10 @@ class Partition(LeaderSide, FollowerSide):
         return self.maybe_increment_high_watermark()
 
     def become_follower(self, registration: PartitionRegistration) -> bool:
-        """Follow, or wait for a leader.
+        """Become a follower, possibly without a leader.
 
         Returns:
-            Whether a new leader epoch began. An outdated registration changes nothing.
+            Whether a new leader epoch started. An outdated registration changes nothing.
         """
         if registration.partition_epoch < self.partition_epoch:
             return False
@@ -65,7 +65,7 @@ class Partition(LeaderSide, FollowerSide):
         self._take_assignment(registration)
         self.isr_state = IsrState.committed(())
         self.remote_replicas = {}
-        # The fetcher sees to it that what is fetched is synced.
+        # On a follower, the fetcher ensures that fetched records are synced.
         self.sync_required_from = NOTHING_TO_SYNC
         self.leader_id = registration.leader
         self.leader_epoch = registration.leader_epoch
@@ -81,8 +81,8 @@ class Partition(LeaderSide, FollowerSide):
 
     def _begin_epoch(self, leader_epoch: int, is_new_leader: bool) -> None:
         start = self.log.log_end_offset
-        # Cached before the first append: a follower may hold records of a later epoch than any in
-        # our log, and must learn where to truncate (KIP-279).
+        # Announce the epoch before its first append. A follower may have records of a later epoch
+        # than any in this log, and needs the epoch to find its truncation offset (KIP-279).
         self.log.leader_epochs.announce(leader_epoch, start)
         now_ms = self._settings.clock.monotonic_ms()
         for replica in self.remote_replicas.values():

@@ -1,5 +1,7 @@
-"""The partitions that this broker has a replica of, kept as the metadata says (KIP-500, part of
-Kafka's ReplicaManager)."""
+"""The partitions that this broker hosts, kept in step with the metadata.
+
+Part of Kafka's ReplicaManager (KIP-500).
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class LogStore(Protocol):
-    """Where logs come from: what this package needs of the log manager."""
+    """The part of the log manager that this package uses to open and delete logs."""
 
     def get_or_create(
         self,
@@ -40,39 +42,43 @@ class LogStore(Protocol):
         config: LogConfig,
         directory_id: bytes | None = None,
     ) -> Log:
-        """The partition's log, made if there is none, in that directory. Raises StorageError."""
+        """Return the partition's log. Create it in the given directory if it does not exist.
+
+        Raises:
+            StorageError: if the log cannot be opened or created.
+        """
         ...
 
     def delete_async(self, partition: TopicPartition) -> bool:
-        """Set the log aside now and delete its files later."""
+        """Set the log aside now and delete its files later. Return whether there was a log."""
         ...
 
     def update_config(self, topic: str, config: LogConfig) -> None:
-        """The configuration of a topic has changed."""
+        """Apply a changed topic configuration to the topic's logs."""
         ...
 
 
 class LeadershipChanges(msgspec.Struct):
-    """What applying a delta has changed on this broker."""
+    """The changes on this broker from applying one delta."""
 
-    # Led from now on, or led as before with a changed registration.
+    # Partitions that this broker starts to lead, or leads with a changed registration.
     leaders: list[Partition] = msgspec.field(default_factory=list)
     followers: list[Partition] = msgspec.field(default_factory=list)
-    # Those of the followers that a new leader epoch began for.
+    # The subset of `followers` with a new leader epoch.
     new_followers: list[Partition] = msgspec.field(default_factory=list)
     deleted: list[TopicPartition] = msgspec.field(default_factory=list)
-    # Those that cannot do what the metadata says, and are offline; the log tells why.
+    # Partitions that could not apply the metadata and are offline. The reason is in the log.
     failed: list[TopicPartition] = msgspec.field(default_factory=list)
 
     @property
     def touched(self) -> list[TopicPartition]:
-        """All of them: whoever waits on one has to look again."""
+        """All changed partitions. Operations that wait for them must be checked."""
         changed = [partition.topic_partition for partition in (*self.leaders, *self.followers)]
         return [*changed, *self.deleted, *self.failed]
 
 
 class ImageBrokers:
-    """What leaders ask about other brokers, from the latest image."""
+    """The state of other brokers, from the latest image, as leaders need it."""
 
     __slots__ = ("image",)
 
@@ -80,29 +86,29 @@ class ImageBrokers:
         self.image: ClusterImage | None = None
 
     def is_isr_eligible(self, broker_id: int) -> bool:
-        """Whether it is registered, neither fenced nor shutting down."""
+        """Whether the broker is registered, not fenced, and not in controlled shutdown."""
         broker = None if self.image is None else self.image.brokers.get(broker_id)
         return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
 
     def is_alive(self, broker_id: int) -> bool:
-        """Whether it is registered and not fenced."""
+        """Whether the broker is registered and not fenced."""
         broker = None if self.image is None else self.image.brokers.get(broker_id)
         return broker is not None and not broker.fenced
 
     def broker_epoch(self, broker_id: int) -> int | None:
-        """Epoch of its registration."""
+        """Return the epoch of the broker's registration, or None if it is not registered."""
         broker = None if self.image is None else self.image.brokers.get(broker_id)
         return None if broker is None else broker.epoch
 
     def rack(self, broker_id: int, listener_name: str) -> str | None:
-        """The rack of a live broker with that listener; None if there is none."""
+        """Return the rack of a live broker with that listener, or None."""
         broker = None if self.image is None else self.image.brokers.get(broker_id)
         if broker is None or broker.fenced or listener_name not in broker.listeners:
             return None
         return broker.rack
 
     def fetch_version(self) -> int:
-        """The version in which brokers fetch from each other."""
+        """Return the version of Fetch requests between brokers."""
         level = METADATA_VERSION_MAX
         if self.image is not None:
             level = self.image.features.finalized.get(METADATA_VERSION, level)
@@ -110,7 +116,7 @@ class ImageBrokers:
 
 
 class PartitionRegistry:
-    """Partitions by name, and why one is not there."""
+    """Partitions by name, and the reason why a partition is missing."""
 
     __slots__ = ("_brokers", "_damaged", "_log_config", "_logs", "_settings", "offline", "online")
 
@@ -122,24 +128,24 @@ class PartitionRegistry:
         brokers: ImageBrokers,
     ) -> None:
         self._logs = logs
-        # The configuration of a log, from what is set on its topic.
+        # Returns the configuration of a log, given the configuration of its topic.
         self._log_config = log_config
         self._settings = settings
         self._brokers = brokers
-        # What can be used. Changed here only.
+        # Usable partitions. Only this class changes the dict.
         self.online: dict[TopicPartition, Partition] = {}
-        # What lies on a failed disk; disjoint from `online`.
+        # Partitions in failed directories, or with failed logs. Disjoint from `online`.
         self.offline: set[TopicPartition] = set()
-        # Those of them whose log is damaged and can be fetched again: the damaged segment's file.
+        # The repairable offline partitions: each damaged log, with the path of its damaged segment.
         self._damaged: dict[TopicPartition, str] = {}
 
     def partition(self, topic_partition: TopicPartition) -> Partition | ErrorCode:
-        """The partition if it is online here, else the error for the asker."""
+        """Return the partition if it is online on this broker, else the error for the client."""
         partition = self.online.get(topic_partition)
         return self.why_missing(topic_partition) if partition is None else partition
 
     def why_missing(self, topic_partition: TopicPartition) -> ErrorCode:
-        """The error for a partition that is not online here."""
+        """Return the error for a partition that is not online on this broker."""
         if topic_partition in self.offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
         image = self._brokers.image
@@ -148,12 +154,12 @@ class PartitionRegistry:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def apply(self, local: LocalChanges, changes: LeadershipChanges) -> Iterator[None]:
-        """Delete, lead and follow as the delta says.
+        """Delete, lead and follow partitions according to the delta.
 
-        A partition that fails, in whatever way, is taken offline; the others go on.
+        A partition that fails in any way goes offline. The other partitions are not affected.
 
         Args:
-            changes: gets each change when it is made; the iterator stops after each.
+            changes: receives each change. The iterator stops after each partition.
         """
         for gone in local.deletes:
             topic_partition = TopicPartition(gone.topic, gone.partition)
@@ -186,7 +192,7 @@ class PartitionRegistry:
     def _delete(self, key: TopicPartition) -> None:
         is_offline = key in self.offline
         if self.online.pop(key, None) is not None or is_offline:
-            # A log that could not be opened is deleted with its topic too.
+            # This also deletes a log that could not be opened.
             self._logs.delete_async(key)
 
     def _lead(self, wanted: LocalPartition, changes: LeadershipChanges) -> None:
@@ -204,10 +210,10 @@ class PartitionRegistry:
                 changes.new_followers.append(partition)
 
     def update_config(self, topic: str) -> list[TopicPartition]:
-        """The topic's configuration has changed.
+        """Apply the topic's changed configuration.
 
         Returns:
-            Partitions whose high watermark moved: min.insync.replicas is part of its rule.
+            Partitions whose high watermark moved, since min.insync.replicas limits it.
         """
         self._logs.update_config(topic, self._config_of(topic))
         return [
@@ -230,7 +236,7 @@ class PartitionRegistry:
         if topic_partition in self.offline and not self._may_repair(wanted):
             return None
         if partition is not None:
-            # Deleted and created anew under the same name in one batch of metadata.
+            # The topic was deleted and recreated under the same name in one metadata batch.
             del self.online[topic_partition]
             self._logs.delete_async(topic_partition)
         try:
@@ -251,19 +257,23 @@ class PartitionRegistry:
         try:
             return self._logs.get_or_create(topic_partition, topic_id, config, directory_id)
         except InconsistentTopicIdError:
-            # Of a topic that was deleted, and its name used again, while this broker was down.
+            # The topic was deleted and its name reused while this broker was down.
             _log.warning("%s belongs to a deleted topic and makes room", topic_partition)
             self._logs.delete_async(topic_partition)
             return self._logs.get_or_create(topic_partition, topic_id, config, directory_id)
 
     def note_damage(self, topic_partition: TopicPartition, path: str) -> None:
-        """A segment's file is damaged; the partition is about to go offline for it."""
+        """Record that a segment file is damaged. The caller then takes the partition offline."""
         self._damaged[topic_partition] = path
 
     def _may_repair(self, wanted: LocalPartition) -> bool:
-        """Drop the damaged part of a log that is offline for it, if other replicas have it.
+        """Repair a damaged offline log: delete the damaged part so that it can be fetched again.
 
-        The controller must have taken this replica out of the ISR: then it is not counted on.
+        This requires that the controller has removed this replica from the ISR. Then no
+        acknowledged record depends on it.
+
+        Returns:
+            Whether the log was repaired.
         """
         key = TopicPartition(wanted.topic, wanted.partition)
         registration, node_id = wanted.registration, self._settings.node_id
@@ -280,12 +290,12 @@ class PartitionRegistry:
         return True
 
     def take_offline(self, topic_partition: TopicPartition) -> None:
-        """Its disk failed."""
+        """Take a partition offline after a failure of its log."""
         if self.online.pop(topic_partition, None) is not None:
             self.offline.add(topic_partition)
 
     def take_directory_offline(self, directory: str) -> list[TopicPartition]:
-        """A data directory, or one log's directory, failed; returns the partitions it held."""
+        """Take offline the partitions in a failed data directory or log directory. Return them."""
         prefix = directory.rstrip("/") + "/"
         affected = [
             topic_partition

@@ -1,8 +1,8 @@
-"""A replica of a partition as far as both of its sides share it: who leads, what may be read.
+"""The state of a replica that leaders and followers share: leadership and reads.
 
-Part of Kafka's cluster.Partition; `LeaderSide` and `FollowerSide` derive from it, and `Partition`
-from both. Nothing in any of them wakes anybody: methods return what moved, and the replica manager
-wakes those who wait, after the change and never in the midst of it.
+Part of Kafka's cluster.Partition. `LeaderSide` and `FollowerSide` derive from it, and `Partition`
+derives from both. These classes do not check waiting operations. Their methods return what moved,
+and the replica manager checks waiting operations after the change.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from barnabas.storage.topic_partition import TopicPartition
 
 NO_LEADER = -1
-# Above every offset: nothing waits for a sync.
+# Greater than every offset: no sync is required.
 NOTHING_TO_SYNC = 0x7FFF_FFFF_FFFF_FFFF
 
-# Looking a member up in its enum costs 100 ns, as much as a call.
+# Attribute lookup on the enum class costs 100 ns, as much as a function call.
 _NONE = ErrorCode.NONE
 
 
 class PartitionReplica:
-    """What is known of a partition's leadership, and reading from its log."""
+    """The leadership of a partition, and reads from its log."""
 
     __slots__ = (
         "_settings",
@@ -70,46 +70,46 @@ class PartitionReplica:
         self.topic_id = topic_id
         self.log = log
         self._settings = settings
-        # Broker id of the leader; NO_LEADER if there is none. Moved by metadata only.
+        # Broker id of the leader, or NO_LEADER. Only metadata changes it.
         self.leader_id = NO_LEADER
-        # Of the leadership that the fields below describe; never goes back.
+        # Leader epoch of the fields below; never decreases.
         self.leader_epoch = UNKNOWN_EPOCH
-        # Goes up with each change of the registration, ISR changes too; never goes back.
+        # Increases with each change of the registration, including ISR changes; never decreases.
         self.partition_epoch = -1
-        # Our log end when this leadership began; None on a follower.
+        # This replica's log end offset at the start of this leader epoch. None on a follower.
         self.leader_epoch_start_offset: int | None = None
         self.replicas: tuple[int, ...] = ()
         self.adding_replicas: tuple[int, ...] = ()
         self.removing_replicas: tuple[int, ...] = ()
         self.leader_recovery_state = 0
-        # Known on the leader only; empty on a follower.
+        # Known on the leader only. Empty on a follower.
         self.isr_state = IsrState.committed(())
         # The other assigned replicas by broker id; empty on a follower.
         self.remote_replicas: dict[int, Replica] = {}
-        # With flush.messages: first offset that must be synced before it counts or is acknowledged.
+        # First offset that must be synced before it is acknowledged, for flush.messages.
         self.sync_required_from = NOTHING_TO_SYNC
-        # A sync is under way off the loop.
+        # Whether a sync is running off the event loop.
         self.syncing = False
 
     @property
     def is_leader(self) -> bool:
-        """Whether this broker leads."""
+        """Whether this broker is the leader."""
         return self.leader_id == self._settings.node_id
 
     @property
     def is_reassigning(self) -> bool:
-        """Whether its replicas are being changed."""
+        """Whether a reassignment of the partition is in progress."""
         return bool(self.adding_replicas or self.removing_replicas)
 
     @property
     def acknowledged_end_offset(self) -> int:
-        """Our own log end as far as it counts: below what flush.messages wants synced first."""
+        """The log end offset, up to the first offset that flush.messages requires to be synced."""
         return min(self.log.log_end_offset, self.sync_required_from)
 
     # Access.
 
     def check_access(self, current_leader_epoch: int, only_leader: bool) -> ErrorCode:
-        """NONE, or why the asker may not use this replica (KIP-320)."""
+        """Return NONE, or the error if the client may not use this replica (KIP-320)."""
         if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
             if current_leader_epoch < self.leader_epoch:
                 return ErrorCode.FENCED_LEADER_EPOCH
@@ -123,11 +123,11 @@ class PartitionReplica:
     def read(
         self, params: FetchParams, data: FetchPartitionData, max_bytes: int, min_one_batch: bool
     ) -> FetchResult:
-        """Read for a follower or a consumer; moves nothing.
+        """Read for a follower or a consumer, without changing any state.
 
         Args:
-            max_bytes: the smaller of the partition's and the rest of the answer's limit.
-            min_one_batch: the first batch is whole even above the limit.
+            max_bytes: the smaller of the partition's limit and the rest of the response's limit.
+            min_one_batch: return the first batch whole, even above the limit.
 
         Raises:
             StorageError: the disk failed.
@@ -138,8 +138,8 @@ class PartitionReplica:
         if error is not _NONE:
             return failed_fetch(error)
         log = self.log
-        # All noted before the read: taken afterwards, a follower that read to the end would seem
-        # behind by what was appended meanwhile.
+        # Take these values before the read. Otherwise a follower that reads to the log end would
+        # seem to lag behind a concurrent append.
         result = FetchResult(
             _NONE, log.high_watermark, log.last_stable_offset, log.log_start_offset, b""
         )
@@ -157,7 +157,7 @@ class PartitionReplica:
             return failed_fetch(ErrorCode.OFFSET_OUT_OF_RANGE)
         result.position = read.position
         result.aborted_transactions = read.aborted_transactions
-        # A cut batch is only for those whose limit is a hard one: they ask again with a larger one.
+        # Return a truncated batch only to clients with a hard limit, which retry with a larger one.
         if params.has_hard_byte_limit or not read.first_batch_incomplete:
             result.records = read.records
         return result
@@ -165,14 +165,14 @@ class PartitionReplica:
     def _check_replica(self, broker_id: int, current_leader_epoch: int) -> ErrorCode:
         if broker_id in self.remote_replicas:
             return _NONE
-        # A follower that knows a reassignment before us waits; one that does not name an epoch may
-        # be anything.
+        # A follower with a leader epoch may know of a reassignment before this leader does: it
+        # retries. Without a leader epoch, the follower may not be a replica at all.
         if current_leader_epoch >= 0:
             return ErrorCode.UNKNOWN_LEADER_EPOCH
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def _note_divergence(self, data: FetchPartitionData, result: FetchResult) -> ErrorCode:
-        """Set the diverging epoch if the asker's log is not a part of ours (KIP-595)."""
+        """Set the diverging epoch if the follower's log diverges from this log (KIP-595)."""
         end = self.end_of_epoch(data.last_fetched_epoch)
         if end.epoch == UNKNOWN_EPOCH or end.end_offset == UNKNOWN_OFFSET:
             return ErrorCode.OFFSET_OUT_OF_RANGE
@@ -183,23 +183,23 @@ class PartitionReplica:
         return _NONE
 
     def end_of_epoch(self, leader_epoch: int) -> EpochEndOffset:
-        """Where an epoch ends in our log, without any check."""
+        """Return the end offset of an epoch in this log, without access checks."""
         epoch, end_offset = self.log.end_offset_for_epoch(leader_epoch)
         return EpochEndOffset(epoch, end_offset)
 
     def epoch_end_offset(
         self, current_leader_epoch: int, leader_epoch: int, only_leader: bool
     ) -> EpochEndOffset:
-        """Where an epoch ends, or why the asker may not know."""
+        """Return the end offset of an epoch, or the error if the client has no access."""
         error = self.check_access(current_leader_epoch, only_leader)
         if error is not _NONE:
             return EpochEndOffset(UNKNOWN_EPOCH, UNKNOWN_OFFSET, error)
         return self.end_of_epoch(leader_epoch)
 
     def exposed_end(self, isolation: FetchIsolation) -> LogOffsetMetadata:
-        """Up to where a fetch of that isolation may see, and where that lies in the file.
+        """Return the end of the records that are visible at that isolation level.
 
-        The place is unknown where the log is damaged: a read says so.
+        The file position is unknown if the log is damaged. A read then reports the damage.
         """
         log = self.log
         try:

@@ -1,4 +1,4 @@
-"""What all partitions of a broker share, and what they ask about other brokers."""
+"""Settings that all partitions of a broker share, including the state of other brokers."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ if TYPE_CHECKING:
 
 
 class BrokersView(Protocol):
-    """What a leader must know of other brokers."""
+    """The state of other brokers, as leaders need it."""
 
     def is_isr_eligible(self, broker_id: int) -> bool:
-        """Whether it is registered, neither fenced nor shutting down."""
+        """Whether the broker is registered, not fenced, and not in controlled shutdown."""
         ...
 
     def is_alive(self, broker_id: int) -> bool:
-        """Whether it is registered and not fenced."""
+        """Whether the broker is registered and not fenced."""
         ...
 
     def broker_epoch(self, broker_id: int) -> int | None:
-        """Epoch of its registration, None if unknown."""
+        """Return the epoch of the broker's registration, or None if unknown."""
         ...
 
 
 class PartitionSettings(msgspec.Struct, frozen=True):
-    """What all partitions of a broker share."""
+    """Settings that all partitions of a broker share."""
 
     node_id: int
     clock: Clock

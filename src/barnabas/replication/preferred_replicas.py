@@ -1,4 +1,4 @@
-"""Sends consumers to the replica that they had better read from (KIP-392)."""
+"""Redirects consumers to their preferred replica (KIP-392)."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from barnabas.replication.replica_selector import ReplicaSelector
     from barnabas.runtime.clock import Clock
 
-# Fetches below do not say a rack.
+# The first fetch version with a rack id.
 _RACK_SINCE = 11
 
 
 class RackView(Protocol):
-    """What is asked about other brokers."""
+    """The racks of other brokers."""
 
     def rack(self, broker_id: int, listener_name: str) -> str | None:
-        """The rack of a live broker with that listener; None if there is none."""
+        """Return the rack of a live broker with that listener, or None."""
         ...
 
 
 class PreferredReplicas:
-    """Looks at each fetch of a consumer that says its rack."""
+    """Selects the replica for each fetch of a consumer with a rack id."""
 
     __slots__ = ("_brokers", "_clock", "_node_id", "_selector")
 
@@ -42,10 +42,10 @@ class PreferredReplicas:
     def find(
         self, partition: Partition, params: FetchParams, data: FetchPartitionData
     ) -> FetchResult | None:
-        """The answer that sends the consumer elsewhere, without records; None: it reads here.
+        """Return the result that redirects the consumer, or None if it reads from this broker.
 
-        Only followers in the ISR that have the offset are considered: one that lags would make the
-        consumer lag behind what is produced.
+        Only ISR followers with the requested offset are candidates. A lagging follower would delay
+        the consumer.
         """
         if params.is_from_follower or params.version < _RACK_SINCE or not partition.is_leader:
             return None

@@ -1,7 +1,7 @@
-"""An append whose records have to be looked into before it can be done, which takes several turns.
+"""A deferred append: its records need an inspection that takes several turns of the event loop.
 
-Appends of other partitions go on meanwhile. Leadership, ISR and the disk are looked at when the
-work is done, as for any append.
+Other partitions accept appends during the inspection. Leadership, ISR and disk are checked after
+the inspection, as for any append.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 
 class StepQueue(Protocol):
-    """Runs work in steps between the turns of the loop; the layer above has it."""
+    """Runs work in steps between the turns of the event loop. The server provides it."""
 
     def submit(self, lane: object, steps: Steps, on_done: Callable[[Outcome], None]) -> None:
-        """Run `steps` and hand its result to `on_done`; jobs of a lane keep their order."""
+        """Run `steps` and pass the result to `on_done`. Jobs of one lane keep their order."""
         ...
 
 
 class Appender(Protocol):
-    """The part of `ReplicaAppends` that is used here."""
+    """The part of `ReplicaAppends` that a deferred append uses."""
 
     def append_records(
         self,
@@ -44,13 +44,13 @@ class Appender(Protocol):
         origin: AppendOrigin,
         on_done: Callable[[dict[TopicPartition, ProduceResult]], None],
     ) -> object:
-        """Append and answer."""
+        """Append the inspected records and answer, see `ReplicaAppends`."""
         ...
 
     def refused(
         self, topic_partition: TopicPartition, error: StorageError, size: int
     ) -> ProduceResult:
-        """The result of records that are not taken."""
+        """Count and return the result of rejected records."""
         ...
 
     def park(
@@ -61,7 +61,7 @@ class Appender(Protocol):
         results: dict[TopicPartition, ProduceResult],
         on_done: Callable[[dict[TopicPartition, ProduceResult]], None],
     ) -> object:
-        """Answer when what is pending is acknowledged."""
+        """Answer when all pending appends are acknowledged."""
         ...
 
 
@@ -94,13 +94,13 @@ class PutOffAppend:
         self._timeout_ms = timeout_ms
         self._origin = origin
         self._on_done = on_done
-        # Of the partitions that needed no inspection, and what of them is not acknowledged yet.
+        # Results of the partitions that needed no inspection, and their unacknowledged appends.
         self._results: dict[TopicPartition, ProduceResult] = {}
         self._pending: list[PendingAppend] = []
-        # Bytes of the records that are inspected, by partition.
+        # Size of the inspected records in bytes, by partition.
         self._sizes: dict[TopicPartition, int] = {}
         self._outcomes: dict[TopicPartition, Outcome] = {}
-        # Whether the answer was given; never goes back.
+        # Whether the request was answered. Never reset.
         self._is_done = False
 
     def begin(
@@ -110,7 +110,7 @@ class PutOffAppend:
         pending: list[PendingAppend],
         queue: StepQueue,
     ) -> PutOffAppend | None:
-        """Inspect; returns None if all is over before this returns."""
+        """Start the inspections. Return None if the request was answered before this returns."""
         self._results, self._pending = results, pending
         self._sizes = {key: len(inspection) for key, inspection in inspections.items()}
         for key, inspection in inspections.items():
@@ -118,7 +118,7 @@ class PutOffAppend:
         return None if self._is_done else self
 
     def cancel(self) -> bool:
-        """The client has gone: its records are appended all the same, as Kafka does it."""
+        """Do not cancel: as in Kafka, records are appended even if the client disconnects."""
         return False
 
     def _on_inspected(self, key: TopicPartition, outcome: Outcome) -> None:

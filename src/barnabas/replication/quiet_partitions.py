@@ -1,4 +1,4 @@
-"""Who is to be told when a partition, of which there was no news for followers, changes."""
+"""Finds the fetch sessions that must be notified when an idle partition changes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class QuietPartitions:
-    """Sessions by partition, of all followers of a broker."""
+    """The sessions of all followers of a broker, by quiet partition."""
 
     __slots__ = ("_brokers", "_fetches", "_metrics", "online", "sessions")
 
@@ -35,44 +35,44 @@ class QuietPartitions:
         self._brokers = brokers
         self._fetches = fetches
         self._metrics = metrics
-        # Those in which a partition is quiet; a partition without any is not there.
+        # Sessions in which a partition is quiet. Partitions without such a session have no entry.
         self.sessions: dict[TopicPartition, list[QuietSession]] = {}
 
     def open(
         self, replica_id: int, replica_epoch: int, loud: dict[SessionKey, SessionPartition]
     ) -> QuietSession:
-        """A session begins; nothing is quiet in it yet."""
+        """Create the quiet part of a new session. All its partitions are loud at first."""
         return QuietSession(self, (replica_id, replica_epoch), loud)
 
     def disturb(self, key: TopicPartition) -> None:
-        """Something about a partition has changed, or may have."""
+        """Make a partition loud in all sessions, since its state may have changed."""
         for session in list(self.sessions.get(key, ())):
             session.disturb(key)
 
-    # For sessions.
+    # Methods for sessions.
 
     def watch(self, key: TopicPartition, session: QuietSession) -> None:
-        """It is quiet in one more session."""
+        """Register a session in which the partition became quiet."""
         self.sessions.setdefault(key, []).append(session)
 
     def forget(self, key: TopicPartition, session: QuietSession) -> None:
-        """It is quiet no more in a session."""
+        """Remove a session in which the partition is no longer quiet."""
         sessions = self.sessions[key]
         sessions.remove(session)
         if not sessions:
             del self.sessions[key]
 
     def broker_epoch(self, broker_id: int) -> int | None:
-        """Epoch of its registration."""
+        """Return the epoch of the broker's registration, or None if it is not registered."""
         return self._brokers.broker_epoch(broker_id)
 
     def count_fetches(self, counts: Mapping[str, int]) -> None:
-        """So many partitions of each topic were fetched."""
+        """Count fetched partitions, given their number per topic."""
         topics = self._metrics.topics
         for topic, count in counts.items():
             topics[topic].fetch_requests += count
 
     def let_wait_for(self, operation: DelayedFetch, entry: SessionPartition) -> None:
-        """A fetch that waits has to look at one more partition."""
+        """Add a changed partition to a pending fetch."""
         operation.add(entry)
         self._fetches.watch_also(operation, entry.where.topic_partition)

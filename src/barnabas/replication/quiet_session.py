@@ -1,10 +1,13 @@
-"""Partitions of a follower's fetch session of which there is no news (KIP-227, made cheap).
+"""Idle partitions of a follower's fetch session, which fetches skip (KIP-227).
 
-In Kafka a fetch of a session looks at all of its partitions. Here one that is *quiet* is not looked
-at: the follower is in the ISR and has all that there is, and was told so. Whatever changes about it
-wakes those who wait for it, and makes it *loud* again; so does a request that names it. What a look
-would have noted, that the follower fetched from the log end at this time, `fetched_ms` says for all
-quiet ones together.
+In Kafka, each fetch of a session checks all partitions of the session. Here, a fetch skips *quiet*
+partitions. A partition is quiet if the follower is in the ISR, has the whole log, and has received
+the current high watermark and log start offset. Other partitions are *loud*. Each change of a
+partition checks the operations that wait for it, and makes it loud. A request that names the
+partition also makes it loud.
+
+A check in Kafka also records that the follower fetched from the log end at this time. Here,
+`fetched_ms` records this time for all quiet partitions together.
 """
 
 from __future__ import annotations
@@ -23,41 +26,41 @@ if TYPE_CHECKING:
     from barnabas.replication.session_partition import SessionKey, SessionPartition
     from barnabas.storage.topic_partition import TopicPartition
 
-# So often so many quiet ones are looked at all the same: a log start that retention has moved wakes
-# nobody.
+# Interval of the sweep, and its number of partitions. The sweep makes some quiet partitions loud,
+# since retention can move a log start offset without a notification.
 _SWEEP_MS = 450.0
 _SWEEP_PARTITIONS = 64
 
 
 class Registry(Protocol):
-    """Who is told when a partition changes, and what sessions need to know."""
+    """Finds the sessions that are notified when a partition changes, and serves their lookups."""
 
-    # Partitions that can be used.
+    # The online partitions of this broker.
     online: Mapping[TopicPartition, Partition]
 
     def watch(self, key: TopicPartition, session: QuietSession) -> None:
-        """It is quiet in one more session."""
+        """Register a session in which the partition became quiet."""
         ...
 
     def forget(self, key: TopicPartition, session: QuietSession) -> None:
-        """It is quiet no more in a session."""
+        """Remove a session in which the partition is no longer quiet."""
         ...
 
     def broker_epoch(self, broker_id: int) -> int | None:
-        """Epoch of its registration."""
+        """Return the epoch of the broker's registration, or None if it is not registered."""
         ...
 
     def count_fetches(self, counts: Mapping[str, int]) -> None:
-        """So many partitions of each topic were fetched."""
+        """Count fetched partitions, given their number per topic."""
         ...
 
     def let_wait_for(self, operation: DelayedFetch, entry: SessionPartition) -> None:
-        """A fetch that waits has to look at one more partition."""
+        """Add a changed partition to a pending fetch."""
         ...
 
 
 class QuietSession:
-    """The quiet ones of one session."""
+    """The quiet partitions of one session."""
 
     __slots__ = (
         "_counts",
@@ -77,32 +80,35 @@ class QuietSession:
         replica: tuple[int, int],
         loud: dict[SessionKey, SessionPartition],
     ) -> None:
-        """Args:
-        replica: the follower's broker id and the epoch of its registration.
-        loud: the session's other partitions; all of them at first.
+        """Create a session without quiet partitions.
+
+        Args:
+            registry: the registry of the sessions per partition.
+            replica: the follower's broker id and the epoch of its registration.
+            loud: the session's other partitions; all of them at first.
         """
         self._registry = registry
         self.replica_id, self._replica_epoch = replica
         self._loud = loud
-        # Least recently looked at first. Disjoint from `loud`.
+        # The quiet partitions, least recently checked first. Disjoint from `loud`.
         self._partitions: dict[TopicPartition, SessionPartition] = {}
-        # How many of each topic there are, for the meters of fetches.
+        # Number of quiet partitions per topic, for the fetch meters.
         self._counts: dict[str, int] = {}
-        # When the follower fetched last, monotonic ms: from the log end of all that are quiet.
+        # Time of the follower's last fetch, in monotonic ms. It covers all quiet partitions.
         self.fetched_ms = NEVER_MS
         self._swept_ms = NEVER_MS
-        # The session's fetch that waits for data.
+        # The session's pending fetch, or None.
         self.operation: DelayedFetch | None = None
 
     def __len__(self) -> int:
         return len(self._partitions)
 
     def begin_fetch(self, now_ms: float, replica_epoch: int) -> None:
-        """The follower fetches; who has been named in the request is loud already."""
+        """Start a fetch of the follower. Partitions named in the request are loud already."""
         known_epoch = self._registry.broker_epoch(self.replica_id)
         is_outdated = known_epoch is not None and NO_BROKER_EPOCH < replica_epoch < known_epoch
         if is_outdated or replica_epoch != self._replica_epoch:
-            # Of another life of that broker: that is for each of them to judge.
+            # The broker restarted: make all partitions loud, so that each of them checks the epoch.
             self._replica_epoch = replica_epoch
             self._disturb_first(len(self._partitions))
         elif now_ms - self._swept_ms >= _SWEEP_MS:
@@ -112,7 +118,11 @@ class QuietSession:
         self._registry.count_fetches(self._counts)
 
     def maybe_hush(self, entry: SessionPartition, result: FetchResult) -> bool:
-        """`result` is answered: whether nothing is to be said of the partition until it changes."""
+        """Make the partition quiet if the follower has all of its state after `result`.
+
+        Returns:
+            Whether the partition became quiet.
+        """
         key = entry.where.topic_partition
         if result.position is None or len(result.records) > 0 or key in self._partitions:
             return False
@@ -133,21 +143,20 @@ class QuietSession:
         return True
 
     def touch(self, entry: SessionPartition) -> None:
-        """A request names it."""
+        """Make the partition of `entry` loud, since a request names it."""
         key = entry.where.topic_partition
         if self._partitions.get(key) is entry:
             self.disturb(key)
 
     def disturb(self, key: TopicPartition) -> None:
-        """Something about the partition has changed: the next fetch looks at it, and the one that
-        waits has to."""
+        """Make a changed partition loud, and add it to the pending fetch."""
         entry = self._leave(key)
         self._loud[entry.key] = entry
         if self.operation is not None:
             self._registry.let_wait_for(self.operation, entry)
 
     def close(self) -> None:
-        """The session is over."""
+        """End the session and remove its registrations."""
         for key in list(self._partitions):
             self._leave(key)
 

@@ -1,4 +1,4 @@
-"""What a leader knows of one follower (Kafka's Replica and ReplicaState)."""
+"""The leader's state of one follower (Kafka's Replica and ReplicaState)."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from barnabas.storage.offset_metadata import LogOffsetMetadata
 
 UNKNOWN_END = LogOffsetMetadata(UNKNOWN_OFFSET)
 NO_BROKER_EPOCH = -1
-# Longer ago than any replica.lag.time.max.ms; 0 would not do, a monotonic clock may begin there.
+# Earlier than any replica.lag.time.max.ms. Not 0, since a monotonic clock may start at 0.
 NEVER_MS = float("-inf")
 
 
 class Pulse(Protocol):
-    """A session of a follower that fetches from our log end, without news since it did so first."""
+    """A follower's session, in which the follower fetches from the log end without changes."""
 
-    # When it did so last.
+    # Time of the session's last fetch, in monotonic ms.
     fetched_ms: float
 
 
 class Replica:
-    """One follower, as its fetches show it. Times are monotonic milliseconds."""
+    """The state of one follower, from its fetches. Times are in monotonic ms."""
 
     __slots__ = (
         "_last_caught_up_ms",
@@ -37,43 +37,46 @@ class Replica:
 
     def __init__(self, broker_id: int) -> None:
         self.broker_id = broker_id
-        # Its log end: the offset of its last fetch. Moved by fetches, unknown in a new leadership
-        # until the first one; may go back when the follower truncates.
+        # The follower's log end: the offset of its last fetch. Unknown until the first fetch from a
+        # new leader. It decreases when the follower truncates.
         self.end = UNKNOWN_END
-        # Its log start, for the low watermark; -1 until the first fetch.
+        # The follower's log start offset, for the low watermark. -1 until the first fetch.
         self.log_start_offset = UNKNOWN_OFFSET
-        # Our log end at its last fetch; never goes back within a leadership.
+        # The leader's log end offset at the last fetch. Never decreases within a leader epoch.
         self.last_fetch_leader_log_end_offset = UNKNOWN_OFFSET
         self._last_fetch_ms = NEVER_MS
         self._last_caught_up_ms = NEVER_MS
-        # Tells of fetches that nobody noted here; None unless all of them found nothing new.
+        # The session that records the time of fetches without changes. None if there is none.
         self.pulse: Pulse | None = None
-        # How often in a row it asked again for what it was sent: it refuses the batch, perhaps.
+        # Number of consecutive fetches of the same records: the follower may reject the batch.
         self.refusals = 0
-        # Of the registration that fetched last; None until a fetch says it (KIP-903).
+        # Broker epoch in the last fetch (KIP-903). None before the first fetch.
         self.broker_epoch: int | None = None
 
     @property
     def log_end_offset(self) -> int:
-        """Offset behind the last record it has; -1 if unknown."""
+        """The follower's log end offset (exclusive). -1 if unknown."""
         return self.end.message_offset
 
     @property
     def last_fetch_ms(self) -> float:
-        """When it fetched last."""
+        """The time of the last fetch."""
         pulse = self.pulse
         return self._last_fetch_ms if pulse is None else max(self._last_fetch_ms, pulse.fetched_ms)
 
     @property
     def last_caught_up_ms(self) -> float:
-        """The latest time at which it had all that we had. Never goes back within a leadership."""
+        """The latest time at which the follower had the whole log.
+
+        Never decreases in a leader epoch.
+        """
         pulse = self.pulse
         if pulse is None:
             return self._last_caught_up_ms
         return max(self._last_caught_up_ms, pulse.fetched_ms)
 
     def settle(self) -> None:
-        """Note what the pulse tells: from now on each fetch is noted here again."""
+        """Copy the times from the session, and detach it. Later fetches are recorded here again."""
         self._last_caught_up_ms = self.last_caught_up_ms
         self._last_fetch_ms = self.last_fetch_ms
         self.pulse = None
@@ -102,10 +105,11 @@ class Replica:
         leader_log_end_offset: int,
         broker_epoch: int,
     ) -> None:
-        """It fetched from `end` while our log ended at `leader_log_end_offset`.
+        """Record a fetch from `end`, at which time the leader's log ended at
+        `leader_log_end_offset`.
 
-        It is caught up now if it asked for what we do not have yet, and was caught up at its
-        previous fetch if it asks for what we did not have then.
+        The follower is caught up now if it fetches from the leader's log end. It was caught up at
+        its previous fetch if it now fetches from the log end of that time.
         """
         if self.pulse is not None:
             self.settle()
@@ -124,7 +128,7 @@ class Replica:
     def is_caught_up(
         self, leader_log_end_offset: int, now_ms: float, lag_time_max_ms: float
     ) -> bool:
-        """Whether it has everything, or had within the last `replica.lag.time.max.ms`."""
+        """Whether the follower has the whole log, or had it within `replica.lag.time.max.ms`."""
         return (
             self.end.message_offset == leader_log_end_offset
             or now_ms - self.last_caught_up_ms <= lag_time_max_ms

@@ -42,8 +42,9 @@ _LOG_START_UNTOLD = frozenset(
     }
 )
 _VALID_ACKS = frozenset({ACKS_ALL, 0, 1})
-# Errors that FailedProduceRequestsPerSec leaves out, as in Kafka: ReplicaManager.appendRecordsToLog
-# counts every other one, those of producers' epochs and sequences too.
+# Errors that FailedProduceRequestsPerSec does not count, as in Kafka. There,
+# ReplicaManager.appendRecordsToLog counts all others, including those of producer epochs and
+# sequences.
 _EXPECTED = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -56,28 +57,28 @@ _EXPECTED = frozenset(
     }
 )
 _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
-# Looking a member up in its enum costs 100 ns, as much as a call.
+# Attribute lookup on the enum class costs 100 ns, as much as a function call.
 _NONE = ErrorCode.NONE
 
 
 class AppendParts(msgspec.Struct, frozen=True):
-    """What appends are joined with."""
+    """The collaborators and callbacks of `ReplicaAppends`."""
 
     registry: PartitionRegistry
     metrics: ReplicaMetrics
     clock: Clock
-    # Where appends wait for the ISR or for a sync.
+    # Appends that wait for the ISR or for a sync.
     produces: Purgatory
-    # Lets those look who wait for a partition.
+    # Checks all operations that wait for a partition.
     wake: Callable[[TopicPartition], None]
-    # A partition's disk failed: it goes offline.
+    # Takes a partition offline after a failure of its disk.
     take_offline: Callable[[TopicPartition], None]
-    # Where records are looked into when that takes several turns; None for at once.
+    # Queue that inspects records over several turns. None: inspect them at once.
     inspections: StepQueue | None = None
 
 
 class ReplicaAppends:
-    """Appends at once and answers when it is acknowledged."""
+    """Appends records at once and answers when the append is acknowledged."""
 
     __slots__ = (
         "_clock",
@@ -92,7 +93,7 @@ class ReplicaAppends:
 
     def __init__(self, parts: AppendParts) -> None:
         self._registry = parts.registry
-        # The registry's own dict, for the one look-up per partition of the hot path.
+        # The registry's own dict: the hot path does one lookup per partition.
         self._online = parts.registry.online
         self._metrics = parts.metrics
         self._clock = parts.clock
@@ -103,7 +104,7 @@ class ReplicaAppends:
         self._inspections = ImmediateSteps() if queue is None else queue
 
     def partition(self, topic_partition: TopicPartition) -> Partition | ErrorCode:
-        """The partition if it is online here, else the error for the asker."""
+        """Return the partition if it is online on this broker, else the error for the client."""
         return self._registry.partition(topic_partition)
 
     def append_records(
@@ -117,14 +118,16 @@ class ReplicaAppends:
         """Append each entry to its partition and answer when `required_acks` is fulfilled.
 
         Args:
-            timeout_ms: how long acks=all may wait; then REQUEST_TIMED_OUT.
-            required_acks: 0, 1 or -1; all else is INVALID_REQUIRED_ACKS for partitions that exist.
+            timeout_ms: limit of the wait for acks=all; then REQUEST_TIMED_OUT.
+            required_acks: 0, 1 or -1. Other values are INVALID_REQUIRED_ACKS for existing
+                partitions.
             entries: one writable record set each, patched in place. No view is kept.
-            origin: who appends.
+            origin: the kind of writer.
             on_done: gets one result per entry; may be called before this returns.
 
         Returns:
-            The operation that waits (for replicas, or for a look into records); None if answered.
+            The pending operation (waiting for replicas or for an inspection), or None if it was
+            answered at once.
         """
         if required_acks not in _VALID_ACKS:
             self._refuse_acks(entries, on_done)
@@ -166,7 +169,7 @@ class ReplicaAppends:
         if pending:
             self._after_append(appended)
             return self.park(timeout_ms, required_acks, pending, results, on_done)
-        # The response first: the requests that are woken do not depend on it.
+        # Send the response first: the requests that are woken do not depend on it.
         on_done(results)
         self._after_append(appended)
         return None
@@ -190,16 +193,16 @@ class ReplicaAppends:
         origin: AppendOrigin,
         on_done: Callable[[dict[TopicPartition, ProduceResult]], None],
     ) -> PutOffAppend:
-        # Most brokers never need it.
+        # Imported here, since most brokers never need it.
         from barnabas.replication.put_off_append import PutOffAppend
 
         return PutOffAppend(self, required_acks, timeout_ms, origin, on_done)
 
     def _after_append(self, appended: list[tuple[Partition, AppendInfo]]) -> None:
-        """Count, begin the syncs that are due, and wake consumers and followers.
+        """Count, start the syncs that are due, and check waiting consumers and followers.
 
-        Followers wait for the log end, so that they are looked at whether or not the high watermark
-        has moved.
+        Followers wait for the log end offset, so this check runs even if the high watermark did not
+        move.
         """
         topics = self._metrics.topics
         for partition, info in appended:
@@ -221,18 +224,18 @@ class ReplicaAppends:
         results: dict[TopicPartition, ProduceResult],
         on_done: Callable[[dict[TopicPartition, ProduceResult]], None],
     ) -> DelayedProduce:
-        """Answer when what is pending is acknowledged, or after the timeout."""
+        """Answer when all pending appends are acknowledged, or after the timeout."""
         needs_all = required_acks == ACKS_ALL
         operation = DelayedProduce(timeout_ms, needs_all, pending, results, self, on_done)
         self._produces.try_complete_else_watch(operation, operation.pending)
         return operation
 
     def count_expired_produces(self, partitions: int) -> None:
-        """So many partitions were not acknowledged in time."""
+        """Count the partitions of a produce request that timed out."""
         self._metrics.delayed_produce_expires += partitions
 
     def _missing(self, key: TopicPartition) -> ErrorCode:
-        """Return why a partition is not online here; count it if its topic exists."""
+        """Return the error of a partition that is not online here. Count it if its topic exists."""
         error = self._registry.why_missing(key)
         if error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             self._count_refusal(key, error)
@@ -250,7 +253,7 @@ class ReplicaAppends:
         """Return a partition's result after the exception that is being handled.
 
         Raises:
-            AssertionError: the exception is a broken invariant of ours.
+            AssertionError: if the exception is a broken invariant.
         """
         if isinstance(error, StorageError):
             return self.refused(topic_partition, error, size)
@@ -263,15 +266,15 @@ class ReplicaAppends:
     def refused(
         self, topic_partition: TopicPartition, error: StorageError, size: int
     ) -> ProduceResult:
-        """Count and describe records that the log does not take, or cannot take."""
+        """Count and describe records that the log rejects or cannot append."""
         self._count_refusal(topic_partition, error.error_code)
         if error.error_code in _TOO_LARGE:
             self._metrics.topics[topic_partition.topic].bytes_rejected += size
         if isinstance(error, KafkaStorageError):
             _log.log(log_level_of(error), "append to %s failed: %s", topic_partition, error)
         result = ProduceResult(error.error_code)
-        # As Kafka: words only where single records are at fault, and the log's start only where
-        # the log itself is in order and the records are not too large or corrupt.
+        # As in Kafka: an error message only for errors of single records. The log start offset is
+        # sent only if the log is intact and the records are neither too large nor corrupt.
         result.record_errors = tuple(getattr(error, "record_errors", ()))
         if result.record_errors:
             result.error_message = str(error)
@@ -281,7 +284,7 @@ class ReplicaAppends:
         return result
 
     def _sync(self, partition: Partition) -> None:
-        """Sync what flush.messages wants synced, unless that is under way."""
+        """Start the sync that flush.messages requires, unless one is in progress."""
         if partition.syncing:
             return
         partition.syncing = True
@@ -296,11 +299,11 @@ class ReplicaAppends:
         key = partition.topic_partition
         log, synced_to = synced
         if log is not partition.log:
-            # Moved to another directory meanwhile, where it was synced.
+            # The log moved to another directory during the sync, and was synced there.
             if partition.sync_required_from != NOTHING_TO_SYNC:
                 self._sync(partition)
         elif error is not None:
-            # Never tried again: what the disk has of it is unknown.
+            # Do not retry: after a failed sync, the state of the data on disk is unknown.
             _log.error("sync of %s failed: %s", key, error)
             if self._online.get(key) is partition:
                 self._take_offline(key)

@@ -1,9 +1,9 @@
-"""Follows one leader with the partitions of one fetcher id (Kafka's ReplicaFetcherThread).
+"""Fetches the partitions of one fetcher id from one leader (Kafka's ReplicaFetcherThread).
 
-No thread and no task: an object that answers of the leader, timers and its manager call. Each call
-ends in `_go_on`, which does the first thing there is to do: cut logs, find out about offsets the
-leader does not have, fetch; or waits until a back-off is over or a partition is taken on. One
-request is in flight at a time, whatever the number of partitions.
+A fetcher has no thread and no task: it is called by responses, timers and its manager. Each call
+ends in `_go_on`, which does the first of these that applies: truncate logs, resolve offsets that
+are out of range, fetch, or wait for the end of a backoff. One request is in flight at a time,
+whatever the number of partitions.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# A partition that is taken on waits no longer than this for the answer to a fetch that waits for
-# data at the leader; then that fetch is given up. Without it a new leader's first commits would
-# take as long as replica.fetch.wait.max.ms. The next fetch is a full one: with many partitions, and
-# topics made one after the other, giving up so soon would be most of what is done.
+# A new partition waits at most this long for a fetch that is pending at the leader. Then the
+# fetcher abandons that fetch. Without this limit, the first commits of a new leader take as long as
+# replica.fetch.wait.max.ms. The fetch after it is a full fetch, which is expensive with many
+# partitions. The time per partition limits that cost when topics are created one after the other.
 _PATIENCE_MS = 20.0
 _PATIENCE_PER_PARTITION_MS = 0.2
 
 
-# So often so many partitions are looked at that nobody has touched.
+# Interval of the check of idle partitions, and the number of partitions per check.
 _SWEEP_MS = 450.0
 _SWEEP_PARTITIONS = 64
 
 
 class FetcherParts(msgspec.Struct, frozen=True):
-    """What all fetchers of a broker are joined with."""
+    """The collaborators that all fetchers of a broker share."""
 
     local: LocalReplicas
     settings: FetcherSettings
@@ -64,7 +64,7 @@ class FetcherParts(msgspec.Struct, frozen=True):
 
 
 class ReplicaFetcher:
-    """One request in flight, round after round."""
+    """Fetches from one leader, one request at a time."""
 
     __slots__ = (
         "_clock",
@@ -94,7 +94,7 @@ class ReplicaFetcher:
     )
 
     def __init__(self, name: str, leader: LeaderEndpoint, parts: FetcherParts) -> None:
-        # As Kafka names its threads, for metrics.
+        # The name of the corresponding thread in Kafka, for metrics.
         self.name = name
         self._leader = leader
         self._parts = parts
@@ -109,63 +109,66 @@ class ReplicaFetcher:
         self._processing = FetchProcessing(
             self._states, parts.local, config.replica_fetch_max_bytes
         )
-        # Counts requests; None while none is in flight. Answers to others are ignored.
+        # Number of the request in flight, or None. Responses to other requests are ignored.
         self._request: int | None = None
         self._sent_ms = 0.0
         # Whether the request in flight is a fetch, which may wait for data at the leader.
         self._is_fetching = False
-        # The last request as a whole has failed.
+        # Whether the last request failed as a whole.
         self._is_failing = False
         # Whether a throttle kept a partition out of the last fetch.
         self._is_held_back = False
-        # When partitions without news were looked at last.
+        # Time of the last check of idle partitions, in ms.
         self._swept_ms = NOT_DELAYED
-        # Partitions whose appended records are being synced; no fetch leaves before.
+        # Number of partitions whose appended records are being synced. No fetch is sent before 0.
         self._syncing = 0
-        # When to look again; None while something else will happen, or nothing has to.
+        # Timer of the next attempt. None while a request is in flight or no partition waits.
         self._entry: WheelEntry | None = None
-        # When the request in flight is given up for a partition that was taken on.
+        # Timer that abandons the pending fetch in favor of a new partition.
         self._hurry: WheelEntry | None = None
         self._is_closed = False
-        # An error that nobody expected has ended it; its partitions are not fetched any more.
+        # Whether an unexpected error stopped this fetcher. Its partitions are no longer fetched.
         self.is_dead = False
-        # Requests sent, and bytes of records appended, since it began.
+        # Totals since the start: requests sent, and bytes of records appended.
         self.requests = 0
         self.bytes_fetched = 0
 
-    # What the manager calls.
+    # Methods for the manager.
 
     def __len__(self) -> int:
         return len(self._states)
 
     @property
     def leader_id(self) -> int:
-        """The broker that is followed."""
+        """The id of the leader."""
         return self._leader.broker_id
 
     def lags(self) -> list[tuple[TopicPartition, int]]:
-        """How far each partition is behind its leader's high watermark, where that is known."""
+        """Return each partition's lag behind the leader's high watermark, if it is known."""
         return [(key, state.lag) for key, state in self._states.items() if state.lag is not None]
 
     def state(self, key: TopicPartition) -> FetchState | None:
-        """Where it is with a partition; None if it does not fetch it."""
+        """Return the fetch state of a partition, or None if this fetcher does not fetch it."""
         return self._states.get(key)
 
     def add(self, partitions: Mapping[TopicPartition, InitialFetchState]) -> None:
-        """Take partitions on; one that is followed in the same leader epoch goes on as it was."""
+        """Start to fetch partitions.
+
+        Partitions already fetched in the same leader epoch keep their state.
+        """
         self._guarded(lambda: self._add(partitions))
 
     def remove(self, keys: Iterable[TopicPartition]) -> dict[TopicPartition, FetchState]:
-        """Give partitions up; returns those that it had."""
+        """Stop fetching partitions. Return the removed ones with their states."""
         found = {key: self._states.pop(key) for key in keys}
         return {key: state for key, state in found.items() if state is not None}
 
     def remove_all(self) -> dict[TopicPartition, FetchState]:
-        """Give all partitions up."""
+        """Stop fetching all partitions. Return them with their states."""
         return self.remove([key for key, _ in self._states.items()])
 
     def close(self) -> None:
-        """Fetch no more; what is in flight is given up."""
+        """Stop fetching and abandon the request in flight."""
         self._is_closed = True
         self._stop_waiting()
         self._request = None
@@ -195,10 +198,10 @@ class ReplicaFetcher:
             self._hurry = self._wheel.add(rest_ms, lambda: self._guarded(give_up))
         self._go_on()
 
-    # The loop.
+    # The request cycle.
 
     def _go_on(self) -> None:
-        """Do the first thing that there is to do, unless a request is in flight."""
+        """Send the next request, unless one is in flight."""
         if self._request is not None or self._syncing or self._is_closed or self.is_dead:
             return
         self._stop_waiting()
@@ -216,7 +219,7 @@ class ReplicaFetcher:
     def _fetch(self) -> None:
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._swept_ms >= _SWEEP_MS:
-            # A log start that retention has moved tells nobody.
+            # Retention may move a log start offset without a notification.
             self._swept_ms = now_ms
             self._states.touch_some(_SWEEP_PARTITIONS)
         self._is_held_back = False
@@ -236,7 +239,7 @@ class ReplicaFetcher:
         self._leader.fetch(request, self._expect(self._on_fetched, request))
 
     def _wanted(self, key: TopicPartition, now_ms: float) -> AskedPartition | None:
-        """What to ask about a partition; None: nothing now."""
+        """Return what to fetch of a partition, or None if it is not fetched now."""
         state = self._states.get(key)
         if state is None or not state.is_ready(now_ms):
             return None
@@ -256,7 +259,7 @@ class ReplicaFetcher:
         )
 
     def _wait(self) -> None:
-        """Nothing can be asked now: look again when the first back-off is over."""
+        """Schedule the next attempt at the end of the first backoff."""
         delay_ms = self._states.next_delay_ms()
         if self._is_held_back:
             backoff_ms = self._parts.settings.config.replica_fetch_backoff_ms
@@ -273,7 +276,7 @@ class ReplicaFetcher:
     def _expect(
         self, take: Callable[[Any, Any, NetworkError | None], None], asked: object
     ) -> Callable[[Any, NetworkError | None], None]:
-        """What to call with the answer to the request that is being sent."""
+        """Register a request that is being sent. Return the callback for its response."""
         self.requests += 1
         number = self._request = self.requests
         self._sent_ms = self._clock.monotonic_ms()
@@ -291,7 +294,7 @@ class ReplicaFetcher:
         return answered
 
     def _give_up(self, number: int) -> None:
-        """A fetch waits for data while there is something new to ask."""
+        """Abandon a pending fetch so that new partitions can be fetched."""
         self._hurry = None
         if self._request == number and self._is_fetching:
             self._request = None
@@ -301,8 +304,8 @@ class ReplicaFetcher:
             self._go_on()
 
     def _on_failed(self, keys: Iterable[TopicPartition], error: NetworkError) -> None:
-        """A request as a whole has failed."""
-        # Once while it lasts: a leader that has died is asked until another one is elected.
+        """Handle the failure of a whole request: reset the session and delay its partitions."""
+        # Warn once per series of failures: a dead leader gets requests until the next election.
         _log.log(logging.DEBUG if self._is_failing else logging.WARNING, "%s: %s", self.name, error)
         self._is_failing = True
         self._leader.close()
@@ -310,7 +313,7 @@ class ReplicaFetcher:
         self._states.delay(keys)
 
     def _guarded(self, work: Callable[[], None]) -> None:
-        """An error that escapes ends this fetcher only; a broken invariant is everybody's."""
+        """Run `work`. An unexpected error stops only this fetcher; assertion errors are raised."""
         if self._is_closed or self.is_dead:
             return
         try:
@@ -326,7 +329,7 @@ class ReplicaFetcher:
             self._request = None
             self._leader.close()
 
-    # Answers.
+    # Responses.
 
     def _on_epoch_ends(
         self,
@@ -390,21 +393,24 @@ class ReplicaFetcher:
         self._truncation.take_diverging(processed.diverging)
         for key in processed.moved:
             self._local.wake(key)
-        # Last, since a sync may be over at once.
+        # Last, since a sync may complete immediately.
         self._syncing += len(processed.to_sync)
         for key in processed.to_sync:
             self._sync(key)
 
     def _on_session_error(self, asked: FollowerRequest, code: ErrorCode) -> None:
-        """The answer is dropped; the next request is a full one."""
+        """Drop the response after a session error. The next request is a full fetch."""
         _log.info("%s: fetch session %d: %s", self.name, asked.session_id, code.name)
         is_full = asked.session_epoch == 0
         if is_full or code not in _SESSION_ERRORS:
-            # A full request cannot meet an error of a session: do not ask it again and again.
+            # A session error is impossible for a full request: delay its retry.
             self._states.delay(asked.partitions)
 
     def _sync(self, key: TopicPartition) -> None:
-        """With flush.messages: what the next fetch says is here has to be on the disk."""
+        """Sync a partition before the next fetch, for flush.messages.
+
+        The next fetch tells the leader that the records before its fetch offset are on disk.
+        """
         state = self._states.get(key)
         partition = self._local.find(key)
 

@@ -1,4 +1,4 @@
-"""Publishes what replication counts under Kafka's metric names (kafka.server, ReplicaManager)."""
+"""Publishes the counters of replication as Kafka's metrics (kafka.server, ReplicaManager)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from barnabas.replication.partition import Partition
     from barnabas.replication.replica_manager import ReplicaManager
 
-# Counts of TopicCounts by Kafka's name, each of all topics and per topic.
+# Attributes of TopicCounts by Kafka's name. Published as a total and per topic.
 _TOPIC_COUNTS = {
     names.MESSAGES_IN: "messages_in",
     names.BYTES_IN: "bytes_in",
@@ -30,7 +30,7 @@ _TOPIC_COUNTS = {
     names.PRODUCE_CONVERSIONS: "produce_conversions",
     names.FETCH_CONVERSIONS: "fetch_conversions",
 }
-# Counts of ReplicaMetrics.
+# Attributes of ReplicaMetrics by Kafka's name.
 _COUNTS = {
     names.REPLICATION_BYTES_OUT: "replication_bytes_out",
     names.REPLICATION_BYTES_IN: "replication_bytes_in",
@@ -41,7 +41,7 @@ _COUNTS = {
     names.FAILED_ISR_UPDATES: "failed_isr_updates",
     names.DELAYED_PRODUCE_EXPIRES: "delayed_produce_expires",
 }
-# What is true or not of a partition that is led, and in how many it is.
+# Conditions of led partitions: name of their count, name of the gauge, and the test.
 _CONDITIONS: tuple[tuple[str, str, Callable[[Partition], bool]], ...] = (
     (
         names.UNDER_REPLICATED_PARTITIONS,
@@ -76,10 +76,12 @@ _VALUES: tuple[tuple[str, Callable[[Partition], float]], ...] = (
 def publish_replica_metrics(
     manager: ReplicaManager, registry: MetricsRegistry, address_of: AddressOf = unknown_address
 ) -> None:
-    """Have them read off the manager when somebody looks at them.
+    """Register the metrics. They are read from the manager when they are scraped.
 
     Args:
-        address_of: where the leaders that fetchers fetch from are reached.
+        manager: the replica manager.
+        registry: the registry to publish to.
+        address_of: returns the address of a leader.
     """
     registry.add_source(lambda: _families(manager, address_of))
 

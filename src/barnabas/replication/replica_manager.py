@@ -1,4 +1,4 @@
-"""A broker's partitions and what is asked of them (Kafka's ReplicaManager)."""
+"""The partitions that this broker hosts, and the operations on them (Kafka's ReplicaManager)."""
 
 from __future__ import annotations
 
@@ -62,53 +62,52 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Looking a member up in its enum costs 100 ns, as much as a call.
+# Attribute lookup on the enum class costs 100 ns, as much as a function call.
 _NONE = ErrorCode.NONE
 _MS_PER_S = 1000.0
-# Partitions that fetches wait for, counted once per fetch: about a kilobyte each.
+# Limit on the number of pending fetches, counted once per partition. Each costs about 1 KB.
 WATCHED_FETCHES_MAX = 200_000
 LEADER_THROTTLED_REPLICAS = "leader.replication.throttled.replicas"
 FOLLOWER_THROTTLED_REPLICAS = "follower.replication.throttled.replicas"
 
 
 class LogManagement(LogStore, Protocol):
-    """The log manager, as far as replication uses it."""
+    """The part of the log manager that replication uses."""
 
     def checkpoint_high_watermarks(self, on_done: Callable[[], None] = ...) -> None:
-        """Write the high watermarks of all logs to disk; `on_done` is called when they are there,
-        perhaps before this returns."""
+        """Write the high watermarks of all logs to disk, then call `on_done` (maybe at once)."""
         ...
 
     def truncate_to(self, partition: TopicPartition, offset: int) -> bool:
-        """Cut a log, and let the recovery points on disk follow; returns whether it was cut."""
+        """Truncate a log and its recovery point on disk. Return whether it was truncated."""
         ...
 
     def truncate_fully_and_start_at(self, partition: TopicPartition, offset: int) -> None:
-        """Begin a log anew at `offset`, and let the recovery points on disk follow."""
+        """Empty a log, start it at `offset`, and update its recovery point on disk."""
         ...
 
 
 class ReplicationParts(msgspec.Struct, frozen=True):
-    """What a replica manager is joined with."""
+    """The collaborators and callbacks of a replica manager."""
 
     wheel: TimingWheel
     clock: Clock
     alter_partition_sender: AlterPartitionSender
     metrics: ReplicaMetrics
-    # The configuration of a log, from what is set on its topic.
+    # Returns the configuration of a log, given the configuration of its topic.
     log_config: Callable[[Mapping[str, str]], LogConfig]
-    # The way to other brokers; None where there are none.
+    # Connections to other brokers. None if this broker has no peers.
     leaders: LeaderChannels | None = None
-    # Of this broker's registration, as followers tell it (KIP-903); -1 while there is none.
+    # Returns this broker's epoch, which followers send in fetches (KIP-903). -1: not registered.
     broker_epoch: Callable[[], int] = lambda: -1
-    # Tells the controller that the replica of this broker is lost; None where none could take over.
+    # Reports a lost replica of this broker to the controller. None if there are no peers.
     give_up_replica: Callable[[TopicIdPartition], None] | None = None
-    # Where producers' records are looked into when that takes several turns; None for at once.
+    # Queue that inspects producers' records over several turns. None: inspect them at once.
     inspections: StepQueue | None = None
 
 
 class ReplicaManager:
-    """Appends to, reads from and keeps in step the partitions that this broker has a replica of."""
+    """Reads, appends and replicates the partitions that this broker hosts."""
 
     def __init__(
         self, node_id: int, config: ReplicationConfig, logs: LogManagement, parts: ReplicationParts
@@ -125,12 +124,12 @@ class ReplicaManager:
         )
         self._node_id = node_id
         self._registry = PartitionRegistry(logs, parts.log_config, settings, self._brokers)
-        # The registry's own dict, for the one look-up per partition of the hot path.
+        # The registry's own dict: the hot path does one lookup per partition.
         self._online = self._registry.online
         self._produces = Purgatory("Produce", parts.wheel)
         self._fetches = Purgatory("Fetch", parts.wheel, WATCHED_FETCHES_MAX)
         self._deletes = Purgatory("DeleteRecords", parts.wheel)
-        # What followers need not be told of, until it changes.
+        # Fetch sessions whose partitions have no changes to report to the follower.
         self.quiet = QuietPartitions(self._online, self._brokers, self._fetches, parts.metrics)
         self._isr = IsrMaintenance(
             config.replica_lag_time_max_ms,
@@ -140,11 +139,11 @@ class ReplicaManager:
             self._online.values,
             self.wake,
         )
-        # Of what is sent as leader, and of what is fetched as follower (KIP-73).
+        # Throttles for records sent as a leader and records fetched as a follower (KIP-73).
         windows = config.replication_quota_window_num, config.replication_quota_window_size_seconds
         self.leader_throttle = self._throttle(config.leader_replication_throttled_rate, windows)
         self.follower_throttle = self._throttle(config.follower_replication_throttled_rate, windows)
-        # Of what is copied between this broker's data directories (KIP-113).
+        # Throttle for records copied between this broker's data directories (KIP-113).
         self.moves_throttle = self._throttle(
             config.replica_alter_log_dirs_io_max_bytes_per_second,
             (
@@ -152,17 +151,17 @@ class ReplicaManager:
                 config.alter_log_dirs_replication_quota_window_size_seconds,
             ),
         )
-        # None until there is a partition to follow: a broker that is alone never has any.
+        # None until this broker follows a partition. A single broker never has fetchers.
         self.fetchers: FetcherManager | None = None
         self._fetchers_per_leader = config.num_replica_fetchers
-        # Checkpoints under way, after which partitions are fetched from their new leaders.
+        # Number of pending checkpoints. Fetching from new leaders starts after they are done.
         self._checkpoints_awaited = 0
         self._is_shutting_down = False
         self._checkpoint_entry: WheelEntry | None = None
-        # Partitions to look at once the waking that is under way is over.
+        # Partitions whose waiting operations are checked after the current check is done.
         self._to_wake: deque[TopicPartition] = deque()
         self._waking = False
-        # Bound methods of other objects, so that the hot path has no call in between.
+        # Bound methods of other objects, to save a call on the hot path.
         self.append_records = ReplicaAppends(
             AppendParts(
                 self._registry, self.metrics, self._clock, self._produces, self.wake,
@@ -198,12 +197,12 @@ class ReplicaManager:
         return PreferredReplicas(self._node_id, selector, self._brokers, self._clock)
 
     def start(self) -> None:
-        """Begin the work that goes on by itself: ISR shrinking, high watermark checkpoints."""
+        """Start the periodic work: ISR shrinking and high watermark checkpoints."""
         self._isr.start()
         self._schedule_checkpoint()
 
     def shutdown(self) -> None:
-        """Stop it; what waits is dropped unanswered, and the high watermarks are written."""
+        """Stop, drop pending operations without an answer, and write the high watermarks."""
         self._is_shutting_down = True
         if self.fetchers is not None:
             self.fetchers.close()
@@ -215,40 +214,40 @@ class ReplicaManager:
         self._logs.checkpoint_high_watermarks()
 
     def answer_waiting_fetches(self) -> None:
-        """Answer all who wait for records with what there is: the broker is about to stop."""
+        """Answer all pending fetches with the available records, before the broker stops."""
         self._fetches.complete_all()
 
     def begin_controlled_shutdown(self) -> None:
-        """The broker is about to stop: partitions that it need not follow are followed no more."""
+        """Prepare for shutdown: from now on, follow only the partitions that need this replica."""
         self._is_shutting_down = True
 
     # Partitions.
 
     def partition(self, topic_partition: TopicPartition) -> Partition | ErrorCode:
-        """The partition if this broker has it online, else the error for the asker."""
+        """Return the partition if it is online on this broker, else the error for the client."""
         return self._registry.partition(topic_partition)
 
     def partitions(self) -> Iterable[Partition]:
-        """All that are online."""
+        """Return all online partitions."""
         return self._online.values()
 
     def waiting(self) -> dict[str, int]:
-        """How many operations wait in each purgatory, by its name."""
+        """Return the number of pending operations in each purgatory, by its name."""
         purgatories = (self._produces, self._fetches, self._deletes)
         return {purgatory.name: purgatory.delayed for purgatory in purgatories}
 
     def watched(self) -> dict[str, int]:
-        """The same, counted once per partition that each waits for."""
+        """Return the number of pending operations, each counted once per partition it waits for."""
         purgatories = (self._produces, self._fetches, self._deletes)
         return {purgatory.name: purgatory.watched() for purgatory in purgatories}
 
     @property
     def offline_partitions(self) -> frozenset[TopicPartition]:
-        """Those on a failed disk."""
+        """Partitions in failed data directories."""
         return frozenset(self._registry.offline)
 
     def apply_delta(self, delta: ClusterDelta, image: ClusterImage) -> LeadershipChanges:
-        """As `apply_in_steps`, at once."""
+        """Apply new metadata like `apply_in_steps`, without pauses."""
         changes = LeadershipChanges()
         for _ in self.apply_in_steps(delta, image, changes):
             pass
@@ -257,15 +256,15 @@ class ReplicaManager:
     def apply_in_steps(
         self, delta: ClusterDelta, image: ClusterImage, changes: LeadershipChanges
     ) -> Iterator[None]:
-        """Do what new metadata says: delete, lead, follow, configure; then wake who waited.
+        """Apply new metadata: delete, lead, follow and configure partitions, then wake waiters.
 
         Args:
-            delta: what changed.
-            image: the cluster with the changes made.
-            changes: gets what has changed on this broker, for the coordinators; whole at the end.
+            delta: the change.
+            image: the cluster after the change.
+            changes: receives the changes on this broker, for the coordinators. Complete at the end.
 
         Yields:
-            After each partition: opening or deleting a log takes a millisecond.
+            After each partition, since opening or deleting a log takes a millisecond.
         """
         self._brokers.image = image
         local = delta.topics_delta.local_changes(self._node_id)
@@ -279,8 +278,7 @@ class ReplicaManager:
         new_followers = 0
         for _ in self._registry.apply(local, changes):
             if self.fetchers is not None and len(changes.new_followers) > new_followers:
-                # Nothing more is taken from the old leader, nor written, before the new one is
-                # asked.
+                # Stop fetching from the old leader before the first fetch from the new leader.
                 new = changes.new_followers[new_followers:]
                 self.fetchers.remove(each.topic_partition for each in new)
                 new_followers += len(new)
@@ -303,7 +301,7 @@ class ReplicaManager:
         self._close_idle_fetchers()
 
     def _take_config(self, topic: str) -> list[TopicPartition]:
-        """Apply a topic's configuration; returns partitions whose high watermark moved."""
+        """Apply a topic's configuration. Return the partitions whose high watermark moved."""
         try:
             self._take_throttled_replicas(topic)
             return self._registry.update_config(topic)
@@ -315,9 +313,10 @@ class ReplicaManager:
             return []
 
     def _follow(self, changes: LeadershipChanges) -> None:
-        """Checkpoint, then fetch what is followed in a new leader epoch, as far as it is led."""
+        """Checkpoint the high watermarks, then fetch the partitions that have a new leader."""
         if self._is_shutting_down:
-            # As in Kafka: who is in the ISR stays in it, the others are of no more use.
+            # As in Kafka: replicas in the ISR keep fetching until the broker stops, the others
+            # stop.
             useless = [each for each in changes.followers if not self._is_needed(each)]
             if self.fetchers is not None:
                 self.fetchers.remove(each.topic_partition for each in useless)
@@ -329,7 +328,7 @@ class ReplicaManager:
         self._logs.checkpoint_high_watermarks(partial(self._on_checkpointed, led))
 
     def _on_checkpointed(self, led: list[tuple[Partition, int]]) -> None:
-        """The high watermarks are on the disk: fetch what is still followed in the same epoch."""
+        """Start to fetch the partitions that are still followed in the same leader epoch."""
         self._checkpoints_awaited -= 1
         current = [
             partition
@@ -396,7 +395,7 @@ class ReplicaManager:
     # Configuration that may change while the broker runs.
 
     def set_fetchers_per_leader(self, fetchers: int) -> None:
-        """`num.replica.fetchers` has changed."""
+        """Apply a changed `num.replica.fetchers`."""
         self._fetchers_per_leader = fetchers
         if self.fetchers is not None:
             self.fetchers.resize(fetchers)
@@ -412,11 +411,10 @@ class ReplicaManager:
             throttle.set_replicas(topic, listed, self._node_id)
 
     def on_directory_failed(self, directory: str) -> list[TopicPartition]:
-        """A data directory cannot be used any more: its partitions go offline.
+        """Take the partitions of a failed data directory offline.
 
         Returns:
-            Them. Who waits for them is woken in the next turn: this may be called in the midst of
-            an append.
+            The partitions. Their waiting operations are checked in the next turn.
         """
         affected = self._registry.take_directory_offline(directory)
         if self.fetchers is not None:
@@ -444,10 +442,9 @@ class ReplicaManager:
     # Waking.
 
     def wake(self, topic_partition: TopicPartition) -> None:
-        """Something about the partition has changed: look at all who wait for it.
+        """Check the operations that wait for the partition, after a change of its state.
 
-        Whoever is woken may append again; what that wakes has its turn afterwards, so that nobody
-        looks at a partition in the midst of its change.
+        A completed operation may append again. Further checks run after the current check.
         """
         if self.quiet.sessions:
             self.quiet.disturb(topic_partition)
@@ -467,7 +464,7 @@ class ReplicaManager:
             self._waking = False
 
     def count_sent(self, where: TopicIdPartition, result: FetchResult) -> None:
-        """These records are about to be sent to a follower: now they count against the throttle."""
+        """Count records that are about to be sent to a follower, also against the throttle."""
         size = len(result.records)
         metrics, throttle = self.metrics, self.leader_throttle
         metrics.replication_bytes_out += size
@@ -486,9 +483,9 @@ class ReplicaManager:
         current_leader_epoch: int,
         only_leader: bool = True,
     ) -> Generator[OffLoop | None, Any, ListOffsetResult]:
-        """The offset at a timestamp, or at one of Kafka's special ones (-1 to -6), in steps.
+        """Return the offset at a timestamp, or at a special timestamp (-1 to -6), in steps.
 
-        OFFSET_NOT_AVAILABLE is for versions >= 5; below the caller says LEADER_NOT_AVAILABLE.
+        OFFSET_NOT_AVAILABLE is for versions >= 5; the caller translates it for lower versions.
 
         Args:
             isolation: LOG_END for replicas, else as in a fetch.
@@ -499,7 +496,7 @@ class ReplicaManager:
         if isinstance(partition, ErrorCode):
             return ListOffsetResult(partition)
         if current_leader_epoch < UNKNOWN_EPOCH:
-            # Unlike a fetch, which takes it for none.
+            # A fetch, in contrast, treats such an epoch as absent.
             return ListOffsetResult(ErrorCode.FENCED_LEADER_EPOCH)
         try:
             error = partition.check_access(current_leader_epoch, only_leader)
@@ -519,7 +516,7 @@ class ReplicaManager:
         isolation: FetchIsolation,
         only_leader: bool = True,
     ) -> list[int] | ErrorCode:
-        """What ListOffsets v0 answers, see `offset_lookup.offsets_before`."""
+        """Return the offsets for ListOffsets v0, see `offset_lookup.offsets_before`."""
         partition = self.partition(topic_partition)
         if isinstance(partition, ErrorCode):
             return partition
@@ -537,7 +534,7 @@ class ReplicaManager:
     def epoch_end_offset(
         self, topic_partition: TopicPartition, current_leader_epoch: int, leader_epoch: int
     ) -> EpochEndOffset:
-        """Where `leader_epoch` ends in the leader's log (OffsetForLeaderEpoch)."""
+        """Return the end offset of `leader_epoch` in the leader's log (OffsetForLeaderEpoch)."""
         partition = self.partition(topic_partition)
         if isinstance(partition, ErrorCode):
             return EpochEndOffset(UNKNOWN_EPOCH, UNKNOWN_OFFSET, partition)
@@ -557,7 +554,7 @@ class ReplicaManager:
         offsets: dict[TopicPartition, int],
         on_done: Callable[[dict[TopicPartition, DeleteRecordsResult]], None],
     ) -> DelayedDeleteRecords:
-        """Forget what lies below each offset (-1: the high watermark), here and on live followers.
+        """Delete records below each offset (-1: high watermark), here and on live followers.
 
         Args:
             on_done: gets one result per partition; may be called before this returns.
@@ -592,6 +589,6 @@ class ReplicaManager:
 
 
 def _unexpected_error(action: str, key: TopicPartition) -> ErrorCode:
-    """Log the exception that is being handled; returns the error of its partition."""
+    """Log the exception that is being handled. Return the error code of its partition."""
     _log.exception("Unexpected error in %s: partition=%s", action, key)
     return ErrorCode.UNKNOWN_SERVER_ERROR

@@ -1,10 +1,10 @@
-"""What replication counts: plain numbers on the hot path, read by whoever publishes metrics."""
+"""The counters of replication: plain numbers on the hot path, read when metrics are published."""
 
 from __future__ import annotations
 
 
 class TopicCounts:
-    """One topic's, as leader, since the start."""
+    """Counters of one topic on its leaders, since the start."""
 
     __slots__ = (
         "bytes_in",
@@ -22,28 +22,28 @@ class TopicCounts:
     def __init__(self) -> None:
         self.messages_in = 0
         self.bytes_in = 0
-        # Answered to consumers.
+        # Bytes sent to consumers.
         self.bytes_out = 0
         self.bytes_rejected = 0
-        # Partitions of requests, not requests, as Kafka counts.
+        # Each counts the partitions in requests, not the requests, as in Kafka.
         self.produce_requests = 0
         self.fetch_requests = 0
-        # As Kafka counts: reads that failed unexpectedly, and appends refused but for a few errors
+        # As in Kafka: reads that failed unexpectedly, and rejected appends except for the errors
         # that `replica_appends` lists.
         self.failed_produce_requests = 0
         self.failed_fetch_requests = 0
-        # Records that an old producer sent, or an old consumer got, in their own format.
+        # Records converted from or to the message formats of old producers and consumers.
         self.produce_conversions = 0
         self.fetch_conversions = 0
 
     def add(self, other: TopicCounts) -> None:
-        """Take over what another one counted."""
+        """Add the counters of `other` to these."""
         for name in TopicCounts.__slots__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 class CountsByTopic(dict[str, TopicCounts]):
-    """Makes the counts of a topic when it is first looked at."""
+    """Counters by topic, created at the first access."""
 
     def __missing__(self, topic: str) -> TopicCounts:
         made = self[topic] = TopicCounts()
@@ -51,7 +51,7 @@ class CountsByTopic(dict[str, TopicCounts]):
 
 
 class ReplicaMetrics:
-    """Counts since the start, under the names of Kafka's meters."""
+    """Counters since the start, under the names of Kafka's meters."""
 
     __slots__ = (
         "_deleted",
@@ -70,41 +70,41 @@ class ReplicaMetrics:
     )
 
     def __init__(self) -> None:
-        # By name. All topics together are the sum of these and of those that are gone.
+        # Counters of existing topics by name, and the sum of those of deleted topics.
         self.topics = CountsByTopic()
         self._deleted = TopicCounts()
-        # Answered to followers, and appended as follower.
+        # Bytes sent to followers, and bytes appended as a follower.
         self.replication_bytes_out = 0
         self.replication_bytes_in = 0
-        # What of it was for replicas that a reassignment adds.
+        # The part of these for replicas that a reassignment adds.
         self.reassignment_bytes_out = 0
         self.reassignment_bytes_in = 0
         self.isr_expands = 0
         self.isr_shrinks = 0
-        # Proposals that the controller refused.
+        # Proposals that the controller rejected.
         self.failed_isr_updates = 0
-        # Partitions and topics for which this broker could not do what the metadata says.
+        # Partitions and topics for which this broker could not apply the metadata.
         self.metadata_apply_errors = 0
-        # Partitions that were not acknowledged in time.
+        # Partitions of produce requests that timed out.
         self.delayed_produce_expires = 0
         self.delayed_fetch_follower_expires = 0
         self.delayed_fetch_consumer_expires = 0
 
     def count_isr_change(self, members: int) -> None:
-        """An ISR has grown (above zero) or shrunk (below) by so many members."""
+        """Count an ISR change: `members` is positive for growth, negative for shrinkage."""
         if members > 0:
             self.isr_expands += 1
         elif members < 0:
             self.isr_shrinks += 1
 
     def forget_topic(self, topic: str) -> None:
-        """A topic was deleted: its counts stay in those of all topics."""
+        """Drop a deleted topic. Its counters remain in the total of all topics."""
         counts = self.topics.pop(topic, None)
         if counts is not None:
             self._deleted.add(counts)
 
     def all_topics(self) -> TopicCounts:
-        """What was counted of all topics, those that are gone included."""
+        """Return the total of all topics, including deleted ones."""
         total = TopicCounts()
         total.add(self._deleted)
         for counts in self.topics.values():

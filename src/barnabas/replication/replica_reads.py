@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _NO_TOPIC_ID = bytes(16)
-# Looking a member up in its enum costs 100 ns, as much as a call.
+# Attribute lookup on the enum class costs 100 ns, as much as a function call.
 _NONE = ErrorCode.NONE
 _STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
 
@@ -39,26 +39,26 @@ Answered = tuple["TopicIdPartition", FetchResult]
 
 
 class ReadParts(msgspec.Struct, frozen=True):
-    """What reads are joined with."""
+    """The collaborators and callbacks of `ReplicaReads`."""
 
     registry: PartitionRegistry
     metrics: ReplicaMetrics
     isr: IsrMaintenance
-    # Where fetches wait, and the deletes of records that look at followers' log starts.
+    # Pending fetches, and pending deletions of records, which depend on followers' log starts.
     fetches: Purgatory
     deletes: Purgatory
-    # Of what this broker sends as leader.
+    # Throttle of the records that this broker sends as leader.
     throttle: ReplicationThrottle
-    # None where consumers read from leaders only.
+    # None if consumers read only from leaders.
     preferred: PreferredReplicas | None
-    # Lets those look who wait for a partition.
+    # Checks all operations that wait for a partition.
     wake: Callable[[TopicPartition], None]
-    # Called with a partition whose own log was found damaged.
+    # Called with a partition whose local log is damaged.
     on_damage: Callable[[TopicPartition, DamagedLogError], None]
 
 
 class ReplicaReads:
-    """Reads at once, or when there is enough."""
+    """Reads for fetch requests. A fetch waits in purgatory until enough bytes are available."""
 
     __slots__ = (
         "_deletes",
@@ -75,7 +75,7 @@ class ReplicaReads:
 
     def __init__(self, parts: ReadParts) -> None:
         self._registry = parts.registry
-        # The registry's own dict, for the one look-up per partition of the hot path.
+        # The registry's own dict: the hot path does one lookup per partition.
         self._online = parts.registry.online
         self._metrics = parts.metrics
         self._isr = parts.isr
@@ -93,17 +93,17 @@ class ReplicaReads:
         on_done: Callable[[list[Answered]], None],
         quiet: QuietSession | None = None,
     ) -> DelayedFetch | None:
-        """Read the partitions in order; answer when there is enough or the wait is over.
+        """Read the partitions in order. Answer when enough bytes are available or the wait is over.
 
         Args:
             params: the request as a whole.
-            partitions: what is asked, in the order of the request.
+            partitions: the requested partitions, in the order of the request.
             on_done: gets one result per partition, in the same order; may be called before this
                 returns.
-            quiet: partitions that are asked too, of which there is nothing to be said now.
+            quiet: further partitions of the session, which have no changes now.
 
         Returns:
-            The operation that waits; None if it was answered at once.
+            The pending operation, or None if the fetch was answered at once.
         """
         topics = self._metrics.topics
         for where, _ in partitions:
@@ -119,14 +119,14 @@ class ReplicaReads:
             return None
         waiting = self._waiting(params, partitions, results)
         operation = self._park(params, waiting, on_done, quiet)
-        # Afterwards, since those who are woken may append to what was just read.
+        # After the fetch is parked, since completed operations may append to these partitions.
         self._wake_all(moved)
         return operation
 
     def _waiting(
         self, params: FetchParams, partitions: list[Asked], results: list[Answered]
     ) -> list[WaitingPartition]:
-        # What a throttle holds back may be there for the second read.
+        # The throttle may release records before the second read.
         may_be_held_back = self._throttle.is_active and params.is_from_follower
         return [
             WaitingPartition(
@@ -151,7 +151,7 @@ class ReplicaReads:
         operation = DelayedFetch(params, waiting, self, on_done, quiet)
         keys: list[Hashable] = [each.topic_partition for each in waiting]
         if quiet is not None:
-            # Of its own, so that it waits somewhere even if all partitions are quiet.
+            # The session is a key of its own, so that a fetch with only quiet partitions can wait.
             keys.append(quiet)
         if any(each.available for each in waiting):
             self._fetches.try_complete_else_watch(operation, keys)
@@ -160,15 +160,20 @@ class ReplicaReads:
         return operation
 
     def partition(self, topic_partition: TopicPartition) -> Partition | ErrorCode:
-        """The partition if it is online here, else the error for the asker."""
+        """Return the partition if it is online on this broker, else the error for the client."""
         return self._registry.partition(topic_partition)
 
     def read_again(self, params: FetchParams, partitions: list[Asked]) -> list[Answered]:
-        """Read for a fetch that has waited: no follower state, not counted."""
+        """Read again for a fetch that has waited, without updating follower state or request
+        counts.
+        """
         return self._read(params, partitions)
 
     def is_throttled(self, topic_partition: TopicPartition, replica_id: int) -> bool:
-        """Whether that follower gets nothing of the partition now; members of the ISR do."""
+        """Whether the throttle withholds the partition from this follower.
+
+        ISR members are exempt.
+        """
         throttle = self._throttle
         if not throttle.is_throttled(topic_partition):
             return False
@@ -177,14 +182,14 @@ class ReplicaReads:
         return not is_in_sync and throttle.is_exceeded
 
     def count_expired_fetch(self, from_follower: bool) -> None:
-        """A fetch ran out of time."""
+        """Count a fetch that timed out."""
         if from_follower:
             self._metrics.delayed_fetch_follower_expires += 1
         else:
             self._metrics.delayed_fetch_consumer_expires += 1
 
     def _read(self, params: FetchParams, partitions: list[Asked]) -> list[Answered]:
-        """Read in order within the limit of the answer; the first batch read may exceed it."""
+        """Read in order within the response's byte limit. The first batch may exceed the limit."""
         remaining = params.max_bytes
         min_one_batch = not params.has_hard_byte_limit
         results: list[Answered] = []
@@ -192,7 +197,7 @@ class ReplicaReads:
             max_bytes = min(data.max_bytes, remaining)
             result = self._read_one(params, where, data, (max_bytes, min_one_batch))
             if max_bytes < 0 and _has_more(params, data, result):
-                # Kafka reads nothing of a partition by a limit that is none.
+                # As in Kafka, which fails a partition whose byte limit is negative.
                 self._metrics.topics[where.topic].failed_fetch_requests += 1
                 result = failed_fetch(ErrorCode.UNKNOWN_SERVER_ERROR)
                 remaining = max(0, remaining)
@@ -225,14 +230,14 @@ class ReplicaReads:
                     return elsewhere
             result = partition.read(params, data, *limit)
         except DamagedLogError as error:
-            # Told once by the log.
+            # The log has reported the damage already.
             self._metrics.topics[key.topic].failed_fetch_requests += 1
             self._on_damage(key, error)
             return failed_fetch(error.error_code)
         except StorageError as error:
             _log.log(log_level_of(error), "read of %s failed: %s", key, error)
             if error.error_code is not _STORAGE_ERROR:
-                # As Kafka: a failing disk is counted elsewhere, as an offline directory.
+                # As in Kafka: a failing disk is counted elsewhere, as an offline directory.
                 self._metrics.topics[key.topic].failed_fetch_requests += 1
             return failed_fetch(error.error_code)
         except AssertionError:
@@ -248,7 +253,7 @@ class ReplicaReads:
         return result
 
     def _failed_unexpectedly(self, key: TopicPartition) -> FetchResult:
-        """Log and count the exception that is being handled; returns the partition's result."""
+        """Log and count the exception that is being handled. Return the partition's result."""
         _log.exception("Unexpected error in a fetch: partition=%s", key)
         self._metrics.topics[key.topic].failed_fetch_requests += 1
         return failed_fetch(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -256,10 +261,11 @@ class ReplicaReads:
     def _take_follower_states(
         self, params: FetchParams, partitions: list[Asked], results: list[Answered]
     ) -> list[TopicPartition]:
-        """Learn from a follower's fetch how far it is; not from one that has to truncate.
+        """Update followers' states from a fetch. Skip partitions that the follower must truncate.
 
         Returns:
-            Partitions whose high or low watermark moved: who waits for them is to be woken.
+            Partitions whose high or low watermark moved. The caller checks their waiting
+            operations.
         """
         moved: list[TopicPartition] = []
         low_watermark_awaited = self._deletes.delayed > 0
@@ -297,7 +303,7 @@ class ReplicaReads:
 
 
 def _has_more(params: FetchParams, data: FetchPartitionData, result: FetchResult) -> bool:
-    """Whether there are records at the offset that the asker may see."""
+    """Whether the client may read records at its fetch offset."""
     if result.error is not _NONE or result.diverging_epoch is not None:
         return False
     match params.isolation:
@@ -311,7 +317,7 @@ def _has_more(params: FetchParams, data: FetchPartitionData, result: FetchResult
 
 
 def _answers_at_once(params: FetchParams, results: list[Answered]) -> bool:
-    """Enough bytes, an error, a diverging epoch, or a replica that is to be preferred."""
+    """Whether to answer now: enough bytes, an error, a diverging epoch, or a preferred replica."""
     size = 0
     for _, result in results:
         if (

@@ -1,4 +1,4 @@
-"""From which replica a consumer had better read (KIP-392; Kafka's ReplicaSelector)."""
+"""Selects the replica from which a consumer reads (KIP-392; Kafka's ReplicaSelector)."""
 
 from __future__ import annotations
 
@@ -7,38 +7,38 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Values of `replica.selector.class`: Kafka's own classes, by Kafka's names.
+# Values of `replica.selector.class`: the names of Kafka's own classes.
 LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 class ReplicaView(NamedTuple):
-    """A replica that has what the consumer asks for."""
+    """A replica that has the requested records."""
 
     broker_id: int
-    # None if its broker did not say, or cannot be reached where the consumer comes from.
+    # None if the broker has no rack, or has no listener for the consumer.
     rack: str | None
     log_end_offset: int
     since_caught_up_ms: float
 
 
 class ReplicaSelector(Protocol):
-    """Chooses among a leader and followers."""
+    """Selects one replica among the leader and its followers."""
 
     def select(
         self, rack_id: str, leader: ReplicaView, followers: Sequence[ReplicaView]
     ) -> ReplicaView:
-        """Where a consumer in `rack_id` (empty: unknown) is to read."""
+        """Return the replica from which a consumer in `rack_id` (empty: unknown) reads."""
         ...
 
 
 class RackAwareReplicaSelector:
-    """A replica in the consumer's rack: the leader if it is there, else who has the most."""
+    """Selects the leader if it is in the consumer's rack, else the most complete follower there."""
 
     def select(
         self, rack_id: str, leader: ReplicaView, followers: Sequence[ReplicaView]
     ) -> ReplicaView:
-        """The leader too if nobody is in that rack."""
+        """Return a replica in the rack, or the leader if the rack has none."""
         if not rack_id or leader.rack == rack_id:
             return leader
         nearby = [each for each in followers if each.rack == rack_id]
@@ -50,5 +50,5 @@ class RackAwareReplicaSelector:
 
 
 def replica_selector(class_name: str | None) -> ReplicaSelector | None:
-    """The selector of that name; None where every consumer reads from the leader."""
+    """Return the selector of that name, or None if every consumer reads from the leader."""
     return RackAwareReplicaSelector() if class_name == RACK_AWARE_SELECTOR else None

@@ -1,8 +1,8 @@
-"""A limit on the bytes that replication moves, of chosen partitions (KIP-73).
+"""A limit on the replication rate of selected partitions (KIP-73).
 
-Kafka: ReplicationQuotaManager, one as leader (`leader.replication.throttled.*`) and one as follower
-(`follower.replication.throttled.*`). Who asks decides what is exempt: members of the ISR on the
-leader, partitions without lag on the follower.
+Kafka: ReplicationQuotaManager. A leader uses one instance (`leader.replication.throttled.*`), and a
+follower another one (`follower.replication.throttled.*`). The caller exempts partitions: the leader
+exempts ISR members, the follower exempts partitions without lag.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NO_REPLICA = "none"
 
 
 class ReplicationThrottle:
-    """What is throttled, up to which rate, and how much was moved of late."""
+    """The throttled partitions, their rate limit, and the bytes in recent windows."""
 
     __slots__ = (
         "_clock",
@@ -42,17 +42,23 @@ class ReplicationThrottle:
         self._clock = clock
         self._window_count = window_count
         self._window_ms = window_ms
-        # Limit of all throttled partitions together; UNLIMITED: none.
+        # Limit of all throttled partitions together, or UNLIMITED.
         self.bytes_per_second = UNLIMITED
-        # Throttled partitions by topic; None: all of them.
+        # Throttled partitions by topic. None: all partitions of the topic.
         self._throttled: dict[str, frozenset[int] | None] = {}
-        # Whether any partition is throttled: look at this first.
+        # Whether any partition is throttled. Callers check this first.
         self.is_active = False
-        # (start in ms, bytes) of the last windows, oldest first.
+        # (start in ms, bytes) of the recent windows, oldest first.
         self._samples: deque[tuple[float, int]] = deque()
 
     def set_replicas(self, topic: str, replicas: Sequence[str], node_id: int) -> None:
-        """What the topic's configuration says, `*` or PARTITION:BROKER each; nothing: none."""
+        """Apply the topic's configuration.
+
+        Args:
+            topic: the topic.
+            replicas: `*` or PARTITION:BROKER each. Empty: nothing is throttled.
+            node_id: the id of this broker.
+        """
         if _EVERY_REPLICA in replicas:
             self._throttled[topic] = _ALL
         else:
@@ -70,14 +76,14 @@ class ReplicationThrottle:
         self.is_active = bool(self._throttled)
 
     def is_throttled(self, topic_partition: TopicPartition) -> bool:
-        """Whether its bytes count."""
+        """Whether the partition is throttled."""
         if topic_partition.topic not in self._throttled:
             return False
         partitions = self._throttled[topic_partition.topic]
         return partitions is _ALL or topic_partition.partition in partitions
 
     def record(self, size: int) -> None:
-        """So many bytes of throttled partitions were moved."""
+        """Count bytes of throttled partitions."""
         now_ms = self._clock.monotonic_ms()
         self._forget_old(now_ms)
         if self._samples and now_ms - self._samples[-1][0] < self._window_ms:
@@ -88,11 +94,11 @@ class ReplicationThrottle:
 
     @property
     def is_exceeded(self) -> bool:
-        """Whether more was moved of late than the limit allows."""
+        """Whether the recent rate exceeds the limit."""
         return self.bytes_per_second != UNLIMITED and self.byte_rate() > self.bytes_per_second
 
     def byte_rate(self) -> float:
-        """Bytes per second since the oldest window began, over one window at least."""
+        """Return the rate in bytes per second since the oldest window, over at least one window."""
         now_ms = self._clock.monotonic_ms()
         self._forget_old(now_ms)
         if not self._samples:

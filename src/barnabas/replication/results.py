@@ -1,4 +1,4 @@
-"""What a partition answers to a produce, a fetch, a list of offsets, an epoch's end."""
+"""Results of produce, fetch, ListOffsets and OffsetForLeaderEpoch for one partition."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ UNKNOWN_EPOCH = -1
 
 
 class ProduceResult(msgspec.Struct):
-    """Answer to the records for one partition."""
+    """The result of a produce request for one partition."""
 
     error: ErrorCode = ErrorCode.NONE
     # Offset of the first record; -1 if nothing was appended.
     base_offset: int = UNKNOWN_OFFSET
-    # Inclusive; -1 if nothing was appended.
+    # Offset of the last record; -1 if nothing was appended.
     last_offset: int = UNKNOWN_OFFSET
-    # The broker's time on a LogAppendTime topic, else -1.
+    # The broker's time in ms on a LogAppendTime topic, else -1.
     log_append_time: int = -1
     log_start_offset: int = UNKNOWN_OFFSET
     error_message: str | None = None
-    # (index of the record in its batch, what is wrong with it), KIP-467.
+    # (index of the record in its batch, error message), KIP-467.
     record_errors: Sequence[tuple[int, str | None]] = ()
 
 
 class EpochEndOffset(NamedTuple):
-    """Where an epoch ends: the diverging epoch of a fetch, the answer to OffsetForLeaderEpoch."""
+    """The end of an epoch: the diverging epoch of a fetch, or a result of OffsetForLeaderEpoch."""
 
-    # The largest epoch not above the asked one; -1 if the log knows none.
+    # The largest epoch not above the requested one; -1 if the log has none.
     epoch: int
     # Exclusive; -1 if unknown.
     end_offset: int
@@ -46,10 +46,10 @@ class EpochEndOffset(NamedTuple):
 
 
 class FetchResult(msgspec.Struct):
-    """Answer to a fetch of one partition."""
+    """The result of a fetch for one partition."""
 
     error: ErrorCode
-    # As they were before the read; -1 with an error.
+    # Values before the read; -1 with an error.
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
@@ -57,25 +57,25 @@ class FetchResult(msgspec.Struct):
     records: FileSlice | bytes
     # For read_committed only.
     aborted_transactions: list[AbortedTransaction] | None = None
-    # Set if the asker's log has left ours: where to truncate to.
+    # Set if the follower's log diverges: the follower truncates to it.
     diverging_epoch: EpochEndOffset | None = None
-    # -1: stay with this broker (KIP-392).
+    # Broker id of the preferred replica (KIP-392). -1: read from this broker.
     preferred_read_replica: int = -1
-    # The asker is a replica that is being added: its bytes are counted apart.
+    # Whether the follower is a replica that is being added. Its bytes are counted separately.
     is_reassignment: bool = False
-    # Not for the answer: where the fetch offset lies in the file; None if nothing was read.
+    # Not sent: log position of the fetch offset. None if nothing was read.
     position: LogOffsetMetadata | None = None
-    # Not for the answer: our log end before the read.
+    # Not sent: the leader's log end offset before the read.
     leader_log_end_offset: int = UNKNOWN_OFFSET
 
 
 def failed_fetch(error: ErrorCode) -> FetchResult:
-    """The answer to a partition that cannot be read: no records, offsets unknown."""
+    """Return the result of a failed read: no records and unknown offsets."""
     return FetchResult(error, UNKNOWN_OFFSET, UNKNOWN_OFFSET, UNKNOWN_OFFSET, b"")
 
 
 class ListOffsetResult(msgspec.Struct):
-    """Answer to a ListOffsets of one partition; all -1 if no record fits."""
+    """The result of ListOffsets for one partition. All -1 if no record matches."""
 
     error: ErrorCode = ErrorCode.NONE
     timestamp: int = -1

@@ -1,4 +1,4 @@
-"""One partition of a fetch session, as the leader remembers it (KIP-227)."""
+"""One partition of a fetch session, as the leader caches it (KIP-227)."""
 
 from __future__ import annotations
 
@@ -14,28 +14,29 @@ if TYPE_CHECKING:
 
 UNKNOWN = -1
 
-# By topic id and partition where the session uses ids, else by name and partition.
+# (topic id, partition) in sessions with topic ids, else (topic name, partition).
 SessionKey: TypeAlias = tuple[bytes | str, int]
 
 
 class SessionPartition:
-    """What was asked last and what was answered last."""
+    """The last request and the last response for one partition."""
 
     __slots__ = ("asked", "high_watermark", "key", "log_start_offset", "position", "where")
 
     def __init__(self, key: SessionKey, where: TopicIdPartition, asked: FetchPartitionData) -> None:
         self.key = key
         self.where = where
-        # The last request for it; a request that does not name it repeats this one.
+        # The last request. A request that does not name the partition repeats it.
         self.asked = asked
-        # As answered last; -1 if never, or with an error: the next answer has it in any case.
+        # Values in the last response. -1 before the first response or after an error: then the next
+        # response includes the partition.
         self.high_watermark = UNKNOWN
         self.log_start_offset = UNKNOWN
-        # Where the fetch offset lies, while it is quiet.
+        # Log position of the fetch offset while the partition is quiet.
         self.position: LogOffsetMetadata | None = None
 
     def has_news(self, result: FetchResult) -> bool:
-        """Whether `result` must be answered: records, an error, or something that has changed."""
+        """Whether the response must include `result`: records, an error or a changed value."""
         return (
             len(result.records) > 0
             or result.error is not ErrorCode.NONE
@@ -46,10 +47,10 @@ class SessionPartition:
         )
 
     def note(self, result: FetchResult) -> None:
-        """`result` is answered.
+        """Record that the response includes `result`.
 
-        After an error the high watermark counts as never answered; and where the logs diverge, for
-        the follower looks at nothing else of that answer.
+        The high watermark becomes unknown after an error or a diverging epoch, since the follower
+        ignores the other fields of such a response.
         """
         is_unread = result.error is not ErrorCode.NONE or result.diverging_epoch is not None
         self.high_watermark = UNKNOWN if is_unread else result.high_watermark
