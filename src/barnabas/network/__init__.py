@@ -1,1 +1,1 @@
-"""Framed connections: ordered responses on the server side, correlated requests on the client's."""
+"""Framed connections: ordered responses on the server, correlated requests on the client."""

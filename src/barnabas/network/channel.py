@@ -1,8 +1,8 @@
-"""The client's side of one connection: requests out, responses matched by correlation id.
+"""The client's side of one connection: sends requests, matches responses by correlation id.
 
-A request that gets no answer in time costs the connection, as in Kafka's clients: what comes later
-on it could not be trusted to be timely, and the broker answers in order anyway. Every request ends
-in exactly one call of its `on_response`, with a response or with a `NetworkError`.
+A request timeout closes the connection, as in Kafka's clients: the broker responds in order, so all
+later responses would be late too. For every request, `on_response` is called exactly once, with a
+response or a `NetworkError`.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from barnabas.runtime.timer import Cancellable, Timer
     from barnabas.waiting.timing_wheel import TimingWheel, WheelEntry
 
-# Responses are bounded by what the client asked for, not by this.
+# No limit: the client's requests limit the size of the responses.
 FRAME_BYTES_MAX = 0x7FFFFFFF
 _CORRELATION_ID_MASK = 0x7FFFFFFF
 
 
 class ChannelDoors(msgspec.Struct, frozen=True):
-    """What all channels of a client share."""
+    """The resources that all channels of a client share."""
 
     clock: Clock
     timer: Timer
@@ -89,7 +89,15 @@ class Channel(FramedHandler):
         on_closed: Callable[[Channel, NetworkError], None],
         frame_bytes_max: int = FRAME_BYTES_MAX,
     ) -> None:
-        """`on_closed` is called once if the connection stood, after all pending have failed."""
+        """Create an unconnected channel.
+
+        Args:
+            doors: resources that all channels of the client share.
+            client_id: the client id in request headers.
+            on_closed: called once when an established connection ends, after all pending requests
+                have failed.
+            frame_bytes_max: limit on the size of a response.
+        """
         super().__init__(doors.timer, doors.receive_buffer, frame_bytes_max, doors.large_buffers)
         self.client_id = client_id
         self._clock = doors.clock
@@ -98,22 +106,22 @@ class Channel(FramedHandler):
         self._on_closed = on_closed
         self._on_connected: Callable[[NetworkError | None], None] | None = None
         self._connecting: Cancellable | None = None
-        # Requests by correlation id, oldest first.
+        # Pending requests by correlation id, oldest first.
         self._pending: dict[int, _Pending] = {}
         self._correlation_id = 0
         self._last_activity_ms = doors.clock.monotonic_ms()
-        # Whether a whole frame has come: the peer then speaks in frames.
+        # Whether a complete frame has arrived: the peer then speaks Kafka's protocol.
         self._has_answered = False
-        # Why this side cut the connection, if it did.
+        # The reason why this side closed the connection, or None.
         self._why: NetworkError | None = None
-        # "host:port" as asked for.
+        # "host:port" as passed to `connect`.
         self.address = ""
-        # API key to (lowest, highest) version of the broker; the owner negotiates and fills it.
+        # API key to (lowest, highest) version of the broker. The owner negotiates and sets it.
         self.versions: dict[int, tuple[int, int]] = {}
 
     @property
     def in_flight(self) -> int:
-        """Requests that wait for their response."""
+        """Number of requests that wait for their response."""
         return len(self._pending)
 
     def connect(
@@ -123,7 +131,7 @@ class Channel(FramedHandler):
         timeout_ms: float,
         on_connected: Callable[[NetworkError | None], None],
     ) -> None:
-        """Connect once; `on_connected(None)` or `on_connected(error)` comes later."""
+        """Connect. `on_connected` is called later, with None or an error. Call this only once."""
         assert self._on_connected is None, "a channel connects once"
         self._on_connected = on_connected
         self.address = f"{host}:{port}"
@@ -140,13 +148,14 @@ class Channel(FramedHandler):
 
         Args:
             request: the message.
-            version: one that both sides have.
-            on_response: called with (response, None) or (None, error), never before this returns.
-                Views in the response die when it returns. None: no response comes (acks=0).
-            timeout_ms: after this the request and the connection fail.
+            version: a version that both sides support.
+            on_response: called with (response, None) or (None, error), never before `send` returns.
+                Views in the response are invalid after the callback returns. None: no response is
+                expected (acks=0).
+            timeout_ms: after this time the request and the connection fail.
 
         Raises:
-            ProtocolError: the message does not fit the version.
+            ProtocolError: the message cannot be encoded in this version.
         """
         self._correlation_id = correlation_id = (self._correlation_id + 1) & _CORRELATION_ID_MASK
         chunks = encode_request(correlation_id, self.client_id, request, version)
@@ -165,9 +174,9 @@ class Channel(FramedHandler):
         self.send_chunks(chunks)
 
     def close(self) -> None:
-        """Cut the connection, or the attempt at one; what is pending fails as CLOSED.
+        """Close the connection, or cancel the connection attempt. Pending requests fail as CLOSED.
 
-        A connection that did not stand yet is given up without a call.
+        A cancelled attempt calls neither `on_connected` nor `on_closed`.
         """
         if self._connecting is not None:
             self._connecting.cancel()
@@ -179,19 +188,19 @@ class Channel(FramedHandler):
             self._stream.close()
 
     def idle_ms(self) -> float:
-        """How long nothing was sent or received; 0 while a response is due."""
+        """Return the time since the last send or receive, in ms. 0 while a request is pending."""
         if self._pending:
             return 0.0
         return self._clock.monotonic_ms() - self._last_activity_ms
 
     def on_opened(self) -> None:
-        """The connection stands."""
+        """Report the established connection to the owner."""
         self._connecting = None
         assert self._on_connected is not None
         self._on_connected(None)
 
     def on_frame(self, frame: memoryview) -> None:
-        """A response."""
+        """Deliver a response to its request."""
         self._has_answered = True
         self._last_activity_ms = self._clock.monotonic_ms()
         pending = self._pending.pop(peek_correlation_id(frame), None)
@@ -208,15 +217,15 @@ class Channel(FramedHandler):
         pending.on_response(response, None)
 
     def on_malformed(self, error: ProtocolError) -> None:
-        """What else is pending fails when the connection has closed."""
+        """Remember the reason. The pending requests fail when the connection has closed."""
         if self._why is None:
             self._why = NetworkError(NetworkErrorKind.MALFORMED, f"{self.address}: {error}")
 
     def on_writable_changed(self, writable: bool) -> None:
-        """The owner bounds what is in flight; nothing to do."""
+        """Do nothing: the owner limits the number of requests in flight."""
 
     def on_lost(self, error: Exception | None) -> None:
-        """Fail what is pending, oldest first, then tell the owner."""
+        """Fail the pending requests, oldest first, then notify the owner."""
         reason = self._why
         foreign = foreign_protocol(self._splitter.unfinished_start())
         if foreign is not None and not self._has_answered:
@@ -238,7 +247,7 @@ class Channel(FramedHandler):
         assert self._on_connected is not None
         reason = error.strerror or str(error)
         if error.errno is not None and error.errno < 0:
-            # Numbers of getaddrinfo are negative, those of the system are not.
+            # Error numbers of getaddrinfo are negative; those of the operating system are positive.
             reason = f"the host name has no address ({reason})"
         detail = f"{self.address}: {reason}"
         is_refusal = error.errno == errno.ECONNREFUSED

@@ -1,15 +1,16 @@
-"""The server's side of one connection: requests in, responses out in the order of the requests.
+"""The server's side of one connection: reads requests, writes responses in request order.
 
-A request gets a `ResponseSlot` when it is taken up; it may be answered at once, or much later when
-it had to wait, while later requests of the same connection are already worked on. A slot that is
-answered holds its answer until all slots before it are answered.
+Each accepted request reserves a `ResponseSlot`. The response may come at once or later, while later
+requests of the connection are being processed. A response is held until all slots before it have
+their responses.
 
-A peer that sends faster than it is served, or does not read its answers, is read from no more
-until that changes: that bounds what a connection can make us keep. Requests that came in the same
-read are put off, in their order.
+The connection stops reading while the peer sends faster than its requests are processed, or does
+not read its responses. This limits the memory per connection. Requests that arrived in the same
+read are deferred, in their order.
 
-The requests of one connection get a share of each turn of the loop, and one request at least. Those
-that are left are put off to the next turn, so that other connections are served in between.
+In each turn of the event loop, the requests of one connection get a share of time, but at least one
+request is processed. The remaining requests are deferred to the next turn, so that other
+connections are served in between.
 """
 
 from __future__ import annotations
@@ -38,35 +39,35 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 FRAME_BYTES_MAX = 100 * 1024 * 1024
-# What the requests of one connection that came together get of a turn; the last one may be longer.
+# Share of a turn for the requests of one connection. The last request may exceed it.
 SHARE_MS = 2.0
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True):
-    """What one connection may ask of us."""
+    """Limits of one connection."""
 
     # `socket.request.max.bytes`.
     frame_bytes_max: int = FRAME_BYTES_MAX
-    # Requests taken up and not answered; reading stops there and goes on at half of it.
+    # Accepted requests without a response. Reading stops at the limit and continues at half of it.
     in_flight_max: int = 128
-    # Answers held back behind an earlier one that still waits.
+    # Total size of responses that wait for an earlier response.
     held_bytes_max: int = 4 * 1024 * 1024
-    # Large requests that are taken up and not answered: what they say is kept meanwhile.
+    # Total size of accepted large requests without a response, whose data stays in memory.
     waiting_bytes_max: int = 16 * 1024 * 1024
 
 
 class ConnectionDoors(msgspec.Struct, frozen=True):
-    """What all connections of a broker share."""
+    """The resources that all connections of a broker share."""
 
     clock: Clock
     timer: Timer
     receive_buffer: bytearray
-    # Of requests that have not arrived in full; None without a limit.
+    # Budget for partially received requests; None without a limit.
     frame_budget: FrameBudget | None = None
 
 
 class ConnectionStatistics(msgspec.Struct, frozen=True):
-    """A snapshot."""
+    """A snapshot of one connection's counters."""
 
     requests: int
     in_flight: int
@@ -77,35 +78,37 @@ class ConnectionStatistics(msgspec.Struct, frozen=True):
     paused: bool
 
 
-# Reasons not to read, any of them suffices. Plain numbers: an enum's `&` costs 300 ns per request.
+# Reasons to pause reading; they may combine. Plain integers, since `&` of an enum costs 300 ns per
+# request.
 _IN_FLIGHT = 1
 _HELD = 2
 _UNWRITABLE = 4
 _MUTED = 8
 _CLOSING = 16
 _THROTTLED = 32
-# Requests that were put off have not been taken up again.
+# Deferred requests are left.
 _PUT_OFF = 64
-# One request is worked on over several turns; those behind it may depend on it.
+# A request takes several turns, and later requests may depend on it.
 _WORKING = 128
-# The budget of unfinished requests is used up.
+# The budget for partially received requests is used up.
 _MEMORY = 256
-# Large requests wait for their answers.
+# The limit on large requests without a response is reached.
 _LARGE = 512
-# A request above this size counts among them.
+# A request above this size is a large request.
 _LARGE_BYTES = 64 * 1024
-# In front of a request that was put off: its size, and when all of it had been received.
+# Header of a deferred request: its size, and the time when it was fully received.
 _PUT_OFF_HEAD = Struct(">id")
-# Requests that wait are the reason; the connection's end would not be seen.
+# Pauses because of pending requests, during which the connection does not notice the peer's end of
+# stream.
 _WAITING = _IN_FLIGHT | _HELD | _WORKING | _LARGE
-# Between two looks whether the peer of such a connection is still there.
+# Interval of checks whether the peer of such a connection is still there.
 _PEER_CHECK_MS = 1_000.0
 
 
 class _Sending(msgspec.Struct):
-    """A write of which the kernel has taken a part."""
+    """A write that the kernel has accepted only in part."""
 
-    # Bytes of the connection up to its end.
+    # Total bytes of the connection up to the end of this write.
     end_bytes: int
     written_ms: float
     responses: list[ResponseTimes]
@@ -150,7 +153,16 @@ class Connection(FramedHandler):
         on_request: Callable[[Connection, memoryview], None],
         on_closed: Callable[[Connection, Exception | None], None],
     ) -> None:
-        """`on_request` gets each frame and must `reserve()` a slot for each that it takes up."""
+        """Create a connection.
+
+        Args:
+            connection_id: the id of the connection.
+            doors: resources that all connections of the broker share.
+            limits: limits of this connection.
+            on_request: called with each frame. It must `reserve()` a slot for each accepted
+                request.
+            on_closed: called once when the connection has ended.
+        """
         super().__init__(
             doors.timer,
             doors.receive_buffer,
@@ -163,50 +175,50 @@ class Connection(FramedHandler):
         self._limits = limits
         self._on_request = on_request
         self._on_closed = on_closed
-        # Requests without an answer, or with one that waits for an earlier; oldest first.
+        # Slots of requests without a sent response, oldest first.
         self._slots: deque[ResponseSlot] = deque()
         self._held_bytes = 0
-        # Responses in the output that is collected for one write.
+        # Responses in the output buffer, to be written together.
         self._unwritten: list[ResponseTimes] = []
-        # Writes that the kernel has not taken in full, oldest first.
+        # Writes that the kernel has accepted only in part, oldest first.
         self._sending: deque[_Sending] = deque()
-        # Sizes of large requests that wait for their answers, and their sum.
+        # Sizes of large requests without a response, and their sum.
         self._large: dict[ResponseSlot, int] = {}
         self._large_bytes = 0
-        # Taken up so far.
+        # Number of accepted requests.
         self.requests = 0
         self._paused = 0
-        # Calls of `begin_work` without their `end_work`.
+        # Number of `begin_work` calls without their `end_work`.
         self._works = 0
-        # Whether `_take_put_off` is to be called in the next turn.
+        # Whether a call of `_take_put_off` is scheduled for the next turn.
         self._take_is_due = False
-        # Frames that came in one read with the request that made us pause, with their lengths, as
-        # one copy: an object for each of many small ones would take twenty times their size.
-        # Up to _put_off_start they have been taken up. None for none.
+        # Deferred frames with their headers, in one buffer: an object per frame would take twenty
+        # times the size of a small frame. The frames before _put_off_start are already processed.
+        # None if there are no deferred frames.
         self._put_off: bytearray | None = None
         self._put_off_start = 0
         self._throttle_timer: Cancellable | None = None
-        # Set while a look at the peer is due, because of _WAITING.
+        # Timer of the next check of the peer, while a reason of _WAITING applies.
         self._peer_check: Cancellable | None = None
         self._throttled_until_ms = 0.0
-        # Requests that are worked on in turns.
+        # Number of `begin_work` calls without their `end_work`.
         self._works = 0
-        # When the request that is being handled, or the last one, came.
+        # Arrival time of the current or last request.
         self.last_activity_ms = doors.clock.monotonic_ms()
-        # How long that request waited for its turn after all of it had been received.
+        # Time in ms between its full arrival and the start of its processing.
         self.queued_ms = 0.0
-        # What the peer sent that is no frame, if that ended the connection.
+        # The protocol error that ended the connection, or None.
         self.malformed: str | None = None
-        # The server's own state of this connection: principal, client software, and so on.
+        # The server's state of this connection, such as principal and client software.
         self.session: object = None
 
     @property
     def stream(self) -> Stream | None:
-        """The stream below; None once closed."""
+        """The underlying stream; None after the connection has closed."""
         return self._stream
 
     def reserve(self) -> ResponseSlot:
-        """The slot of the request that is being handled; slots are answered in this order."""
+        """Reserve the slot of the current request. Responses are sent in the order of the slots."""
         slot = ResponseSlot(self)
         self._slots.append(slot)
         if len(self._slots) >= self._limits.in_flight_max:
@@ -214,32 +226,32 @@ class Connection(FramedHandler):
         return slot
 
     def close(self) -> None:
-        """Take up no more requests; close when all that were taken up are answered."""
+        """Accept no more requests, and close after all accepted requests have their responses."""
         self._pause(_CLOSING)
         self._maybe_close()
 
     def mute(self) -> None:
-        """Read nothing until `unmute`: the peer is over its quota, or being authenticated."""
+        """Stop reading until `unmute`, for example during authentication."""
         self._pause(_MUTED)
 
     def unmute(self) -> None:
-        """Read again."""
+        """Continue reading."""
         self._resume(_MUTED)
 
     def begin_work(self) -> None:
-        """Take up no further request until `end_work`: one is worked on over several turns."""
+        """Accept no further request until `end_work`: the current request takes several turns."""
         self._works += 1
         self._pause(_WORKING)
 
     def end_work(self) -> None:
-        """Undo one `begin_work`; after the last one, take up requests again."""
+        """Undo one `begin_work`. After the last one, accept requests again."""
         assert self._works > 0, "end_work without begin_work"
         self._works -= 1
         if not self._works:
             self._resume(_WORKING)
 
     def throttle(self, duration_ms: float) -> None:
-        """Read nothing for so long: the peer is over its quota (KIP-219)."""
+        """Stop reading for this duration, since the client exceeds its quota (KIP-219)."""
         until_ms = self._clock.monotonic_ms() + duration_ms
         self._throttled_until_ms = max(self._throttled_until_ms, until_ms)
         if self._throttle_timer is None:
@@ -248,17 +260,17 @@ class Connection(FramedHandler):
 
     @property
     def is_throttled(self) -> bool:
-        """Whether the peer has to wait for its quota."""
+        """Whether the quota currently delays the client."""
         return bool(self._paused & _THROTTLED)
 
     def idle_ms(self) -> float:
-        """How long nothing has been received; 0 while a request waits for its answer."""
+        """Return the time since the last received request, in ms. 0 while a request is pending."""
         if self._slots:
             return 0.0
         return self._clock.monotonic_ms() - self.last_activity_ms
 
     def statistics(self) -> ConnectionStatistics:
-        """A snapshot."""
+        """Return a snapshot of the counters."""
         return ConnectionStatistics(
             requests=self.requests,
             in_flight=len(self._slots),
@@ -270,12 +282,15 @@ class Connection(FramedHandler):
         )
 
     def on_opened(self) -> None:
-        """Whoever muted it before it stood meant it."""
+        """Apply a mute that was requested before the connection was established."""
         if self._paused and self._stream is not None:
             self._stream.pause_reading()
 
     def on_frame(self, frame: memoryview) -> None:
-        """A request. What follows `close()` in the same read is not taken up."""
+        """Process or defer a request.
+
+        Requests that follow `close()` in the same read are ignored.
+        """
         if self._paused:
             self._keep_for_later(frame)
             return
@@ -288,7 +303,7 @@ class Connection(FramedHandler):
         self.requests += 1
         self.last_activity_ms = now_ms
         if self._share_ends_ms != inf:
-            # The share began when the read did, in which this request came too.
+            # The share started with the read in which this request arrived.
             self.queued_ms = now_ms - (self._share_ends_ms - SHARE_MS)
         else:
             self.queued_ms = 0.0
@@ -300,42 +315,42 @@ class Connection(FramedHandler):
             self._note_large(size)
 
     def on_malformed(self, error: ProtocolError) -> None:
-        """Remember why; `on_closed` follows."""
-        # Without the traceback, which leads back to this connection.
+        """Remember the error; `on_closed` follows."""
+        # Store the text only: a traceback would refer to this connection.
         self.malformed = str(error)
 
     def on_frame_memory(self, held_bytes: int) -> None:
-        """Count an unfinished request, which may have to wait."""
+        """Update the budget with the buffer size of a partially received request."""
         if self._frame_budget is not None:
             self._frame_budget.hold(self, held_bytes)
 
     @property
     def missing_frame_bytes(self) -> int:
-        """How much of an unfinished request has not arrived."""
+        """Number of bytes of the partially received request that have not arrived."""
         return self._splitter.missing_bytes
 
     def await_frame_memory(self) -> None:
-        """Read nothing until there is room for more of the request."""
+        """Stop reading until the budget has room for the request."""
         self._pause(_MEMORY)
 
     def resume_frame(self) -> None:
-        """There is room: read again."""
+        """Continue reading, since the budget has room again."""
         self._resume(_MEMORY)
 
     def drop_frame(self, reason: str) -> None:
-        """Close the connection, whose unfinished request holds others up."""
+        """Close the connection, whose partially received request blocks other connections."""
         _log.warning("Connection of %s closed: %s", self.peer, reason)
         self.abort()
 
     def on_writable_changed(self, writable: bool) -> None:
-        """A peer that does not read its answers may not ask for more."""
+        """Stop reading while the peer does not read its responses."""
         if writable:
             self._resume(_UNWRITABLE)
         else:
             self._pause(_UNWRITABLE)
 
     def on_lost(self, error: Exception | None) -> None:
-        """Answers to come are dropped, and what waits to make them is canceled."""
+        """Drop unsent responses, cancel pending operations and notify the owner."""
         if self._frame_budget is not None:
             self._frame_budget.hold(self, 0)
         slots, self._slots = self._slots, deque()
@@ -358,10 +373,10 @@ class Connection(FramedHandler):
         chunks: Sequence[Chunk],
         times: ResponseTimes | None,
     ) -> None:
-        """Send the response, or hold it back until earlier ones have left; called by its slot."""
+        """Send the response, or hold it until earlier responses are sent. Called by the slot."""
         slots = self._slots
         if not slots:
-            # The connection is gone, and with it everybody's slots.
+            # The connection has ended, and all slots are abandoned.
             return
         if self._large:
             self._large_bytes -= self._large.pop(slot, 0)
@@ -374,8 +389,8 @@ class Connection(FramedHandler):
         if slots and slots[0].is_answered:
             self._release_held()
         if self._receiving and not self._splitter.has_more:
-            # No other answer of this turn is to be awaited: this one leaves before whatever is
-            # still to be done for its request.
+            # No other response of this turn can be added: send this one before the remaining work
+            # for its request.
             is_sent = self.flush()
             if not is_sent and times is not None:
                 self._unwritten.append(times)
@@ -393,7 +408,7 @@ class Connection(FramedHandler):
         chunks: Sequence[Chunk],
         times: ResponseTimes | None,
     ) -> None:
-        """Keep an answer until those before it have left."""
+        """Hold a response until earlier responses are sent."""
         slot.chunks = chunks
         slot.held_since_ms = self._clock.monotonic_ms()
         slot.times = times
@@ -402,7 +417,7 @@ class Connection(FramedHandler):
             self._pause(_HELD)
 
     def _release_held(self) -> None:
-        """Send the answers that no earlier request holds back any more."""
+        """Send the held responses whose predecessors are sent."""
         slots = self._slots
         ready: list[Chunk] = []
         while slots and slots[0].is_answered:
@@ -417,13 +432,13 @@ class Connection(FramedHandler):
             self.send_chunks(ready)
 
     def flush_collected(self) -> None:
-        """Write what a whole turn has collected."""
+        """Write the output of one turn."""
         is_sent = self.flush()
         if self._unwritten:
             self._note_written(is_sent)
 
     def _note_written(self, is_sent: bool) -> None:
-        """Measure how long the responses of a write take to leave, unless they have left."""
+        """Start to measure the send time of the written responses, unless they are sent already."""
         if is_sent or self._stream is None:
             self._unwritten.clear()
             return
@@ -437,7 +452,7 @@ class Connection(FramedHandler):
             self._count_sent(self.bytes_out - self._stream.buffered_bytes)
 
     def _count_sent(self, sent_bytes: int) -> None:
-        """Count the writes that end within the first `sent_bytes` of the connection."""
+        """Report the send time of the writes within the first `sent_bytes` of the connection."""
         sending = self._sending
         while sending and sending[0].end_bytes <= sent_bytes:
             done = sending.popleft()
@@ -454,7 +469,7 @@ class Connection(FramedHandler):
             self._resume(_LARGE)
 
     def _note_large(self, size: int) -> None:
-        """A large request has been taken up: pause while too much of that kind waits."""
+        """Count a large request. Stop reading at the limit."""
         if not self._slots or self._slots[-1].is_answered:
             return
         self._large[self._slots[-1]] = size
@@ -476,9 +491,9 @@ class Connection(FramedHandler):
             self._peer_check = self._timer.call_later(_PEER_CHECK_MS, self._check_peer)
 
     def _check_peer(self) -> None:
-        """Close a connection that waits for answers for which its peer no longer waits.
+        """Close the connection if its peer has closed while requests are pending.
 
-        Nothing is read from it, so that the stream would not tell of its end.
+        The stream does not report the end while the connection does not read.
         """
         self._peer_check = None
         if not self._paused & _WAITING or self._stream is None:
@@ -493,7 +508,7 @@ class Connection(FramedHandler):
             return
         self._paused &= ~reason
         if self._paused == _PUT_OFF:
-            # In a turn of its own: whoever resumes may be in the midst of a request.
+            # In a separate turn, since the caller may be processing a request.
             self._take_soon()
         elif not self._paused and self._stream is not None:
             self._stream.resume_reading()
@@ -505,7 +520,7 @@ class Connection(FramedHandler):
             self._put_off = bytearray()
             self._put_off_start = 0
         self._paused |= _PUT_OFF
-        # A copy, since the receive buffer is another connection's in the next turn.
+        # Copy the frame: the receive buffer is shared by all connections.
         received_ms = self._share_ends_ms - SHARE_MS
         if received_ms == inf:
             received_ms = self._clock.monotonic_ms()
@@ -518,7 +533,7 @@ class Connection(FramedHandler):
             self._timer.call_soon(self._take_put_off)
 
     def _take_put_off(self) -> None:
-        """Take up what was put off: a share, or until there is a reason to pause again."""
+        """Process deferred requests until the share is used up or the connection pauses again."""
         self._take_is_due = False
         share_ends_ms = self._clock.monotonic_ms() + SHARE_MS
         while self._paused == _PUT_OFF and self._put_off and self.is_open:

@@ -1,8 +1,8 @@
-"""One channel per broker, opened when asked for, with back-off, closed when idle.
+"""One channel per broker: opened on demand, reopened with backoff, closed when idle.
 
-A channel is handed out only when it is ready: connected, and prepared by the owner (ApiVersions,
-SASL). Callers that ask while it is being opened share the attempt. After a failure nobody connects
-before the back-off is over; whoever asks in between waits for the next attempt.
+The pool hands out ready channels only. A ready channel is connected and prepared by the owner
+(ApiVersions, SASL). Concurrent callers share one connection attempt. After a failure, callers wait
+for the next attempt at the end of the backoff.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
     # Called with (channel, None) or (None, error).
     OnReady: TypeAlias = Callable[[Channel | None, NetworkError | None], None]
-    # Makes a connected channel ready, then calls back with None or an error.
+    # Prepares a connected channel, then calls back with None or an error.
     Prepare: TypeAlias = Callable[[Channel, Callable[[NetworkError | None], None]], None]
 
 
 class Node(msgspec.Struct, frozen=True):
-    """A broker as the cluster names it; bootstrap addresses have negative ids."""
+    """A broker in the cluster metadata. Bootstrap addresses have negative ids."""
 
     id: int
     host: str
@@ -40,7 +40,7 @@ class Node(msgspec.Struct, frozen=True):
 
 
 class PoolSettings(msgspec.Struct, frozen=True):
-    """Kafka's client keys."""
+    """Settings of a pool, from Kafka's client configuration."""
 
     client_id: str | None = None
     # `socket.connection.setup.timeout.ms`
@@ -48,30 +48,30 @@ class PoolSettings(msgspec.Struct, frozen=True):
     # `connections.max.idle.ms`
     idle_max_ms: float = 540_000.0
     backoff: ReconnectBackoff = msgspec.field(default_factory=ReconnectBackoff)
-    # Buffers for large answers that are kept to be used again.
+    # Limit on the large receive buffers that are kept for reuse.
     kept_frame_bytes_max: int = 16 << 20
 
 
 class _Slot:
-    """What is known of one broker."""
+    """The state of the connection to one broker."""
 
     __slots__ = ("channel", "failures", "idle_check", "node", "ready", "retry", "waiting")
 
     def __init__(self, node: Node) -> None:
         self.node = node
-        # Being opened, or ready; None when neither.
+        # The opening or ready channel, or None.
         self.channel: Channel | None = None
         self.ready = False
-        # Failures in a row; 0 again once a channel was ready.
+        # Number of consecutive failures. Reset when a channel becomes ready.
         self.failures = 0
-        # The next attempt while backing off.
+        # Timer of the next attempt during a backoff, or None.
         self.retry: WheelEntry | None = None
         self.idle_check: WheelEntry | None = None
         self.waiting: list[OnReady] = []
 
 
 class ConnectionPool:
-    """The channels of one client, or of one broker to its peers."""
+    """The channels of a client, or of a broker to its peers."""
 
     __slots__ = ("_closed", "_doors", "_prepare", "_rng", "_settings", "_slots", "_wheel")
 
@@ -95,14 +95,14 @@ class ConnectionPool:
 
     @property
     def wheel(self) -> TimingWheel:
-        """For the owner's own waiting."""
+        """The timing wheel, for the owner's own timers."""
         return self._wheel
 
     def acquire(self, node: Node, on_ready: OnReady) -> None:
-        """Get the node's channel, opening it where needed.
+        """Get the node's channel, and open it if necessary.
 
-        `on_ready` is called before this returns when the channel is ready. A node that moved to
-        another address gets a new channel.
+        If the channel is ready, `on_ready` is called before this method returns. A node with a
+        changed address gets a new channel.
         """
         if self._closed:
             on_ready(None, NetworkError(NetworkErrorKind.CLOSED, "the client is closed"))
@@ -121,7 +121,7 @@ class ConnectionPool:
             self._open(slot)
 
     def ready_channel(self, node_id: int) -> Channel | None:
-        """The node's channel if it is ready now."""
+        """Return the node's channel if it is ready, else None."""
         slot = self._slots.get(node_id)
         if slot is None or not slot.ready or slot.channel is None or not slot.channel.is_open:
             return None
@@ -129,16 +129,16 @@ class ConnectionPool:
 
     @property
     def ready_count(self) -> int:
-        """Nodes whose channels are ready now."""
+        """Number of nodes with a ready channel."""
         return sum(self.ready_channel(node_id) is not None for node_id in self._slots)
 
     def is_backing_off(self, node_id: int) -> bool:
-        """Whether the next attempt still waits."""
+        """Whether the node's next connection attempt waits for the backoff."""
         slot = self._slots.get(node_id)
         return slot is not None and slot.retry is not None
 
     def drop(self, node_id: int) -> None:
-        """Forget a node and close its channel; who waits for it is told so."""
+        """Remove a node and close its channel. Callers that wait for the channel get an error."""
         slot = self._slots.pop(node_id, None)
         if slot is None:
             return
@@ -152,7 +152,7 @@ class ConnectionPool:
         self._tell(slot, None, error)
 
     def close(self) -> None:
-        """Close all; what is pending fails."""
+        """Close all channels. Pending requests fail."""
         self._closed = True
         for node_id in list(self._slots):
             self.drop(node_id)
@@ -182,7 +182,7 @@ class ConnectionPool:
         if slot.channel is not channel or slot.ready:
             return
         if error is not None:
-            # First, so that the closing of the channel finds it gone.
+            # Clear the channel first, so that `_on_closed` ignores it.
             slot.channel = None
             channel.close()
             self._on_failure(slot, error)

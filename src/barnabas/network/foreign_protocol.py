@@ -1,10 +1,10 @@
-"""Names what answered where a Kafka broker was expected, by the first bytes that it sent."""
+"""Detects peers that are not Kafka brokers by the first bytes of their response."""
 
 from __future__ import annotations
 
 __all__ = ["foreign_protocol"]
 
-# A TLS record of the type alert (21) or handshake (22), version 3.x.
+# A TLS record of type alert (21) or handshake (22), version 3.x.
 _TLS_STARTS = (b"\x15\x03", b"\x16\x03")
 _TEXTS = {
     b"HTTP": "a web server (HTTP) listens there, not a broker",
@@ -13,10 +13,10 @@ _TEXTS = {
 
 
 def foreign_protocol(start: bytes) -> str | None:
-    """Return what the peer speaks instead of Kafka's protocol, None if the bytes do not tell.
+    """Return a description of the peer's protocol, or None if it is unknown.
 
     Args:
-        start: the first four bytes that came, where Kafka has the length of a response.
+        start: the first four received bytes. In Kafka they are the length of a response.
     """
     if start.startswith(_TLS_STARTS):
         return (

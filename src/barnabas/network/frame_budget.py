@@ -1,12 +1,13 @@
-"""The memory of requests that have not arrived in full (Kafka: queued.max.request.bytes).
+"""The memory budget of partially received requests (Kafka: queued.max.request.bytes).
 
 A request that does not arrive in one read is collected in a buffer of its connection. All these
-buffers together have a budget. When it is used up, connections whose request is large are not read
-from until others have finished: their peers feel it through their windows.
+buffers share a budget. When the budget is used up, connections with large requests stop reading
+until others have finished. TCP flow control then slows their peers.
 
-This never comes to a standstill. One connection at a time may exceed the budget, the one that lacks
-the least, for a limited time. A request that has not arrived within half a minute while others wait
-costs its sender the connection; a usual client has given up by then (request.timeout.ms).
+Progress is guaranteed. One connection at a time may exceed the budget for a limited time: the
+connection whose request has the fewest missing bytes. A connection is closed if its request has not
+arrived within half a minute while others wait. By then most clients have timed out
+(request.timeout.ms).
 """
 
 from __future__ import annotations
@@ -20,53 +21,55 @@ if TYPE_CHECKING:
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.timer import Cancellable, Timer
 
-# Requests up to this size do not wait: they could not be told apart from a slow small one.
+# Requests up to this size never wait: a small request that arrives slowly looks the same.
 FREE_BYTES = 64 * 1024
-# How long a connection may exceed the budget.
+# Time in ms during which a connection may exceed the budget.
 LOAN_MS = 5_000.0
-# How old an unfinished request may become while others wait.
+# Maximum age in ms of a partially received request while other connections wait.
 AGE_MAX_MS = 30_000.0
 _CHECK_MS = 1_000.0
-# Connections that one that has finished lets go on at most: looking for them takes time.
+# Maximum number of connections that resume at once, since selecting them takes time.
 _WOKEN_AT_ONCE = 8
 
 
 class FrameHolder(Protocol):
-    """A connection with an unfinished request."""
+    """A connection with a partially received request."""
 
     @property
     def missing_frame_bytes(self) -> int:
-        """How much of the request has not arrived."""
+        """Number of missing bytes of the request."""
         ...
 
     def await_frame_memory(self) -> None:
-        """Do not read until `resume_frame`."""
+        """Stop reading until `resume_frame`."""
         ...
 
     def resume_frame(self) -> None:
-        """Read again."""
+        """Continue reading."""
         ...
 
     def drop_frame(self, reason: str) -> None:
-        """Close the connection; its unfinished request is lost."""
+        """Close the connection and discard its partially received request."""
         ...
 
 
 class _Unfinished(msgspec.Struct):
-    """One connection's share."""
+    """The share of one connection."""
 
     # Size of its buffer.
     held_bytes: int
-    # When the request began to arrive.
+    # Time of the first bytes of the request, in monotonic ms.
     began_ms: float
     is_waiting: bool = False
 
 
 class FrameBudget:
-    """Shared by all connections of a process.
+    """The budget that all connections of a process share.
 
     Args:
-        bytes_max: what the buffers may hold together; at least the largest request.
+        bytes_max: limit on the total size of all buffers; at least the largest request.
+        clock: gives the age of requests.
+        timer: runs the periodic check.
     """
 
     __slots__ = (
@@ -86,34 +89,36 @@ class FrameBudget:
         self._bytes_max = bytes_max
         self._clock = clock
         self._timer = timer
-        # In the order in which the requests began. Invariant: `_held_bytes` is the sum of theirs.
+        # Partially received requests, oldest first. Invariant: `_held_bytes` is the sum of their
+        # sizes.
         self._unfinished: dict[FrameHolder, _Unfinished] = {}
         self._held_bytes = 0
-        # Whether that is more than there should be: little is read at a time then.
+        # Whether the budget is exceeded. Connections then read in small portions.
         self.is_full = False
-        # How many of them wait.
+        # Number of connections that wait for the budget.
         self._waiting = 0
-        # The one that may exceed the budget, and until when.
+        # The connection that may exceed the budget, and the end of this permission.
         self._borrower: FrameHolder | None = None
         self._loan_ends_ms = 0.0
-        # Set while any waits.
+        # Timer of the periodic check, while any connection waits.
         self._check: Cancellable | None = None
 
     @property
     def held_bytes(self) -> int:
-        """What all buffers hold together."""
+        """Total size of all buffers."""
         return self._held_bytes
 
     @property
     def waiting(self) -> int:
-        """Connections that are not read from because of the budget."""
+        """Number of connections that do not read because of the budget."""
         return self._waiting
 
     def hold(self, holder: FrameHolder, held_bytes: int) -> None:
-        """The buffer of a connection has changed its size.
+        """Update the buffer size of a connection.
 
         Args:
-            held_bytes: its new size; 0 once the request is complete or the connection has ended.
+            holder: the connection.
+            held_bytes: the new size. 0 when the request is complete or the connection has ended.
         """
         share = self._unfinished.get(holder)
         if held_bytes == 0:
@@ -149,15 +154,15 @@ class FrameBudget:
             self._borrower = None
 
     def _wake(self) -> None:
-        """Let those go on for which there is room now, at least one."""
+        """Resume connections that fit into the budget, or else one that may exceed it."""
         room = self._bytes_max - self._held_bytes
         if room >= 0:
-            # No connection exceeds it any more.
+            # The budget is no longer exceeded.
             self._borrower = None
         if not self._waiting or (room < 0 and self._borrower is not None):
             return
         for holder, share in self._lacking_least(_WOKEN_AT_ONCE):
-            # A buffer doubles at most.
+            # A buffer grows at most to twice its size.
             room -= min(share.held_bytes, holder.missing_frame_bytes)
             if room < 0:
                 break
@@ -165,7 +170,7 @@ class FrameBudget:
         self._maybe_lend()
 
     def _maybe_lend(self) -> None:
-        """Let the one that lacks the least exceed the budget, if none does yet."""
+        """Let the connection with the fewest missing bytes exceed the budget, one at a time."""
         if self._borrower is not None or not self._waiting:
             return
         ((holder, share),) = self._lacking_least(1)
@@ -191,7 +196,7 @@ class FrameBudget:
         holder.drop_frame("its large request came too slowly while the memory for requests is full")
 
     def _look(self) -> None:
-        """Close connections that hold the others up."""
+        """Close connections that block others for too long."""
         self._check = None
         now_ms = self._clock.monotonic_ms()
         borrower = self._borrower

@@ -1,11 +1,13 @@
-"""The part that both ends of a connection share: frames in, one write per turn out.
+"""The common part of clients and servers: splits input into frames, writes once per turn.
 
-Frames are views into one receive buffer that all connections of a loop share. They are released
-when the handler returns, so that late use raises instead of reading another connection's bytes;
-whoever keeps something copies it. Views are writable: storage patches offsets in place.
+Frames are views into one receive buffer that all connections of an event loop share. A view is
+released when the handler returns, so that a late access raises an error instead of reading another
+connection's bytes. Handlers copy the data they keep. Views are writable, since storage patches
+offsets in place.
 
-Output of one turn is collected and written at once: at the end of the receive call when that is
-where it comes from, or before if nothing can be added to it, else in the next turn.
+The output of one turn is collected and written together. Output produced while processing received
+frames is written at the end of the receive call, or earlier if no more output can follow. Other
+output is written in the next turn.
 """
 
 from __future__ import annotations
@@ -29,12 +31,12 @@ RECEIVE_BUFFER_BYTES = 512 * 1024
 
 
 def new_receive_buffer(size: int = RECEIVE_BUFFER_BYTES) -> bytearray:
-    """The buffer to share among all connections of a loop."""
+    """Return the receive buffer that all connections of an event loop share."""
     return bytearray(size)
 
 
 class FramedHandler(ABC):
-    """A stream handler that speaks length-prefixed frames."""
+    """A stream handler for length-prefixed frames."""
 
     __slots__ = (
         "_flush_due",
@@ -60,68 +62,68 @@ class FramedHandler(ABC):
     ) -> None:
         self._timer = timer
         self._splitter = FrameSplitter(frame_bytes_max, receive_buffer, large_buffers, frame_memory)
-        # Called by the transport itself, once per read.
+        # The transport calls this before each read.
         self.get_buffer = self._splitter.get_buffer
-        # None before the connection stands and after it closed.
+        # None before the connection is established and after it has closed.
         self._stream: Stream | None = None
         self._output: list[Chunk] = []
-        # True within on_received, which flushes at its end.
+        # Whether `on_received` is running. It flushes the output at its end.
         self._receiving = False
         self._flush_due = False
-        # When the frames of one read have had their share of the turn (monotonic ms); infinity
-        # until a frame turns out to have others behind it.
+        # End of the time share of the frames of one read, in monotonic ms. Infinity until a frame
+        # is followed by another one in the same read.
         self._share_ends_ms = inf
-        # Size of the buffer of an unfinished frame, as `on_frame_memory` was told.
+        # Buffer size of a partially received frame, as last passed to `on_frame_memory`.
         self._frame_bytes = 0
         self.bytes_in = 0
         self.bytes_out = 0
 
     @abstractmethod
     def on_frame(self, frame: memoryview) -> None:
-        """One frame without its length; the view dies when this returns."""
+        """Handle one frame, without its length prefix. The view is invalid after this returns."""
 
     @abstractmethod
     def on_opened(self) -> None:
-        """The connection stands."""
+        """Handle the established connection."""
 
     @abstractmethod
     def on_malformed(self, error: ProtocolError) -> None:
-        """The peer does not speak frames, or they are absurd; the connection is being aborted."""
+        """Handle a protocol error of the peer. The connection is already being aborted."""
 
     def on_frame_memory(self, held_bytes: int) -> None:  # noqa: ARG002
-        """The buffer of an unfinished frame has changed its size; 0 without one."""
+        """Handle a changed buffer size of a partially received frame. 0: there is none."""
         return
 
     @abstractmethod
     def on_writable_changed(self, writable: bool) -> None:
-        """The stream has too much buffered, or has room again."""
+        """Handle a write buffer that is too full, or that has room again."""
 
     @abstractmethod
     def on_lost(self, error: Exception | None) -> None:
-        """The connection is over; the last call."""
+        """Handle the end of the connection. This is the last call."""
 
     @property
     def is_open(self) -> bool:
-        """Whether the connection stands and is not being closed."""
+        """Whether the connection is established and not closing."""
         return self._stream is not None and not self._stream.is_closing
 
     @property
     def peer(self) -> str:
-        """The other end, "host:port"; "" when not connected."""
+        """The remote address, "host:port". "" when not connected."""
         return "" if self._stream is None else self._stream.peer
 
     @property
     def local(self) -> str:
-        """This end, "host:port"; "" when not connected."""
+        """The local address, "host:port". "" when not connected."""
         return "" if self._stream is None else self._stream.local
 
     def on_connected(self, stream: Stream) -> None:
-        """From the stream."""
+        """Accept the stream. Called by the stream."""
         self._stream = stream
         self.on_opened()
 
     def on_received(self, count: int) -> None:
-        """From the stream: hand out all complete frames, then write what they gave rise to."""
+        """Handle all complete frames, then write the resulting output. Called by the stream."""
         self.bytes_in += count
         self._receiving = True
         self._share_ends_ms = inf
@@ -143,35 +145,35 @@ class FramedHandler(ABC):
             self.on_frame_memory(self._frame_bytes)
 
     def on_closed(self, error: Exception | None) -> None:
-        """From the stream."""
+        """Discard the output and report the end. Called by the stream."""
         self._output.clear()
         self.on_lost(error)
         self._stream = None
 
     def send_chunks(self, chunks: Sequence[Chunk]) -> None:
-        """Send after all that was sent before, within this turn or in the next."""
+        """Send the chunks after all previous output, in this turn or in the next one."""
         self._output.extend(chunks)
         if not self._receiving and not self._flush_due:
             self._flush_due = True
             self._timer.call_soon(self._flush_now)
 
     def flush(self) -> bool:
-        """Write what is collected now; returns whether the kernel has taken all of it."""
+        """Write the collected output now. Return whether the kernel accepted all of it."""
         output = self._output
         if not output or self._stream is None:
             return True
-        # A fresh list, since the stream may keep this one.
+        # Use a new list, since the stream may keep this one.
         self._output = []
         self.bytes_out += sum(map(len, output))
         return self._stream.write(output)
 
     def abort(self) -> None:
-        """Cut the connection."""
+        """Close the connection immediately, without sending the remaining output."""
         if self._stream is not None:
             self._stream.abort()
 
     def flush_collected(self) -> None:
-        """Write what a whole turn has collected."""
+        """Write the output of one turn."""
         self.flush()
 
     def _flush_now(self) -> None:

@@ -1,7 +1,7 @@
-"""Why a request got no answer: the outcome that a caller gets in place of a response.
+"""Failures of requests: the result that a caller gets instead of a response.
 
-Values, not exceptions thrown across layers; they are exceptions only so that a blocking face can
-raise what it was handed.
+Failures are passed as values, not raised across layers. They are exceptions only because blocking
+APIs raise them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import enum
 
 
 class NetworkErrorKind(enum.Enum):
-    """What went wrong."""
+    """The kind of failure."""
 
     CONNECT_FAILED = "connect failed"
     DISCONNECTED = "disconnected"
@@ -20,18 +20,18 @@ class NetworkErrorKind(enum.Enum):
 
 
 class NetworkError(Exception):
-    """A kind, and words for a human."""
+    """A failed request: the kind of failure and a readable description."""
 
     def __init__(self, kind: NetworkErrorKind, detail: str, *, is_refusal: bool = False) -> None:
         super().__init__(f"{kind.value}: {detail}")
         self.kind = kind
         self.detail = detail
-        # Whether the peer's machine is there and says that nobody listens.
+        # Whether the peer's host refused the connection, since no process listens on the port.
         self.is_refusal = is_refusal
 
     @property
     def retriable(self) -> bool:
-        """Whether the same request may succeed over another connection."""
+        """Whether the same request may succeed on another connection."""
         return self.kind in _RETRIABLE
 
 

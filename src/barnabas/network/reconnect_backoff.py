@@ -1,7 +1,7 @@
-"""When a broker that could not be reached is tried again (KIP-144).
+"""The delay before reconnecting to an unreachable broker (KIP-144).
 
-The delay grows with each failure in a row, up to a limit, and is spread by a fifth either way so
-that clients which lost the same broker do not come back at once.
+The delay grows with each consecutive failure, up to a limit. It is randomized by 20 % in both
+directions, so that the clients of a failed broker do not reconnect at the same time.
 """
 
 from __future__ import annotations
@@ -18,23 +18,24 @@ _GROWTHS_MAX = 30
 
 
 class ReconnectBackoff(msgspec.Struct, frozen=True):
-    """The rule; the count of failures is the caller's."""
+    """The parameters of the backoff. The caller counts the failures."""
 
     # `reconnect.backoff.ms`
     first_ms: float = 50.0
     # `reconnect.backoff.max.ms`
     max_ms: float = 1000.0
-    # By how much each delay is longer than the one before.
+    # Ratio of each delay to the previous one.
     factor: float = 2.0
 
     def delay_ms(self, failures: int, rng: Rng) -> float:
-        """How long to wait after that many failures in a row; 0 after none."""
+        """Return the delay in ms after that many consecutive failures. 0 without a failure."""
         if failures == 0:
             return 0.0
         full = min(self.first_ms * self.factor ** min(failures - 1, _GROWTHS_MAX), self.max_ms)
         return full * (1.0 - _SPREAD + 2.0 * _SPREAD * rng.random())
 
 
-# Between nodes of a cluster: often in the first second, in which a node starts or a leader is
-# elected, then more and more seldom, since each attempt at one that is cut off costs both machines.
+# Between nodes of a cluster. Attempts are frequent in the first second, in which a node starts or a
+# leader is elected. Then they become rarer, since attempts to reach a partitioned node cost both
+# machines.
 NODE_BACKOFF = ReconnectBackoff(first_ms=20.0, max_ms=500.0, factor=1.3)

@@ -1,4 +1,4 @@
-"""The place of one response among those of its connection, which leave in the order of requests."""
+"""A reserved position in the response order of one connection."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ if TYPE_CHECKING:
 
 
 class ResponseTimes(Protocol):
-    """Told how long a response took to leave, once its handler had made it.
+    """Receives the time between the creation of a response and its sending.
 
-    Neither method is called for a response that leaves at once.
+    A response that is sent at once causes neither call.
     """
 
     def on_released(self, held_ms: float) -> None:
-        """Earlier requests of the connection held the response back for so long."""
+        """Record the time for which earlier requests of the connection held the response."""
         ...
 
     def on_sent(self, send_ms: float) -> None:
-        """The kernel had no room; it has taken the last byte now, or the connection has ended."""
+        """Record the send time.
+
+        The kernel has accepted the last byte, or the connection has ended.
+        """
         ...
 
 
@@ -30,18 +33,18 @@ class SlotOwner(Protocol):
 
     @property
     def stream(self) -> Stream | None:
-        """The stream below; None once closed."""
+        """The underlying stream; None after the connection has closed."""
         ...
 
     def on_answered(
         self, slot: ResponseSlot, chunks: Sequence[Chunk], times: ResponseTimes | None
     ) -> None:
-        """Send the response, or hold it back until earlier ones have left."""
+        """Send the response, or hold it until earlier responses are sent."""
         ...
 
 
 class ResponseSlot:
-    """The place of one response among the connection's; answered exactly once."""
+    """A reserved position of one response. It is answered exactly once."""
 
     __slots__ = (
         "_connection",
@@ -52,39 +55,40 @@ class ResponseSlot:
         "times",
     )
 
-    # What earlier requests hold back, since when, and what is told for how long; set by the
-    # connection.
+    # A held response, the start of its wait in ms, and the receiver of its times. The connection
+    # sets them.
     chunks: Sequence[Chunk]
     held_since_ms: float
     times: ResponseTimes | None
 
     def __init__(self, connection: SlotOwner) -> None:
         self._connection = connection
-        # Whether `complete` or `skip` was called; never goes back.
+        # Whether `complete` or `skip` was called. Never reset.
         self.is_answered = False
-        # Called if the connection ends before the answer; None once there is one.
+        # Called if the connection ends before the response. None after the response.
         self._on_client_gone: Callable[[], object] | None = None
 
     def on_client_gone(self, callback: Callable[[], object]) -> None:
-        """Call back if the connection ends before the answer; never called after the answer."""
+        """Register a callback for the end of the connection before the response."""
         if not self.is_answered:
             self._on_client_gone = callback
             if self._connection.stream is None:
                 self.abandon()
 
     def abandon(self) -> None:
-        """The connection has ended: what works or waits for this answer may stop."""
-        # A response that was held back has a circle of references to its slot.
+        """Cancel the operation behind this request, since the connection has ended."""
+        # Break the reference cycle between a held response and its slot.
         self.times = None
         callback, self._on_client_gone = self._on_client_gone, None
         if callback is not None:
             callback()
 
     def complete(self, chunks: Sequence[Chunk], times: ResponseTimes | None = None) -> None:
-        """Answer with a whole frame; dropped silently when the connection is gone.
+        """Answer with a whole frame. It is dropped if the connection has ended.
 
         Args:
-            times: told if the response does not leave at once.
+            chunks: the frame.
+            times: receives the times if the response is not sent at once.
         """
         assert not self.is_answered, "a request is answered once"
         self.is_answered = True
@@ -92,5 +96,5 @@ class ResponseSlot:
         self._connection.on_answered(self, chunks, times)
 
     def skip(self) -> None:
-        """No answer is due (acks=0)."""
+        """Release the slot without a response (acks=0)."""
         self.complete(())
