@@ -1,1 +1,1 @@
-"""Coordinators: state machines over a partition each, whose log is their only memory (KIP-848)."""
+"""Coordinators: replicated state machines over one log partition each (KIP-848)."""

@@ -1,6 +1,6 @@
 """Broker configuration of the group coordinator (Kafka's GroupCoordinatorConfig).
 
-Only keys that are obeyed are declared.
+It declares only the keys that Barnabas implements.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ DEFINITION = ConfigDefinition(
 
 
 class GroupCoordinatorConfig(msgspec.Struct, frozen=True):
-    """Values of the keys above; times in ms unless named otherwise."""
+    """Values of the configuration keys above. Times are in ms unless the name says otherwise."""
 
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 1_800_000

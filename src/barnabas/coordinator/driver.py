@@ -1,5 +1,8 @@
-"""Runs shards over their partitions: load, write, hold answers until commit (Kafka's
-CoordinatorRuntime)."""
+"""Runs coordinator shards over their partitions (Kafka's CoordinatorRuntime).
+
+The driver loads state from the log, appends new records, and holds responses until the records are
+committed.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +43,10 @@ _ACKS_ALL = -1
 
 
 class StateLog(Protocol):
-    """Where state partitions are written: what is needed of the replica manager."""
+    """The part of the replica manager that reads and writes state partitions."""
 
     def partition(self, topic_partition: TopicPartition) -> Partition | ErrorCode:
-        """The partition if it is online here."""
+        """Return the partition if it is online on this broker, else an error."""
         ...
 
     def append_records(
@@ -54,36 +57,39 @@ class StateLog(Protocol):
         origin: AppendOrigin,
         on_done: Callable[[dict[TopicPartition, ProduceResult]], None],
     ) -> object:
-        """Append, and call back once committed or failed; maybe before returning."""
+        """Append records.
+
+        `on_done` is called after commit or failure, perhaps before this returns.
+        """
         ...
 
 
 class DriverParts(msgspec.Struct, frozen=True):
-    """What a driver is joined with."""
+    """The collaborators and settings of a driver."""
 
     log: StateLog
     clock: Clock
     timer: Timer
     wheel: TimingWheel
-    # Decompresses large batches while a partition is loaded.
+    # Decompresses large batches during loading.
     executor: Executor
-    # How long a write may wait for its commit.
+    # Time limit of a write until its commit, in ms.
     write_timeout_ms: int = 5_000
-    # Compression of the state's records (record.compression).
+    # Compression of the state records (record.compression).
     compression: int = 0
 
 
 class ShardState(Enum):
-    """Where a shard is in its life."""
+    """The lifecycle states of a shard."""
 
     LOADING = "loading"
     ACTIVE = "active"
-    # The log could not be read (a new leader epoch tries again), or the broker stops.
+    # The log could not be read (the next leader epoch retries), or the broker stops.
     FAILED = "failed"
 
 
 class _Held:
-    """An answer that waits until everything below `end_offset` is committed."""
+    """A response that is held until all records below `end_offset` are committed."""
 
     __slots__ = ("answer", "end_offset", "is_done", "on_outcome", "outcome")
 
@@ -91,14 +97,15 @@ class _Held:
         self.answer = answer
         self.end_offset = -1
         self.is_done = False
-        # Of the append, once it is known.
+        # Result of the append; None before it is known.
         self.outcome: ProduceResult | None = None
-        # Set once the records are replayed: before, the outcome is only noted.
+        # Callback for the result, set after the replay. A result that arrives earlier is only
+        # stored.
         self.on_outcome: Callable[[], None] | None = None
 
     def note(self, results: dict[TopicPartition, ProduceResult]) -> None:
         (self.outcome,) = results.values()
-        # Forgotten, since it leads back to this object.
+        # Cleared, since the callback refers to this object.
         on_outcome, self.on_outcome = self.on_outcome, None
         if on_outcome is not None:
             on_outcome()
@@ -110,7 +117,7 @@ class _Held:
 
 
 class _Running(Generic[S]):
-    """A shard and what hangs on it."""
+    """A shard with its leadership, timers and held responses."""
 
     __slots__ = (
         "held",
@@ -132,13 +139,13 @@ class _Running(Generic[S]):
         self.timers: ShardTimers
         self.state = ShardState.LOADING
         self.loader: Loader | None = None
-        # In the order of their end offsets.
+        # Held responses, in the order of their end offsets.
         self.held: deque[_Held] = deque()
-        # Offset behind the last record written in this epoch.
+        # End offset (exclusive) of the last record written in this leader epoch.
         self.written_end = 0
-        # End of what was loaded, until the high watermark has come there. A new leader's high
-        # watermark is behind: records below this were committed and acknowledged maybe, and readers
-        # that were shown the state without them would see offsets go back.
+        # End offset of the loaded log until the high watermark reaches it, then None. A new
+        # leader's high watermark lags: records below this offset may be committed and acknowledged.
+        # If reads ignored these records, committed offsets could decrease.
         self.loaded_end: int | None = None
 
 
@@ -152,13 +159,13 @@ class CoordinatorDriver(Generic[S]):
         self._parts = parts
         self._make_shard = make_shard
         self._running: dict[int, _Running[S]] = {}
-        # Damaged records that loading has skipped since the start.
+        # Number of damaged records that loading has skipped since the start.
         self.skipped_records = 0
 
     # Leadership.
 
     def on_elected(self, partition: int, leader_epoch: int) -> None:
-        """This broker leads the partition: load it. The same epoch again changes nothing."""
+        """Load the partition after this broker became its leader. Ignore a repeated epoch."""
         known = self._running.get(partition)
         if known is not None:
             if known.leader_epoch >= leader_epoch:
@@ -185,7 +192,7 @@ class CoordinatorDriver(Generic[S]):
         running.loader.start()
 
     def on_resigned(self, partition: int) -> None:
-        """This broker does not lead it any more: forget its state, send askers elsewhere."""
+        """Drop the partition's state after the loss of its leadership. Fail held responses."""
         running = self._running.pop(partition, None)
         if running is None:
             return
@@ -197,7 +204,7 @@ class CoordinatorDriver(Generic[S]):
             held.finish(ErrorCode.NOT_COORDINATOR)
 
     def shutdown(self) -> None:
-        """Send everybody elsewhere; what is being written is answered when it is committed."""
+        """Stop all shards. New requests get NOT_COORDINATOR; held responses complete at commit."""
         for running in self._running.values():
             if running.loader is not None:
                 running.loader.cancel()
@@ -219,23 +226,23 @@ class CoordinatorDriver(Generic[S]):
         running.shard.on_loaded()
 
     def state(self, partition: int) -> ShardState | None:
-        """None if this broker does not lead the partition."""
+        """Return the state of a shard, or None if this broker does not lead the partition."""
         running = self._running.get(partition)
         return None if running is None else running.state
 
     def active(self) -> list[S]:
-        """The shards that are loaded."""
+        """Return the loaded shards."""
         return [each.shard for each in self._running.values() if each.state is ShardState.ACTIVE]
 
     def counts(self) -> dict[ShardState, int]:
-        """How many shards are in each state."""
+        """Return the number of shards in each state."""
         found = dict.fromkeys(ShardState, 0)
         for running in self._running.values():
             found[running.state] += 1
         return found
 
     def shards(self) -> list[S]:
-        """All shards, those that are being loaded included."""
+        """Return all shards, including those that are being loaded."""
         return [each.shard for each in self._running.values()]
 
     @property
@@ -252,7 +259,7 @@ class CoordinatorDriver(Generic[S]):
         return running
 
     def _is_proven(self, running: _Running[S]) -> bool:
-        """Whether all that was loaded is known to be committed."""
+        """Whether all loaded records are known to be committed."""
         if running.loaded_end is None:
             return True
         found = self._parts.log.partition(running.key)
@@ -264,11 +271,11 @@ class CoordinatorDriver(Generic[S]):
     # Requests.
 
     def read(self, partition: int, operation: Callable[[S], R]) -> R | ErrorCode:
-        """What `operation` finds in committed state.
+        """Return the result of `operation` on committed state.
 
         Returns:
-            Its result; else NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, or
-            UNKNOWN_SERVER_ERROR if `operation` raises.
+            The result, or NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, or UNKNOWN_SERVER_ERROR if
+            `operation` raises.
         """
         running = self._find(partition)
         if isinstance(running, ErrorCode):
@@ -288,10 +295,11 @@ class CoordinatorDriver(Generic[S]):
         operation: Callable[[S], CoordinatorResult[R]],
         on_done: Callable[[R | None, ErrorCode], None],
     ) -> None:
-        """Let `operation` make records; append and replay them, answer once they are committed.
+        """Run `operation`, append and replay its records, and answer after their commit.
 
         Args:
-            operation: must not change of the shard what its records replay.
+            partition: the state partition.
+            operation: returns the records. It must not change the state that the records replay.
             on_done: gets the response and NONE, or None and the error; may be called before this
                 returns.
         """
@@ -304,17 +312,18 @@ class CoordinatorDriver(Generic[S]):
         except AssertionError:
             raise
         except Exception:  # noqa: BLE001 - the request fails, the shard goes on
-            # As Kafka's CoordinatorRuntime: the request fails, the shard goes on.
+            # As in Kafka's CoordinatorRuntime, only this request fails.
             _log.exception("Unexpected error in a request to %s", running.key)
             on_done(None, ErrorCode.UNKNOWN_SERVER_ERROR)
             return
         self._write(running, result, on_done)
 
     def batch_bytes_max(self, partition: int) -> int:
-        """Return how large a batch of the partition's state may be.
+        """Return the maximum size of a batch of the partition's state, in bytes.
 
-        There is no limit for compressed batches, because the size of their records does not tell
-        theirs. There is none for a partition that is not on this broker: the write says so.
+        There is no limit for compressed batches, since the size of their records does not determine
+        the batch size. There is also none if the partition is not on this broker: then the write
+        fails.
         """
         if self._parts.compression:
             return sys.maxsize
@@ -324,7 +333,10 @@ class CoordinatorDriver(Generic[S]):
     def _on_timer(
         self, running: _Running[S], operation: Callable[[], CoordinatorResult[None]]
     ) -> None:
-        """A delay of the shard's is over: closed timers call nobody, so that it is active."""
+        """Run an operation of an expired timer.
+
+        The shard is active, since timers of others are closed.
+        """
         assert running.state is ShardState.ACTIVE, running.state
         self._write(running, operation(), _ignore)
 
@@ -343,12 +355,12 @@ class CoordinatorDriver(Generic[S]):
         if result.records:
             self._append(running, result, held)
             return
-        # It may rest on what is written and not yet committed: it waits for that too.
+        # The response may depend on uncommitted records: hold it until their commit.
         held.end_offset = running.written_end
         running.held.append(held)
         self._advance(running)
         if not held.is_done:
-            # Nobody else watches the time of a write without records.
+            # No purgatory times out a write without records.
             parts = self._parts
             parts.wheel.add(
                 parts.write_timeout_ms, lambda: held.finish(ErrorCode.REQUEST_TIMED_OUT)
@@ -395,14 +407,17 @@ class CoordinatorDriver(Generic[S]):
         return found.log.log_end_offset
 
     def _on_outcome(self, running: _Running[S], held: _Held) -> None:
-        """The append is committed, or failed: then its records stay and may be committed later."""
+        """Complete the held response after the append.
+
+        A failed append may still be committed later.
+        """
         assert held.outcome is not None
         if held.outcome.error is not ErrorCode.NONE:
             held.finish(held.outcome.error)
         self._advance(running)
 
     def _advance(self, running: _Running[S]) -> None:
-        """Show readers what is committed, and give the answers that waited for it."""
+        """Make committed records visible to reads, and send the responses held for them."""
         found = self._parts.log.partition(running.key)
         if isinstance(found, ErrorCode):
             return
@@ -414,4 +429,4 @@ class CoordinatorDriver(Generic[S]):
 
 
 def _ignore(_response: None, _error: ErrorCode) -> None:
-    """A timer has nobody to answer; what failed is noted in the result's own callback."""
+    """Ignore the outcome: a timer has no client. `on_appended` handles errors."""

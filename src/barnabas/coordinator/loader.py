@@ -1,8 +1,8 @@
-"""Replays a state partition into a shard, in slices, so that the event loop can do other work.
+"""Replays a state partition into a shard, in slices between other work of the event loop.
 
-A client can write to the partition (Apache Kafka lets a client with the id `__admin_client`), and a
-disk can damage it. So the loader trusts no record: it skips one that cannot be read, logs and
-counts it, and loads the rest. A batch that may be large is decompressed off the event loop.
+A client can write to the partition (Apache Kafka allows this for the client id `__admin_client`),
+and a disk can damage it. So the loader skips, logs and counts unreadable records, and loads the
+rest. A batch that may be large is decompressed off the event loop.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Bytes of one read, and records of one slice: a thousand committed offsets take some milliseconds.
+# Bytes per read, and records per slice: a thousand committed offsets take some milliseconds.
 _READ_BYTES = 1 << 16
 _SLICE_RECORDS = 1_000
-# What is decompressed on the loop, which takes a few milliseconds.
+# Limit for decompression on the event loop, which takes a few milliseconds.
 _ON_LOOP_BYTES_MAX = 1 << 20
-# Skipped records that get a log line of their own; the others are only counted.
+# Number of skipped records that are logged individually. All others are only counted.
 _LOGGED_SKIPS_MAX = 10
-# Until a slice is read again for which no file could be opened.
+# Delay before a retry if no file could be opened, in ms.
 _RETRY_MS = 1_000
 
 
 class Loader:
-    """Replays a log from its start to its end, one slice per turn of the loop."""
+    """Replays a log from its start to its end, one slice per turn of the event loop."""
 
     __slots__ = (
         "_cancelled",
@@ -70,34 +70,34 @@ class Loader:
         on_done: Callable[[bool], None],
     ) -> None:
         self._executor = executor
-        # Records that were replayed so far.
+        # Number of replayed records.
         self._replayed = 0
         self._log = log
         self._shard = shard
         self._timer = timer
-        # Called once with whether the log could be read to its end, unless cancelled.
+        # Called once with whether the whole log was read, unless the loader is cancelled.
         self._on_done = on_done
-        # The next offset to replay; only grows.
+        # The next offset to replay. Only increases.
         self._offset = log.log_start_offset
         self._slices = self._replay()
         self._cancelled = False
-        # Records (or batches, where a whole batch is damaged) that could not be read.
+        # Number of skipped records. A damaged batch counts as one.
         self.skips = 0
 
     def start(self) -> None:
-        """Begin in the next turn."""
+        """Start in the next turn."""
         self._timer.call_soon(self._slice)
 
     def cancel(self) -> None:
-        """Stop: this broker no longer leads the partition in this epoch."""
+        """Stop, since this broker no longer leads the partition in this epoch."""
         self._cancelled = True
 
     def _slice(self, answer: object = None, failure: BaseException | None = None) -> None:
-        """Run the steps up to the end of a slice.
+        """Run one slice.
 
         Args:
-            answer: what the call off the loop has returned that the last slice asked for.
-            failure: what it has raised.
+            answer: the result of the off-loop work that the last slice requested.
+            failure: the exception of that work.
         """
         if self._cancelled:
             return
@@ -107,14 +107,14 @@ class Loader:
             self._report_skips()
             self._on_done(True)
         except TooManyOpenFilesError:
-            # Nothing is wrong with the log. A generator that has raised is at its end.
+            # The log is intact: start a new generator, since the old one has ended, and retry.
             self._slices = self._replay()
             self._timer.call_later(_RETRY_MS, self._slice)
         except (StorageError, CorruptBatchError, OSError) as error:
             _log.error("Cannot read a coordinator partition: %s: %s", self._where(), error)
             self._on_done(False)
         except Exception:  # noqa: BLE001 - logged, and the partition is marked as failed
-            # The log decides what is replayed: whatever it holds, the other partitions go on.
+            # Any log content may cause the error: fail this partition only.
             _log.exception("Cannot load a coordinator partition: %s", self._where())
             self._on_done(False)
         else:
@@ -124,12 +124,12 @@ class Loader:
                 self._executor.submit(asked.work, self._slice)
 
     def _replay(self) -> Steps:
-        """Replay the whole log; yields where the loop may do other work."""
+        """Replay the whole log. Yield between slices."""
         while self._offset < self._log.log_end_offset:
             before = self._offset
             content = self._read()
             for position, header in batches(content):
-                # The first batch that is read may end before the offset.
+                # The first batch of a read may lie below the offset.
                 if header.next_offset <= self._offset:
                     continue
                 yield from self._replay_batch(content, position, header)
@@ -144,7 +144,7 @@ class Loader:
         return records if isinstance(records, bytes) else records.read()
 
     def _replay_batch(self, content: bytes, position: int, header: BatchHeader) -> Steps:
-        """Replay one batch; yields after each thousandth record."""
+        """Replay one batch. Yield after each 1000th record."""
         try:
             if not check_crc(content, position, header):
                 raise CorruptBatchError("the CRC of the batch is wrong")
@@ -157,7 +157,7 @@ class Loader:
                 payload = yield OffLoop(partial(records_payload, content, position, header))
             else:
                 payload = records_payload(content, position, header)
-            # One after the other: a compressed batch may hold any number of them.
+            # Decode the records one by one, since a compressed batch may have any number of them.
             for record in decoded_records(payload, header):
                 if record.offset >= self._offset and record.key is not None:
                     try:
@@ -199,7 +199,7 @@ class Loader:
 
 
 def _may_be_large(header: BatchHeader) -> bool:
-    """Return whether a batch may decompress to more than the loop should do in one turn."""
+    """Return whether the batch may be too large to decompress on the event loop."""
     if header.compression == NONE:
         return False
     return decompressed_bytes_max(header.compression, header.size) > _ON_LOOP_BYTES_MAX

@@ -1,4 +1,4 @@
-"""What a coordinator makes of a request: records for its log, and the answer to hold until then."""
+"""A coordinator's result for a request: records for the log, and the held response."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ R = TypeVar("R")
 
 
 class CoordinatorRecord(msgspec.Struct, frozen=True):
-    """One record of a state partition, ready for its log."""
+    """One encoded record of a state partition."""
 
-    # The record type, then the key's content.
+    # The record type, followed by the encoded key.
     key: bytes
-    # The version, then the value's content; None for a tombstone.
+    # The version, followed by the encoded value. None for a tombstone.
     value: bytes | None
 
     @classmethod
     def of(cls, key: Record, value: Record | None, value_version: int = 0) -> CoordinatorRecord:
-        """The record of a key and a value."""
+        """Return the record of a key and a value."""
         return cls(
             encode_coordinator_key(key),
             None if value is None else encode_coordinator_value(value, value_version),
@@ -35,12 +35,13 @@ class CoordinatorRecord(msgspec.Struct, frozen=True):
 
 
 class CoordinatorResult(msgspec.Struct, Generic[R]):
-    """Appended as one batch: all of the records take effect, or none."""
+    """A response and its records. The records are appended as one batch, so they are atomic."""
 
     response: R
     records: list[CoordinatorRecord] = msgspec.field(default_factory=list)
-    # False when the operation has changed the shard itself, so that the records only make it
-    # last: they are replayed when the log is loaded, and not when they are written.
+    # False if the operation has already changed the shard. Then the records are replayed only when
+    # the log is loaded, not after the append.
     is_replayed: bool = True
-    # Told NONE once the records are committed, else why they may not be; before the response is.
+    # Called before the response is sent: with NONE after commit, or with an error. After an error,
+    # the records may still be committed.
     on_appended: Callable[[ErrorCode], None] | None = None

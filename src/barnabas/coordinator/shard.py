@@ -1,4 +1,4 @@
-"""The state machine over one state partition, as the driver sees it (Kafka's CoordinatorShard)."""
+"""The interface of a state machine over one state partition (Kafka's CoordinatorShard)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from barnabas.record.batch import NO_PRODUCER_ID
 
 
 class Shard(Protocol):
-    """State that is made of records alone.
+    """State that is derived from records only.
 
-    Requests read it and make records; `replay` changes it. What is replayed and not yet committed
-    must not be shown to readers: they may only see what no fail-over can take back. What a new
-    leader can do without (sessions, answers that wait) may be changed by requests and timers.
+    Requests read the state and create records; `replay` changes the state. Reads must not show
+    replayed records before their commit, so that no failover can revert a response. Requests and
+    timers may directly change state that a new leader does not need, such as sessions and pending
+    responses.
     """
 
     def replay(
@@ -21,33 +22,38 @@ class Shard(Protocol):
         """Apply one record of the log.
 
         Args:
-            offset: of the record; grows from call to call.
-            key: with its record type in front. A record of an unknown type is ignored.
-            value: with its version in front; None for a tombstone.
-            producer_id: of the transaction that the record belongs to; -1 without one.
+            offset: the offset of the record; increases from call to call.
+            key: starts with the record type. A record of an unknown type is ignored.
+            value: starts with the version; None for a tombstone.
+            producer_id: the producer of the record's transaction; -1 without one.
 
         Raises:
-            ProtocolError: the record cannot be read, or contradicts itself. The state holds
-                nothing of it and stays consistent.
+            ProtocolError: the record is unreadable or inconsistent. The state ignores it and stays
+                consistent.
         """
         ...
 
     def replay_end_marker(self, offset: int, producer_id: int, is_commit: bool) -> None:
-        """Apply (commit) or drop (abort) the records of a producer's open transaction.
+        """Apply (commit) or discard (abort) the records of a producer's open transaction.
 
         Args:
-            offset: of the marker.
+            offset: the offset of the marker.
+            producer_id: the producer of the transaction.
+            is_commit: whether the transaction is committed.
         """
         ...
 
     def commit(self, end_offset: int) -> None:
-        """All records below `end_offset` are committed: readers may see them."""
+        """Make all records below `end_offset` visible to reads, since they are committed."""
         ...
 
     def on_loaded(self) -> None:
-        """All that is in the log is replayed; requests follow."""
+        """Start work after the whole log is replayed. Requests follow."""
         ...
 
     def on_unloaded(self) -> None:
-        """This broker does not lead the partition any more: answer all who wait. The last call."""
+        """Fail all pending requests, since this broker lost the leadership.
+
+        This is the last call.
+        """
         ...

@@ -1,5 +1,7 @@
-"""A shard's delays by name: one may be put off, called off, and dies with the shard's leadership
-(Kafka's CoordinatorTimer)."""
+"""A shard's timers, by key (Kafka's CoordinatorTimer).
+
+A timer can be postponed and cancelled. All timers end with the shard's leadership.
+"""
 
 from __future__ import annotations
 
@@ -17,23 +19,23 @@ if TYPE_CHECKING:
 
 
 class _Delay:
-    """One name's delay."""
+    """One timer."""
 
     __slots__ = ("due_ms", "entry", "operation")
 
     def __init__(self, due_ms: float, operation: Operation) -> None:
-        # Monotonic clock.
+        # Expiry in monotonic ms.
         self.due_ms = due_ms
         self.operation = operation
-        # In the wheel at `due_ms` or before; then what is left is waited for.
+        # Entry in the wheel, at `due_ms` or earlier. When it fires early, it is added again.
         self.entry: WheelEntry
 
 
 class ShardTimers:
-    """Operations that run later unless put off or called off; what they make is written.
+    """Operations that run later, unless they are postponed or cancelled. Their records are written.
 
-    Sessions are put off with every heartbeat and hardly ever end, hence a delay that is put off
-    stays in the wheel where it is, and is looked at again when its first time comes.
+    Each heartbeat postpones a session timer, and sessions rarely expire. So a postponed timer keeps
+    its entry in the wheel, and is added again when the entry fires.
     """
 
     __slots__ = ("_clock", "_delays", "_is_closed", "_run", "_wheel")
@@ -50,7 +52,7 @@ class ShardTimers:
         return len(self._delays)
 
     def schedule(self, key: Hashable, delay_ms: float, operation: Operation) -> None:
-        """Run `operation` in `delay_ms`, in place of what `key` waits for."""
+        """Run `operation` after `delay_ms`, instead of the key's previous operation."""
         if self._is_closed:
             return
         due_ms = self._clock.monotonic_ms() + delay_ms
@@ -65,13 +67,13 @@ class ShardTimers:
         delay.entry = self._wheel.add(delay_ms, partial(self._on_due, key, delay))
 
     def cancel(self, key: Hashable) -> None:
-        """Call off what `key` waits for, if anything."""
+        """Cancel the key's timer, if any."""
         delay = self._delays.pop(key, None)
         if delay is not None:
             delay.entry.cancel()
 
     def close(self) -> None:
-        """Call off everything, for good."""
+        """Cancel all timers permanently."""
         self._is_closed = True
         for delay in self._delays.values():
             delay.entry.cancel()

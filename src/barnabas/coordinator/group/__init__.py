@@ -1,1 +1,1 @@
-"""The group coordinator: committed offsets (and groups) in `__consumer_offsets`."""
+"""The group coordinator: groups and committed offsets in `__consumer_offsets`."""

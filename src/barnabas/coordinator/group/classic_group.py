@@ -1,5 +1,8 @@
-"""A classic group: members, generation, leader, and the votes on its protocol (Kafka's
-ClassicGroup). It answers questions and keeps itself whole; what happens when is in `rebalance`."""
+"""The state of a classic group: members, generation, leader and protocol.
+
+Kafka's ClassicGroup. It answers queries and maintains its invariants. `rebalance` drives the state
+changes.
+"""
 
 from __future__ import annotations
 
@@ -30,13 +33,13 @@ NO_MEMBER_ID = ""
 NO_GENERATION = -1
 INT32_MAX = 0x7FFF_FFFF
 
-# Newer subscriptions only add fields behind the topics.
+# Newer versions of subscriptions only add fields after the topics.
 _SUBSCRIPTION_VERSION_MAX = 3
 _PREFIX_BYTES = 2
 
 
 class ClassicGroup:
-    """One group."""
+    """A classic group."""
 
     __slots__ = (
         "awaiting_join_count",
@@ -63,66 +66,67 @@ class ClassicGroup:
         self, group_id: str, state: GroupState, state_timestamp: int, memory: GroupMemory
     ) -> None:
         self.group_id = group_id
-        # Of all groups; `held_bytes` is this group's share, moved together with it.
+        # Memory accounting of all groups. `held_bytes` is this group's part of it.
         self.memory = memory
         self.held_bytes = 0
         self.state = state
         self.previous_state = state
-        # When the state was entered, wall clock; -1 if an old record did not say.
+        # Time at which the state was entered (wall clock, ms); -1 if an old record lacks it.
         self.state_timestamp = state_timestamp
-        # Grows by one with each completed rebalance; starts at 0 again after INT32_MAX.
+        # Incremented by each completed rebalance. Wraps around to 0 after INT32_MAX.
         self.generation_id = 0
-        # Of the first member since the group was empty; None for offsets without members.
+        # Protocol type of the first member since the group was empty. None in a group that never
+        # had members.
         self.protocol_type: str | None = None
-        # Chosen for this generation.
+        # The assignment protocol of this generation.
         self.protocol_name: str | None = None
         self.leader_id: str | None = None
-        # In the order in which they came.
+        # Members by id, in the order in which they joined.
         self.members: dict[str, ClassicMember] = {}
         # Member id by instance id.
         self.static_members: dict[str, str] = {}
-        # Ids given out, with which nobody has joined yet (KIP-394).
+        # Member ids that the coordinator issued and no member has used yet (KIP-394).
         self.pending_join_members: dict[str, None] = {}
-        # Members that have not asked for the assignment of this generation.
+        # Members that have not sent a SyncGroup in this generation.
         self.pending_sync_members: dict[str, None] = {}
         self.awaiting_join_count = 0
-        # Somebody came during the initial delay, which may be prolonged therefore.
+        # Whether a member joined during the initial delay, which may then be extended.
         self.new_member_added = False
-        # How many members support a protocol, by its name.
+        # Number of members that support each protocol.
         self.supporters: Counter[str] = Counter()
-        # What consumers of this generation read; None if they cannot be asked.
+        # Topics that this generation subscribes to. None if unknown.
         self.subscribed_topics: frozenset[str] | None = None
 
     # State.
 
     def transition_to(self, state: GroupState, now_ms: int) -> None:
-        """Enter a state, which the table allows after the present one."""
+        """Enter a state. The transition table must allow it."""
         assert self.state in PREVIOUS_STATES[state], (self.group_id, self.state, state)
         self.previous_state = self.state
         self.state = state
         self.state_timestamp = now_ms
 
     def is_in(self, *states: GroupState) -> bool:
-        """Whether it is in one of them."""
+        """Whether the group is in one of these states."""
         return self.state in states
 
     @property
     def can_rebalance(self) -> bool:
-        """Whether a rebalance may begin."""
+        """Whether a rebalance may start."""
         return self.state in PREVIOUS_STATES[GroupState.PREPARING_REBALANCE]
 
     @property
     def has_members(self) -> bool:
-        """Whether it is neither empty nor dead."""
+        """Whether the group is neither empty nor dead."""
         return not self.is_in(GroupState.EMPTY, GroupState.DEAD)
 
     @property
     def is_of_consumers(self) -> bool:
-        """Whether its members speak the consumer's protocol, whose subscriptions we can read."""
+        """Whether the members use the consumer protocol, whose subscriptions are readable."""
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def next_generation(self, now_ms: int) -> None:
-        """All who will be in it have joined: choose its protocol."""
+        """Start a generation after all members have joined, and select its protocol."""
         self.generation_id = self.generation_id + 1 if self.generation_id < INT32_MAX else 0
         self.pending_sync_members.clear()
         self.protocol_name = self.select_protocol() if self.members else None
@@ -137,7 +141,7 @@ class ClassicGroup:
         member: ClassicMember,
         awaiting_join: Callable[[JoinGroupResponse], None] | None = None,
     ) -> None:
-        """Take in a member that supports what the others do; the first one leads."""
+        """Add a member whose protocols match the group. The first member becomes the leader."""
         identity = member.identity
         assert identity.member_id not in self.members, identity
         if identity.group_instance_id is not None:
@@ -154,9 +158,9 @@ class ClassicGroup:
         self._set_awaiting_join(member, awaiting_join)
 
     def remove(self, member_id: str) -> ClassicMember | None:
-        """Take out a member, or an id that was given out; another one leads if it was the leader.
+        """Remove a member or an issued id. Elect another leader if the member was the leader.
 
-        Its waiting SyncGroup is answered; its JoinGroup must have been.
+        A pending SyncGroup of the member is answered. Its JoinGroup must have been answered before.
         """
         member = self.members.pop(member_id, None)
         if member is not None:
@@ -178,8 +182,10 @@ class ClassicGroup:
         wanted: ClassicMember,
         awaiting_join: Callable[[JoinGroupResponse], None] | None,
     ) -> None:
-        """Give a member the protocols and times of `wanted`; it waits in a JoinGroup from now on,
-        or (None) does not."""
+        """Update a member's protocols and timeouts from `wanted`.
+
+        `awaiting_join` becomes the callback of its pending JoinGroup, or None.
+        """
         self._withdraw(member)
         self._resize(wanted.held_bytes - member.held_bytes)
         member.held_bytes = wanted.held_bytes
@@ -189,8 +195,10 @@ class ClassicGroup:
         self._set_awaiting_join(member, awaiting_join)
 
     def replace_static(self, old: ClassicMember, new: ClassicMember) -> None:
-        """A static member has come back under a new id: it takes the place of its old self, and
-        whoever still waits under the old id is fenced."""
+        """Replace a static member that rejoined under a new id.
+
+        Pending requests of the old id get FENCED_INSTANCE_ID.
+        """
         instance_id = old.identity.group_instance_id
         assert instance_id is not None, old.identity
         assert new.identity.group_instance_id == instance_id, new.identity
@@ -218,18 +226,18 @@ class ClassicGroup:
             self.pending_sync_members[new.id] = None
 
     def give_out_id(self, member_id: str) -> None:
-        """Somebody may join with this id from now on."""
+        """Issue a member id for a later JoinGroup."""
         self.pending_join_members[member_id] = None
         self._resize(pending_id_bytes(member_id))
 
     def take_back_id(self, member_id: str) -> None:
-        """Forget an id: a member has joined with it, or none has in time."""
+        """Remove an issued id after a member has joined with it, or after its timeout."""
         if member_id in self.pending_join_members:
             del self.pending_join_members[member_id]
             self._resize(-pending_id_bytes(member_id))
 
     def release(self) -> None:
-        """The group is no more: its memory is free for others."""
+        """Release the memory of a removed group."""
         self._resize(-self.held_bytes)
 
     def _resize(self, growth: int) -> None:
@@ -238,8 +246,12 @@ class ClassicGroup:
         assert self.held_bytes >= 0, (self.group_id, self.held_bytes)
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """Whether a request may speak for this member: NONE, UNKNOWN_MEMBER_ID or, when another
-        has its instance id by now, FENCED_INSTANCE_ID."""
+        """Return whether a request may act for this member.
+
+        Returns:
+            NONE, UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another member now has the instance
+            id.
+        """
         if group_instance_id is not None:
             known = self.static_members.get(group_instance_id)
             if known is None:
@@ -249,21 +261,24 @@ class ClassicGroup:
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def has_static_member(self, group_instance_id: str) -> bool:
-        """Whether some member has this instance id."""
+        """Whether a member has this instance id."""
         return group_instance_id in self.static_members
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """What its slowest member may take."""
+        """The largest rebalance timeout of all members."""
         return max((each.times.rebalance_timeout_ms for each in self.members.values()), default=0)
 
     @property
     def has_all_members_joined(self) -> bool:
-        """Whether nobody is missing, those included who were given an id."""
+        """Whether all members have joined and all issued ids are used."""
         return len(self.members) == self.awaiting_join_count and not self.pending_join_members
 
     def elect_joined_leader(self) -> bool:
-        """See that the leader is one who has joined; False if nobody has."""
+        """Ensure that the leader has joined, by electing another one if needed.
+
+        False if none has.
+        """
         if self.leader_id is None:
             return False
         if self.members[self.leader_id].is_awaiting_join:
@@ -277,7 +292,7 @@ class ClassicGroup:
     # Protocols.
 
     def supports_protocols(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Whether one who speaks these can be a member."""
+        """Whether a member with these protocols can join."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and any(True for _ in names)
         return self.protocol_type == protocol_type and any(
@@ -285,16 +300,16 @@ class ClassicGroup:
         )
 
     def select_protocol(self) -> str:
-        """The protocol with the most votes among those that all members support."""
+        """Return the protocol with the most votes among those that all members support."""
         count = len(self.members)
-        # What all members support, any one of them supports.
+        # Protocols that all members support are also in the list of any one member.
         member = next(iter(self.members.values()))
         candidates = {name for name in member.protocols if self.supporters[name] == count}
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return votes.most_common(1)[0][0]
 
     def compute_subscribed_topics(self) -> None:
-        """Read the subscriptions of this generation."""
+        """Decode the subscriptions of this generation."""
         self.subscribed_topics = None
         if not self.is_of_consumers or (self.members and self.protocol_name is None):
             return
@@ -308,7 +323,7 @@ class ClassicGroup:
         self.subscribed_topics = frozenset(topics)
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether members read the topic, as far as can be known: a consumer might."""
+        """Whether members subscribe to the topic. True for consumers with unknown subscriptions."""
         if self.subscribed_topics is None:
             return self.is_of_consumers
         return topic in self.subscribed_topics
@@ -319,10 +334,10 @@ class ClassicGroup:
             if not self.supporters[name]:
                 del self.supporters[name]
 
-    # Answers.
+    # Responses.
 
     def join_response(self, member_id: str, *, with_members: bool) -> JoinGroupResponse:
-        """What a member is told of this generation."""
+        """Return the JoinGroup response of a member for this generation."""
         assert self.leader_id is not None, self.group_id
         return JoinGroupResponse(
             error_code=ErrorCode.NONE,
@@ -335,7 +350,7 @@ class ClassicGroup:
         )
 
     def described_members(self) -> list[JoinGroupResponseMember]:
-        """What the leader needs to assign."""
+        """Return the member list that the leader needs for the assignment."""
         assert self.protocol_name is not None, self.group_id
         return [
             JoinGroupResponseMember(
@@ -347,7 +362,7 @@ class ClassicGroup:
         ]
 
     def complete_join(self, member: ClassicMember, response: JoinGroupResponse) -> None:
-        """Answer its JoinGroup, if one waits."""
+        """Answer the member's pending JoinGroup, if any."""
         respond = member.awaiting_join
         if respond is not None:
             member.awaiting_join = None
@@ -355,7 +370,7 @@ class ClassicGroup:
             respond(response)
 
     def complete_sync(self, member: ClassicMember, error: ErrorCode) -> bool:
-        """Answer its SyncGroup, if one waits, with its assignment or the error."""
+        """Answer the member's pending SyncGroup, if any, with its assignment or the error."""
         respond = member.awaiting_sync
         if respond is None:
             return False
@@ -364,7 +379,7 @@ class ClassicGroup:
         return True
 
     def sync_response(self, member: ClassicMember) -> SyncGroupResponse:
-        """A member's assignment."""
+        """Return the SyncGroup response with a member's assignment."""
         return SyncGroupResponse(
             error_code=ErrorCode.NONE,
             protocol_type=self.protocol_type,
@@ -375,7 +390,10 @@ class ClassicGroup:
     def _set_awaiting_join(
         self, member: ClassicMember, respond: Callable[[JoinGroupResponse], None] | None
     ) -> None:
-        """Note who waits; one who asks again while it waits gets its first answer too."""
+        """Set the callback of the pending JoinGroup.
+
+        A previous pending JoinGroup is answered first.
+        """
         if member.awaiting_join is not None:
             error = ErrorCode.REBALANCE_IN_PROGRESS
             self.complete_join(member, failed_join(member.id, error))
@@ -385,7 +403,7 @@ class ClassicGroup:
 
 
 def failed_join(member_id: str, error: ErrorCode) -> JoinGroupResponse:
-    """The answer to a JoinGroup that is refused."""
+    """Return a failed JoinGroup response."""
     return JoinGroupResponse(
         error_code=error,
         generation_id=NO_GENERATION,
@@ -397,12 +415,12 @@ def failed_join(member_id: str, error: ErrorCode) -> JoinGroupResponse:
 
 
 def failed_sync(error: ErrorCode) -> SyncGroupResponse:
-    """The answer to a SyncGroup that is refused."""
+    """Return a failed SyncGroup response."""
     return SyncGroupResponse(error_code=error, assignment=b"")
 
 
 def _subscribed_topics(subscription: bytes) -> list[str]:
-    """Read a consumer's subscription. Raises ProtocolError."""
+    """Decode a consumer's subscription. Raises ProtocolError."""
     version = read_prefix(subscription)
     if version < 0:
         raise ProtocolError(f"subscription version {version}")

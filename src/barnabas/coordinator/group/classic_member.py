@@ -18,28 +18,28 @@ NO_ASSIGNMENT = b""
 
 
 class MemberTimes(msgspec.Struct, frozen=True):
-    """What a member may take, in ms."""
+    """A member's timeouts, in ms."""
 
-    # Between two signs of life.
+    # Maximum time between two heartbeats.
     session_timeout_ms: int
-    # To join again once a rebalance has begun, and to ask for its assignment then.
+    # Maximum time to rejoin during a rebalance, and then to send SyncGroup.
     rebalance_timeout_ms: int
 
 
 class MemberIdentity(msgspec.Struct, frozen=True):
-    """Who a member is, for as long as it is one."""
+    """The identity of a member, constant while it is a member."""
 
     member_id: str
-    # Set if it is static (KIP-345).
+    # Set if the member is static (KIP-345).
     group_instance_id: str | None
     client_id: str
-    # With a slash in front, as Java prints addresses.
+    # Starts with a slash, as Java prints addresses.
     client_host: str
     protocol_type: str
 
     @property
     def length(self) -> int:
-        """Of all its names together."""
+        """The total length of its names."""
         return (
             len(self.member_id)
             + len(self.group_instance_id or "")
@@ -49,7 +49,7 @@ class MemberIdentity(msgspec.Struct, frozen=True):
 
 
 class ClassicMember:
-    """One member, and the answers it waits for."""
+    """One member, and its pending responses."""
 
     __slots__ = (
         "assignment",
@@ -71,45 +71,49 @@ class ClassicMember:
     ) -> None:
         self.identity = identity
         self.times = times
-        # Subscription by name of the assignment protocol, the one it likes best first.
+        # Subscription by assignment protocol, in the member's order of preference.
         self.protocols = protocols
-        # What it takes in memory; its assignment is bounded by the record that it is written in.
+        # Memory accounting of this member. Excludes the assignment, which the size of its record
+        # limits.
         self.held_bytes = member_bytes(identity.length, protocols)
-        # What the leader gave it in this generation.
+        # The leader's assignment in this generation.
         self.assignment = assignment
-        # It has never been told of a generation: it cannot send heartbeats yet.
+        # Whether the member has not yet received a generation. It then cannot send heartbeats.
         self.is_new = False
-        # The JoinGroup or SyncGroup that it waits in; each is called once.
+        # Callbacks of the pending JoinGroup and SyncGroup. Each is called once.
         self.awaiting_join: Callable[[JoinGroupResponse], None] | None = None
         self.awaiting_sync: Callable[[SyncGroupResponse], None] | None = None
 
     @property
     def id(self) -> str:
-        """Its member id."""
+        """The member id."""
         return self.identity.member_id
 
     @property
     def is_static(self) -> bool:
-        """Whether it keeps its place over a restart."""
+        """Whether the member is static and keeps its identity over a restart."""
         return self.identity.group_instance_id is not None
 
     @property
     def is_awaiting_join(self) -> bool:
-        """Whether its JoinGroup waits."""
+        """Whether its JoinGroup is pending."""
         return self.awaiting_join is not None
 
     @property
     def has_satisfied_heartbeat(self) -> bool:
-        """Whether silence is no sign of death: it waits for us. New ones may wait for so long only,
-        since nobody would tell us if their client had gone."""
+        """Whether a missing heartbeat is no failure, since the member waits for a response.
+
+        New members do not count: their pending JoinGroup has a time limit, since the coordinator
+        does not notice if the client has gone.
+        """
         return not self.is_new and (
             self.awaiting_join is not None or self.awaiting_sync is not None
         )
 
     def matches(self, protocols: dict[str, bytes]) -> bool:
-        """Whether it supports just these, in this order."""
+        """Whether the member supports exactly these protocols, in this order."""
         return list(self.protocols.items()) == list(protocols.items())
 
     def vote(self, candidates: set[str]) -> str:
-        """The protocol that it likes best of `candidates`."""
+        """Return the member's preferred protocol among `candidates`."""
         return next(name for name in self.protocols if name in candidates)

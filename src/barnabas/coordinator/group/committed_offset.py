@@ -9,29 +9,29 @@ from barnabas.protocol.record_frame import decode_coordinator_value
 from barnabas.protocol.records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from barnabas.protocol.schema import ZERO_UUID
 
-# The version with an expiry of its own, which old clients ask for with a retention time.
+# The version with an expiry time, for old clients that set a retention time.
 _VERSION_WITH_EXPIRY = 1
-# Kafka 4.4: with the topic's id as a tagged field.
+# Version of Kafka 4.4, with the topic id as a tagged field.
 _VERSION = 4
 
 
 class CommittedOffset(msgspec.Struct, frozen=True):
-    """What a group has committed for one partition."""
+    """A group's committed offset for one partition."""
 
     offset: int
-    # Epoch of the last consumed record, -1 if the client did not say.
+    # Epoch of the last consumed record, or -1 if the client did not send it.
     leader_epoch: int
     metadata: str
-    # Wall clock.
+    # Wall-clock time in ms.
     commit_timestamp: int
-    # When it is to be forgotten; -1: by the broker's retention.
+    # Expiry time (wall clock, ms). -1: the broker's retention applies.
     expire_timestamp: int = -1
-    # Zero if it was committed before topics had ids.
+    # Zero if the offset was committed before topics had ids.
     topic_id: bytes = ZERO_UUID
 
     @classmethod
     def decode(cls, value: bytes) -> CommittedOffset:
-        """Read the value of a record. Raises ProtocolError."""
+        """Decode the value of a record. Raises ProtocolError."""
         record = decode_coordinator_value(OffsetCommitValue, value)
         return cls(
             record.offset,
@@ -43,7 +43,7 @@ class CommittedOffset(msgspec.Struct, frozen=True):
         )
 
     def to_record(self, group_id: str, topic: str, partition: int) -> CoordinatorRecord:
-        """The record that commits it."""
+        """Return the record that commits the offset."""
         has_expiry = self.expire_timestamp >= 0
         value = OffsetCommitValue(
             offset=self.offset,
@@ -58,6 +58,6 @@ class CommittedOffset(msgspec.Struct, frozen=True):
 
 
 def offset_tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
-    """The record that removes a committed offset."""
+    """Return the record that removes a committed offset."""
     key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
     return CoordinatorRecord.of(key, None)

@@ -1,7 +1,7 @@
-"""The group coordinator as request handlers see it (Kafka's GroupCoordinatorService).
+"""The group coordinator's interface for request handlers (Kafka's GroupCoordinatorService).
 
-Here are OffsetCommit and OffsetFetch; what members ask is in `member_requests`, what administrators
-ask in `group_requests`.
+OffsetCommit and OffsetFetch are here. Requests of members are in `member_requests`, requests of
+administrators in `group_requests`.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ _log = logging.getLogger(__name__)
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
-# From this version on topics are named by id alone.
+# The first version that names topics by id only.
 _FIRST_VERSION_WITH_TOPIC_IDS = 10
 _NO_EXPIRY = -1
-# What a committed offset takes in a batch at least: names of one letter, no metadata.
+# Minimum size of a committed offset in a batch: one-letter names and no metadata.
 _RECORD_BYTES_MIN = 40
-# The last time that a record can hold.
+# The largest timestamp of a record.
 _LATEST_MS = (1 << 63) - 1
 
-# What a failed append of the coordinator means to its client.
+# Errors of a failed append, and the errors that clients get for them.
 _APPEND_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -82,11 +82,11 @@ _APPEND_ERRORS = {
 
 
 class _Commit(msgspec.Struct, frozen=True):
-    """One commit on its way."""
+    """One OffsetCommit in progress."""
 
     request: OffsetCommitRequest
     response: OffsetCommitResponse
-    # What can be committed, and where in the response the outcome of each goes.
+    # The valid offsets, and their entries in the response, in the same order.
     offsets: list[tuple[PartitionKey, CommittedOffset]]
     slots: list[OffsetCommitResponsePartition]
     on_done: Callable[[OffsetCommitResponse], None]
@@ -95,7 +95,8 @@ class _Commit(msgspec.Struct, frozen=True):
 class GroupCoordinator:
     """The groups whose partition of `__consumer_offsets` this broker leads.
 
-    Authorization is the caller's: it passes what is allowed and adds what is not.
+    The caller handles authorization: it passes the authorized parts and adds the errors of the
+    others.
     """
 
     def __init__(
@@ -116,14 +117,19 @@ class GroupCoordinator:
         self.groups = GroupRequests(self.driver, self.partition_for, topics)
 
     def partition_for(self, group_id: str) -> int | None:
-        """The partition of `__consumer_offsets` whose leader coordinates the group; None without
-        such a topic. It has as many partitions as it has: the configuration only says how many a
-        new one gets."""
+        """Return the partition of `__consumer_offsets` that stores the group.
+
+        Its leader coordinates the group. The partition count of the existing topic is used, not the
+        configured one, which applies to creation only.
+
+        Returns:
+            The partition, or None if the topic does not exist.
+        """
         count = self._topics.partition_count(OFFSETS_TOPIC)
         return partition_for(group_id, count) if count else None
 
     def on_topics_deleted(self, topics: Mapping[str, bytes]) -> None:
-        """Forget what groups have committed for these topics (ids by name)."""
+        """Remove the groups' committed offsets of these topics (ids by name)."""
         for shard in self.driver.shards():
             shard.forget_topics(topics)
 
@@ -135,10 +141,13 @@ class GroupCoordinator:
         version: int,
         on_done: Callable[[OffsetCommitResponse], None],
     ) -> Generator[None, None, None]:
-        """Commit what the request has (versions 0 to 10); stops after each partition.
+        """Commit the request's offsets (versions 0 to 10). Yields after each partition.
 
         Args:
-            on_done: called once the offsets are committed or refused; may be before the end.
+            request: the request.
+            version: its version.
+            on_done: called when the offsets are committed or rejected; perhaps before the generator
+                ends.
         """
         commit = _Commit(request, OffsetCommitResponse(topics=[]), [], [], on_done)
         refused: dict[tuple[str, bytes], OffsetCommitResponseTopic] = {}
@@ -163,7 +172,7 @@ class GroupCoordinator:
             _answer_commit(commit, None, ErrorCode.NOT_COORDINATOR)
             return
         if len(commit.offsets) * _RECORD_BYTES_MIN > self.driver.batch_bytes_max(state_partition):
-            # The append would say so, after a second's work.
+            # Fail early: the append would reject the batch after a second of work.
             _answer_commit(commit, None, ErrorCode.MESSAGE_TOO_LARGE)
             return
         self.driver.write(
@@ -179,7 +188,7 @@ class GroupCoordinator:
         commit: _Commit,
         refused: dict[tuple[str, bytes], OffsetCommitResponseTopic],
     ) -> Generator[None, None, OffsetCommitResponseTopic]:
-        """Note what of a topic can be committed, for the answer too; refuse what cannot."""
+        """Collect the valid offsets of a topic and their response entries. Reject the others."""
         uses_ids = version >= _FIRST_VERSION_WITH_TOPIC_IDS
         name = self._topics.topic_name(topic.topic_id) if uses_ids else topic.name
         topic_id = topic.topic_id if uses_ids else self._topics.topic_id(topic.name)
@@ -189,7 +198,7 @@ class GroupCoordinator:
             unknown = ErrorCode.UNKNOWN_TOPIC_ID
         where = (topic.name, topic.topic_id)
         if name is None or topic_id is None:
-            # Answered even where none of its partitions is named.
+            # The topic appears in the response even if the request has no partitions for it.
             refused.setdefault(where, _answered(topic))
         for partition in topic.partitions:
             yield
@@ -211,7 +220,8 @@ class GroupCoordinator:
         topic_id: bytes,
     ) -> CommittedOffset:
         now_ms = self._clock.wall_ms()
-        # Only version 1 carries a timestamp, only 2 to 4 a retention time; -1 elsewhere.
+        # Only version 1 has a timestamp, and only versions 2 to 4 have a retention time. Otherwise
+        # -1.
         timestamp, retention_ms = partition.commit_timestamp, request.retention_time_ms
         return CommittedOffset(
             partition.committed_offset,
@@ -227,7 +237,7 @@ class GroupCoordinator:
     def fetch_offsets(
         self, request: OffsetFetchRequest, version: int
     ) -> Generator[None, None, OffsetFetchResponse]:
-        """What is committed (versions 0 to 10), or why it cannot be told; stops after each step."""
+        """Return the committed offsets or errors (versions 0 to 10). Yields after each step."""
         groups: list[OffsetFetchResponseGroup] = []
         for each in groups_of(request, version):
             groups.append((yield from self._fetch_group(each, version, request.require_stable)))
@@ -247,10 +257,11 @@ class GroupCoordinator:
             return group_error(group, ErrorCode.UNKNOWN_SERVER_ERROR, version)
 
     def _group_offsets(self, group_id: str, require_stable: bool) -> GroupOffsets | ErrorCode:
-        """Return the group's committed offsets, or the error that prevents it.
+        """Return the group's committed offsets, or an error.
 
         Args:
-            require_stable: name the partitions for which a transaction is open (KIP-447).
+            group_id: the group.
+            require_stable: report partitions with an open transaction (KIP-447).
         """
         partition = self.partition_for(group_id)
         if partition is None:
@@ -258,7 +269,8 @@ class GroupCoordinator:
 
         def read(shard: GroupShard) -> GroupOffsets:
             unstable = shard.offsets.unstable(group_id) if require_stable else frozenset()
-            # A copy: the answer may take several turns, and shows one moment.
+            # A copy: building the response may take several turns, and it must show one point in
+            # time.
             return GroupOffsets(dict(shard.offsets.offsets(group_id)), unstable)
 
         return self.driver.read(partition, read)
@@ -272,7 +284,7 @@ def _joined(
     refused: dict[tuple[str, bytes], OffsetCommitResponseTopic],
     taken: list[OffsetCommitResponseTopic],
 ) -> list[OffsetCommitResponseTopic]:
-    """As Kafka: what is refused comes first, and then each topic is answered once."""
+    """Return the topics in Kafka's order: rejected topics first, each topic once."""
     named = [topic for topic in taken if topic.partitions]
     if not refused:
         return named

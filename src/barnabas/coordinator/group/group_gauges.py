@@ -1,4 +1,4 @@
-"""Publishes what the group coordinator counts, under Kafka's names (GroupCoordinatorMetrics)."""
+"""Publishes the group coordinator's metrics under Kafka's names (GroupCoordinatorMetrics)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def group_families(coordinator: GroupCoordinator) -> Iterator[MetricFamily]:
-    """The counts, and what there is of groups and state partitions now."""
+    """Yield the counters, and the current numbers of groups and state partitions."""
     metrics, driver = coordinator.metrics, coordinator.driver
     shards = driver.active()
     states = Counter(group.state for shard in shards for group in shard.groups.values())
@@ -46,7 +46,7 @@ def group_families(coordinator: GroupCoordinator) -> Iterator[MetricFamily]:
 
 
 def _current_offsets(shards: Iterable[GroupShard]) -> Iterator[tuple[Tags, float]]:
-    """There may be many: they are read while the answer is sent."""
+    """Yield the offsets lazily, since there may be many, while the response is sent."""
     for shard in shards:
         for group_id, (topic, partition), committed in shard.offsets.items():
             tags = (("consumergroup", group_id), ("topic", topic), ("partition", str(partition)))

@@ -1,9 +1,9 @@
-"""How much memory the members of classic groups may take.
+"""Memory limits for members of classic groups.
 
-A member brings its subscription for each protocol that it supports, and chooses their number and
-size. Kafka's own limits are the size of a request and `group.max.size`. A group's record has one
-protocol's subscriptions and the assignments of all members, and has to fit into `max.message.bytes`
-of `__consumer_offsets`, 1 MB: the limits here are far above that.
+A member sends a subscription for each of its protocols, and chooses their number and size. Kafka
+limits only the size of a request and `group.max.size`. The record of a group has the subscriptions
+of one protocol and all assignments, and must fit into `max.message.bytes` of `__consumer_offsets`
+(1 MB). The limits here are far above that.
 """
 
 from __future__ import annotations
@@ -15,35 +15,39 @@ from barnabas.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Of one group.
+# Limit of one group.
 GROUP_BYTES_MAX = 64 << 20
-# Of all groups that this broker coordinates.
+# Limit of all groups that this broker coordinates.
 TOTAL_BYTES_MAX = 256 << 20
-# Protocols of one member. Kafka has no limit; the assignors of all known clients together are fewer
-# than ten. Each is looked at several times in one turn of the event loop.
+# Limit on the protocols of one member. Kafka has none. All known clients together have fewer than
+# ten assignors. One turn of the event loop visits each protocol several times.
 PROTOCOLS_MAX = 500
-# Ids of one group that were given out and with which no member has joined yet.
+# Limit on the issued but unused member ids of one group.
 PENDING_IDS_MAX = 1_000
-# What a member takes beside what it brings, and one of its protocols.
+# Estimated overhead of a member and of each of its protocols.
 _MEMBER_BYTES = 1_000
 _PROTOCOL_BYTES = 100
 
 
 class GroupMemory:
-    """What the members of all groups of this broker take."""
+    """Memory accounting for the members of all groups of this broker."""
 
     __slots__ = ("held_bytes",)
 
     def __init__(self) -> None:
-        # The sum of `ClassicGroup.held_bytes`, which moves it.
+        # Sum of `ClassicGroup.held_bytes`. The groups update it.
         self.held_bytes = 0
 
     def check(self, group_bytes: int, growth: int) -> ErrorCode:
-        """Whether a group may grow.
+        """Return whether a group may grow.
+
+        Args:
+            group_bytes: the group's current size.
+            growth: the requested growth.
 
         Returns:
-            NONE, GROUP_MAX_SIZE_REACHED for the group's own limit, or COORDINATOR_NOT_AVAILABLE,
-            which has clients try again, while all groups together take too much.
+            NONE; GROUP_MAX_SIZE_REACHED at the limit of the group; or COORDINATOR_NOT_AVAILABLE,
+            which clients retry, at the limit of all groups.
         """
         if growth <= 0:
             return ErrorCode.NONE
@@ -55,15 +59,16 @@ class GroupMemory:
 
 
 def member_bytes(names: int, protocols: Mapping[str, bytes]) -> int:
-    """What a member takes.
+    """Return the estimated memory size of a member, in bytes.
 
     Args:
-        names: length of its ids and names together.
+        names: total length of its ids and names.
+        protocols: subscription by protocol.
     """
     brought = sum(len(name) + len(data) + _PROTOCOL_BYTES for name, data in protocols.items())
     return _MEMBER_BYTES + names + brought
 
 
 def pending_id_bytes(member_id: str) -> int:
-    """What an id takes that was given out."""
+    """Return the estimated memory size of an issued member id, in bytes."""
     return _MEMBER_BYTES + len(member_id)

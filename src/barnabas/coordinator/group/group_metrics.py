@@ -1,18 +1,18 @@
-"""What the group coordinator counts: plain numbers, read by whoever publishes metrics."""
+"""The group coordinator's counters: plain numbers, read when metrics are published."""
 
 from __future__ import annotations
 
 
 class GroupMetrics:
-    """Counts since the start, of all shards together."""
+    """Counters of all shards together, since the start."""
 
     __slots__ = ("completed_rebalances", "offset_commits", "offset_deletions", "offset_expirations")
 
     def __init__(self) -> None:
-        # Assignments that all members were given.
+        # Rebalances whose assignments all members received.
         self.completed_rebalances = 0
-        # Offsets, not requests.
+        # Number of offsets, not of requests.
         self.offset_commits = 0
-        # By administrators, or with their group or topic.
+        # Deletions by administrators, or with a group or topic.
         self.offset_deletions = 0
         self.offset_expirations = 0

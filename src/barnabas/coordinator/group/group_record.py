@@ -1,4 +1,4 @@
-"""A classic group as a record of `__consumer_offsets`, and back (Kafka: GroupMetadata)."""
+"""Encodes and decodes classic groups as records of `__consumer_offsets` (Kafka: GroupMetadata)."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
     from barnabas.coordinator.group.group_memory import GroupMemory
 
-# What Kafka 4.4 writes.
+# The version that Kafka 4.4 writes.
 _VERSION = 3
 _NOT_GIVEN = -1
 
 
 def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> CoordinatorRecord:
-    """The record of a group in its present generation, with what each member is assigned."""
+    """Return the record of a group in its current generation, with the members' assignments."""
     protocol = group.protocol_name
     members = [
         MemberMetadata(
@@ -55,7 +55,7 @@ def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> Coord
 
 
 def new_group_record(group: ClassicGroup) -> CoordinatorRecord:
-    """The record of a group that has an id and nothing else yet."""
+    """Return the record of a new group without members."""
     value = GroupMetadataValue(
         protocol_type="",
         generation=0,
@@ -68,15 +68,15 @@ def new_group_record(group: ClassicGroup) -> CoordinatorRecord:
 
 
 def group_tombstone(group_id: str) -> CoordinatorRecord:
-    """The record that removes a group."""
+    """Return the record that removes a group."""
     return CoordinatorRecord.of(GroupMetadataKey(group=group_id), None)
 
 
 def group_of(group_id: str, value: bytes, memory: GroupMemory) -> ClassicGroup:
-    """Return the group that a record describes.
+    """Return the group of a record.
 
     Raises:
-        ProtocolError: the record cannot be read, or contradicts itself.
+        ProtocolError: the record is unreadable or inconsistent.
     """
     record = decode_coordinator_value(GroupMetadataValue, value)
     _check(record)
@@ -85,7 +85,7 @@ def group_of(group_id: str, value: bytes, memory: GroupMemory) -> ClassicGroup:
     group.generation_id = record.generation
     group.protocol_type = record.protocol_type or None
     group.protocol_name = record.protocol
-    # A leader without members would never be replaced.
+    # Without members there must be no leader, since it would never be replaced.
     group.leader_id = record.leader if record.members else None
     for member in record.members:
         group.add(_member_of(record, member))
@@ -94,7 +94,7 @@ def group_of(group_id: str, value: bytes, memory: GroupMemory) -> ClassicGroup:
 
 
 def _check(record: GroupMetadataValue) -> None:
-    """Refuse a record that no coordinator writes, since a client may have written it."""
+    """Reject records that no coordinator writes, since a client may write to the topic."""
     members = record.members
     ids = {each.member_id for each in members}
     instance_ids = [
@@ -130,7 +130,7 @@ def _member_of(record: GroupMetadataValue, member: MemberMetadata) -> ClassicMem
         record.protocol_type,
     )
     times = MemberTimes(member.session_timeout, rebalance_timeout_ms)
-    # Of its protocols only the chosen one is kept; the others come back when it joins again.
+    # The record has only the selected protocol. The member sends the others when it rejoins.
     return ClassicMember(
         identity, times, {record.protocol or "": member.subscription}, member.assignment
     )

@@ -1,4 +1,4 @@
-"""DescribeGroups, ListGroups, DeleteGroups and OffsetDelete in all versions, over the shards."""
+"""All versions of DescribeGroups, ListGroups, DeleteGroups and OffsetDelete."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NOT_FOUND_IS_AN_ERROR_SINCE = 6
 
 
 class GroupRequests:
-    """What administrators ask of groups."""
+    """Requests of administrators about groups."""
 
     def __init__(
         self,
@@ -47,9 +47,9 @@ class GroupRequests:
     # DescribeGroups.
 
     def describe(self, group_id: str, version: int) -> DescribedGroup:
-        """One group as DescribeGroups (versions 0 to 6) shows it, or why it cannot be told.
+        """Return one group for DescribeGroups (versions 0 to 6), or an error.
 
-        A group that does not exist is Dead, and from version 6 on an error too.
+        A group that does not exist has the state Dead. From version 6 on it also has an error.
         """
         partition = self._partition_for(group_id)
         if partition is None:
@@ -69,8 +69,10 @@ class GroupRequests:
     # ListGroups.
 
     def list_groups(self, request: ListGroupsRequest) -> Generator[None, None, ListGroupsResponse]:
-        """All groups of this broker (versions 0 to 5), of those states and types if any are
-        named; an error until all are loaded."""
+        """Return the groups of this broker (versions 0 to 5), filtered by state and type.
+
+        It returns an error until all shards are loaded. Yields before each group.
+        """
         if self._driver.is_loading:
             error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             return ListGroupsResponse(error_code=error, groups=[])
@@ -99,9 +101,11 @@ class GroupRequests:
     def delete(
         self, group_ids: list[str], on_done: Callable[[DeleteGroupsResponse], None]
     ) -> Generator[None, None, None]:
-        """Delete groups without members (versions 0 to 3); answered when all are done with.
+        """Delete groups without members (versions 0 to 3). Yields after each group.
 
-        Stops after each group.
+        Args:
+            group_ids: the groups.
+            on_done: gets the response after all deletions are done.
         """
         results: dict[str, DeletableGroupResult] = {}
         for group_id in group_ids:
@@ -136,18 +140,20 @@ class GroupRequests:
         request: OffsetDeleteRequest,
         on_done: Callable[[Generator[None, None, OffsetDeleteResponse]], None],
     ) -> Generator[None, None, None]:
-        """Forget offsets of topics that no member reads (version 0); stops after each partition.
+        """Delete offsets of topics without subscribers (version 0). Yields after each partition.
 
         Args:
-            on_done: gets a generator that makes the response.
+            request: the request.
+            on_done: gets a generator that builds the response.
         """
         known: list[PartitionKey] = []
-        # As of now: what is there when the answer comes may be something else.
+        # Errors of topics and partitions that do not exist now. They may exist when the response is
+        # built.
         unknown: dict[str, OffsetDeleteResponseTopic] = {}
         for topic in request.topics:
             yield
             if self._topics.topic_id(topic.name) is None:
-                # A topic has an answer even if no partition of it is named.
+                # The topic appears in the response even if the request has no partitions for it.
                 made = OffsetDeleteResponseTopic(name=topic.name, partitions=[])
                 unknown.setdefault(topic.name, made)
             for each in topic.partitions:
@@ -180,17 +186,18 @@ def _deleted_offsets(
     found: dict[PartitionKey, ErrorCode] | ErrorCode,
     unknown: dict[str, OffsetDeleteResponseTopic],
 ) -> Generator[None, None, OffsetDeleteResponse]:
-    """Make the response; stops after each partition.
+    """Return the response. Yields after each partition.
 
     Args:
-        found: the outcome of each partition that exists, or one error for all.
-        unknown: answers for what does not exist; they come first, as with Kafka.
+        request: the request.
+        found: the result of each existing partition, or one error for all.
+        unknown: response topics that do not exist. They come first, as in Kafka.
     """
     if not isinstance(found, dict):
         return OffsetDeleteResponse(error_code=found, topics=[])
     topics: list[OffsetDeleteResponseTopic] = []
     for topic in request.topics:
-        # A topic that is named twice is answered twice, where everything exists.
+        # If all partitions exist, a topic that the request has twice is in the response twice.
         answers = unknown or {}
         for each in topic.partitions:
             key = (topic.name, each.partition_index)
@@ -215,7 +222,7 @@ def _describe(shard: GroupShard, group_id: str) -> DescribedGroup | None:
     group = shard.groups.get(group_id)
     if group is None:
         return None
-    # Between generations members share no protocol; what they were assigned last is shown.
+    # Between generations, members have no common protocol. Show their last assignment.
     is_stable = group.is_in(GroupState.STABLE)
     return DescribedGroup(
         error_code=ErrorCode.NONE,

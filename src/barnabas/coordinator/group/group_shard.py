@@ -1,6 +1,6 @@
 """The groups of one partition of `__consumer_offsets` (Kafka's GroupCoordinatorShard).
 
-It knows classic groups and committed offsets, and ignores records of any other type.
+It supports classic groups and committed offsets, and ignores records of other types.
 """
 
 from __future__ import annotations
@@ -48,34 +48,34 @@ if TYPE_CHECKING:
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.rng import Rng
 
-# Record types 0 and 1 both commit an offset; 0 is the older layout of the same key.
+# Record types 0 and 1 both commit an offset. Type 0 is an older layout of the key.
 _OFFSET_COMMIT_TYPES = frozenset({0, 1})
 _GROUP_TYPE = 2
 
 
 class MemberClaim(msgspec.Struct, frozen=True):
-    """Who a request says it comes from."""
+    """The member that a request claims to come from."""
 
     group_id: str
-    # Empty if it is no member.
+    # Empty if the client is not a member.
     member_id: str = ""
-    # Generation, or member epoch; -1 if it is no member.
+    # Generation or member epoch. -1 if the client is not a member.
     generation_id: int = -1
     group_instance_id: str | None = None
 
 
 class OffsetsToCommit(msgspec.Struct, frozen=True):
-    """One request's offsets for one group; topics exist and have names."""
+    """The offsets of one request for one group. All topics exist and have names."""
 
     claim: MemberClaim
-    # A partition that is named twice is here twice.
+    # A partition that the request has twice is in the list twice.
     offsets: list[tuple[PartitionKey, CommittedOffset]]
-    # Of the request: OffsetCommit.
+    # The version of the OffsetCommit request.
     version: int
 
 
 class GroupShard:
-    """Groups and their offsets."""
+    """The groups and committed offsets of one partition."""
 
     __slots__ = (
         "_cleaner",
@@ -102,7 +102,7 @@ class GroupShard:
         self._clock = clock
         self._metrics = metrics
         self._memory = memory
-        # Every group of this partition, those that have offsets only included.
+        # All groups of this partition, including groups with only offsets.
         self.groups: dict[str, ClassicGroup] = {}
         self.offsets = OffsetStore()
         self._rebalance = Rebalance(config, timers, clock, metrics, self.groups.get)
@@ -112,7 +112,7 @@ class GroupShard:
     # Members.
 
     def join(self, joining: Joining) -> Written:
-        """JoinGroup. One who has no id yet may found a group."""
+        """Handle JoinGroup. A request without a member id may create the group."""
         request = joining.request
         group = self.groups.get(request.group_id)
         if group is not None:
@@ -136,14 +136,14 @@ class GroupShard:
         return group
 
     def _on_new_group_written(self, group: ClassicGroup, error: ErrorCode) -> None:
-        """A group that could not be written does not exist."""
+        """Remove a new group whose record could not be written."""
         if error is not ErrorCode.NONE and self.groups.get(group.group_id) is group:
             self._bury(group, append_error(error))
 
     def sync(
         self, request: SyncGroupRequest, respond: Callable[[SyncGroupResponse], None]
     ) -> Written:
-        """SyncGroup."""
+        """Handle SyncGroup."""
         group = self.groups.get(request.group_id)
         if group is None:
             respond(failed_sync(ErrorCode.UNKNOWN_MEMBER_ID))
@@ -151,14 +151,14 @@ class GroupShard:
         return self._membership.sync(group, request, respond)
 
     def heartbeat(self, request: HeartbeatRequest) -> CoordinatorResult[ErrorCode]:
-        """Heartbeat."""
+        """Handle Heartbeat."""
         group = self.groups.get(request.group_id)
         if group is None:
             return CoordinatorResult(ErrorCode.UNKNOWN_MEMBER_ID)
         return CoordinatorResult(self._membership.heartbeat(group, request))
 
     def leave(self, request: LeaveGroupRequest) -> CoordinatorResult[list[MemberResponse]]:
-        """LeaveGroup."""
+        """Handle LeaveGroup."""
         group = self.groups.get(request.group_id)
         if group is not None:
             return self._membership.leave(group, request.members)
@@ -176,7 +176,7 @@ class GroupShard:
     # Offsets.
 
     def commit_offsets(self, request: OffsetsToCommit) -> CoordinatorResult[list[ErrorCode]]:
-        """Records for the offsets that can be committed, and an error for each of all."""
+        """Return the records of the valid offsets, and one error code for each offset."""
         error = self._check_claim(request.claim, request.version)
         if error is not ErrorCode.NONE:
             return CoordinatorResult([error] * len(request.offsets))
@@ -192,12 +192,15 @@ class GroupShard:
         return CoordinatorResult(errors, records)
 
     def _check_claim(self, claim: MemberClaim, version: int) -> ErrorCode:
-        """Whether this member may commit now. In an empty group all may who claim no membership."""
+        """Return whether the member may commit now.
+
+        In an empty group, every client without a membership may commit.
+        """
         group = self.groups.get(claim.group_id)
         if group is None:
             if claim.generation_id < 0:
                 return ErrorCode.NONE
-            # Before version 9 there was no better word for it.
+            # GROUP_ID_NOT_FOUND exists since version 9.
             return ErrorCode.GROUP_ID_NOT_FOUND if version >= 9 else ErrorCode.ILLEGAL_GENERATION
         if claim.generation_id < 0 and group.is_in(GroupState.EMPTY):
             return ErrorCode.NONE
@@ -208,19 +211,23 @@ class GroupShard:
             return ErrorCode.ILLEGAL_GENERATION
         if group.is_in(GroupState.COMPLETING_REBALANCE):
             return ErrorCode.REBALANCE_IN_PROGRESS
-        # A commit is a sign of life.
+        # A commit counts as a heartbeat.
         self._rebalance.restart_session(group, group.members[claim.member_id])
         return ErrorCode.NONE
 
     def delete_offsets(
         self, group_id: str, keys: list[PartitionKey]
     ) -> CoordinatorResult[dict[PartitionKey, ErrorCode] | ErrorCode]:
-        """OffsetDelete: an error for each, or one for all; what members read is kept."""
+        """Handle OffsetDelete. Offsets of subscribed topics are kept.
+
+        Returns:
+            An error code per partition, or one for all.
+        """
         group = self.groups.get(group_id)
         if group is None:
             return CoordinatorResult(ErrorCode.GROUP_ID_NOT_FOUND)
         if group.has_members and not group.is_of_consumers:
-            # Who knows what they read?
+            # The subscriptions of other protocols are unknown.
             return CoordinatorResult(ErrorCode.NON_EMPTY_GROUP)
         committed = self.offsets.latest(group_id)
         errors: dict[PartitionKey, ErrorCode] = {}
@@ -236,7 +243,7 @@ class GroupShard:
         return CoordinatorResult(errors, records)
 
     def delete_group(self, group_id: str) -> CoordinatorResult[ErrorCode]:
-        """DeleteGroups: a group without members goes, and its offsets with it."""
+        """Handle DeleteGroups: remove a group without members, and its offsets."""
         group = self.groups.get(group_id)
         if group is None:
             return CoordinatorResult(ErrorCode.GROUP_ID_NOT_FOUND)
@@ -247,10 +254,10 @@ class GroupShard:
         return CoordinatorResult(ErrorCode.NONE, [*records, group_tombstone(group_id)])
 
     def forget_topics(self, topics: Mapping[str, bytes]) -> None:
-        """Topics (ids by name) were deleted: remove what is committed for them."""
+        """Remove the committed offsets of deleted topics (ids by name)."""
         self._cleaner.forget_topics(topics)
 
-    # Replay and life.
+    # Replay and lifecycle.
 
     def replay(
         self, offset: int, key: bytes, value: bytes | None, producer_id: int = NO_PRODUCER_ID
@@ -272,7 +279,7 @@ class GroupShard:
             self._replay_group(decode_coordinator_key(GroupMetadataKey, key).group, value)
 
     def replay_end_marker(self, offset: int, producer_id: int, is_commit: bool) -> None:
-        """End a transaction: its offsets are committed, or dropped."""
+        """Commit or discard the offsets of an ended transaction."""
         self.offsets.end_transaction(offset, producer_id, is_commit)
 
     def _replay_group(self, group_id: str, value: bytes | None) -> None:
@@ -283,8 +290,8 @@ class GroupShard:
         try:
             group = group_of(group_id, value, self._memory)
         except ProtocolError:
-            # The members of the generation are unknown. Without members the group keeps its
-            # offsets, and members that still live join it again.
+            # The members of the generation are unknown. Keep the group without members and with its
+            # offsets, so that live members can rejoin.
             if group_id in self.groups:
                 self._bury(self.groups[group_id], ErrorCode.UNKNOWN_MEMBER_ID)
             self._new_group(group_id)
@@ -295,11 +302,11 @@ class GroupShard:
         self.groups[group_id] = group
 
     def commit(self, end_offset: int) -> None:
-        """All records below `end_offset` are committed."""
+        """Make all records below `end_offset` visible to reads."""
         self.offsets.commit(end_offset)
 
     def on_loaded(self) -> None:
-        """Members have to show that they live; a group that is too large now has to shrink."""
+        """Start the members' sessions. Rebalance groups that exceed group.max.size."""
         for group in self.groups.values():
             for member in group.members.values():
                 self._rebalance.restart_session(group, member)
@@ -309,7 +316,7 @@ class GroupShard:
         self._cleaner.start()
 
     def on_unloaded(self) -> None:
-        """Send all who wait elsewhere."""
+        """Fail all pending requests with NOT_COORDINATOR."""
         for group in list(self.groups.values()):
             self._bury(group, ErrorCode.NOT_COORDINATOR)
 
@@ -323,7 +330,7 @@ class GroupShard:
 
 
 def java_length(text: str) -> int:
-    """Length in UTF-16 code units, as Java counts."""
+    """Return the length in UTF-16 code units, as Java counts."""
     if text.isascii():
         return len(text)
     return len(text.encode("utf-16-be", "surrogatepass")) // 2

@@ -1,12 +1,12 @@
-"""The states of a classic group, and which may follow which (Kafka's ClassicGroupState).
+"""The states of a classic group and their transitions (Kafka's ClassicGroupState).
 
         first member joins                 all have joined
 EMPTY ----------------------> PREPARING ------------------> COMPLETING
   ^                           REBALANCE <------------------ REBALANCE
-  |      nobody has joined       |  ^     member comes, goes    | leader's assignment
-  +------------------------------+  |     or changes its mind   v is stored
+  |      no member has joined    |  ^     member joins, leaves  | leader's assignment
+  +------------------------------+  |     or changes            v is written
                                     +----------------------- STABLE
-DEAD: deleted, or coordinated by another broker; nothing follows.
+DEAD: deleted, or coordinated by another broker. This state is final.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from enum import Enum
 
 
 class GroupState(Enum):
-    """Values are the names that clients see."""
+    """The state of a classic group. Values are the names in the protocol."""
 
     EMPTY = "Empty"
-    # Members are to join again until all have, or their time is over.
+    # Members rejoin, until all have joined or the rebalance timeout expires.
     PREPARING_REBALANCE = "PreparingRebalance"
-    # A generation has begun; its leader's assignment is awaited.
+    # A generation has started, and the coordinator waits for the leader's assignment.
     COMPLETING_REBALANCE = "CompletingRebalance"
     STABLE = "Stable"
     DEAD = "Dead"
 
 
-# State -> the states that may come before it.
+# The allowed previous states of each state.
 PREVIOUS_STATES = {
     GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE}),
     GroupState.PREPARING_REBALANCE: frozenset(

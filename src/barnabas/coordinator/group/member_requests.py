@@ -1,6 +1,6 @@
-"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup in all their versions, over the shards.
+"""All versions of JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
 
-What can be told without the group is told here; the rest is the business of `membership`.
+Checks that do not need the group are here. `membership` does the rest.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _LEAVE_MANY_SINCE = 3
 
 
 class MemberRequests:
-    """Finds the group's shard, and answers once whatever comes of it."""
+    """Finds the group's shard, and answers each request exactly once."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class MemberRequests:
         self._partition_for = partition_for
 
     def join(self, joining: Joining) -> None:
-        """JoinGroup, versions 0 to 9; answered when the generation begins."""
+        """Handle JoinGroup, versions 0 to 9. It is answered when the generation starts."""
         request = joining.request
         respond = _Once(partial(_respond_join, joining))
         joining = replace(joining, respond=respond)
@@ -89,7 +89,10 @@ class MemberRequests:
         version: int,
         on_done: Callable[[SyncGroupResponse], None],
     ) -> None:
-        """SyncGroup, versions 0 to 5; answered when the leader's assignment is written."""
+        """Handle SyncGroup, versions 0 to 5.
+
+        It is answered when the leader's assignment is written.
+        """
         partition = self._partition_for(request.group_id)
         names = (request.protocol_type, request.protocol_name)
         if version >= _SYNC_PROTOCOL_SINCE and None in names:
@@ -109,7 +112,7 @@ class MemberRequests:
     def heartbeat(
         self, request: HeartbeatRequest, on_done: Callable[[HeartbeatResponse], None]
     ) -> None:
-        """Heartbeat, versions 0 to 4."""
+        """Handle Heartbeat, versions 0 to 4."""
         partition = self._partition_for(request.group_id)
         if not request.group_id:
             on_done(HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID))
@@ -118,7 +121,7 @@ class MemberRequests:
         else:
 
             def answer(found: ErrorCode | None, error: ErrorCode) -> None:
-                # Sessions begin when the group is loaded: until then all is well.
+                # Sessions start when the group is loaded. Until then every heartbeat succeeds.
                 if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                     error = ErrorCode.NONE
                 on_done(HeartbeatResponse(error_code=error if found is None else found))
@@ -131,7 +134,10 @@ class MemberRequests:
         version: int,
         on_done: Callable[[LeaveGroupResponse], None],
     ) -> None:
-        """LeaveGroup, versions 0 to 5; up to version 2 one member, whose error is the answer's."""
+        """Handle LeaveGroup, versions 0 to 5.
+
+        Up to version 2 a request has one member, whose error becomes the error of the response.
+        """
         partition = self._partition_for(request.group_id)
         if version < _LEAVE_MANY_SINCE:
             request.members = [MemberIdentity(member_id=request.member_id)]
@@ -153,7 +159,7 @@ class MemberRequests:
 
 
 class _Once(Generic[R]):
-    """An answer that the group gives when it is ready, unless the write that it rests on fails."""
+    """The response of a group, unless the write behind it fails first."""
 
     __slots__ = ("_has_failed", "_is_done", "_respond")
 
@@ -164,14 +170,14 @@ class _Once(Generic[R]):
 
     def __call__(self, response: R) -> None:
         if self._has_failed:
-            # The asker was told; the group did not know, and answers whoever it thinks waits.
+            # The request has already failed; ignore the group's late response.
             return
         assert not self._is_done, "a request is answered once"
         self._is_done = True
         self._respond(response)
 
     def unless_done(self, error: ErrorCode, failed: R) -> None:
-        """The write is done; had it failed, the group may have answered by itself."""
+        """Send `failed` after a failed write, unless the group has already answered."""
         if error is not ErrorCode.NONE and not self._is_done:
             self(failed)
             self._has_failed = True

@@ -1,8 +1,8 @@
-"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup of classic groups, after Kafka's rules.
+"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup of classic groups, by Kafka's rules.
 
-Dynamic members (KIP-394: an id is given out before it may be used), static members (KIP-345),
-reasons of those who join again or leave (KIP-800), an assignment that is kept when a static leader
-returns (KIP-814), protocol type and name checked (KIP-559).
+Dynamic members get an id before they join (KIP-394). Members may be static (KIP-345). Clients may
+give a reason for joining or leaving (KIP-800). A returning static leader keeps the assignment
+(KIP-814). Protocol type and name are checked (KIP-559).
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ _log = logging.getLogger(__name__)
 _MEMBER_ID_REQUIRED_SINCE = 4
 _SKIP_ASSIGNMENT_SINCE = 9
 _REASON_LENGTH_MAX = 255
-# A member id has a hyphen and a uuid after it, and is a string of the protocol.
+# Length limit of a prefix: a member id adds a hyphen and a UUID, and must fit a protocol string.
 _ID_PREFIX_BYTES_MAX = STRING_BYTES_MAX - 37
 
 
 class Joining(msgspec.Struct, frozen=True):
-    """One JoinGroup on its way."""
+    """One JoinGroup in progress."""
 
     request: JoinGroupRequest
     version: int
-    # The one who sends it.
+    # The client that sent the request.
     client_id: str
     client_host: str
-    # Answers; called once.
+    # Sends the response. Called once.
     respond: Callable[[JoinGroupResponse], None]
 
     def refuse(self, member_id: str, error: ErrorCode) -> None:
@@ -61,14 +61,14 @@ class Joining(msgspec.Struct, frozen=True):
         self.respond(failed_join(member_id, error))
 
     def protocols(self) -> dict[str, bytes]:
-        """Subscription by protocol; of a name that comes twice the first counts."""
+        """Return the subscriptions by protocol. For a repeated name, the first one counts."""
         found: dict[str, bytes] = {}
         for each in self.request.protocols:
             found.setdefault(each.name, each.metadata)
         return found
 
     def member(self, member_id: str) -> ClassicMember:
-        """The member that the request describes."""
+        """Return the member that the request describes."""
         request = self.request
         identity = MemberIdentity(
             member_id,
@@ -82,7 +82,7 @@ class Joining(msgspec.Struct, frozen=True):
 
 
 class Membership:
-    """What requests do to a group; each returns the records to write."""
+    """Applies requests to a group. Each method returns the records to write."""
 
     __slots__ = ("_group_size_max", "_rebalance", "_rng")
 
@@ -95,7 +95,7 @@ class Membership:
     # JoinGroup.
 
     def join(self, group: ClassicGroup, joining: Joining) -> Written:
-        """Take in or keep a member; the answer comes when the group's generation has begun."""
+        """Add or update a member. It is answered when the group's next generation starts."""
         member_id = joining.request.member_id
         error = self._check_room(group, joining)
         if error is ErrorCode.GROUP_MAX_SIZE_REACHED:
@@ -125,8 +125,10 @@ class Membership:
         return group.memory.check(group.held_bytes, growth)
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
-        """Whether one more is within group.max.size, which may have shrunk: in a rebalance those
-        who join first stay."""
+        """Whether the group has room for one more member within group.max.size.
+
+        The limit may have decreased. Then the first members that rejoin keep their places.
+        """
         size_max = self._group_size_max
         match group.state:
             case GroupState.EMPTY | GroupState.DEAD:
@@ -143,7 +145,7 @@ class Membership:
         instance_id = joining.request.group_instance_id
         prefix = joining.client_id if instance_id is None else instance_id
         if len(prefix.encode()) > _ID_PREFIX_BYTES_MAX:
-            # As Kafka says it, whose answer cannot carry such an id either.
+            # Kafka returns this error, since its response cannot carry such an id.
             joining.refuse(NO_MEMBER_ID, ErrorCode.UNKNOWN_SERVER_ERROR)
             return nothing()
         new_id = f"{prefix}-{_uuid_text(self._rng.uuid())}"
@@ -170,7 +172,7 @@ class Membership:
         member_id = request.member_id
         if member_id in group.pending_join_members:
             if request.group_instance_id is not None:
-                # Static members are not made to come twice, so that this is somebody else's id.
+                # Static members get no issued id, so the id belongs to another client.
                 joining.refuse(member_id, ErrorCode.UNKNOWN_MEMBER_ID)
                 return nothing()
             return self._add(group, joining, member_id)
@@ -183,7 +185,7 @@ class Membership:
         is_same = member.matches(joining.protocols())
         match group.state:
             case GroupState.COMPLETING_REBALANCE if is_same:
-                # It has missed the answer.
+                # The member has missed the response.
                 joining.respond(group.join_response(member_id, with_members=is_leader))
                 return nothing()
             case GroupState.STABLE if is_same and not is_leader:
@@ -193,7 +195,7 @@ class Membership:
                 joining.refuse(member_id, ErrorCode.UNKNOWN_MEMBER_ID)
                 return nothing()
             case _:
-                # A leader that joins again asks for a rebalance, for what only it knows.
+                # A leader rejoins to request a rebalance, for reasons that only the leader knows.
                 group.update(member, joining.member(member_id), joining.respond)
                 what = "leader joins again" if is_leader and is_same else "joins"
                 return self._rebalance.prepare_or_complete_join(
@@ -206,8 +208,8 @@ class Membership:
         if group.is_in(GroupState.PREPARING_REBALANCE) and group.previous_state is GroupState.EMPTY:
             group.new_member_added = True
         group.add(member, joining.respond)
-        # It has no id to send heartbeats with, and a client that gives up and comes again leaves
-        # this one behind: hence a limit to its waiting.
+        # A new member has no id for heartbeats, and a client that retries leaves this member
+        # behind. So its waiting time is limited.
         self._rebalance.start_session(group, member_id, NEW_MEMBER_JOIN_TIMEOUT_MS)
         return self._rebalance.prepare_or_complete_join(
             group, f"new member {member_id}; {_reason(joining.request.reason)}"
@@ -216,9 +218,9 @@ class Membership:
     def _replace_static(
         self, group: ClassicGroup, joining: Joining, old: ClassicMember, new_id: str
     ) -> Written:
-        """A static member is back: in a stable group it goes on with what it had."""
+        """Replace a returning static member. In a stable group it keeps its assignment."""
         old_leader_id = group.leader_id
-        # Where it came from first is what Kafka goes on to show.
+        # As in Kafka, the member keeps the client id and host of its first JoinGroup.
         identity = replace(old.identity, member_id=new_id)
         wanted = joining.member(new_id)
         new = ClassicMember(identity, wanted.times, wanted.protocols, old.assignment)
@@ -241,7 +243,7 @@ class Membership:
             case GroupState.STABLE:
                 return self._rebalance.prepare_or_complete_join(group, reason)
             case GroupState.COMPLETING_REBALANCE:
-                # The leader may have been told of the old id, and would assign to that.
+                # The leader may have received the old id, and would assign partitions to it.
                 return self._rebalance.prepare(group, reason)
             case _:
                 return self._rebalance.maybe_complete_join(group)
@@ -256,10 +258,10 @@ class Membership:
     ) -> None:
         old, new = members
         if group.members.get(new.id) is not new or not new.is_awaiting_join:
-            # It has gone, or been replaced in its turn, while this was written.
+            # The member was removed or replaced again during the write.
             return
         if not group.is_in(GroupState.STABLE):
-            # A rebalance has begun, whose generation it will be told.
+            # A rebalance has started. Its completion answers the member.
             return
         if error is not ErrorCode.NONE:
             group.complete_join(new, failed_join(NO_MEMBER_ID, append_error(error)))
@@ -272,7 +274,7 @@ class Membership:
             response = group.join_response(new.id, with_members=is_leader)
             response.skip_assignment = is_leader
         else:
-            # Told that it leads it would assign anew: it gets the leader's former id.
+            # A member that sees itself as leader would assign again: send the leader's former id.
             response = group.join_response(new.id, with_members=False)
             response.leader = old_leader_id or NO_MEMBER_ID
         group.complete_join(new, response)
@@ -285,7 +287,7 @@ class Membership:
         request: SyncGroupRequest,
         respond: Callable[[SyncGroupResponse], None],
     ) -> Written:
-        """Answer with the assignment once the leader has sent it and it is written."""
+        """Answer with the assignment after the leader's assignment is written."""
         member_id = request.member_id
         error = _check_sync(group, request)
         if error is not ErrorCode.NONE:
@@ -296,7 +298,7 @@ class Membership:
         if group.is_in(GroupState.STABLE):
             respond(group.sync_response(member))
             return nothing()
-        # One who asks again while it waits gets its first answer too.
+        # If the member already has a pending SyncGroup, that request is answered first.
         group.complete_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
         member.awaiting_sync = respond
         if group.leader_id != member_id:
@@ -307,7 +309,7 @@ class Membership:
     # Heartbeat.
 
     def heartbeat(self, group: ClassicGroup, request: HeartbeatRequest) -> ErrorCode:
-        """The member is alive; REBALANCE_IN_PROGRESS tells it to join again."""
+        """Restart the member's session. REBALANCE_IN_PROGRESS tells the member to rejoin."""
         error = group.check_member(request.member_id, request.group_instance_id)
         if error is not ErrorCode.NONE:
             return error
@@ -324,7 +326,7 @@ class Membership:
     def leave(
         self, group: ClassicGroup, leaving: list[LeavingMember]
     ) -> CoordinatorResult[list[MemberResponse]]:
-        """Take members out, by their ids or (administrators) by their instance ids."""
+        """Remove members by member id, or (for administrators) by instance id."""
         responses: list[MemberResponse] = []
         gone: list[str] = []
         for each in leaving:
@@ -379,12 +381,12 @@ def _check_sync(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
 
 
 def _differ(asked: str | None, known: str | None) -> bool:
-    """Whether both are given, and are not the same."""
+    """Whether both values are given and differ."""
     return asked is not None and known is not None and asked != known
 
 
 def _reason(text: str | None) -> str:
-    """What a client says of why (KIP-800), fit for the log."""
+    """Return the client's reason (KIP-800), formatted for the log."""
     if not text:
         return "no reason given"
     return f"reason {text[:_REASON_LENGTH_MAX]!r}"

@@ -1,8 +1,8 @@
-"""Forgets offsets whose time is over or whose topic is gone, and groups that nothing is left of.
+"""Removes expired offsets, offsets of deleted topics, and groups without members and offsets.
 
 Kafka: OffsetMetadataManager.cleanupExpiredOffsets, GroupMetadataManager.maybeDeleteGroup,
-onPartitionsDeleted. It works in slices, so that the loop goes on in between and no batch grows
-beyond what the log takes.
+onPartitionsDeleted. The work is done in slices, so that the event loop is not blocked and batches
+stay within the log's limit.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from barnabas.coordinator.shard_timers import ShardTimers
     from barnabas.runtime.clock import Clock
 
-    # Whether an offset of the group is to be forgotten; None: none of the group's is.
+    # Returns the test whether an offset of the group is removed, or None to keep all of them.
     Rule = Callable[[ClassicGroup], Callable[[PartitionKey, CommittedOffset], bool] | None]
 
-# Offsets looked at, and records made, in one turn of the loop: some milliseconds.
+# Maximum number of offsets checked, and of records created, per turn: some milliseconds.
 SLICE_OFFSETS = 1_000
 
 _EXPIRY_KEY = ("expiry",)
@@ -43,17 +43,17 @@ _SLICE_KEY = ("cleaning",)
 
 
 class _Pass(msgspec.Struct):
-    """One look at all groups."""
+    """One pass over all groups."""
 
     rule: Rule
-    # Whether groups that nothing is left of go too.
+    # Whether the pass removes groups without members and offsets.
     removes_groups: bool
-    # Groups that are left to look at; None before it begins.
+    # Groups that are not yet checked. None before the pass starts.
     left: deque[str] | None = None
 
 
 class OffsetCleaner:
-    """Of one shard."""
+    """The cleaner of one shard."""
 
     __slots__ = (
         "_clock",
@@ -82,18 +82,18 @@ class OffsetCleaner:
         self._groups = groups
         self._offsets = offsets
         self._is_started = False
-        # The first is under way.
+        # Pending passes. The first one is in progress.
         self._passes: deque[_Pass] = deque()
 
     def start(self) -> None:
-        """The shard is loaded: expire from time to time, and do what came meanwhile."""
+        """Start periodic expiry and the passes that were requested during loading."""
         self._is_started = True
         self._schedule_expiry()
         if self._passes:
             self._schedule_slice()
 
     def forget_topics(self, topics: Mapping[str, bytes]) -> None:
-        """Remove the offsets of deleted topics (ids by name), soon."""
+        """Remove the offsets of deleted topics (ids by name) in a later turn."""
 
         def is_gone(key: PartitionKey, committed: CommittedOffset) -> bool:
             return committed.topic_id in (ZERO_UUID, topics.get(key[0])) and key[0] in topics
@@ -131,7 +131,7 @@ class OffsetCleaner:
                 continue
             looked_at += 1 + len(self._offsets.latest(group_id))
             if not self._clean_group(cleaning, group, records):
-                # Its tombstones so far are replayed before the rest is looked at.
+                # The tombstones created so far are replayed before the group is checked again.
                 cleaning.left.appendleft(group_id)
         if not cleaning.left:
             self._passes.popleft()
@@ -142,7 +142,7 @@ class OffsetCleaner:
     def _clean_group(
         self, cleaning: _Pass, group: ClassicGroup, records: list[CoordinatorRecord]
     ) -> bool:
-        """Make its tombstones; False if they are too many for this slice."""
+        """Create the group's tombstones. Return False if the slice has no room for all of them."""
         is_over = cleaning.rule(group)
         offsets = self._offsets.latest(group.group_id)
         kept = 0
@@ -169,18 +169,19 @@ class OffsetCleaner:
 
     def _on_appended(self, error: ErrorCode) -> None:
         if error is not ErrorCode.NONE:
-            # The log takes nothing now: the next expiry finds the same again.
+            # The log rejects writes now. The next expiry repeats the work.
             self._passes.clear()
             self._timers.cancel(_SLICE_KEY)
 
     def _expiry_rule(
         self, group: ClassicGroup
     ) -> Callable[[PartitionKey, CommittedOffset], bool] | None:
-        """Since when the offsets of a group in this state grow old.
+        """Return the test for expired offsets of a group in its current state.
 
-        A group with members keeps what they read, and all while it rebalances or when its
-        members are no consumers. An empty one keeps everything for a while after it became so;
-        without members ever, each offset counts from its own commit.
+        A stable group of consumers keeps the offsets of its subscribed topics. A group keeps all
+        offsets while it rebalances, or if its subscriptions are unknown. In an empty group, the
+        retention time starts when the group became empty. In a group that never had members, it
+        starts at the commit of each offset.
         """
         now_ms = self._clock.wall_ms()
         retention_ms = self._config.offsets_retention_ms

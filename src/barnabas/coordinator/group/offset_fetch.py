@@ -1,4 +1,4 @@
-"""OffsetFetch, versions 0 to 10: one group or many, by name or id, some topics or all (KIP-709)."""
+"""OffsetFetch, versions 0 to 10: one or several groups, topics by name or id (KIP-709)."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ _NO_EPOCH = -1
 
 
 class GroupOffsets(msgspec.Struct, frozen=True):
-    """What is known of one group's offsets."""
+    """The committed offsets of one group."""
 
     committed: Mapping[PartitionKey, CommittedOffset]
-    # Partitions that are answered with UNSTABLE_OFFSET_COMMIT.
+    # Partitions whose result is UNSTABLE_OFFSET_COMMIT.
     unstable: AbstractSet[PartitionKey]
 
 
 def groups_of(request: OffsetFetchRequest, version: int) -> list[OffsetFetchRequestGroup]:
-    """What is asked, in the shape of version 8; older versions ask for one group."""
+    """Return the groups of a request in the format of version 8. Older versions have one group."""
     if version >= _FIRST_VERSION_WITH_GROUPS:
         return request.groups
     topics = None
@@ -57,7 +57,7 @@ def groups_of(request: OffsetFetchRequest, version: int) -> list[OffsetFetchRequ
 
 
 def response_of(groups: list[OffsetFetchResponseGroup], version: int) -> OffsetFetchResponse:
-    """The answer in the shape of `version`."""
+    """Return the response in the format of `version`."""
     if version >= _FIRST_VERSION_WITH_GROUPS:
         return OffsetFetchResponse(groups=groups)
     (group,) = groups
@@ -86,13 +86,17 @@ def fetch_group(
     group: OffsetFetchRequestGroup,
     version: int,
 ) -> Generator[None, None, OffsetFetchResponseGroup]:
-    """Answer for one group; stops after each partition.
+    """Return the result for one group. Yields after each partition.
 
-    A partition without a committed offset has offset -1, epoch -1, empty metadata and no error. An
-    error of the whole group comes alone from version 2 on, and in every partition before.
+    A partition without a committed offset has offset -1, epoch -1, empty metadata and no error.
+    From version 2 on, an error of the group is returned once. In older versions it is repeated in
+    every partition.
 
     Args:
-        offsets: the group's, or why they cannot be told.
+        offsets: the group's offsets, or an error.
+        topics: the topics of the cluster.
+        group: the group in the request.
+        version: the version of the request.
     """
     if isinstance(offsets, ErrorCode):
         return group_error(group, offsets, version)
@@ -111,7 +115,7 @@ def fetch_group(
 def group_error(
     group: OffsetFetchRequestGroup, error: ErrorCode, version: int
 ) -> OffsetFetchResponseGroup:
-    """The answer to a group that cannot be asked."""
+    """Return the result of a group with an error."""
     if version >= _FIRST_VERSION_WITH_GROUP_ERROR:
         return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=error)
     return OffsetFetchResponseGroup(
@@ -158,7 +162,7 @@ def _topic(
 def _all_topics(
     offsets: GroupOffsets, topics: TopicsView, uses_ids: bool
 ) -> Generator[None, None, list[OffsetFetchResponseTopics]]:
-    """Every topic with an offset; by id only those that exist."""
+    """Return all topics with an offset. If topics have ids, only existing topics."""
     found: dict[str, OffsetFetchResponseTopics] = {}
     for key, committed in offsets.committed.items():
         yield
@@ -179,7 +183,7 @@ def _all_topics(
 
 
 def _belongs_to_another(committed: CommittedOffset, topic_id: bytes | None) -> bool:
-    """Whether the offset is of a deleted topic that had the same name."""
+    """Whether the offset belongs to a deleted topic with the same name."""
     return topic_id is not None and committed.topic_id not in (ZERO_UUID, topic_id)
 
 

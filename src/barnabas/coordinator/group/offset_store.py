@@ -1,7 +1,7 @@
-"""Committed offsets by group: what readers may see, and what is not committed yet.
+"""Committed and pending offsets by group.
 
-An offset is not committed as long as its record is above the high watermark, or belongs to an open
-transaction.
+An offset is pending while its record is above the high watermark or belongs to an open transaction.
+Only committed offsets are visible to reads.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ class OffsetStore:
     __slots__ = ("_by_group", "_open", "_pending")
 
     def __init__(self) -> None:
-        # Below the high watermark: nothing can take it back. Groups without offsets are not kept.
+        # Committed offsets: no failover can revert them. Groups without offsets have no entry.
         self._by_group: dict[str, dict[PartitionKey, CommittedOffset]] = {}
-        # Replayed, not committed: (offset of the record, group, partition, value or None).
+        # Replayed but uncommitted offsets: (offset of the record, group, partition, value or None).
         self._pending: deque[tuple[int, str, PartitionKey, CommittedOffset | None]] = deque()
-        # Of open transactions, by producer id: (offset of the record, value). `put_transactional`
-        # adds them, `end_transaction` takes them away. None instead of the value: a later record
-        # has committed another offset for that partition.
+        # Offsets of open transactions by producer id: (offset of the record, value).
+        # `put_transactional` adds them, `end_transaction` removes them. The value is None if a
+        # later record has committed another offset for the partition.
         self._open: dict[int, dict[_Place, tuple[int, CommittedOffset | None]]] = {}
 
     def put(
         self, offset: int, group_id: str, key: PartitionKey, value: CommittedOffset | None
     ) -> None:
-        """Set the partition's offset by the record at `offset`, or (None) remove it."""
+        """Set the partition's offset by the record at `offset`. None as `value` removes it."""
         assert not self._pending or self._pending[-1][0] < offset
         self._pending.append((offset, group_id, key, value))
         if value is not None:
@@ -53,16 +53,20 @@ class OffsetStore:
         """Keep the offset until the producer's transaction ends.
 
         Args:
-            offset: of the record.
+            offset: the offset of the record.
+            producer_id: the producer of the transaction.
             place: group and partition.
+            value: the offset to commit.
         """
         self._open.setdefault(producer_id, {})[place] = (offset, value)
 
     def end_transaction(self, offset: int, producer_id: int, is_commit: bool) -> None:
-        """Set (commit) or drop (abort) the offsets of a producer's open transaction.
+        """Set (commit) or discard (abort) the offsets of a producer's open transaction.
 
         Args:
-            offset: of the marker.
+            offset: the offset of the marker.
+            producer_id: the producer of the transaction.
+            is_commit: whether the transaction is committed.
         """
         ended = self._open.pop(producer_id, {})
         if not is_commit:
@@ -73,7 +77,7 @@ class OffsetStore:
                 self._supersede(place, record_offset)
 
     def _supersede(self, place: _Place, offset: int) -> None:
-        """Drop what open transactions hold for the place in records before `offset`."""
+        """Discard offsets of open transactions for the place in records before `offset`."""
         for offsets in self._open.values():
             held = offsets.get(place)
             if held is not None and held[0] < offset:
@@ -84,7 +88,7 @@ class OffsetStore:
         return {key for offsets in self._open.values() for of, key in offsets if of == group_id}
 
     def commit(self, end_offset: int) -> None:
-        """All records below `end_offset` are committed."""
+        """Apply all pending offsets of records below `end_offset`."""
         pending = self._pending
         while pending and pending[0][0] < end_offset:
             _, group_id, key, value = pending.popleft()
@@ -98,17 +102,20 @@ class OffsetStore:
                     del self._by_group[group_id]
 
     def items(self) -> Iterator[tuple[str, PartitionKey, CommittedOffset]]:
-        """Yield group, partition and committed offset of each; the store may change meanwhile."""
+        """Yield group, partition and committed offset of each.
+
+        The store may change during iteration.
+        """
         for group_id, offsets in list(self._by_group.items()):
             for key, value in list(offsets.items()):
                 yield group_id, key, value
 
     def offsets(self, group_id: str) -> Mapping[PartitionKey, CommittedOffset]:
-        """All of a group's, which must not be changed."""
+        """Return the committed offsets of a group. The caller must not change them."""
         return self._by_group.get(group_id, _NO_OFFSETS)
 
     def latest(self, group_id: str) -> Mapping[PartitionKey, CommittedOffset]:
-        """As `offsets`, with what is on its way: what the next record comes after."""
+        """Return the offsets of a group including pending ones, in contrast to `offsets`."""
         offsets = self._by_group.get(group_id, _NO_OFFSETS)
         if not self._pending:
             return offsets
@@ -123,9 +130,9 @@ class OffsetStore:
         return latest
 
     def count(self) -> int:
-        """How many offsets are committed."""
+        """Return the number of committed offsets."""
         return sum(map(len, self._by_group.values()))
 
     def group_ids(self) -> list[str]:
-        """Groups that have offsets."""
+        """Return the groups that have offsets."""
         return list(self._by_group)

@@ -1,4 +1,4 @@
-"""Which partition of `__consumer_offsets` a group lives in: Kafka's formula, Java's string hash."""
+"""Maps groups to partitions of `__consumer_offsets`, by Kafka's formula with Java's hash."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _INT_MIN = -(1 << 31)
 
 
 def java_hash(text: str) -> int:
-    """Java's String.hashCode: over UTF-16 code units, as a signed 32-bit number."""
+    """Return Java's String.hashCode: over UTF-16 code units, as a signed 32-bit integer."""
     units = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for unit in struct.unpack(f">{len(units) // 2}H", units):
@@ -17,7 +17,7 @@ def java_hash(text: str) -> int:
 
 
 def partition_for(group_id: str, partition_count: int) -> int:
-    """The partition of a group, and with it the coordinator: its leader."""
+    """Return the partition of a group. The leader of this partition is the group's coordinator."""
     value = java_hash(group_id)
-    # Java's absolute value of the least int is itself; Kafka takes 0 for it.
+    # As in Kafka, 0 replaces the absolute value of the smallest integer, which overflows in Java.
     return (0 if value == _INT_MIN else abs(value)) % partition_count

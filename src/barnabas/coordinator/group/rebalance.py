@@ -1,9 +1,9 @@
-"""What makes a classic group go round: rebalances that begin and end, sessions that run out.
+"""Rebalances and session timers of classic groups.
 
-Kafka: the classic half of GroupMetadataManager. Requests (`membership`) and timers come here; what
-is returned are the records to write, most often none. Groups are changed at once, before their
-records are committed: a new leader has them from the records, and members who were told more than
-it knows join again.
+Kafka: the classic part of GroupMetadataManager. Requests (`membership`) and timers call it. Methods
+return the records to write, mostly none. Groups change at once, before their records are committed.
+After a failover, the new leader has the state of the committed records, and members with a newer
+state rejoin.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# How long a JoinGroup of a new member waits at most (Kafka's constant).
+# Maximum time that a JoinGroup of a new member is pending (Kafka's constant).
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 
-# How long members that all stay away are waited for at least: one may have asked for no time.
+# Minimum delay before the next attempt if no member rejoins, since rebalance timeouts may be 0.
 _AGAIN_MS_MIN = 1_000
 
-# What a failed append means to the members who wait for it.
+# Errors of a failed append, and the errors that waiting members get for them.
 _APPEND_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -54,17 +54,17 @@ _APPEND_ERRORS = {
 
 
 def nothing() -> Written:
-    """No records."""
+    """Return a result without records."""
     return CoordinatorResult(None)
 
 
 def append_error(error: ErrorCode) -> ErrorCode:
-    """What members are told when their group could not be written."""
+    """Return the error for members after a failed append."""
     return _APPEND_ERRORS.get(error, error)
 
 
 class Rebalance:
-    """Moves groups from state to state."""
+    """Performs the state changes of groups."""
 
     __slots__ = ("_clock", "_config", "_metrics", "_timers", "find")
 
@@ -80,19 +80,20 @@ class Rebalance:
         self._timers = timers
         self._clock = clock
         self._metrics = metrics
-        # The group of an id as it is when a timer fires: it may have been made anew.
+        # Returns the current group of an id. A timer needs it, since the group may have been
+        # recreated.
         self.find = find
 
-    # A rebalance begins.
+    # Start of a rebalance.
 
     def prepare_or_complete_join(self, group: ClassicGroup, reason: str) -> Written:
-        """A member came, went or changed its mind."""
+        """Start a rebalance, or complete the current one, after a member has changed."""
         if group.can_rebalance:
             return self.prepare(group, reason)
         return self.maybe_complete_join(group)
 
     def prepare(self, group: ClassicGroup, reason: str) -> Written:
-        """Have all members join again; the first members of a group wait for others to come."""
+        """Start a rebalance, in which all members rejoin. A new group waits for more members."""
         if group.is_in(GroupState.COMPLETING_REBALANCE):
             self.propagate_error(group, ErrorCode.REBALANCE_IN_PROGRESS)
         group.pending_sync_members.clear()
@@ -121,7 +122,7 @@ class Rebalance:
         )
 
     def _on_initial_delay(self, group_id: str, delay_ms: int, left_ms: int) -> Written:
-        """Wait once more if somebody came meanwhile, up to the rebalance time-out in all."""
+        """Extend the initial delay if a member joined, up to the rebalance timeout in total."""
         group = self.find(group_id)
         if group is None or not group.is_in(GroupState.PREPARING_REBALANCE):
             return nothing()
@@ -145,10 +146,10 @@ class Rebalance:
             partial(self._on_join_timeout, group.group_id),
         )
 
-    # All have joined, or their time is over.
+    # End of the join phase: all members have joined, or the timeout has expired.
 
     def maybe_complete_join(self, group: ClassicGroup) -> Written:
-        """Complete if nobody is missing; the first members' delay is waited for all the same."""
+        """Complete the join phase if all members have joined. The initial delay still applies."""
         if (
             group.is_in(GroupState.PREPARING_REBALANCE)
             and group.has_all_members_joined
@@ -164,7 +165,7 @@ class Rebalance:
         return self.complete_join(group)
 
     def complete_join(self, group: ClassicGroup) -> Written:
-        """Begin a generation of those who joined and the static members who did not."""
+        """Start a generation with the joined members and the absent static members."""
         self._timers.cancel(_join_key(group))
         self._drop_absent(group)
         if not group.elect_joined_leader() and group.members:
@@ -207,13 +208,16 @@ class Rebalance:
             _log.info("group %s: did not join again: %s", group.group_id, ", ".join(absent))
 
     def _written(self, group: ClassicGroup) -> Written:
-        """The record of a group that became empty; if it is lost, sessions run out once more."""
+        """Return the record of a group that became empty.
+
+        If the record is lost, the sessions expire again on the next coordinator.
+        """
         return CoordinatorResult(None, [group_record(group, {})], is_replayed=False)
 
     # Assignments.
 
     def take_assignment(self, group: ClassicGroup, assignments: dict[str, bytes]) -> Written:
-        """The leader has assigned: give it to the members once it is written."""
+        """Write the leader's assignment, then send it to the members."""
         complete = {
             member_id: assignments.get(member_id, NO_ASSIGNMENT) for member_id in group.members
         }
@@ -231,13 +235,13 @@ class Rebalance:
         assignments: dict[str, bytes],
         error: ErrorCode,
     ) -> None:
-        # Another rebalance may have begun while it was written.
+        # Another rebalance may have started during the write.
         if not group.is_in(GroupState.COMPLETING_REBALANCE) or group.generation_id != generation_id:
             return
         if error is not ErrorCode.NONE:
             told = append_error(error)
             self.propagate_error(group, told)
-            # Nobody waits in a JoinGroup, so that the join cannot be complete at once.
+            # No JoinGroup is pending, so the join phase cannot complete at once.
             result = self.prepare_or_complete_join(group, f"{told.name} when writing it")
             assert not result.records, group.group_id
             return
@@ -248,25 +252,25 @@ class Rebalance:
         self._propagate(group, ErrorCode.NONE)
 
     def propagate_error(self, group: ClassicGroup, error: ErrorCode) -> None:
-        """There will be no assignment in this generation."""
+        """Fail the pending SyncGroup requests: this generation gets no assignment."""
         for member in group.members.values():
             member.assignment = NO_ASSIGNMENT
         self._propagate(group, error)
 
     def _propagate(self, group: ClassicGroup, error: ErrorCode) -> None:
         for member in list(group.members.values()):
-            # A session that ran out while the member waited was let pass, and begins anew.
+            # The session may have expired while the member waited. That was ignored, so restart it.
             if group.complete_sync(member, error):
                 self.restart_session(group, member)
 
     def note_sync(self, group: ClassicGroup, member_id: str) -> None:
-        """A member has asked for its assignment."""
+        """Note that a member has sent its SyncGroup."""
         group.pending_sync_members.pop(member_id, None)
         if not group.pending_sync_members:
             self._timers.cancel(_sync_key(group))
 
     def _on_sync_timeout(self, group_id: str, generation_id: int) -> Written:
-        """Those who joined and did not ask for their assignment are gone."""
+        """Remove the members that joined and sent no SyncGroup in time."""
         group = self.find(group_id)
         if (
             group is None
@@ -284,11 +288,11 @@ class Rebalance:
     # Sessions.
 
     def restart_session(self, group: ClassicGroup, member: ClassicMember) -> None:
-        """The member is alive, or begins to be."""
+        """Start or restart the session of a member."""
         self.start_session(group, member.id, member.times.session_timeout_ms)
 
     def start_session(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
-        """Expect a sign of life of the member, or of one who was given an id, in that time."""
+        """Start the session timer of a member, or of a client with an issued member id."""
         self._timers.schedule(
             _session_key(group, member_id),
             timeout_ms,
@@ -296,7 +300,7 @@ class Rebalance:
         )
 
     def end_session(self, group: ClassicGroup, member_id: str) -> None:
-        """Expect nothing more."""
+        """Stop the session timer."""
         self._timers.cancel(_session_key(group, member_id))
 
     def _on_session_timeout(self, group_id: str, member_id: str) -> Written:
@@ -316,7 +320,7 @@ class Rebalance:
         return self.after_removal(group, f"the session of {member_id} is over")
 
     def after_removal(self, group: ClassicGroup, reason: str) -> Written:
-        """One who was a member is gone."""
+        """Rebalance, or complete the join phase, after the removal of a member."""
         if group.is_in(GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
             return self.prepare_or_complete_join(group, reason)
         return self.maybe_complete_join(group)

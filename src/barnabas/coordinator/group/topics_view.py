@@ -1,4 +1,4 @@
-"""What the group coordinator needs of the metadata: names, ids and sizes of topics."""
+"""The topic metadata that the group coordinator uses."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Protocol
 
 
 class TopicsView(Protocol):
-    """What of the metadata is needed here."""
+    """Names, ids and partitions of topics."""
 
     def topic_id(self, name: str) -> bytes | None:
-        """Id of a topic, None if it does not exist."""
+        """Return the id of a topic, or None if it does not exist."""
         ...
 
     def topic_name(self, topic_id: bytes) -> str | None:
-        """Name of a topic, None if it does not exist."""
+        """Return the name of a topic, or None if it does not exist."""
         ...
 
     def has_partition(self, name: str, partition: int) -> bool:
@@ -21,5 +21,5 @@ class TopicsView(Protocol):
         ...
 
     def partition_count(self, name: str) -> int:
-        """How many partitions the topic has; 0 if it does not exist."""
+        """Return the number of partitions of the topic, or 0 if it does not exist."""
         ...
