@@ -84,7 +84,7 @@ class Replica:
     def reset(
         self, now_ms: float, leader_log_end_offset: int, is_new_leader: bool, in_isr: bool
     ) -> None:
-        """A leader epoch begins: members of the ISR count as caught up now, others as never."""
+        """Start a leader epoch. ISR members count as caught up now, other replicas as never."""
         self.pulse = None
         self._last_caught_up_ms = now_ms if in_isr else NEVER_MS
         if is_new_leader:
@@ -105,8 +105,7 @@ class Replica:
         leader_log_end_offset: int,
         broker_epoch: int,
     ) -> None:
-        """Record a fetch from `end`, at which time the leader's log ended at
-        `leader_log_end_offset`.
+        """Record a fetch from `end`, while the leader's log ended at `leader_log_end_offset`.
 
         The follower is caught up now if it fetches from the leader's log end. It was caught up at
         its previous fetch if it now fetches from the log end of that time.
