@@ -333,10 +333,7 @@ class CoordinatorDriver(Generic[S]):
     def _on_timer(
         self, running: _Running[S], operation: Callable[[], CoordinatorResult[None]]
     ) -> None:
-        """Run an operation of an expired timer.
-
-        The shard is active, since timers of others are closed.
-        """
+        """Run the operation of an expired timer. Only active shards have open timers."""
         assert running.state is ShardState.ACTIVE, running.state
         self._write(running, operation(), _ignore)
 

@@ -75,7 +75,7 @@ class Loader:
         self._log = log
         self._shard = shard
         self._timer = timer
-        # Called once with whether the whole log was read, unless the loader is cancelled.
+        # Called once with whether the whole log was read, unless the loader is canceled.
         self._on_done = on_done
         # The next offset to replay. Only increases.
         self._offset = log.log_start_offset

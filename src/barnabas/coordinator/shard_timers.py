@@ -1,6 +1,6 @@
 """A shard's timers, by key (Kafka's CoordinatorTimer).
 
-A timer can be postponed and cancelled. All timers end with the shard's leadership.
+A timer can be postponed and canceled. All timers end with the shard's leadership.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Delay:
 
 
 class ShardTimers:
-    """Operations that run later, unless they are postponed or cancelled. Their records are written.
+    """Operations that run later, unless they are postponed or canceled. Their records are written.
 
     Each heartbeat postpones a session timer, and sessions rarely expire. So a postponed timer keeps
     its entry in the wheel, and is added again when the entry fires.

@@ -176,7 +176,7 @@ class Channel(FramedHandler):
     def close(self) -> None:
         """Close the connection, or cancel the connection attempt. Pending requests fail as CLOSED.
 
-        A cancelled attempt calls neither `on_connected` nor `on_closed`.
+        A canceled attempt calls neither `on_connected` nor `on_closed`.
         """
         if self._connecting is not None:
             self._connecting.cancel()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.timer import Cancellable, Timer
 
-# Requests up to this size never wait: a small request that arrives slowly looks the same.
+# Buffers up to this size never wait: they may belong to a small request that arrives slowly.
 FREE_BYTES = 64 * 1024
 # Time in ms during which a connection may exceed the budget.
 LOAN_MS = 5_000.0

@@ -108,7 +108,7 @@ class QuietSession:
         known_epoch = self._registry.broker_epoch(self.replica_id)
         is_outdated = known_epoch is not None and NO_BROKER_EPOCH < replica_epoch < known_epoch
         if is_outdated or replica_epoch != self._replica_epoch:
-            # The broker restarted: make all partitions loud, so that each of them checks the epoch.
+            # The broker epoch differs, for example after a restart: all partitions must check it.
             self._replica_epoch = replica_epoch
             self._disturb_first(len(self._partitions))
         elif now_ms - self._swept_ms >= _SWEEP_MS:

@@ -256,7 +256,7 @@ class ReplicaManager:
     def apply_in_steps(
         self, delta: ClusterDelta, image: ClusterImage, changes: LeadershipChanges
     ) -> Iterator[None]:
-        """Apply new metadata: delete, lead, follow and configure partitions, then wake waiters.
+        """Apply new metadata: delete, lead, follow and configure the partitions of this broker.
 
         Args:
             delta: the change.
@@ -414,7 +414,8 @@ class ReplicaManager:
         """Take the partitions of a failed data directory offline.
 
         Returns:
-            The partitions. Their waiting operations are checked in the next turn.
+            The partitions. Their waiting operations are checked in the next turn, since this method
+            may be called during an append.
         """
         affected = self._registry.take_directory_offline(directory)
         if self.fetchers is not None:
@@ -444,7 +445,8 @@ class ReplicaManager:
     def wake(self, topic_partition: TopicPartition) -> None:
         """Check the operations that wait for the partition, after a change of its state.
 
-        A completed operation may append again. Further checks run after the current check.
+        A completed operation may append again. The checks after that append run later, so that no
+        check sees a partition during its change.
         """
         if self.quiet.sessions:
             self.quiet.disturb(topic_partition)

@@ -284,7 +284,7 @@ def _joined(
     refused: dict[tuple[str, bytes], OffsetCommitResponseTopic],
     taken: list[OffsetCommitResponseTopic],
 ) -> list[OffsetCommitResponseTopic]:
-    """Return the topics in Kafka's order: rejected topics first, each topic once."""
+    """Return the topics as Kafka does: if any is rejected, these come first, each topic once."""
     named = [topic for topic in taken if topic.partitions]
     if not refused:
         return named

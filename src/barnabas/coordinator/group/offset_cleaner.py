@@ -179,8 +179,8 @@ class OffsetCleaner:
         """Return the test for expired offsets of a group in its current state.
 
         A stable group of consumers keeps the offsets of its subscribed topics. A group keeps all
-        offsets while it rebalances, or if its subscriptions are unknown. In an empty group, the
-        retention time starts when the group became empty. In a group that never had members, it
+        offsets while it rebalances, or if its subscriptions are unknown. In an empty group
+        that had members, the retention time starts when the group became empty. Otherwise it
         starts at the commit of each offset.
         """
         now_ms = self._clock.wall_ms()

@@ -93,7 +93,10 @@ class Rebalance:
         return self.maybe_complete_join(group)
 
     def prepare(self, group: ClassicGroup, reason: str) -> Written:
-        """Start a rebalance, in which all members rejoin. A new group waits for more members."""
+        """Start a rebalance, in which all members rejoin.
+
+        The first members of an empty group wait for more members.
+        """
         if group.is_in(GroupState.COMPLETING_REBALANCE):
             self.propagate_error(group, ErrorCode.REBALANCE_IN_PROGRESS)
         group.pending_sync_members.clear()
