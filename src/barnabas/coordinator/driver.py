@@ -145,7 +145,7 @@ class _Running(Generic[S]):
         self.written_end = 0
         # End offset of the loaded log until the high watermark reaches it, then None. A new
         # leader's high watermark lags: records below this offset may be committed and acknowledged.
-        # If reads ignored these records, committed offsets could decrease.
+        # Reads that ignore these records could show decreasing offsets.
         self.loaded_end: int | None = None
 
 

@@ -86,7 +86,7 @@ _UNWRITABLE = 4
 _MUTED = 8
 _CLOSING = 16
 _THROTTLED = 32
-# Deferred requests are left.
+# Deferred requests are not processed yet.
 _PUT_OFF = 64
 # A request takes several turns, and later requests may depend on it.
 _WORKING = 128

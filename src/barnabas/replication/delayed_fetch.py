@@ -78,10 +78,10 @@ class DelayedFetch(DelayedOperation):
     D. A partition's log directory is offline.
     E. The request's leader epoch is fenced.
     F. The log was truncated below the fetch offset, or the fetch offset is in an older segment than
-    the end. In the second case the rest of the older segment is returned at once, and the available
-    bytes are not counted.
+       the end. In the second case the rest of the older segment is returned at once, and the
+       available bytes are not counted.
     G. The available bytes reach the request's minimum. Each partition counts up to its own maximum.
-    Throttled partitions count zero.
+       Throttled partitions count zero.
     H. The request's leader epoch is unknown here, or the follower's log has diverged.
 
     The end is the log end offset, the high watermark or the last stable offset, by isolation level.

@@ -267,7 +267,7 @@ class LeaderSide(PartitionReplica):
 
         Returns:
             None: not yet. NONE: yes. NOT_LEADER_OR_FOLLOWER: this broker is not the leader.
-                NOT_ENOUGH_REPLICAS_AFTER_APPEND: yes, but the ISR is below min.insync.replicas.
+            NOT_ENOUGH_REPLICAS_AFTER_APPEND: yes, but the ISR is below min.insync.replicas.
         """
         if not self.is_leader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER

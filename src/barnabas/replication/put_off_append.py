@@ -1,4 +1,4 @@
-"""A deferred append: its records need an inspection that takes several turns of the event loop.
+"""A deferred append: its records need an inspection over several turns of the event loop.
 
 Other partitions accept appends during the inspection. Leadership, ISR and disk are checked after
 the inspection, as for any append.

@@ -120,7 +120,7 @@ class ReplicaFetcher:
         self._is_held_back = False
         # Time of the last check of idle partitions, in ms.
         self._swept_ms = NOT_DELAYED
-        # Number of partitions whose appended records are being synced. No fetch is sent before 0.
+        # Number of partitions whose appended records are being synced. No fetch until 0.
         self._syncing = 0
         # Timer of the next attempt. None while a request is in flight or no partition waits.
         self._entry: WheelEntry | None = None
@@ -403,7 +403,7 @@ class ReplicaFetcher:
         _log.info("%s: fetch session %d: %s", self.name, asked.session_id, code.name)
         is_full = asked.session_epoch == 0
         if is_full or code not in _SESSION_ERRORS:
-            # A session error is impossible for a full request: delay its retry.
+            # A full request has no session that could fail: delay the retry.
             self._states.delay(asked.partitions)
 
     def _sync(self, key: TopicPartition) -> None:

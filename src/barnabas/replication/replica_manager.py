@@ -356,11 +356,11 @@ class ReplicaManager:
 
     @property
     def is_about_to_fetch(self) -> bool:
-        """Whether a checkpoint is under way before partitions are fetched from a new leader."""
+        """Whether a checkpoint is pending, after which fetching from new leaders starts."""
         return self._checkpoints_awaited > 0
 
     def _close_idle_fetchers(self) -> None:
-        """Close fetchers without partitions, unless some are about to come."""
+        """Close fetchers without partitions, unless new partitions are pending."""
         if self.fetchers is not None and not self._checkpoints_awaited:
             self.fetchers.close_idle()
 

@@ -275,9 +275,10 @@ class ClassicGroup:
         return len(self.members) == self.awaiting_join_count and not self.pending_join_members
 
     def elect_joined_leader(self) -> bool:
-        """Ensure that the leader has joined, by electing another one if needed.
+        """Elect another leader if the current one has not joined.
 
-        False if none has.
+        Returns:
+            False if no member has joined.
         """
         if self.leader_id is None:
             return False
