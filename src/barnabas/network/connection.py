@@ -202,7 +202,6 @@ class Connection(FramedHandler):
         self._peer_check: Cancellable | None = None
         self._throttled_until_ms = 0.0
         # Number of `begin_work` calls without their `end_work`.
-        self._works = 0
         # Arrival time of the current or last request.
         self.last_activity_ms = doors.clock.monotonic_ms()
         # Time in ms between its full arrival and the start of its processing.
