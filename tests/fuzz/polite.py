@@ -47,6 +47,28 @@ def clients(
     return producer, consumer
 
 
+class Reading:
+    """What the consumer got. After an assignment it may read again what was not committed."""
+
+    def __init__(self) -> None:
+        # All but what was read again.
+        self.numbers: list[int] = []
+        self.repeated = 0
+        self._may_repeat = False
+
+    def begin_again(self) -> None:
+        """The consumer begins at the offset that its group has committed."""
+        self._may_repeat = True
+
+    def take(self, number: int) -> None:
+        """Add a record."""
+        if self._may_repeat and number < len(self.numbers):
+            self.repeated += 1
+            return
+        self._may_repeat = False
+        self.numbers.append(number)
+
+
 def main(bootstrap: str, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(LAST_RECORDS_SECONDS)
@@ -57,9 +79,10 @@ def main(bootstrap: str, topic: str) -> None:
             errors.append(str(error))
 
     acknowledged: list[int] = []
+    reading = Reading()
     slowest = 0.0
     producer, consumer = clients(bootstrap, topic, on_error)
-    consumer.subscribe([topic])
+    consumer.subscribe([topic], on_assign=lambda *_: reading.begin_again())
     stopping = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.read(), stopping.set()), daemon=True).start()
     print("started", flush=True)
@@ -75,7 +98,6 @@ def main(bootstrap: str, topic: str) -> None:
             slowest = max(slowest, message.latency())
 
     sent = 0
-    read: list[int] = []
 
     def take(seconds: float) -> None:
         message = consumer.poll(seconds)
@@ -84,7 +106,7 @@ def main(bootstrap: str, topic: str) -> None:
         if message.error():
             on_error(message.error())
         else:
-            read.append(int(message.value()))
+            reading.take(int(message.value()))
 
     while not stopping.is_set():
         producer.produce(topic, b"%d" % sent, on_delivery=on_delivery)
@@ -95,18 +117,19 @@ def main(bootstrap: str, topic: str) -> None:
             take(left)
     producer.flush(LAST_RECORDS_SECONDS)
     deadline = time.monotonic() + LAST_RECORDS_SECONDS
-    while len(read) < sent and time.monotonic() < deadline:
+    while len(reading.numbers) < sent and time.monotonic() < deadline:
         take(0.5)
     consumer.close()
     seen = {
         "sent": sent,
         "acknowledged": len(acknowledged),
-        "read": len(read),
+        "read": len(reading.numbers),
+        "read_again": reading.repeated,
         "acknowledged_in_order": acknowledged == list(range(sent)),
-        "read_in_order": read == list(range(sent)),
+        "read_in_order": reading.numbers == list(range(sent)),
         "slowest_ack_ms": round(slowest * 1000),
         "errors": errors[:10],
-        "first_oddities": [pair for pair in enumerate(read) if pair[0] != pair[1]][:5],
+        "first_oddities": [pair for pair in enumerate(reading.numbers) if pair[0] != pair[1]][:5],
     }
     print(json.dumps(seen), flush=True)
 

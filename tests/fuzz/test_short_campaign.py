@@ -11,6 +11,7 @@ from barnabas.server.handlers.table import SERVED_APIS
 from fuzz import campaign
 from fuzz.attacker import Attacker
 from fuzz.grammar import Grammar
+from fuzz.polite import Reading
 
 FRAMES = 12_000
 # A limit for what hangs: it ends with so many frames.
@@ -34,6 +35,21 @@ def test_the_broker_stands_hostile_requests(tmp_path: Path) -> None:
     assert outcome.restarts >= 1
     assert outcome.frames >= FRAMES
     assert outcome.polite["sent"] > 20
+
+
+def test_records_are_read_again_after_an_assignment_only() -> None:
+    reading = Reading()
+    for number in (0, 1, 2):
+        reading.take(number)
+    reading.begin_again()
+    for number in (1, 2, 3):
+        reading.take(number)
+    assert (reading.numbers, reading.repeated) == ([0, 1, 2, 3], 2)
+    reading.take(2)
+    assert reading.numbers == [0, 1, 2, 3, 2]
+    reading.begin_again()
+    reading.take(7)
+    assert reading.numbers[-1] == 7, "a gap stays one after an assignment"
 
 
 @pytest.mark.conformance
