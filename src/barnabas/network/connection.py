@@ -201,7 +201,6 @@ class Connection(FramedHandler):
         # Timer of the next check of the peer, while a reason of _WAITING applies.
         self._peer_check: Cancellable | None = None
         self._throttled_until_ms = 0.0
-        # Number of `begin_work` calls without their `end_work`.
         # Arrival time of the current or last request.
         self.last_activity_ms = doors.clock.monotonic_ms()
         # Time in ms between its full arrival and the start of its processing.
