@@ -1,9 +1,11 @@
-"""The quorum's rules without any input or output: step and tick in, Effects out (KIP-595).
+"""The rules of the metadata quorum, without any input or output (KIP-595).
 
-The caller carries out each Effects as a whole, in the order of its fields, before the next call.
-All randomness comes from the given source and all time from the `now_ms` of each call, so that the
-same calls give the same effects. What a role does lies in `elections`, `following`, `leading` and
-`voter_changes`; how roles follow each other, in `replica`.
+The caller calls `step` for each message and `tick` when time passes. Each call returns Effects. The
+caller carries out each Effects completely, in the order of its fields, before the next call.
+
+All randomness comes from the given source, and all time from the `now_ms` argument of each call.
+The same calls therefore give the same effects. The behavior of each role is in `elections`,
+`following`, `leading` and `voter_changes`; the transitions between roles are in `replica`.
 """
 
 from __future__ import annotations
@@ -61,7 +63,7 @@ if TYPE_CHECKING:
 
 
 class RaftCore:
-    """One replica's part in the quorum."""
+    """The state machine of one replica of the quorum."""
 
     def __init__(
         self,
@@ -76,89 +78,89 @@ class RaftCore:
         self._following = Following(self._replica)
         self._leading = Leading(self._replica)
         self._voter_changes = VoterChanges(self._replica)
-        # When there is something to do by time alone.
+        # When `tick` is due next, ms. Set at the end of each call; NEVER while no timer is needed.
         self._due = NEVER
 
-    # -- what callers ask -------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------------
 
     @property
     def role(self) -> Role:
-        """What this replica is in its epoch; to be looked at only."""
+        """The role of this replica in its epoch. Callers must not change it."""
         return self._replica.role
 
     @property
     def epoch(self) -> int:
-        """The epoch this replica is in."""
+        """The current epoch of this replica."""
         return self._replica.epoch
 
     @property
     def voted_id(self) -> int:
-        """Whom this replica voted for in its epoch; NO_VOTE if for nobody."""
+        """Node id of the candidate that this replica voted for in its epoch; NO_VOTE if none."""
         return self._replica.election.voted_id
 
     @property
     def voted_directory_id(self) -> bytes:
-        """That one's log directory; zero if unknown."""
+        """Log directory id of the candidate that this replica voted for; zero if unknown."""
         return self._replica.election.voted_directory_id
 
     @property
     def high_watermark(self) -> int:
-        """Exclusive end of what is committed, as far as this replica knows; -1 at first."""
+        """Exclusive end of the committed records; -1 while this replica does not know it."""
         return self._replica.high_watermark
 
     @property
     def is_leader(self) -> bool:
-        """Whether this replica leads its epoch."""
+        """Whether this replica is the leader of its epoch."""
         return isinstance(self._replica.role, Leader)
 
     @property
     def is_voter(self) -> bool:
-        """Whether this replica is a voter; else it is an observer."""
+        """Whether this replica is a voter; otherwise it is an observer."""
         return self._replica.is_voter
 
     @property
     def has_vote(self) -> bool:
-        """Whether this replica takes part in elections, if it is a voter."""
+        """Whether this replica may vote and be elected, provided that it is a voter."""
         return self._replica.newcomer is None
 
     @property
     def voters(self) -> VoterSet:
-        """The voters in force."""
+        """The current set of voters."""
         return self._replica.voters
 
     @property
     def leader_and_epoch(self) -> LeaderAndEpoch:
-        """Who leads, as far as this replica knows; nobody after a resignation."""
+        """The leader that this replica knows, and the epoch; NO_LEADER after a resignation."""
         return self._replica.leader_and_epoch
 
     @property
     def epoch_start_offset(self) -> int | None:
-        """Offset of the leader's own LeaderChange record; None unless this replica leads."""
+        """Offset of the LeaderChange record of this leader; None unless this replica leads."""
         role = self._replica.role
         return role.epoch_start_offset if isinstance(role, Leader) else None
 
     def expects_snapshot(self, snapshot_id: SnapshotId) -> bool:
-        """Whether a leader's snapshot that is complete is still to take the place of the log."""
+        """Return whether a completely fetched snapshot should still replace the log."""
         role = self._replica.role
         fetched = role.snapshot if isinstance(role, Follower) else None
         return fetched is not None and fetched.id == snapshot_id and fetched.is_complete
 
     def address_of(self, destination: int) -> Address | None:
-        """Where to send a request to a destination that the effects name."""
+        """Return the address of a destination that the effects name; None if unknown."""
         return self._replica.address_of(destination)
 
     def leader_address(self) -> Address | None:
-        """Where the leader listens for replicas."""
+        """Return the address where the leader listens for replicas; None if unknown."""
         return self._replica.leader_address()
 
     def next_deadline(self) -> float:
-        """When `tick` is due next; infinite for a voter that is alone."""
+        """Return when `tick` is due next, ms; infinite if no timer is needed."""
         return self._due
 
-    # -- what happens -----------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------------
 
     def start(self, now_ms: float) -> Effects:
-        """Take up what was remembered; a voter that is alone leads when this returns."""
+        """Continue from the stored election state. A lone voter leads when this returns."""
         replica = self._replica
         replica.begin(now_ms)
         if replica.is_voter and len(replica.voters) == 1 and not self.is_leader:
@@ -166,11 +168,11 @@ class RaftCore:
         return self._settled(now_ms)
 
     def tick(self, now_ms: float) -> Effects:
-        """Time has passed; harmless at any time."""
+        """Do whatever is due at `now_ms`. Callers may call this at any time."""
         return self._settled(now_ms)
 
     def step(self, now_ms: float, message: Message) -> Effects:
-        """A message arrived, or a request failed."""
+        """Handle a request, a response, or the failure of a request."""
         if isinstance(message, Response):
             self._on_response(now_ms, message)
         elif isinstance(message, RequestFailed):
@@ -180,21 +182,24 @@ class RaftCore:
         return self._settled(now_ms)
 
     def on_appended(self, now_ms: float) -> Effects:
-        """As leader: records were written at the log end; who waits for them is answered."""
+        """As leader, answer the fetches that wait for the records just written at the log end."""
         role = self._replica.role
         if isinstance(role, Leader):
             self._leading.on_appended(now_ms, role)
         return self._settled(now_ms)
 
     def on_nothing_appended(self, now_ms: float) -> Effects:
-        """As follower: what the leader sent had no whole batch, or a damaged one."""
+        """As follower, handle a fetch response without a whole batch, or with a damaged batch."""
         role = self._replica.role
         if isinstance(role, Follower):
             self._following.on_nothing_appended(now_ms, role)
         return self._settled(now_ms)
 
     def on_synced(self, now_ms: float, end_offset: int) -> Effects:
-        """The log is on disk up to `end_offset`; not called for what was truncated meanwhile."""
+        """Note that the log is on disk up to `end_offset`.
+
+        The caller must not report offsets that were truncated after the sync began.
+        """
         replica = self._replica
         replica.synced_end = max(replica.synced_end, end_offset)
         role = replica.role
@@ -205,12 +210,18 @@ class RaftCore:
         return self._settled(now_ms)
 
     def on_snapshot_installed(self, now_ms: float, snapshot_id: SnapshotId | None) -> Effects:
-        """The leader's snapshot is in place and the log begins at its end; None: it was damaged."""
+        """Note that the leader's snapshot has replaced the log.
+
+        Args:
+            now_ms: the current time.
+            snapshot_id: the installed snapshot, at whose end the log now begins; None if it was
+                damaged.
+        """
         self._following.on_snapshot_installed(now_ms, snapshot_id)
         return self._settled(now_ms)
 
     def on_voters_changed(self, now_ms: float) -> Effects:
-        """A record of other voters was written, or cut off."""
+        """Note that a voters record was appended to the log, or truncated from it."""
         role = self._replica.role
         if isinstance(role, Leader):
             self._leading.on_voters_changed(now_ms, role)
@@ -219,18 +230,22 @@ class RaftCore:
     def upgrade_kraft_version(
         self, now_ms: float, level: int, *, validate_only: bool
     ) -> tuple[str | None, Effects]:
-        """As leader: have kraft.version raised; the first value says why that cannot be."""
+        """As leader, start to raise kraft.version.
+
+        Returns:
+            The reason why the upgrade is refused (None if it is accepted), and the effects.
+        """
         problem = self._voter_changes.upgrade(level, validate_only=validate_only)
         return problem, self._settled(now_ms)
 
     def resign(self, now_ms: float) -> Effects:
-        """Step down if leading, telling the others who should be next."""
+        """Resign if this replica leads, and send the preferred successors to the other voters."""
         role = self._replica.role
         if isinstance(role, Leader):
             self._replica.to_resigned(now_ms, successors(role))
         return self._settled(now_ms)
 
-    # -- taking apart -----------------------------------------------------------------------------
+    # -- dispatch ----------------------------------------------------------------------------------
 
     def _on_request(self, now_ms: float, request: Request) -> None:
         match request:
@@ -266,10 +281,10 @@ class RaftCore:
         if isinstance(response, VoterChangeResponse):
             self._following.on_voter_change_response(now_ms, request, response)
             if not isinstance(request, UpdateVoterRequest):
-                # It says nothing of epoch and leader.
+                # The responses to AddVoter and RemoveVoter carry neither epoch nor leader.
                 return
         if response.epoch < replica.epoch:
-            # It has not heard of our epoch yet.
+            # The peer does not know our epoch yet.
             replica.requests.failed(source, now_ms)
             return
         if replica.learn(now_ms, response.epoch, response.leader_id, response.leader_address):
@@ -308,13 +323,13 @@ class RaftCore:
         if failure.is_unreachable:
             self._following.on_unreachable(now_ms, destination)
 
-    # -- what is due ------------------------------------------------------------------------------
+    # -- timers ------------------------------------------------------------------------------------
 
     def _settled(self, now_ms: float) -> Effects:
-        """Do all that is due, and hand out what came of it."""
+        """Do everything that is due, and return the collected effects."""
         replica = self._replica
         if replica.out.truncate_to is not None:
-            # What to fetch next is known only when the log is cut.
+            # The next fetch offset is known only after the caller has truncated the log.
             self._due = now_ms
             return replica.taken()
         while True:
@@ -324,7 +339,7 @@ class RaftCore:
                 return replica.taken()
 
     def _act(self, now_ms: float, role: Role) -> float:
-        """What the role has to do by now; returns when it has to do something next."""
+        """Do what the role has to do by now, and return when it has to act again."""
         match role:
             case Unattached():
                 return self._following.look_for_leader(now_ms, role)
@@ -341,7 +356,7 @@ class RaftCore:
                 due = self._elections.say_goodbye(now_ms, role)
                 if self._replica.is_voter or self._replica.role is not role:
                     return due
-                # Removed from the voters: nobody will tell it who leads now.
+                # A removed voter receives no BeginQuorumEpoch from the new leader, so it searches.
                 return min(due, self._following.ask_around(now_ms))
             case _:
                 assert_never(role)

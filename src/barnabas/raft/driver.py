@@ -1,8 +1,8 @@
 """Runs the quorum core over a real log, clock and disk (Kafka's KafkaRaftClient).
 
-Carries out the core's effects in their order, syncs the log off the loop, and has committed batches
-delivered to the listeners. A failed sync or write is fatal: the process must not go on with a log
-that may be wrong.
+The driver carries out the core's effects in their order, syncs the log outside the event loop, and
+delivers committed batches to the listeners. A failed sync or write is fatal: the process must not
+continue with a log that may be wrong.
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Kafka's.
+# How often old segments and snapshots are deleted, ms, as in Kafka.
 _CLEANING_INTERVAL_MS = 60_000
 
 
 class RaftParts(msgspec.Struct, frozen=True):
-    """What a driver is joined from."""
+    """The dependencies of a driver."""
 
     log: Log
     store: QuorumStateStore
@@ -88,7 +88,7 @@ class RaftParts(msgspec.Struct, frozen=True):
     # Called once when the log or the quorum state cannot be written: the process has to stop.
     on_fatal: Callable[[BaseException], None]
     transport: RaftTransport = NoTransport()
-    # That of the metadata log; holds the note of a voter that has no vote yet.
+    # Directory of the metadata log. It holds the marker file of a voter that may not vote yet.
     data_directory: str = ""
 
 
@@ -107,63 +107,63 @@ class RaftDriver:
         self._core = RaftCore(config, self._view, parts.rng, election, self._history)
         self._delivery = Delivery(config.node_id, parts.log, self._core)
         self._note = CommittedNote(parts.doors, parts.log.directory)
-        # Goes up when the log is cut: a sync from before does not count.
+        # Number of truncations so far. A sync that began before a truncation is ignored.
         self._cuts = 0
         self._timer: Cancellable | None = None
         self._cleaning_timer: Cancellable | None = None
-        # The leader's snapshot on its way; None while none is.
+        # Receives the leader's snapshot; None while no snapshot is being fetched.
         self._receiver: SnapshotReceiver | None = None
         self._is_stopped = False
         self._role_log = RoleLog()
         self.metrics = RaftMetrics(parts.doors.clock)
-        # Whether it is at work: what that brings about is part of it.
+        # Whether effects are being carried out. Nested calls belong to the same busy period.
         self._is_busy = False
 
-    # -- facts ------------------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------------
 
     @property
     def config(self) -> RaftConfig:
-        """What this replica was opened with."""
+        """The configuration of this replica."""
         return self._config
 
     @property
     def core(self) -> RaftCore:
-        """The rules' state, for inspection."""
+        """The state machine, for inspection only."""
         return self._core
 
     @property
     def log_end_offset(self) -> int:
-        """The offset that the next appended record gets."""
+        """The offset of the next record to be appended."""
         return self._log.log_end_offset
 
     @property
     def high_watermark(self) -> int:
-        """Exclusive end of what is committed; -1 while unknown."""
+        """Exclusive end of the committed records; -1 while unknown."""
         return self._core.high_watermark
 
     @property
     def leader_and_epoch(self) -> LeaderAndEpoch:
-        """Who leads, as far as this replica knows."""
+        """The leader and epoch, as far as this replica knows them."""
         return self._core.leader_and_epoch
 
     @property
     def is_leader(self) -> bool:
-        """Whether this replica leads."""
+        """Whether this replica is the leader."""
         return self._core.is_leader
 
     @property
     def is_stopped(self) -> bool:
-        """Whether it takes part no more."""
+        """Whether this replica has stopped taking part in the quorum."""
         return self._is_stopped
 
     @property
     def log(self) -> Log:
-        """The log itself, for snapshots and inspection."""
+        """The metadata log, for snapshots and inspection."""
         return self._log
 
     @property
     def doors(self) -> LogDoors:
-        """The doors that the log uses."""
+        """The clock, timer, disk and executor that the log uses."""
         return self._parts.doors
 
     @property
@@ -173,35 +173,35 @@ class RaftDriver:
 
     @property
     def log_end_epoch(self) -> int:
-        """Epoch of the last record; 0 if there never was one."""
+        """Epoch of the last record; 0 if the log never had a record."""
         return self._view.last_epoch
 
     def transport_statistics(self) -> TransportStatistics:
-        """What was asked of other replicas so far."""
+        """Return the counters of requests to other replicas."""
         return self._parts.transport.statistics()
 
     def status(self) -> QuorumStatus:
-        """The quorum as DescribeQuorum shows it."""
+        """Return the state of the quorum for DescribeQuorum."""
         return quorum_status(self._core, self._config, self._log.log_end_offset)
 
     def leader_endpoint(self) -> tuple[int, str, int] | None:
-        """(node id, host, port) of the leader's controller listener; None while unknown."""
+        """Return (node id, host, port) of the leader's controller listener; None while unknown."""
         leader_id = self._core.leader_and_epoch.leader_id
         address = self._core.leader_address()
         if leader_id == NO_LEADER or address is None:
             return None
         return leader_id, address.host, address.port
 
-    # -- life -------------------------------------------------------------------------------------
+    # -- lifecycle ---------------------------------------------------------------------------------
 
     def add_listener(self, listener: RaftListener) -> None:
-        """Hand everything to `listener` too; before `start`."""
+        """Deliver all committed batches to `listener` too. Call this before `start`."""
         self._delivery.add_listener(listener)
 
     def start(self) -> None:
-        """Load the latest snapshot and take part. A lone voter leads when this returns.
+        """Load the latest snapshot and join the quorum. A lone voter leads when this returns.
 
-        Listeners are called before this returns for all that is committed already.
+        The listeners receive all records that are already committed before this returns.
 
         Raises:
             SnapshotError: the latest snapshot is damaged.
@@ -214,7 +214,8 @@ class RaftDriver:
         if latest is not None:
             self._delivery.load(read_snapshot(disk, directory, latest, self._history))
         elif BOOTSTRAP_SNAPSHOT in list_snapshots(disk, directory):
-            # No state of the log; but it may name the first voters of a new cluster.
+            # The bootstrap snapshot holds no log state, but may name the first voters of a new
+            # cluster.
             read_snapshot(disk, directory, BOOTSTRAP_SNAPSHOT, self._history)
         replay_log(self._log, self._history)
         self._parts.transport.start(self.receive)
@@ -222,7 +223,7 @@ class RaftDriver:
         self._arm_cleaning()
 
     def shutdown(self) -> None:
-        """Step down, tell waiting appends that they are lost, close the log."""
+        """Resign, fail the pending appends, and close the log."""
         if self._is_stopped:
             return
         self._carry_out(self._core.resign(self._now()))
@@ -237,22 +238,23 @@ class RaftDriver:
         self._note.close()
         self._log.close()
 
-    # -- what comes in ----------------------------------------------------------------------------
+    # -- input -------------------------------------------------------------------------------------
 
     def append(
         self,
         records: Sequence[tuple[Record, int]],
         on_committed: Callable[[int, RaftError | None], None],
     ) -> int:
-        """Append records as one batch, which is committed whole or not at all.
+        """Append records as one batch, which is committed as a whole or not at all.
 
         Args:
-            records: at least one, each with the version to write it in.
-            on_committed: called once with the last record's offset, or with (-1, error) if the
-                leadership is lost first; may be called before this returns (inline executor).
+            records: at least one record, each with the version to write it in.
+            on_committed: called once with the last record's offset, or with (-1, error) if
+                leadership is lost first. With the inline executor it may be called before this
+                returns.
 
         Returns:
-            The offset of the last record; they follow each other from `log_end_offset` on.
+            The offset of the last record. The offsets are consecutive, from `log_end_offset` on.
 
         Raises:
             NotLeaderError: this replica does not lead; nothing was appended.
@@ -272,15 +274,15 @@ class RaftDriver:
         return last_offset
 
     def receive(self, message: Message) -> None:
-        """A request, a response, or word of a failure arrived."""
+        """Handle a request, a response, or the failure of a request."""
         if not self._is_stopped:
             self._carry_out(self._core.step(self._now(), message))
 
     def snapshot_writer(self, snapshot_id: SnapshotId, timestamp: int) -> SnapshotWriter:
-        """Begin a snapshot of what is committed below its end offset.
+        """Start a snapshot of the committed records below its end offset.
 
         Args:
-            snapshot_id: end offset and epoch of the last record that it contains.
+            snapshot_id: end offset and epoch of the last record in the snapshot.
             timestamp: append time of that record, ms.
         """
         doors = self._parts.doors
@@ -293,17 +295,20 @@ class RaftDriver:
         return SnapshotWriter(doors.disk, directory, snapshot_id, timestamp, wall_ms, control)
 
     def note_snapshot(self, snapshot: SnapshotId) -> None:
-        """A snapshot was completed in the log's directory; older ones may go for it."""
+        """Register a completed snapshot in the log's directory, and delete old ones."""
         doors = self._parts.doors
         if snapshot.end_offset < self._log.log_start_offset:
-            # The leader's took its place while it was being written.
+            # A snapshot of the leader replaced the log while this one was being written.
             delete_snapshot(doors.disk, self._log.directory, snapshot)
             return
         self._view.snapshots = metadata_snapshots(doors.disk, self._log.directory)
         self._clean()
 
     def upgrade_kraft_version(self, level: int, *, validate_only: bool) -> str | None:
-        """As leader: make the voters dynamic (KIP-853); returns why that cannot be."""
+        """As leader, make the voters dynamic (KIP-853).
+
+        Returns the reason of a refusal, or None.
+        """
         problem, effects = self._core.upgrade_kraft_version(
             self._now(), level, validate_only=validate_only
         )
@@ -312,14 +317,14 @@ class RaftDriver:
 
     @property
     def kraft_version(self) -> int:
-        """The level in force; 0 while voters are static."""
+        """The finalized kraft.version; 0 while the voters are static."""
         return self._history.kraft_version
 
     def fail(self, error: BaseException) -> None:
-        """The directory cannot be written: stop taking part, and tell the process to stop."""
+        """Stop this replica and report the error, because the directory cannot be written."""
         self._stop_hard(error)
 
-    # -- carrying out -----------------------------------------------------------------------------
+    # -- effects -----------------------------------------------------------------------------------
 
     def _carry_out(self, effects: Effects) -> None:
         if self._is_stopped:
@@ -329,8 +334,8 @@ class RaftDriver:
         try:
             self._carry_out_all(effects)
         except (OSError, KafkaStorageError) as error:
-            # Whoever brought this about, a peer's request for instance, learns of it by the end of
-            # the process.
+            # Do not raise to the caller, for example a peer's request: the process is about to
+            # stop.
             self._stop_hard(error)
         except Exception as error:
             self._stop_hard(error)
@@ -346,7 +351,7 @@ class RaftDriver:
         has_appended = self._write_effects(effects)
         if effects.high_watermark is not None:
             self._log.update_high_watermark(effects.high_watermark)
-            # A follower may know of commits that it has not synced itself.
+            # A follower may know of committed records that it has not synced itself.
             self._note.note(min(effects.high_watermark, self._log.recovery_point))
             self.metrics.on_high_watermark(effects.high_watermark)
         if effects.leadership is not None:
@@ -359,7 +364,7 @@ class RaftDriver:
         if effects.control_records is not None:
             self._append_control_records(effects.control_records)
         if effects.truncate_to is not None:
-            # Voters whose record was cut off are in force no more; and it is time to fetch again.
+            # A truncated voters record is no longer in force. The core may also fetch again now.
             self._carry_out(self._core.on_voters_changed(self._now()))
         if not has_appended:
             self._carry_out(self._core.on_nothing_appended(self._now()))
@@ -367,7 +372,11 @@ class RaftDriver:
         self._arm()
 
     def _write_effects(self, effects: Effects) -> bool:
-        """Write what has to be written first; returns False for records that continue nothing."""
+        """Write the election state and the log, which must come before all other effects.
+
+        Returns:
+            False if the fetched records do not continue the log; otherwise True.
+        """
         if effects.has_vote:
             NewcomerFile(self._parts.doors.disk, self._parts.data_directory).remove()
             _log.info("This voter takes part in the metadata quorum from now on")
@@ -414,7 +423,7 @@ class RaftDriver:
             )
 
     def _on_received(self, receiver: SnapshotReceiver, error: BaseException | None) -> None:
-        """Let the leader's snapshot take the place of the log."""
+        """Replace the log by the leader's completely received snapshot."""
         if self._is_stopped or self._receiver is not receiver:
             return
         self._receiver = None
@@ -422,7 +431,7 @@ class RaftDriver:
             self._stop_hard(error)
             return
         if not self._core.expects_snapshot(receiver.id):
-            # Another leader has other plans; what was fetched from it since must not be lost.
+            # The leader has changed. Installing would lose what was fetched from the new leader.
             delete_snapshot(self._parts.doors.disk, self._log.directory, receiver.id)
             return
         try:
@@ -463,7 +472,7 @@ class RaftDriver:
             self._carry_out(self._core.on_voters_changed(self._now()))
 
     def _write(self, batch: bytearray, epoch: int) -> None:
-        """Write a batch as leader, have it synced, and tell who waits for it."""
+        """Append a batch as leader, answer the fetches that wait for it, and start a sync."""
         now_ms, end_offset = self._parts.doors.clock.wall_ms(), self._log.log_end_offset
         try:
             self._log.append_as_leader(memoryview(batch), epoch, AppendOrigin.RAFT, now_ms)
@@ -503,7 +512,7 @@ class RaftDriver:
             request.reply_to(response)
 
     def _with_records(self, request: FetchRequest, response: FetchResponse) -> FetchResponse:
-        """Whole batches from the fetch offset on, unless the answer is another."""
+        """Add records from the fetch offset on, unless the response reports something else."""
         is_other = response.diverging is not None or response.snapshot_id is not None
         if response.error is not ErrorCode.NONE or is_other:
             return response
@@ -518,7 +527,7 @@ class RaftDriver:
             self._parts.transport.close()
             self._parts.on_fatal(error)
 
-    # -- by time ----------------------------------------------------------------------------------
+    # -- timers ------------------------------------------------------------------------------------
 
     def _clean(self) -> None:
         doors = self._parts.doors
@@ -529,7 +538,7 @@ class RaftDriver:
         self._history.forget_below(self._log.log_start_offset)
 
     def _arm_cleaning(self) -> None:
-        """Look from time to time whether something has become old enough to go."""
+        """Schedule the next deletion of old segments and snapshots."""
         timer = self._parts.doors.timer
         self._cleaning_timer = timer.call_later(_CLEANING_INTERVAL_MS, self._on_cleaning_timer)
 
@@ -539,7 +548,7 @@ class RaftDriver:
             self._arm_cleaning()
 
     def _arm(self) -> None:
-        """One timer, for what the core does next by time alone."""
+        """Set the single timer to the core's next deadline."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

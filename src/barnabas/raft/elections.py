@@ -1,4 +1,4 @@
-"""Votes, and the beginning and end of epochs (KIP-595; pre-vote KIP-996)."""
+"""Votes, and the beginning and end of epochs (KIP-595; pre-vote: KIP-996)."""
 
 from __future__ import annotations
 
@@ -30,29 +30,29 @@ if TYPE_CHECKING:
     from barnabas.raft.replica import Replica
     from barnabas.raft.replica_key import ReplicaKey
 
-# How long a candidate that was refused a vote waits for the others before it tries again.
+# How long a candidate that was refused a vote waits before it starts another election.
 _SPLIT_VOTE_MS_MIN = 50
 _SPLIT_VOTE_MS_MAX = 300
-# How long one that could be elected lets another go first: for its votes to be asked for.
+# How long a replica defers to a preferred candidate, so that the latter can collect its votes.
 _YIELD_MS = 200
 
 
 class Elections:
-    """How a leader comes about and goes."""
+    """Election and resignation of leaders."""
 
     __slots__ = ("_replica",)
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
 
-    # -- what is due by time ----------------------------------------------------------------------
+    # -- timers ------------------------------------------------------------------------------------
 
     def run_for_leader(self, now_ms: float, role: Prospective | Candidate) -> float:
-        """Ask for votes and see what came of it; returns when there is something to do next."""
+        """Ask for votes and evaluate them; returns when to act next, ms."""
         replica = self._replica
         voters = replica.voters
         if not replica.is_voter:
-            # The voters changed meanwhile.
+            # A change of the voters has removed this replica.
             replica.wait_for_election(now_ms)
             return now_ms
         if len(role.granted & set(voters.ids)) >= voters.majority:
@@ -95,7 +95,7 @@ class Elections:
         return due
 
     def _give_up(self, now_ms: float, role: Prospective) -> None:
-        """Nobody else wants an election: back to the leader we lost, or wait and try again."""
+        """Return to the lost leader, or wait, because no majority wants an election."""
         replica = self._replica
         if role.lost_leader_id != NO_LEADER:
             replica.to_follower(now_ms, replica.epoch, role.lost_leader_id, None)
@@ -103,7 +103,7 @@ class Elections:
             replica.wait_for_election(now_ms)
 
     def say_goodbye(self, now_ms: float, role: Resigned) -> float:
-        """Tell the voters that the epoch is over; returns when there is something to do next."""
+        """Send EndQuorumEpoch to the voters; returns when to act next, ms."""
         replica = self._replica
         due = role.election_deadline if replica.is_voter else NEVER
         if now_ms >= due:
@@ -122,10 +122,10 @@ class Elections:
             due = min(due, replica.requests.ready_at(voter))
         return due
 
-    # -- votes ------------------------------------------------------------------------------------
+    # -- votes -------------------------------------------------------------------------------------
 
     def on_vote_request(self, now_ms: float, request: VoteRequest) -> None:
-        """Grant the vote, or not."""
+        """Grant or refuse a vote."""
         error, granted = self._judge(now_ms, request)
         self._replica.answer(request, VoteResponse(error=error, granted=granted))
 
@@ -151,7 +151,7 @@ class Elections:
         return ErrorCode.NONE, self._grants(now_ms, request)
 
     def _is_meant(self, voter: ReplicaKey | None) -> bool:
-        """Whether a request that names its receiver means this replica."""
+        """Return whether a request that names its receiver names this replica."""
         if voter is None:
             return True
         own = self._replica.config.key
@@ -160,19 +160,20 @@ class Elections:
     def _grants(self, now_ms: float, request: VoteRequest) -> bool:
         replica = self._replica
         if replica.newcomer is not None:
-            # It may have voted for another one and have forgotten it.
+            # This replica may have voted for another candidate and have lost that vote.
             return False
         ours = (replica.log.last_epoch, replica.log.end_offset)
         if (request.last_epoch, request.end_offset) < ours:
             return False
         role = replica.role
         if request.pre_vote:
-            # Who hears from a leader does not help to depose it.
+            # A follower that hears from its leader does not help to replace that leader.
             if isinstance(role, Follower):
                 return self._follower_grants(now_ms, role)
             if isinstance(role, Prospective):
                 self._maybe_yield(now_ms, role, request)
-            # A candidate's own request for votes is on its way: a second one would split them.
+            # A candidate has already sent its vote requests; a second candidate would split the
+            # votes.
             return not isinstance(role, Leader | Candidate)
         if not isinstance(role, Unattached | Prospective):
             return False
@@ -187,17 +188,20 @@ class Elections:
         return is_same and election.voted_directory_id in directory_ids
 
     def _follower_grants(self, now_ms: float, role: Follower) -> bool:
-        """Whether this replica has lost the leader too, or never had it; it lets the other run."""
+        """Return whether this follower grants a pre-vote, and defer to the candidate once.
+
+        The follower grants it if the leader is lost, has resigned, or has never answered.
+        """
         if role.lost_deadline < NEVER and not role.has_yielded:
             role.has_yielded = True
             role.lost_deadline = max(role.lost_deadline, now_ms + _YIELD_MS)
         return not role.has_fetched or role.has_resigned or role.lost_deadline < NEVER
 
     def _maybe_yield(self, now_ms: float, role: Prospective, request: VoteRequest) -> None:
-        """Of two that want an election at once the one with more records goes first.
+        """Defer to a concurrent candidate that has more records, or as many and a smaller id.
 
-        Of equals the one with the smaller id does. Both would get the other's word, become
-        candidates of the same epoch, and vote for themselves.
+        Otherwise both replicas would get each other's pre-vote, become candidates of the same
+        epoch, and vote for themselves.
         """
         replica = self._replica
         ours = (replica.log.last_epoch, replica.log.end_offset, -replica.me)
@@ -208,7 +212,7 @@ class Elections:
     def on_vote_response(
         self, now_ms: float, request: VoteRequest, voter: int, response: VoteResponse
     ) -> None:
-        """Count a vote; `request` is of the role that this replica is in."""
+        """Count a vote. `request` was sent in the current role."""
         role = self._replica.role
         assert isinstance(role, Prospective | Candidate), role
         assert request.pre_vote == isinstance(role, Prospective)
@@ -219,21 +223,21 @@ class Elections:
             return
         role.rejected.add(voter)
         if isinstance(role, Candidate):
-            # Votes are split, perhaps so that nobody wins: the first to try again will.
+            # The votes may be split so that no candidate wins. The first to retry will win.
             patience = self._replica.rng.randint(_SPLIT_VOTE_MS_MIN, _SPLIT_VOTE_MS_MAX)
             role.election_deadline = min(role.election_deadline, now_ms + patience)
 
-    # -- beginning and end of an epoch ------------------------------------------------------------
+    # -- epoch begin and end -----------------------------------------------------------------------
 
     def on_begin_quorum_epoch(self, now_ms: float, request: BeginQuorumEpochRequest) -> None:
-        """A leader makes itself known."""
+        """Handle the announcement of a new leader."""
         error = self._learn_leader(now_ms, request)
         if error is ErrorCode.NONE and not self._is_meant(request.voter):
             error = ErrorCode.INVALID_VOTER_KEY
         self._replica.answer(request, QuorumEpochResponse(error=error))
 
     def on_end_quorum_epoch(self, now_ms: float, request: EndQuorumEpochRequest) -> None:
-        """A leader steps down: its voters run for leader in the order that it proposes."""
+        """Handle the leader's resignation, and wait for this voter's turn to run for leader."""
         replica = self._replica
         error = self._learn_leader(now_ms, request)
         role = replica.role
@@ -256,7 +260,7 @@ class Elections:
             return ErrorCode.INVALID_REQUEST
         known = replica.election
         if request.epoch == known.epoch and known.leader_id not in (NO_LEADER, request.leader_id):
-            # Two leaders of one epoch: one side's files have been tampered with.
+            # Two leaders of one epoch: the files of one side must have been changed.
             return ErrorCode.INVALID_REQUEST
         replica.learn(now_ms, request.epoch, request.leader_id, request.address)
         role = replica.role
@@ -265,7 +269,10 @@ class Elections:
         return ErrorCode.NONE
 
     def _wait_for_turn(self, candidates: tuple[ReplicaKey, ...]) -> float:
-        """The first may run at once, each later one waits twice as long as the one before."""
+        """Return how long to wait before running for leader, ms.
+
+        The first candidate waits 0 ms; each later one waits twice as long as the one before it.
+        """
         config = self._replica.config
         ids = [each.id for each in candidates]
         place = ids.index(config.node_id) if config.node_id in ids else len(ids)
@@ -275,7 +282,11 @@ class Elections:
         return min(100 << min(place, 10), config.election_backoff_max_ms) + spread
 
     def on_quorum_epoch_response(self, voter: int, response: QuorumEpochResponse) -> None:
-        """A voter has heard that the epoch ended; of its beginning its fetches tell enough."""
+        """Note that a voter has acknowledged the resignation.
+
+        Responses to BeginQuorumEpoch need no action, because the voter's fetches show that it
+        follows.
+        """
         role = self._replica.role
         if response.error is ErrorCode.NONE and isinstance(role, Resigned):
             role.unacknowledged.discard(voter)

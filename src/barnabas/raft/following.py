@@ -1,4 +1,4 @@
-"""Fetching the log, or a snapshot, from the leader; and finding the leader (KIP-595, KIP-630)."""
+"""Fetching the log or a snapshot from the leader, and finding the leader (KIP-595, KIP-630)."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _LOST_SPREAD_MS = 100
 
 
 class Following:
-    """What a replica does that does not lead."""
+    """The behavior of a replica that does not lead."""
 
     __slots__ = ("_replica",)
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
 
-    # -- what is due by time ----------------------------------------------------------------------
+    # -- timers ------------------------------------------------------------------------------------
 
     def look_for_leader(self, now_ms: float, role: Unattached) -> float:
-        """Ask around who leads, until it is time for an election."""
+        """Ask peers for the leader until the election deadline, then run for leader."""
         replica = self._replica
         newcomer = replica.newcomer
         if newcomer is not None and newcomer.is_first(self._other_voters()):
@@ -49,7 +49,7 @@ class Following:
         if not replica.is_voter:
             role.election_deadline = NEVER
         elif role.election_deadline == NEVER:
-            # It has become a voter meanwhile.
+            # This replica became a voter after it entered the role.
             role.election_deadline = replica.election_deadline(now_ms)
         if now_ms >= role.election_deadline:
             replica.to_prospective(now_ms, NO_LEADER)
@@ -57,7 +57,7 @@ class Following:
         return min(role.election_deadline, self.ask_around(now_ms))
 
     def follow(self, now_ms: float, role: Follower) -> float:
-        """Fetch from the leader, or run for leader when it is lost."""
+        """Fetch from the leader; run for leader when the leader is lost."""
         replica = self._replica
         newcomer = replica.newcomer
         if newcomer is not None and newcomer.has_caught_up(replica.epoch, replica.high_watermark):
@@ -71,14 +71,14 @@ class Following:
         return min(lost_at, self._fetch(now_ms, role))
 
     def _observe(self, now_ms: float, role: Follower) -> float:
-        """Fetch; an observer that has lost the leader asks around for another, and goes on."""
+        """Fetch as an observer; also search for another leader if the current one is lost."""
         requests = self._replica.requests
         is_lost = now_ms >= role.fetch_deadline or requests.is_backing_off(role.leader_id, now_ms)
         due = NEVER if is_lost else role.fetch_deadline
         if is_lost and not role.has_resigned:
             due = min(due, self.ask_around(now_ms))
         if role.has_resigned:
-            # Whoever is elected says so at once to its voters only: ask around for it.
+            # A new leader announces itself only to the voters, so an observer has to search for it.
             return min(due, self.ask_around(now_ms))
         return min(due, self._fetch(now_ms, role))
 
@@ -90,7 +90,7 @@ class Following:
             return NEVER
         ready_at = replica.requests.ready_at(role.leader_id)
         if ready_at <= now_ms and replica.address_of(role.leader_id) is None:
-            # A leader that is no voter of ours and did not say where it is: others know.
+            # The leader is not in our voter set and its address is unknown: ask other nodes.
             return self.ask_around(now_ms)
         if ready_at <= now_ms:
             replica.send(now_ms, role.leader_id, self._next_request(now_ms, role))
@@ -115,7 +115,11 @@ class Following:
         )
 
     def _voter_request(self, role: Follower) -> Request | None:
-        """What the leader has to know of this replica, or is asked for; None if nothing."""
+        """Return the voter request that the leader needs from this replica; None if it needs none.
+
+        A voter updates its own record in the voter set. An observer that joins automatically
+        removes the record of its earlier directory, or adds itself (KIP-853).
+        """
         replica = self._replica
         voters, own = replica.voters, replica.own_voter()
         if not own.endpoints or own.key.directory_id == ZERO_UUID:
@@ -132,14 +136,14 @@ class Following:
         if not (config.auto_join and config.can_be_voter and is_dynamic):
             return None
         if known is not None:
-            # This node with another directory: that one is gone.
+            # The record names this node id with another directory, which no longer exists.
             return RemoveVoterRequest(known.key)
         return AddVoterRequest(own, config.request_timeout_ms, ack_when_committed=False)
 
     def on_voter_change_response(
         self, now_ms: float, request: Request, response: VoterChangeResponse
     ) -> None:
-        """The leader knows; if it does not, it is told again in a while."""
+        """Note a successful UpdateVoter, and schedule the next check after the fetch timeout."""
         role = self._replica.role
         if not isinstance(role, Follower):
             return
@@ -151,7 +155,8 @@ class Following:
         replica = self._replica
         config = replica.config
         role = replica.role
-        # Whether a leader whose connection broke is still there has to be known at once.
+        # After a broken connection, ask for an immediate response to learn whether the leader is
+        # alive.
         is_doubtful = isinstance(role, Follower) and role.lost_deadline < NEVER
         return FetchRequest(
             replica.fetch_key,
@@ -164,16 +169,16 @@ class Following:
         )
 
     def ask_around(self, now_ms: float) -> float:
-        """Fetch from a bootstrap server or a voter: one that does not lead says which one does.
+        """Send a fetch to a bootstrap server or a voter, to learn the leader's id.
 
-        One request at a time.
+        At most one request is in flight at a time. Returns when to call this again.
         """
         replica = self._replica
         requests = replica.requests
         busy_until = requests.busy_until(now_ms)
         if busy_until > now_ms:
             return busy_until
-        # The servers of the configuration may be gone for good, or not be voters any more.
+        # The configured bootstrap servers may be gone, or may no longer be voters.
         known = [*replica.bootstrap, *self._other_voters()]
         if not known:
             return NEVER
@@ -181,7 +186,7 @@ class Following:
         if not ready:
             return min(requests.ready_at(each) for each in known)
         if replica.newcomer is not None:
-            # It has to hear of all of them.
+            # This replica may vote only after it knows the state of all voters' logs.
             ready = [each for each in ready if each not in replica.newcomer.empty] or ready
         asked = ready[replica.rng.randint(0, len(ready) - 1)]
         replica.send(now_ms, asked, self._fetch_request())
@@ -191,16 +196,16 @@ class Following:
         replica = self._replica
         return [each for each in replica.voters.ids if each != replica.me]
 
-    # -- answers ----------------------------------------------------------------------------------
+    # -- responses ---------------------------------------------------------------------------------
 
     def on_fetch_response(
         self, now_ms: float, request: FetchRequest, source: int, response: FetchResponse
     ) -> None:
-        """Records, a place where the logs part, a snapshot, or nothing new."""
+        """Handle records, a diverging epoch, a snapshot id, or an empty response."""
         replica = self._replica
         role = replica.role
         if response.epoch == 0:
-            # Nothing can be in a log before the first epoch.
+            # Epoch 0 means that no election has taken place, so the peer's log is empty.
             replica.note_empty(source)
         if not isinstance(role, Follower) or response.error is not ErrorCode.NONE:
             replica.requests.failed(source, now_ms)
@@ -229,28 +234,28 @@ class Following:
         role.fetch_deadline = now_ms + self._replica.config.fetch_timeout_ms
 
     def on_synced(self, role: Follower, end_offset: int) -> None:
-        """What was fetched is on disk: it may be said to be."""
+        """Raise the high watermark now that the fetched records are on disk."""
         replica = self._replica
         if role.syncing_to is not None and end_offset >= replica.log.end_offset:
             expected, role.syncing_to = role.syncing_to, None
             replica.move_high_watermark(min(expected, end_offset))
 
     def on_nothing_appended(self, now_ms: float, role: Follower) -> None:
-        """The leader's bytes were no whole batches: ask again, but not at once."""
+        """Discard a response without whole batches, and fetch again after the backoff."""
         role.syncing_to = None
         self._replica.requests.failed(role.leader_id, now_ms)
 
     def on_unreachable(self, now_ms: float, source: int) -> None:
-        """The connection to `source` broke, or none came about."""
+        """Handle a broken connection to `source`, or a failed attempt to connect."""
         replica = self._replica
         role = replica.role
         if isinstance(role, Follower) and role.leader_id == source:
-            # Spread, so that not all followers run for leader at once.
+            # The random part keeps the followers from running for leader at the same time.
             patience = replica.config.leader_lost_ms + replica.rng.randint(0, _LOST_SPREAD_MS)
             role.lost_deadline = min(role.lost_deadline, now_ms + patience)
 
     def _truncate(self, epoch: int, end_offset: int) -> None:
-        """Cut to the end of the last epoch that both logs have, as far as is known now."""
+        """Truncate to the end of the last epoch that both logs are known to share."""
         replica = self._replica
         own_epoch, own_end = replica.log.end_offset_for_epoch(epoch)
         cut = min(end_offset, own_end) if own_epoch >= 0 else replica.log.start_offset
@@ -259,13 +264,13 @@ class Following:
         replica.out.truncate_to = cut
         replica.synced_end = min(replica.synced_end, cut)
 
-    # -- snapshots --------------------------------------------------------------------------------
+    # -- snapshots ---------------------------------------------------------------------------------
 
     def _begin_snapshot(self, now_ms: float, role: Follower, snapshot_id: SnapshotId) -> None:
         replica = self._replica
         latest = replica.log.latest_snapshot
         if snapshot_id.end_offset < 0 or snapshot_id.epoch < 0 or latest == snapshot_id:
-            # What a leader cannot mean; patience rather than haste.
+            # A correct leader never sends this id: retry after the backoff.
             replica.requests.failed(role.leader_id, now_ms)
             return
         role.snapshot = SnapshotFetch(snapshot_id)
@@ -273,14 +278,14 @@ class Following:
     def on_fetch_snapshot_response(
         self, now_ms: float, request: FetchSnapshotRequest, response: FetchSnapshotResponse
     ) -> None:
-        """The next part of the snapshot, or a reason to ask for another."""
+        """Handle the next part of the snapshot, or give up this snapshot."""
         replica = self._replica
         role = replica.role
         if not isinstance(role, Follower) or role.snapshot is None:
             return
         fetching = role.snapshot
         if response.error is not ErrorCode.NONE:
-            # The leader has a later one by now, or our file and its do not agree: ask anew.
+            # The leader has a later snapshot, or the two files differ: start again with a fetch.
             role.snapshot = None
             replica.requests.failed(role.leader_id, now_ms)
             return
@@ -303,13 +308,18 @@ class Following:
         )
 
     def on_snapshot_refused(self) -> None:
-        """Apache Kafka 4.4 has no other words for a snapshot that is gone: ask for the next."""
+        """Give up the snapshot, because Kafka 4.4 reports a deleted snapshot only by refusing."""
         role = self._replica.role
         if isinstance(role, Follower) and role.snapshot and not role.snapshot.is_complete:
             role.snapshot = None
 
     def on_snapshot_installed(self, now_ms: float, snapshot_id: SnapshotId | None) -> None:
-        """The log begins at the end of this snapshot now; None: it was damaged and is gone."""
+        """Continue at the end of the installed snapshot.
+
+        Args:
+            now_ms: the current time.
+            snapshot_id: the installed snapshot; None if it was damaged and has been deleted.
+        """
         replica = self._replica
         role = replica.role
         if isinstance(role, Follower):

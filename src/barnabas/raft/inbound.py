@@ -1,4 +1,4 @@
-"""Requests of other replicas as the core wants them, and its answers as Kafka's APIs have them."""
+"""Conversion of incoming quorum requests to core requests, and of core responses to messages."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-# From these versions on the responses say where the leader listens.
+# From these versions on, the responses include the leader's endpoint.
 _FETCH_ENDPOINTS = 16
 _OTHER_ENDPOINTS = 1
 
 
 def cluster_id_of(message: Message) -> str | None:
-    """The cluster that a request is meant for; None if it does not say."""
+    """Return the cluster id that a request names; None if it names none."""
     return getattr(message, "cluster_id", None)
 
 
 def core_request(message: Message, listener_name: str, reply_to: Reply) -> Request | None:
-    """What a request asks; None if it asks for another partition than the metadata log's."""
+    """Return the core request; None if the message is not about the metadata partition."""
     match message:
         case vote_messages.VoteRequest():
             return _vote(message, reply_to)
@@ -171,7 +171,7 @@ def _fetch_snapshot(
 
 
 def _only(topics: Iterable[object]) -> object | None:
-    """The metadata partition, if it alone is asked for."""
+    """Return the metadata partition if it is the only requested partition; otherwise None."""
     found = [
         (getattr(topic, "topic_name", ""), each)
         for topic in topics
@@ -199,7 +199,7 @@ def _own_address(endpoints: Iterable[object], listener_name: str) -> Address | N
 
 
 def response_message(request: Request, response: Response, version: int) -> Message:
-    """The answer to a request, in the request's version."""
+    """Return the response message in the version of the request."""
     match response:
         case core.VoteResponse():
             return vote_messages.VoteResponse(
@@ -238,11 +238,13 @@ def response_message(request: Request, response: Response, version: int) -> Mess
 def _epoch_response(
     messages: Any, made: Callable[..., Message], response: Response, version: int
 ) -> Message:
-    """BeginQuorumEpoch and EndQuorumEpoch are answered alike, each in classes of its own.
+    """Return the response to BeginQuorumEpoch or EndQuorumEpoch, which have the same fields.
 
     Args:
-        messages: the API's module.
-        made: its response.
+        messages: the module of the API's message classes.
+        made: the API's response class.
+        response: the core response.
+        version: the version of the request.
     """
     partition = messages.PartitionDataResponse(
         partition_index=0,
@@ -342,7 +344,10 @@ def _voter_change_response(request: Request, response: core.VoterChangeResponse)
 
 
 def _leader(made: Callable[..., T], response: Response, has_room: bool) -> list[T]:
-    """The leader's address in the API's own class, where the version has room for it."""
+    """Return the leader's endpoint in the API's own class.
+
+    The list is empty if the endpoint is unknown or the version has no field for it.
+    """
     at = response.leader_address
     if not has_room or response.leader_id == NO_LEADER or at is None:
         return []
@@ -352,7 +357,7 @@ def _leader(made: Callable[..., T], response: Response, has_room: bool) -> list[
 def refusal(
     message: Message, error: ErrorCode, leader: update_messages.CurrentLeader | None = None
 ) -> Message:
-    """The response to a request that is not looked into."""
+    """Return an error response to a request that is refused without being handled."""
     words = error.message
     match message:
         case vote_messages.VoteRequest():

@@ -1,4 +1,4 @@
-"""What a leader does: serves fetches, counts what is committed, keeps its quorum (KIP-595)."""
+"""The leader's work: serving fetches, committing records, and checking its quorum (KIP-595)."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ if TYPE_CHECKING:
     from barnabas.raft.replica import Replica
     from barnabas.raft.replica_key import ReplicaKey
 
-# An observer that has not fetched for so long is forgotten.
+# The leader forgets an observer that has not fetched for this long.
 _OBSERVER_SESSION_MS = 300_000
-# Whoever fetches counts as an observer: there is a limit to how many are remembered.
+# Any client that fetches as a replica counts as an observer, so the number is limited.
 _OBSERVERS_MAX = 10_000
 
 
 class Leading:
-    """What a replica does that leads."""
+    """The behavior of the leader."""
 
     __slots__ = ("_replica",)
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
 
-    # -- what is due by time ----------------------------------------------------------------------
+    # -- timers ------------------------------------------------------------------------------------
 
     def lead(self, now_ms: float, role: Leader) -> float:
-        """Do what is due; returns when something is next."""
+        """Do everything that is due, and return when the leader has to act next, ms."""
         deadline = self._quorum_deadline(role)
         if now_ms >= deadline:
             self._replica.to_resigned(now_ms, successors(role))
@@ -51,11 +51,14 @@ class Leading:
         return min(deadline, due, self._tell_begin(now_ms, role))
 
     def _quorum_deadline(self, role: Leader) -> float:
-        """When a majority will have been silent for too long: others may have elected a leader."""
+        """Return when to resign for lack of fetches from a majority, ms.
+
+        After that time the other voters may already have elected another leader.
+        """
         replica = self._replica
         needed = replica.voters.majority
         if replica.is_voter:
-            # The leader is one of the majority itself.
+            # The leader counts towards the majority.
             needed -= 1
         if needed == 0:
             return NEVER
@@ -64,7 +67,7 @@ class Leading:
         return max(role.check_quorum_deadline, fetches[needed - 1] + patience)
 
     def _tell_begin(self, now_ms: float, role: Leader) -> float:
-        """Make the epoch known to each voter that does not fetch, again every half time-out."""
+        """Send BeginQuorumEpoch to each voter that does not fetch, every half fetch timeout."""
         replica = self._replica
         patience = replica.config.fetch_timeout_ms / 2
         next_due = NEVER
@@ -82,10 +85,10 @@ class Leading:
             next_due = min(next_due, due)
         return next_due
 
-    # -- fetches ----------------------------------------------------------------------------------
+    # -- fetches -----------------------------------------------------------------------------------
 
     def check_leader_only(self, epoch: int) -> ErrorCode:
-        """Why a request for the leader of `epoch` cannot be served here; NONE if it can."""
+        """Return why a request to the leader of `epoch` cannot be served here; NONE if it can."""
         replica = self._replica
         if epoch < replica.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
@@ -96,7 +99,7 @@ class Leading:
         return ErrorCode.NONE
 
     def on_fetch(self, now_ms: float, request: FetchRequest) -> None:
-        """Answer with records, or let it wait for some."""
+        """Answer with records, or hold the request until there are new records."""
         replica = self._replica
         numbers = (request.fetch_offset, request.last_fetched_epoch, request.max_wait_ms)
         if min(numbers) < 0:
@@ -126,7 +129,7 @@ class Leading:
     ) -> None:
         earlier = role.parked.pop(request.source, None)
         if earlier is not None:
-            # The replica has given up on it, or comes by another connection.
+            # The replica has given up this request, or uses another connection now.
             self._replica.answer(earlier.request, answer)
         wait_ms = min(request.max_wait_ms, self._replica.config.fetch_max_wait_ms)
         role.parked[request.source] = ParkedFetch(request, now_ms + wait_ms)
@@ -139,7 +142,7 @@ class Leading:
         )
 
     def _answer_to(self, request: FetchRequest) -> FetchResponse:
-        """Agreed up to the fetch offset, or where the logs part, or what to load first."""
+        """Return a response: empty if the logs agree, else a diverging epoch or a snapshot id."""
         replica = self._replica
         return validate_fetch(
             replica.log,
@@ -151,7 +154,7 @@ class Leading:
 
     def _note_fetch(self, now_ms: float, role: Leader, request: FetchRequest) -> None:
         if request.source.id < 0:
-            # Nobody's replica; Apache Kafka lets it read too.
+            # The client is not a replica. Kafka also lets such clients read.
             return
         state = self.state_of(role, request.source)
         log_end = self._replica.log.end_offset
@@ -164,7 +167,7 @@ class Leading:
         state.leader_end_at_fetch = log_end
 
     def state_of(self, role: Leader, key: ReplicaKey) -> ReplicaState:
-        """What is known of a replica that fetches: of a voter, or of an observer."""
+        """Return the state of a replica that fetches, whether it is a voter or an observer."""
         if key.id in role.voters and self._replica.voters.is_voter(key):
             return role.voters[key.id]
         observers = role.observers
@@ -173,13 +176,16 @@ class Leading:
         return observers.setdefault(key, ReplicaState(key))
 
     def _forget_silent_observers(self, now_ms: float, role: Leader) -> None:
-        """Who has not fetched for minutes is gone."""
+        """Remove the observers that have not fetched within the session time."""
         for key, state in list(role.observers.items()):
             if state.last_fetch_ms + _OBSERVER_SESSION_MS < now_ms:
                 del role.observers[key]
 
     def on_fetch_snapshot(self, now_ms: float, request: FetchSnapshotRequest) -> None:
-        """Let the driver read it; who loads a snapshot follows."""
+        """Accept the request; the driver reads the bytes.
+
+        A voter that loads a snapshot is active.
+        """
         replica = self._replica
         error = self.check_leader_only(request.epoch)
         role = replica.role
@@ -188,24 +194,24 @@ class Leading:
             self.state_of(role, request.source).last_fetch_ms = now_ms
         replica.answer(request, FetchSnapshotResponse(error=error, snapshot_id=request.snapshot_id))
 
-    # -- committing -------------------------------------------------------------------------------
+    # -- commits -----------------------------------------------------------------------------------
 
     def on_synced(self, now_ms: float, role: Leader, end_offset: int) -> None:
-        """The leader's own end counts once it is on disk."""
+        """Count the leader's own log as replicated up to the synced offset."""
         role.synced_offset = max(role.synced_offset, end_offset)
         self.maybe_commit(now_ms, role)
 
     def maybe_commit(self, now_ms: float, role: Leader) -> None:
-        """See whether a majority has more than before."""
+        """Raise the high watermark if a majority of the voters has more records than before."""
         replica = self._replica
         end = committed_end(role, replica.is_voter)
-        # An older epoch's records are committed only through one of the own epoch above them.
+        # Records of earlier epochs are committed only together with a later record of this epoch.
         if end > role.epoch_start_offset and end > replica.high_watermark:
             replica.move_high_watermark(end)
             self._answer_parked(now_ms, role)
 
     def on_appended(self, now_ms: float, role: Leader) -> None:
-        """Records were written at the log end."""
+        """Answer the fetches that wait for the records just written at the log end."""
         self._answer_parked(now_ms, role)
 
     def _answer_parked(self, now_ms: float, role: Leader, due_only: bool = False) -> None:
@@ -215,10 +221,10 @@ class Leading:
                 del role.parked[source]
                 self._replica.answer(parked.request, self._answer_to(parked.request))
 
-    # -- other voters -----------------------------------------------------------------------------
+    # -- voter changes -----------------------------------------------------------------------------
 
     def on_voters_changed(self, now_ms: float, role: Leader) -> None:
-        """Other voters are in force: what is known of each replica stays known."""
+        """Rebuild the states for the new voters. The known state of each replica is kept."""
         replica = self._replica
         known: dict[ReplicaKey, ReplicaState] = dict(role.observers)
         known.update({state.key: state for state in role.voters.values()})
@@ -227,7 +233,7 @@ class Leading:
         for voter in replica.voters:
             if voter.key.id == replica.me and replica.is_voter:
                 continue
-            # A voter may have got its directory id only now.
+            # The new record may give a voter its directory id for the first time.
             state = known.pop(voter.key, None) or by_id.get(voter.key.id)
             if state is None:
                 state = ReplicaState(voter.key)
@@ -242,7 +248,7 @@ class Leading:
 
 
 def committed_end(role: Leader, is_voter: bool) -> int:
-    """The largest offset that a majority of the voters has on disk; -1 while there is none."""
+    """Return the largest offset that a majority of the voters has on disk; -1 if there is none."""
     ends = [role.synced_offset] if is_voter else []
     ends += [-1 if each.end_offset is None else each.end_offset for each in role.voters.values()]
     ends.sort(reverse=True)
@@ -250,15 +256,16 @@ def committed_end(role: Leader, is_voter: bool) -> int:
 
 
 def successors(role: Leader) -> tuple[ReplicaKey, ...]:
-    """The other voters, those with the most records first."""
+    """Return the other voters as preferred successors, those with the most records first."""
     states = sorted(role.voters.values(), key=lambda each: (-(each.end_offset or 0), each.key))
     return tuple(state.key for state in states)
 
 
 def validate_fetch(log: LogView, request: FetchRequest, answer: FetchResponse) -> FetchResponse:
-    """Complete an answer by what the leader's log has where the follower's ends (KIP-595, KIP-630).
+    """Complete a response by comparing the follower's log end with the leader's log.
 
-    Below the log's start nothing can be compared: there the latest snapshot is the answer.
+    Below the leader's log start the logs cannot be compared, so the response names the latest
+    snapshot (KIP-595, KIP-630).
     """
     offset, epoch = request.fetch_offset, request.last_fetched_epoch
     earliest = log.earliest_snapshot

@@ -1,7 +1,7 @@
-"""Requests of this replica as Kafka's APIs have them, and the responses to them.
+"""Conversion of core requests to messages, and of response messages to core responses.
 
-What a response says is taken as it is, but a response that does not answer the question (no such
-partition in it) counts as none.
+Values of a response are taken without checks. A response that lacks the requested partition is
+rejected with UnusableResponseError.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _FETCH_REPLICA_STATE = 15
 _KRAFT_VERSION = "kraft.version"
-# Whoever gets it is meant.
+# A request that names this key is meant for any voter that receives it.
 _NOBODY = ReplicaKey(-1)
 
 
@@ -43,7 +43,7 @@ class UnusableResponseError(ValueError):
 
 
 def request_message(request: core.Request, version: int, config: RaftConfig) -> Message:
-    """The request in the version that both sides speak."""
+    """Return the request message in the version that both sides support."""
     match request:
         case core.VoteRequest():
             return _vote(request, config)
@@ -72,7 +72,7 @@ def request_message(request: core.Request, version: int, config: RaftConfig) -> 
 
 
 def api_versions_request() -> versions_messages.ApiVersionsRequest:
-    """Asks the other side what it serves; without a name that is refused."""
+    """Return an ApiVersions request; Kafka refuses one without a client software name."""
     return versions_messages.ApiVersionsRequest(
         client_software_name="barnabas", client_software_version=__version__
     )
@@ -238,15 +238,15 @@ def _update_voter(
 
 
 def _listeners(made: Callable[..., T], listeners: Iterable[tuple[str, tuple[str, int]]]) -> list[T]:
-    """Where this node listens, or a voter, in the API's own class."""
+    """Return the listeners of this node, or of a voter, in the API's own class."""
     return [made(name=name, host=host, port=port) for name, (host, port) in listeners]
 
 
 def core_response(message: Message, token: int, listener_name: str) -> core.Response:
-    """What the response says.
+    """Convert a response message to a core response.
 
     Raises:
-        UnusableResponseError: it does not answer the request.
+        UnusableResponseError: the message does not answer the request.
     """
     match message:
         case vote_messages.VoteResponse():
@@ -289,7 +289,7 @@ def core_response(message: Message, token: int, listener_name: str) -> core.Resp
 
 
 def _only(message: object, topics: Iterable[object]) -> object:
-    """The metadata partition of a response."""
+    """Return the metadata partition of a response."""
     error_code = getattr(message, "error_code", 0)
     if error_code:
         raise UnusableResponseError(f"{type(message).__name__}: {ErrorCode.of(error_code).name}")

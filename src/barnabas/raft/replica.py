@@ -1,8 +1,8 @@
 """One replica's state in the quorum, and all transitions between its roles (KIP-595, KIP-996).
 
-Elections, following, leading and voter changes work on it. Invariants, asserted where they could
-break: the epoch never goes back; within an epoch the leader, once known, does not change; the high
-watermark never goes back; roles follow each other as `roles.TRANSITIONS` says.
+Elections, Following, Leading and VoterChanges work on this state. These invariants are asserted:
+the epoch never decreases; the leader of an epoch never changes once known; roles change only as
+`roles.TRANSITIONS` allows. The high watermark never decreases.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ if TYPE_CHECKING:
     from barnabas.raft.voter_set import VoterSet
     from barnabas.runtime.rng import Rng
 
-# A leader gives up this many fetch time-outs after a majority last fetched.
+# A leader resigns this many fetch timeouts after a majority last fetched.
 CHECK_QUORUM_FACTOR = 1.5
 _NOBODY = -1
-# Bootstrap servers are numbered downwards from here.
+# Bootstrap servers have the ids -2, -3 and so on.
 _FIRST_BOOTSTRAP_ID = -2
 
 
 class Replica:
-    """What one replica knows, and what it is about to have done."""
+    """The state of one replica, and the effects collected for the caller."""
 
     def __init__(
         self,
@@ -67,20 +67,22 @@ class Replica:
         self.config = config
         self.log = log
         self.rng = rng
-        # Voters by offset; moved by the driver as control records come and go.
+        # Voter sets by log offset. The driver updates it when control records are appended or
+        # truncated.
         self.history = history
-        # What this replica knows of the election of its epoch; equal to the disk after each step.
+        # Election state of the current epoch. Equal to the stored state after each step is carried
+        # out.
         self.election = remembered
         self._persisted = remembered
         self._told = LeaderAndEpoch(NO_LEADER, -1)
-        # All records below are on a majority of the voters. Moved by the leader's count, or on a
-        # follower by what the leader says. Never goes back.
+        # All records below this offset are on a majority of the voters; -1 while unknown. The
+        # leader computes it; a follower takes it from the leader. It never decreases.
         latest = log.latest_snapshot
         self.high_watermark = -1 if latest is None else latest.end_offset
-        # The own log is on disk up to here; at the start all of it is.
+        # This replica's log is on disk up to this offset, exclusive. At the start all of it is.
         self.synced_end = log.end_offset
         self.role: Role = Unattached(NEVER)
-        # What it has found out as long as it has no vote; None once it has.
+        # What this replica has learned while it may not vote; None once it may vote.
         self.newcomer = Newcomer() if config.is_newcomer else None
         self.requests = RequestManager(config.request_timeout_ms, config.retry_backoff_ms, rng)
         self.bootstrap = {
@@ -89,42 +91,43 @@ class Replica:
         }
         self._out = Effects()
 
-    # -- facts ------------------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------------
 
     @property
     def me(self) -> int:
-        """The own node id."""
+        """The node id of this replica."""
         return self.config.node_id
 
     @property
     def epoch(self) -> int:
-        """The epoch this replica is in."""
+        """The current epoch of this replica."""
         return self.election.epoch
 
     @property
     def voters(self) -> VoterSet:
-        """The voters in force."""
+        """The current set of voters."""
         return self.history.last
 
     @property
     def is_voter(self) -> bool:
-        """Whether this replica is a voter; else it is an observer, as without a vote."""
+        """Whether this replica is a voter. A voter that may not vote yet counts as an observer."""
         if self.newcomer is not None:
             return False
         return self.config.can_be_voter and self.voters.is_voter(self.config.key)
 
     @property
     def leader_and_epoch(self) -> LeaderAndEpoch:
-        """Who leads, as far as this replica knows; nobody after its own resignation."""
+        """The known leader and the epoch; NO_LEADER after this replica's own resignation."""
         resigned = isinstance(self.role, Resigned)
         return LeaderAndEpoch(NO_LEADER if resigned else self.election.leader_id, self.epoch)
 
     @property
     def fetch_key(self) -> ReplicaKey:
-        """The replica that fetches name; a leader does not count fetches that name none.
+        """The replica key for fetch requests.
 
-        Without a vote only a fetch that asks for the first record is counted: it says that this
-        log is empty, which other voters without a vote have to know.
+        The leader does not count fetches without a replica id. While this replica may not vote, it
+        names itself only in a fetch from offset 0. That fetch shows that its log is empty, which
+        other voters in the same state have to know.
         """
         key = self.config.key
         if self.newcomer is None or self.log.end_offset == 0:
@@ -132,7 +135,7 @@ class Replica:
         return ReplicaKey(_NOBODY, key.directory_id)
 
     def address_of(self, destination: int) -> Address | None:
-        """Where a voter, the leader, or a bootstrap server listens."""
+        """Return the address of a voter, the leader, or a bootstrap server; None if unknown."""
         if destination in self.bootstrap:
             return self.bootstrap[destination]
         role = self.role
@@ -146,12 +149,12 @@ class Replica:
         return None if voter is None else voter.address(self.config.listener_name)
 
     def own_voter(self) -> Voter:
-        """This replica as it is to stand in the voters' record."""
+        """Return this replica's entry for the voters record."""
         endpoints = tuple((name, Address(*at)) for name, at in self.config.advertised.items())
         return Voter(self.config.key, endpoints)
 
     def leader_address(self) -> Address | None:
-        """Where the leader listens for replicas."""
+        """Return the address where the leader listens for replicas; None if unknown."""
         leader_id = self.leader_and_epoch.leader_id
         if leader_id == NO_LEADER:
             return None
@@ -160,10 +163,10 @@ class Replica:
             return Address(*own)
         return self.address_of(leader_id)
 
-    # -- transitions ------------------------------------------------------------------------------
+    # -- transitions -------------------------------------------------------------------------------
 
     def begin(self, now_ms: float) -> None:
-        """Take up what was remembered from before this process."""
+        """Set the first role from the stored election state."""
         remembered = self.election
         if remembered.leader_id == self.me:
             others = {voter for voter in self.voters.ids if voter != self.me}
@@ -175,28 +178,28 @@ class Replica:
             self.role = Unattached(self.election_deadline(now_ms))
 
     def to_unattached(self, now_ms: float, epoch: int) -> None:
-        """A later epoch has begun, and nobody is known to lead it."""
+        """Enter a later epoch whose leader is unknown."""
         assert epoch > self.epoch, (epoch, self.epoch)
         self.election = ElectionState(epoch)
         self._enter(Unattached(self.election_deadline(now_ms)))
 
     def take_vote(self, now_ms: float) -> None:
-        """Nothing can have been forgotten: vote, and run for leader, from now on."""
+        """Start to vote and to run for leader, because this replica cannot have lost any record."""
         assert self.newcomer is not None
         self.newcomer = None
         self._out.has_vote = True
         if isinstance(self.role, Unattached):
-            # All voters are there: no need to wait for a leader to be heard of.
+            # All voters are reachable, so there is no need to wait for a leader to appear.
             patience = self.rng.randint(0, self.config.election_timeout_ms)
             self.role.election_deadline = now_ms + patience
 
     def note_empty(self, node_id: int) -> None:
-        """Another voter's log is empty."""
+        """Note that the log of another voter is empty."""
         if self.newcomer is not None and node_id != self.me:
             self.newcomer.empty.add(node_id)
 
     def vote_for(self, now_ms: float, candidate: ReplicaKey) -> None:
-        """Give the epoch's vote away, and wait for what comes of it."""
+        """Vote for a candidate in this epoch, and wait for the outcome."""
         assert isinstance(self.role, Unattached | Prospective), self.role
         self.election = replace(
             self.election, voted_id=candidate.id, voted_directory_id=candidate.directory_id
@@ -204,25 +207,25 @@ class Replica:
         self._enter(Unattached(self.election_deadline(now_ms)))
 
     def wait_for_election(self, now_ms: float) -> None:
-        """Nobody wanted an election: wait a while before the next attempt."""
+        """Wait before the next attempt, because the voters did not want an election."""
         backoff = self.rng.randint(0, self.config.election_backoff_max_ms)
         deadline = now_ms + self.config.election_timeout_ms / 2 + backoff
         self._enter(Unattached(deadline if self.is_voter else NEVER))
 
     def to_prospective(self, now_ms: float, lost_leader_id: int) -> None:
-        """Ask whether an election could be won."""
+        """Start to ask for pre-votes."""
         assert self.is_voter
         deadline = self.election_deadline(now_ms)
         self._enter(Prospective(deadline, {self.me}, lost_leader_id=lost_leader_id))
 
     def to_candidate(self, now_ms: float) -> None:
-        """Begin an epoch with a vote for oneself."""
+        """Start a new epoch with a vote for this replica itself."""
         assert self.is_voter
         self.election = ElectionState(self.epoch + 1, NO_LEADER, *self.config.key)
         self._enter(Candidate(self.election_deadline(now_ms), {self.me}))
 
     def to_leader(self, now_ms: float) -> None:
-        """The epoch's election is won."""
+        """Become leader after winning the epoch's election."""
         role = self.role
         assert isinstance(role, Candidate)
         voters = self.voters
@@ -238,8 +241,8 @@ class Replica:
                 check_quorum_deadline=now_ms + self.config.fetch_timeout_ms * CHECK_QUORUM_FACTOR,
             )
         )
-        # Voters that came with the first snapshot have to be in the log, from where those who
-        # fetch the log alone learn them.
+        # Voters known only from the first snapshot must be written to the log, because replicas
+        # that fetch only the log learn the voters from there.
         is_new = self.history.kraft_version > 0 and (self.history.last_offset or 0) < 0
         self._out.control_records = ControlRecords(
             self.epoch,
@@ -251,7 +254,7 @@ class Replica:
     def to_follower(
         self, now_ms: float, epoch: int, leader_id: int, address: Address | None
     ) -> None:
-        """Somebody else leads that epoch."""
+        """Follow another replica that leads `epoch`."""
         assert epoch >= self.epoch, (epoch, self.epoch)
         assert leader_id not in (NO_LEADER, self.me), leader_id
         known = self.election
@@ -264,7 +267,7 @@ class Replica:
         self._enter(Follower(leader_id, address, patience, update_voter_at=patience))
 
     def to_resigned(self, now_ms: float, preferred: tuple[ReplicaKey, ...]) -> None:
-        """Step down; the epoch has no leader any more."""
+        """Resign; the epoch then has no leader."""
         others = {voter for voter in self.voters.ids if voter != self.me}
         self._enter(Resigned(self.election_deadline(now_ms), others, preferred))
 
@@ -277,7 +280,7 @@ class Replica:
             self._turn_away(left)
 
     def _turn_away(self, left: Leader) -> None:
-        """Tell all who waited for the leader that was."""
+        """Fail all requests that wait for this replica as leader."""
         for parked in left.parked.values():
             self.refuse_fetch(parked.request, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if left.change is not None and not left.change.is_answered:
@@ -285,10 +288,10 @@ class Replica:
                 left.change.request, VoterChangeResponse(error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
             )
 
-    # -- common to roles --------------------------------------------------------------------------
+    # -- shared by the roles -----------------------------------------------------------------------
 
     def learn(self, now_ms: float, epoch: int, leader_id: int, address: Address | None) -> bool:
-        """Take up what another replica says of epoch and leader; returns whether it was news."""
+        """Adopt an epoch and leader from another replica; returns whether the role changed."""
         is_other = leader_id not in (NO_LEADER, self.me)
         if epoch > self.epoch:
             if is_other:
@@ -302,23 +305,23 @@ class Replica:
         return False
 
     def election_deadline(self, now_ms: float) -> float:
-        """When to try an election unless something happens; spread, so that one is first."""
+        """Return when to start an election, ms. The random part lets one voter start first."""
         if not self.is_voter:
             return NEVER
         timeout = self.config.election_timeout_ms
         return now_ms + timeout + self.rng.randint(0, timeout)
 
     def move_high_watermark(self, offset: int) -> None:
-        """Take up a larger one; a smaller one is old news."""
+        """Raise the high watermark; ignore a smaller value, which is outdated."""
         if offset > self.high_watermark:
             self.high_watermark = self._out.high_watermark = offset
 
     def send(self, now_ms: float, destination: int, request: Request) -> None:
-        """Send a request to a destination that is ready."""
+        """Send a request to a destination that is ready for one."""
         self._out.requests.append((destination, self.requests.sent(destination, request, now_ms)))
 
     def answer(self, request: Request, response: Response) -> None:
-        """Answer a request with what is known of epoch and leader."""
+        """Answer a request, adding the known epoch and leader."""
         leader_id, epoch = self.leader_and_epoch
         completed = replace(
             response,
@@ -330,17 +333,17 @@ class Replica:
         self._out.answers.append((request, completed))
 
     def refuse_fetch(self, request: FetchRequest, error: ErrorCode) -> None:
-        """Answer a fetch with an error, and no high watermark, as Kafka."""
+        """Answer a fetch with an error and without a high watermark, as Kafka does."""
         start = self.log.start_offset
         self.answer(request, FetchResponse(error=error, log_start_offset=start))
 
     @property
     def out(self) -> Effects:
-        """The effects gathered since the last `taken`."""
+        """The effects collected since the last call of `taken`."""
         return self._out
 
     def taken(self) -> Effects:
-        """Hand out the effects gathered since the last call."""
+        """Return the effects collected since the last call, and start a new collection."""
         out, self._out = self._out, Effects()
         if self.election != self._persisted:
             assert self.election.epoch >= self._persisted.epoch

@@ -1,7 +1,7 @@
-"""The roles of a replica in an epoch (KIP-595; Prospective KIP-996), one class each.
+"""The roles of a replica in an epoch, one class each (KIP-595; Prospective: KIP-996).
 
-Only `replica.Replica` moves a replica from one to another, as `TRANSITIONS` allows. A role holds
-what is true only in it, so that leaving it forgets that.
+Only `replica.Replica` changes the role, and only as `TRANSITIONS` allows. Each class holds the
+state that is valid only in that role; a change of the role discards it.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ NEVER = float("inf")
 
 
 class Unattached(msgspec.Struct):
-    """Knows no leader of the epoch to follow. An observer stays here until it finds one."""
+    """Knows no leader of the epoch. An observer stays in this role until it finds the leader."""
 
-    # When to run for leader; NEVER for an observer.
+    # When to run for leader, ms; NEVER for an observer.
     election_deadline: float
 
 
 class Prospective(msgspec.Struct):
-    """Asks whether it could win before it disturbs anybody with a new epoch (pre-vote)."""
+    """Asks the voters whether it could win, before it starts a new epoch (pre-vote)."""
 
     election_deadline: float
-    # Voters that would vote for us, ourselves included.
+    # Voters that would grant their vote, including this replica.
     granted: set[int]
     rejected: set[int] = msgspec.field(default_factory=set)
-    # The leader we lost touch with; NO_LEADER if there was none.
+    # The leader whose connection was lost; NO_LEADER if there was none.
     lost_leader_id: int = NO_LEADER
-    # Until then another one goes first, who asks the same and is preferred; set once at most, so
-    # that nobody is held up for long by one that comes to nothing.
+    # Defer to the preferred candidate until this time, ms; None while there is none. Set at most
+    # once, so that a preferred candidate that fails does not delay the election for long.
     yields_until: float | None = None
 
 
 class Candidate(msgspec.Struct):
-    """Voted for itself in a new epoch and asks the others."""
+    """Has voted for itself in a new epoch, and asks the other voters for their votes."""
 
     election_deadline: float
     granted: set[int]
@@ -54,96 +54,100 @@ class Candidate(msgspec.Struct):
 
 
 class SnapshotFetch(msgspec.Struct):
-    """The leader's snapshot on its way."""
+    """A snapshot that is being fetched from the leader."""
 
     id: SnapshotId
-    # Bytes that are here.
+    # Number of bytes received so far.
     position: int = 0
-    # All are; it is being put in place.
+    # Whether all bytes are received. The snapshot is then being installed.
     is_complete: bool = False
 
 
 class Follower(msgspec.Struct):
-    """Fetches from the leader of the epoch. An observer too."""
+    """Fetches from the leader of the epoch, as voter or as observer."""
 
     leader_id: int
-    # Where it listens, as far as that was said; else the voters' addresses hold.
+    # The leader's address from its own messages; None means to use the address in the voter set.
     leader_address: Address | None
-    # When the leader counts as lost: it has not answered a fetch for so long.
+    # When the leader counts as lost because it has not answered a fetch, ms.
     fetch_deadline: float
-    # The same, when its connection broke and no new one came about; NEVER while all is well.
+    # When the leader counts as lost because its connection broke, ms; NEVER while it is connected.
     lost_deadline: float = NEVER
-    # Whether it has let another one go first since then: once, so that nobody is held up for long.
+    # Whether this follower has already deferred to a candidate since the connection broke. It
+    # defers only once, so that the election is not delayed for long.
     has_yielded: bool = False
-    # Whether the leader answered us in this epoch: if so, no pre-vote is granted to others.
+    # Whether the leader answered a fetch in this epoch. If so, no pre-vote is granted.
     has_fetched: bool = False
-    # The leader said that it steps down: whoever wants to follow it is welcome.
+    # Whether the leader has resigned. Pre-votes are granted to every candidate then.
     has_resigned: bool = False
-    # High watermark that came with records which are being written; the next fetch waits for them.
+    # High watermark of the response whose records are being synced; None while no sync is pending.
+    # The next fetch waits for the sync.
     syncing_to: int | None = None
     snapshot: SnapshotFetch | None = None
-    # When to see whether the leader knows where we listen, or to ask to become a voter.
+    # When to check the leader's record of this voter, or to ask to become a voter, ms.
     update_voter_at: float = NEVER
-    # Whether the leader was told so in this epoch.
+    # Whether the leader has accepted an UpdateVoter request in this epoch.
     has_updated_leader: bool = False
 
 
 class ReplicaState(msgspec.Struct):
-    """What a leader knows of another replica."""
+    """The leader's knowledge of another replica."""
 
     key: ReplicaKey
-    # It has all below this on disk; None until it fetched in this epoch.
+    # The replica has all records below this offset on disk; None before its first fetch of the
+    # epoch.
     end_offset: int | None = None
-    # Of fetches of log or snapshot.
+    # Time of the last Fetch or FetchSnapshot request, ms.
     last_fetch_ms: float = -NEVER
-    # The leader's log end at that fetch.
+    # The leader's log end offset at that fetch.
     leader_end_at_fetch: int = -1
-    # When it last had everything that there was.
+    # Last time at which the replica had fetched up to the leader's log end, ms.
     last_caught_up_ms: float = -NEVER
-    # When it was last told that the epoch began.
+    # When BeginQuorumEpoch was last sent, ms.
     begin_sent_ms: float = -NEVER
 
 
 class ParkedFetch(msgspec.Struct):
-    """A fetch that waits for records."""
+    """A fetch request that waits for new records."""
 
     request: FetchRequest
     deadline: float
 
 
 class Leader(msgspec.Struct):
-    """Won the election of its epoch."""
+    """Has won the election of its epoch."""
 
-    # Offset of its LeaderChange record: nothing is committed before that is.
+    # Offset of its LeaderChange record. No record is committed before this record is.
     epoch_start_offset: int
     granting_voters: tuple[int, ...]
-    # Its own log is on disk up to here.
+    # The leader's own log is on disk up to this offset, exclusive.
     synced_offset: int
-    # The other voters, by node id.
+    # The other voters by node id.
     voters: dict[int, ReplicaState]
-    # When to step down unless a majority of the voters has fetched by then.
+    # The leader does not resign for lack of fetches from a majority before this time, ms.
     check_quorum_deadline: float
     observers: dict[ReplicaKey, ReplicaState] = msgspec.field(default_factory=dict)
     parked: dict[ReplicaKey, ParkedFetch] = msgspec.field(default_factory=dict)
-    # The change of the voters that is under way; one at a time.
+    # The pending change of the voters; at most one at a time.
     change: VoterChange | None = None
-    # What static voters have said of themselves, by node id: an upgrade to dynamic ones needs it.
+    # Voter details that static voters sent in UpdateVoter, by node id. The upgrade to dynamic
+    # voters needs them.
     described: dict[int, Voter] = msgspec.field(default_factory=dict)
 
 
 class Resigned(msgspec.Struct):
-    """Led this epoch and gave it up, by its own will or by a restart; still tells the others."""
+    """Was leader of this epoch and resigned, or restarted; now informs the other voters."""
 
     election_deadline: float
-    # Voters to be told.
+    # Voters that have not acknowledged EndQuorumEpoch yet.
     unacknowledged: set[int]
     preferred_candidates: tuple[ReplicaKey, ...]
 
 
 Role = Unattached | Prospective | Candidate | Follower | Leader | Resigned
 
-# Role -> the roles that may come next. Into the role it has a replica may come anew: as follower
-# of a later leader, unattached in a later epoch.
+# Role -> allowed next roles. A role that lists itself may be entered again: a follower of a later
+# leader, or unattached in a later epoch.
 TRANSITIONS: Mapping[type[Role], tuple[type[Role], ...]] = {
     Unattached: (Unattached, Prospective, Follower),
     Prospective: (Unattached, Candidate, Follower),
