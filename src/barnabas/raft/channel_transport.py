@@ -1,8 +1,8 @@
-"""Requests of this replica over channels to the others: one connection per destination.
+"""Sends the requests of this replica to other replicas, over one connection per destination.
 
-A connection is used once ApiVersions was answered on it: the versions of requests are the latest
-that both sides have. Every request ends in one response or one `RequestFailed`, or in neither when
-the core has stopped to wait for it; the core sends again in its own time.
+A new connection first exchanges ApiVersions. Each request then uses the latest version that both
+sides support. A request usually ends in one response or one `RequestFailed`. It ends in neither if
+its deadline passes before the connection is ready; the core sends again after its own timeout.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# The first version that tells of features whose lowest level is 0, as kraft.version's is.
+# The first version that includes features with a minimum level of 0, such as kraft.version.
 _API_VERSIONS_VERSION = 4
-# The other end is not there, or went away.
+# The peer refused the connection or closed it.
 _UNREACHABLE = (NetworkErrorKind.CONNECT_FAILED, NetworkErrorKind.DISCONNECTED)
 
 _API_KEYS: dict[type[core.Request], ApiKey] = {
@@ -58,15 +58,15 @@ _API_KEYS: dict[type[core.Request], ApiKey] = {
 
 
 class _Sending(msgspec.Struct, frozen=True):
-    """A request on its way out."""
+    """A request that waits for a connection."""
 
     request: Request
-    # When the core stops to wait for it.
+    # When the core stops waiting for the response, monotonic ms.
     deadline_ms: float
 
 
 class ChannelTransport:
-    """The real `RaftTransport`."""
+    """The `RaftTransport` that uses network connections."""
 
     def __init__(self, runtime: Runtime, config: RaftConfig) -> None:
         self._clock = runtime.clock
@@ -80,15 +80,15 @@ class ChannelTransport:
         self._pool = ConnectionPool(runtime, settings, self._prepare)
         self._receive: Callable[[Message], None] | None = None
         self._is_closed = False
-        # Connections made, requests sent, answers got.
+        # Counters: connections created, requests sent, responses received.
         self._created = self._requests = self._responses = 0
 
     def start(self, receive: Callable[[Message], None]) -> None:
-        """Hand what comes of requests to `receive`."""
+        """Set the callback that receives responses and failures."""
         self._receive = receive
 
     def send(self, destination: int, address: Address | None, request: Request) -> None:
-        """Send a request; what comes of it never comes before this returns."""
+        """Send a request. The result is never delivered before this returns."""
         if address is None:
             self._timer.call_soon(partial(self._fail, request, False))
             return
@@ -97,13 +97,13 @@ class ChannelTransport:
         self._pool.acquire(node, partial(self._on_ready, sending))
 
     def statistics(self) -> TransportStatistics:
-        """What was done so far."""
+        """Return the current counters."""
         return TransportStatistics(
             self._pool.ready_count, self._created, self._requests, self._responses
         )
 
     def close(self) -> None:
-        """Close all connections; nothing is handed over any more."""
+        """Close all connections. After this call no result is delivered."""
         self._is_closed = True
         self._pool.close()
 
@@ -117,7 +117,7 @@ class ChannelTransport:
             return
         left_ms = sending.deadline_ms - self._clock.monotonic_ms()
         if left_ms <= 0:
-            # The core has given up on it; by now it may ask for something else.
+            # The core's request has timed out, and the core may send another request meanwhile.
             return
         api_key = _API_KEYS[type(request)]
         version = _version(api_key, channel)
@@ -149,7 +149,7 @@ class ChannelTransport:
             self._receive(core.RequestFailed(request.token, is_unreachable))
 
     def _prepare(self, channel: Channel, done: Callable[[NetworkError | None], None]) -> None:
-        """Learn the other side's versions before anything else is sent."""
+        """Request the peer's supported versions before any other request is sent."""
         self._created += 1
 
         def on_response(response: Any, error: NetworkError | None) -> None:
@@ -171,7 +171,7 @@ class ChannelTransport:
 
 
 def _version(api_key: ApiKey, channel: Channel) -> int | None:
-    """The latest version that both sides have."""
+    """Return the latest version that both sides support; None if there is none."""
     lowest, highest = channel.versions.get(api_key, (0, -1))
     version = min(highest, last_stable_version(api_key))
     return version if version >= max(lowest, schema_versions(api_key)[0]) else None

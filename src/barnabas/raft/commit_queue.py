@@ -1,4 +1,4 @@
-"""Committed batches in log order: what this leader appended itself, else read back from the log."""
+"""Committed batches in log order, from memory if this leader appended them, else from the log."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ _READ_BYTES_MAX = 8 * 1024 * 1024
 
 
 class CommitQueue:
-    """Hands out each batch below the high watermark once."""
+    """Returns each batch below the high watermark exactly once."""
 
     __slots__ = ("_expected", "_log", "next_offset")
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        # Offset of the first record that was not handed out yet.
+        # Offset of the first record that `take` has not returned yet.
         self.next_offset = 0
-        # Batches that this leader appended and that are not handed out yet.
+        # Batches that this leader appended and that `take` has not returned yet, in log order.
         self._expected: deque[CommittedBatch] = deque()
 
     def expect(self, batch: CommittedBatch) -> None:
-        """The leader is about to append this batch: it need not be decoded again."""
+        """Keep a batch that this leader is about to append, which avoids decoding it again."""
         self._expected.append(batch)
 
     def forget_expected(self) -> None:
-        """The leadership is over: what was appended may be cut off again."""
+        """Drop the kept batches after leadership is lost, because they may be truncated."""
         self._expected.clear()
 
     def take(self, high_watermark: int) -> list[CommittedBatch]:
-        """The next batches below the high watermark, control batches too; empty at the end.
+        """Return the next batches below the high watermark, including control batches.
 
-        At most some 8 MiB at a time.
+        One call returns about 8 MiB at most, and an empty list when all batches are delivered.
         """
         if self.next_offset >= high_watermark:
             return []

@@ -1,7 +1,8 @@
-"""A note of how far the metadata is committed, in a file beside the metadata log.
+"""A file beside the metadata log with an offset below which all metadata is committed.
 
-Without it, a log whose last batches are damaged looks like one whose end a crash has torn. The file
-is written some time after each commit: it may say less than what is committed, never more.
+Without this file, damage to the last committed batches looks like the torn end that a crash leaves.
+The file is written some time after each commit. Its offset may be lower than the committed end, but
+never higher.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _INTERVAL_MS = 1000
 
 
 def read_committed_note(disk: Disk, directory: str) -> int:
-    """The offset below which metadata was committed, 0 if it is not known."""
+    """Return the offset below which metadata is known to be committed; 0 if unknown."""
     path = f"{directory}/{FILE_NAME}"
     if not disk.exists(path):
         return 0
@@ -31,34 +32,33 @@ def read_committed_note(disk: Disk, directory: str) -> int:
         lines = decode_lines(disk.read(path), 1)
         return int(lines[0][0]) if lines else 0
     except (CheckpointError, ValueError) as error:
-        # A loss of power explains it.
+        # A power failure can leave a damaged file.
         _log.warning("Committed offset is not known: path=%s problem=%s", path, error)
         return 0
 
 
 def write_committed_note(disk: Disk, directory: str, offset: int) -> None:
-    """Write the file; not synced, since it may say less."""
+    """Write the file without a sync, because an older offset is also correct."""
     content = encode_lines([str(offset)])
     disk.write_atomically(f"{directory}/{FILE_NAME}", content, sync=False)
 
 
 class CommittedNote:
-    """Writes the note off the loop, once a second at most."""
+    """Writes the file outside the event loop, at most once a second."""
 
     __slots__ = ("_directory", "_doors", "_is_writing", "_offset", "_timer")
 
     def __init__(self, doors: LogDoors, directory: str) -> None:
         self._doors = doors
         self._directory = directory
-        # The latest high watermark, exclusive; and the timer of the next writing.
+        # The latest committed offset, exclusive, and the timer of the next write.
         self._offset = 0
         self._timer: Cancellable | None = None
-        # Whether a write off the loop is under way: two at once would rename the same temporary
-        # file.
+        # Whether a write is running. Two writes at once would rename the same temporary file.
         self._is_writing = False
 
     def note(self, offset: int) -> None:
-        """Metadata below `offset` is committed."""
+        """Note that the metadata below `offset` is committed."""
         self._offset = max(self._offset, offset)
         if self._timer is None:
             self._timer = self._doors.timer.call_later(_INTERVAL_MS, self._write)
@@ -72,13 +72,13 @@ class CommittedNote:
         disk, directory, offset = self._doors.disk, self._directory, self._offset
 
         def done(_: None, __: BaseException | None) -> None:
-            # A disk that fails here fails the log too, which tells of it.
+            # No error handling: a disk that fails here also fails the log, which reports the error.
             self._is_writing = False
 
         self._doors.executor.submit(lambda: write_committed_note(disk, directory, offset), done)
 
     def close(self) -> None:
-        """Write it for the last time, in this turn; left out while another write is under way."""
+        """Write the file a last time before returning, unless another write is running."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -118,26 +118,27 @@ RAFT_CONFIGS = ConfigDefinition([
 
 
 class RaftConfig(msgspec.Struct, frozen=True):
-    """Values of `RAFT_CONFIGS`, times in ms; who this node is, and whom it knows."""
+    """The values of `RAFT_CONFIGS` (times in ms), and the identity and peers of this node."""
 
     node_id: int
-    # Static voters by node id (`controller.quorum.voters`); empty where the log names the voters.
+    # Node ids from `controller.quorum.voters`; empty if the log holds the voters.
     voters: tuple[int, ...]
-    # Where the static voters listen: (host, port) by node id.
+    # Addresses of the static voters: (host, port) by node id.
     voter_endpoints: Mapping[int, tuple[str, int]] = msgspec.field(default_factory=dict)
-    # `controller.quorum.bootstrap.servers`: where to ask for the leader. Empty: ask the voters.
+    # `controller.quorum.bootstrap.servers`: nodes to ask for the leader. If empty, ask the voters.
     bootstrap_servers: tuple[tuple[str, int], ...] = ()
-    # `directory.id` of the directory of the metadata log.
+    # The `directory.id` of the directory that holds the metadata log.
     directory_id: bytes = ZERO_UUID
-    # None where nobody checks it.
+    # None disables the check of the cluster id in requests.
     cluster_id: str | None = None
-    # The first of `controller.listener.names`.
+    # The first name in `controller.listener.names`.
     listener_name: str = "CONTROLLER"
-    # Where this node listens for the others: (host, port) by controller listener name.
+    # Addresses of this node for other nodes: (host, port) by controller listener name.
     advertised: Mapping[str, tuple[str, int]] = msgspec.field(default_factory=dict)
-    # Whether it has the controller role; else it stays an observer whatever the log says.
+    # Whether the node has the controller role. Otherwise it stays an observer whatever the log
+    # says.
     can_be_voter: bool = True
-    # Whether this static voter has no vote yet, since it began with an empty directory.
+    # Whether this static voter may not vote yet, because it started with an empty directory.
     is_newcomer: bool = False
     auto_join: bool = False
     election_timeout_ms: int = 1000
@@ -147,10 +148,10 @@ class RaftConfig(msgspec.Struct, frozen=True):
     retry_backoff_ms: int = 20
     fetch_max_bytes: int = 1024 * 1024
     fetch_snapshot_max_bytes: int = 1024 * 1024
-    # How long a leader lets a fetch without new records wait (Kafka's fixed value).
+    # How long a leader holds a fetch without new records, ms (a constant in Kafka).
     fetch_max_wait_ms: int = 500
-    # A follower whose connection to the leader broke takes it for dead when no other comes about
-    # within this time. Kafka waits for the fetch time-out.
+    # How long after a broken connection a follower waits for a new connection to the leader before
+    # it considers the leader dead. Kafka waits for the fetch timeout.
     leader_lost_ms: int = 200
     snapshot_record_bytes: int = 20 * 1024 * 1024
     snapshot_interval_ms: int = 3_600_000
@@ -161,5 +162,5 @@ class RaftConfig(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> ReplicaKey:
-        """Who this replica is."""
+        """The replica key of this node."""
         return ReplicaKey(self.node_id, self.directory_id)

@@ -1,4 +1,4 @@
-"""Hands what is committed to the listeners, and tells who appended it (the driver's upper half)."""
+"""Delivers committed batches to the listeners, and completes the appends of this leader."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Waiting(msgspec.Struct):
 
 
 class Delivery:
-    """Batches in log order, leaderships behind all that came before them."""
+    """Delivers batches in log order, and each leader change after the batches that precede it."""
 
     def __init__(self, node_id: int, log: Log, core: RaftCore) -> None:
         self._node_id = node_id
@@ -35,20 +35,20 @@ class Delivery:
         self._queue = CommitQueue(log)
         self._listeners: list[RaftListener] = []
         self._waiting: deque[_Waiting] = deque()
-        # Leaderships that the listeners have not been told yet.
+        # Leader changes that the listeners have not received yet.
         self._untold: deque[LeaderAndEpoch] = deque()
         self._is_delivering = False
 
     def add_listener(self, listener: RaftListener) -> None:
-        """Hand everything to `listener` too."""
+        """Deliver all committed batches to `listener` too."""
         self._listeners.append(listener)
 
     def begin_at(self, offset: int) -> None:
-        """What lies below is known to the listeners."""
+        """Start at `offset`, because the listeners already know everything below it."""
         self._queue.next_offset = offset
 
     def load(self, snapshot: LoadedSnapshot) -> None:
-        """Let the listeners load a snapshot, and go on behind it."""
+        """Let the listeners load a snapshot, and continue after its end."""
         for listener in self._listeners:
             listener.on_snapshot(snapshot)
         self._queue.forget_expected()
@@ -57,25 +57,28 @@ class Delivery:
     def expect(
         self, batch: CommittedBatch, on_committed: Callable[[int, RaftError | None], None]
     ) -> None:
-        """This leader is about to append a batch."""
+        """Prepare for a batch that this leader is about to append."""
         self._queue.expect(batch)
         self._waiting.append(_Waiting(batch.last_offset, on_committed))
 
     def on_leadership(self, leadership: LeaderAndEpoch) -> None:
-        """Somebody else leads, or this replica does; it is told in `run`."""
+        """Queue a leader change for `run`. If leadership is lost, fail the pending appends."""
         if leadership.leader_id != self._node_id:
             self._queue.forget_expected()
             self.fail_waiting()
         self._untold.append(leadership)
 
     def fail_waiting(self) -> None:
-        """What was appended may be lost: tell who waits for it."""
+        """Fail the pending appends, because their records may be lost."""
         waiting, self._waiting = self._waiting, deque()
         for each in waiting:
             each.on_committed(-1, NotLeaderError("the leadership was lost before the commit"))
 
     def run(self) -> None:
-        """Hand over what is committed, then new leaderships; a listener may append meanwhile."""
+        """Deliver committed batches, then leader changes.
+
+        A listener may append records meanwhile.
+        """
         if self._is_delivering:
             return
         self._is_delivering = True
@@ -107,7 +110,10 @@ class Delivery:
             done.on_committed(done.last_offset, None)
 
     def _may_tell(self, leadership: LeaderAndEpoch) -> bool:
-        """Own leadership only once everything of earlier epochs was handed over."""
+        """Return whether to deliver a leader change now.
+
+        This replica's own leadership is delivered only after all records of earlier epochs.
+        """
         start = self._core.epoch_start_offset
         if leadership.leader_id != self._node_id or start is None:
             return True

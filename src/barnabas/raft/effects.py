@@ -1,4 +1,4 @@
-"""What the core wants done after a step, as one batch (the shape is etcd-raft's Ready)."""
+"""The actions that the core requests after a step, as one batch (like Ready in etcd's raft)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ControlRecords(msgspec.Struct, frozen=True):
-    """Control records that a leader appends as one batch; those that are None are left out."""
+    """Control records that a leader appends as one batch. Fields that are None are left out."""
 
     epoch: int
     leader_change: LeaderChange | None = None
@@ -22,13 +22,13 @@ class ControlRecords(msgspec.Struct, frozen=True):
     voters: VoterSet | None = None
 
     def __len__(self) -> int:
-        """How many records, and so offsets, it takes."""
+        """Return the number of records, which is also the number of offsets."""
         parts = (self.leader_change, self.kraft_version, self.voters)
         return sum(part is not None for part in parts)
 
 
 class LeaderChange(msgspec.Struct, frozen=True):
-    """The control record that a new leader begins its epoch with."""
+    """The control record that starts the epoch of a new leader."""
 
     leader_id: int
     voters: VoterSet
@@ -36,35 +36,37 @@ class LeaderChange(msgspec.Struct, frozen=True):
 
 
 class SnapshotSlice(NamedTuple):
-    """A part of the leader's snapshot, to be written behind the parts before it."""
+    """A part of the leader's snapshot, to be appended to the previous parts."""
 
     id: SnapshotId
     position: int
-    # Opaque here.
+    # Bytes-like; the core does not read them.
     content: object
     is_last: bool
 
 
 class Effects(msgspec.Struct):
-    """To be carried out in the order of the fields, all before the next step."""
+    """Actions to carry out in the order of the fields, all of them before the next step."""
 
-    # This replica has its vote from now on: on disk before anything else happens.
+    # This replica may vote from now on. Must be on disk before any later action.
     has_vote: bool = False
-    # On disk before anything else happens.
+    # Election state that must be on disk before any later action; None if unchanged.
     persist: ElectionState | None = None
-    # Drop all of the log from this offset on.
+    # Truncate the log to this offset; None for no truncation.
     truncate_to: int | None = None
-    # Batches of the leader, to be appended as they are and synced; then `on_synced`.
+    # Batches from the leader, to be appended unchanged and synced. Then the driver calls
+    # `on_synced`.
     append: object = None
-    # Of a snapshot; after the last `on_snapshot_installed`.
+    # Part of a snapshot to write. After the last part the driver calls `on_snapshot_installed`.
     snapshot_slice: SnapshotSlice | None = None
-    # Moved to here; never back.
+    # The new high watermark; None if unchanged. It never decreases.
     high_watermark: int | None = None
-    # Another leader than before, or none.
+    # The new leader and epoch, or NO_LEADER; None if unchanged.
     leadership: LeaderAndEpoch | None = None
-    # (request, response): to who asked.
+    # (request, response): responses to send to the senders of the requests.
     answers: list[tuple[Request, Response]] = msgspec.field(default_factory=list)
     # (destination, request): voters by node id, bootstrap servers by negative numbers.
     requests: list[tuple[int, Request]] = msgspec.field(default_factory=list)
-    # To be appended at the log end and synced; then `on_appended` and `on_synced`.
+    # Records to append at the log end and sync. Then the driver calls `on_appended` and
+    # `on_synced`.
     control_records: ControlRecords | None = None

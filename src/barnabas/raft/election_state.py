@@ -1,4 +1,4 @@
-"""What a replica must remember of elections (KIP-595), and Kafka's `quorum-state` file for it."""
+"""The stored election state of a replica (KIP-595), in Kafka's `quorum-state` file."""
 
 from __future__ import annotations
 
@@ -26,34 +26,34 @@ class QuorumStateError(ValueError):
 
 
 class ElectionState(msgspec.Struct, frozen=True):
-    """Must be on disk before any message that tells of it leaves."""
+    """Election state; must be on disk before any message that depends on it is sent."""
 
-    # Never goes back.
+    # The current epoch; never decreases.
     epoch: int = 0
-    # Leader of that epoch once known; then it never changes within the epoch.
+    # Leader of that epoch; NO_LEADER while unknown. Once known, it never changes within the epoch.
     leader_id: int = NO_LEADER
-    # Whom this replica voted for in that epoch, NO_VOTE if for nobody.
+    # The candidate that this replica voted for in that epoch; NO_VOTE if none.
     voted_id: int = NO_VOTE
-    # The candidate's log directory; zero if it did not say.
+    # Log directory id of that candidate; zero if the candidate did not name it.
     voted_directory_id: bytes = ZERO_UUID
 
 
 def at_least_epoch(state: ElectionState, last_epoch: int) -> ElectionState:
-    """The state of a replica whose log has records of an epoch.
+    """Return a state whose epoch is at least that of the last record in the log.
 
-    The file may be lost, or of an older backup: a leader of an earlier epoch must not write behind
-    records of a later one (as in Kafka's QuorumState.initialize).
+    The file may be lost, or restored from an older backup. A leader of an earlier epoch must not
+    append after records of a later epoch (as in Kafka's QuorumState.initialize).
     """
     return state if state.epoch >= last_epoch else ElectionState(epoch=last_epoch)
 
 
 def encode_quorum_state(state: ElectionState, voters: Iterable[int] | None) -> bytes:
-    """The file's content.
+    """Return the content of the file.
 
     Args:
-        state: what to remember.
-        voters: the static voters, which kraft.version 0 keeps in the file (format 0); None from
-            kraft.version 1 on (format 1).
+        state: the state to store.
+        voters: the static voters, which the file holds with kraft.version 0 (format 0); None with
+            kraft.version 1 and later (format 1).
     """
     data: dict[str, object]
     if voters is None:
@@ -79,10 +79,10 @@ def encode_quorum_state(state: ElectionState, voters: Iterable[int] | None) -> b
 
 
 def decode_quorum_state(content: bytes) -> ElectionState:
-    """What the file says; both formats.
+    """Decode the content of the file, in either format.
 
     Raises:
-        QuorumStateError: it is not such a file.
+        QuorumStateError: the content is not a valid `quorum-state` file.
     """
     try:
         data = json.loads(split_checksum(content))
@@ -103,7 +103,7 @@ def decode_quorum_state(content: bytes) -> ElectionState:
 
 
 class QuorumStateStore:
-    """The file in the metadata log's directory."""
+    """The `quorum-state` file in the metadata log's directory."""
 
     __slots__ = ("_disk", "_path")
 
@@ -112,11 +112,14 @@ class QuorumStateStore:
         self._path = f"{directory}/{QUORUM_STATE_FILE}"
 
     def read(self) -> ElectionState:
-        """What was remembered; the state of a replica that never took part if there is no file."""
+        """Return the stored state; the initial state if there is no file."""
         if not self._disk.exists(self._path):
             return ElectionState()
         return decode_quorum_state(self._disk.read(self._path))
 
     def write(self, state: ElectionState, voters: Iterable[int] | None) -> None:
-        """Remember; on disk when this returns. `voters` as for `encode_quorum_state`."""
+        """Store the state; it is on disk when this returns.
+
+        See `encode_quorum_state` for `voters`.
+        """
         self._disk.write_atomically(self._path, encode_quorum_state(state, voters))

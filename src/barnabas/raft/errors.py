@@ -1,10 +1,10 @@
-"""Why records did not become part of the metadata log."""
+"""Errors of the metadata quorum."""
 
 from __future__ import annotations
 
 
 class RaftError(Exception):
-    """Base of what the driver reports."""
+    """Base class of the errors that the driver reports."""
 
 
 class NotLeaderError(RaftError):
@@ -12,8 +12,8 @@ class NotLeaderError(RaftError):
 
 
 class MetadataBatchTooLargeError(RaftError):
-    """The records of one append are more than one batch may hold."""
+    """The records of one append do not fit into one batch."""
 
 
 class SnapshotError(RaftError):
-    """A snapshot file that is damaged or not complete."""
+    """A snapshot file is damaged or incomplete."""

@@ -1,8 +1,9 @@
-"""The feature levels that a metadata directory says are in force, as far as its files tell.
+"""Reads the finalized feature levels from the files of a metadata directory.
 
-Read before the directory is opened, so that a node which does not know a level can leave every
-byte as it was (KIP-584, KIP-853; of other records nothing is decoded: a newer Kafka may have new
-ones). The newest snapshot counts, and what stands in the log behind it.
+This happens before the directory is opened. A node that does not support a level can then stop
+without changing any byte (KIP-584, KIP-853). Only feature records are decoded, because a newer
+Kafka may have written unknown records. The result combines the newest snapshot with the log after
+its end.
 """
 
 from __future__ import annotations
@@ -30,19 +31,19 @@ if TYPE_CHECKING:
     from barnabas.runtime.disk import Disk, File
 
 _KRAFT_VERSION = "kraft.version"
-# Twice the largest batch of metadata records.
+# Twice the size of the largest batch of metadata records.
 _WINDOW_BYTES = 2 * METADATA_BATCH_BYTES_MAX
-# What begins a FeatureLevelRecord (frame version 1, type 12, version 0), and a KRaftVersionRecord
-# (the length of its key, the key's version 0, type 5). Metadata is never compressed: where these
-# bytes do not stand there is no such record, so that a long log need not be taken apart.
+# The first bytes of a FeatureLevelRecord (frame version 1, type 12, version 0) and of a
+# KRaftVersionRecord (key length, key version 0, type 5). Metadata is never compressed, so a file
+# without these bytes has no such record. This avoids decoding a long log.
 _SAYS_LEVEL = re.compile(rb"\x01\x0c\x00|\x08\x00\x00\x00\x05")
 _LONGEST_MATCH = 5
 
 
 def finalized_features(disk: Disk, data_directory: str) -> dict[str, int]:
-    """Level by feature name, of those above 0; none where nothing was formatted.
+    """Return the level by feature name, for levels above 0; empty if nothing is formatted.
 
-    A damaged end, which opening the log would cut off, is passed over.
+    Damage at the log end is ignored, because opening the log would truncate it.
 
     Raises:
         OSError: a file cannot be read.
@@ -63,7 +64,7 @@ def finalized_features(disk: Disk, data_directory: str) -> dict[str, int]:
 
 
 def _levels(disk: Disk, path: str, start: int) -> dict[str, int]:
-    """What a file says last of each feature, from offset `start` on."""
+    """Return the last level of each feature in a file, from offset `start` on."""
     levels: dict[str, int] = {}
     file = disk.open(path, create=False)
     try:
@@ -72,7 +73,7 @@ def _levels(disk: Disk, path: str, start: int) -> dict[str, int]:
                 if header.base_offset >= start and _SAYS_LEVEL.search(batch):
                     levels.update(_of_batch(batch, header))
     except CorruptBatchError:
-        # Nothing behind it is of the log.
+        # The bytes after a damaged batch do not belong to the log.
         pass
     finally:
         file.close()
@@ -80,7 +81,7 @@ def _levels(disk: Disk, path: str, start: int) -> dict[str, int]:
 
 
 def _says_levels(file: File) -> bool:
-    """Whether such a record may stand in a file."""
+    """Return whether the file may contain a record of a feature level."""
     return any(
         _SAYS_LEVEL.search(file.read_at(_WINDOW_BYTES + _LONGEST_MATCH, position))
         for position in range(0, file.size(), _WINDOW_BYTES)
@@ -88,10 +89,10 @@ def _says_levels(file: File) -> bool:
 
 
 def _batches(file: File) -> Iterator[tuple[bytes, BatchHeader]]:
-    """Each whole batch.
+    """Yield each complete batch of a file.
 
     Raises:
-        CorruptBatchError: bytes that are no batch.
+        CorruptBatchError: the file contains bytes that are not a valid batch.
     """
     position, size = 0, file.size()
     while position < size:

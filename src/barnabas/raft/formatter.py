@@ -1,4 +1,4 @@
-"""What a new cluster's metadata directory begins with (Kafka's `kafka-storage format`)."""
+"""Formats the metadata directory of a new cluster (Kafka's `kafka-storage format`)."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ def format_metadata_directory(
     """Write the bootstrap checkpoint unless the directory already has a snapshot or a log.
 
     Args:
-        disk: where the directory is, or is to be made.
-        directory: of the metadata partition.
-        features: finalised level of each feature, `metadata.version` among them; level 0 is left
-            out.
-        now_ms: wall clock.
-        voters: the first voters of a dynamic quorum (KIP-853), each with its directory id; None
-            where they are static, or where other nodes of the cluster have them.
-        is_dynamic: whether voters are dynamic though none are named here.
+        disk: the disk of the directory.
+        directory: the directory of the metadata partition; created if missing.
+        features: finalized level of each feature, including `metadata.version`. Features at level 0
+            are left out.
+        now_ms: wall clock time, ms.
+        voters: the first voters of a dynamic quorum (KIP-853), each with its directory id; None for
+            static voters, or if other nodes of the cluster hold the voters.
+        is_dynamic: whether the voters are dynamic although `voters` is None.
 
     Returns:
-        Whether it was written.
+        Whether the checkpoint was written.
     """
     if not disk.exists(directory):
         disk.make_directory(directory)
-        # Its name has to outlive the loss of power as surely as the votes that go into it.
+        # Sync the parent: the directory's entry must survive a power failure as the votes in it do.
         disk.sync_directory(directory.rpartition("/")[0] or "/")
     is_formatted = list_snapshots(disk, directory) or disk.exists(old_bootstrap_path(directory))
     if is_formatted or any(name.endswith(".log") for name in disk.list(directory)):

@@ -1,4 +1,4 @@
-"""What the driver tells those who follow the metadata log."""
+"""The callbacks through which the driver informs listeners about the metadata log."""
 
 from __future__ import annotations
 
@@ -15,58 +15,58 @@ NO_LEADER = -1
 
 
 class LeaderAndEpoch(NamedTuple):
-    """Who leads the quorum; NO_LEADER while nobody is known to."""
+    """The leader of the quorum and its epoch; NO_LEADER while the leader is unknown."""
 
     leader_id: int
     epoch: int
 
 
 class SnapshotId(NamedTuple):
-    """Names a snapshot: it holds all records below `end_offset`."""
+    """Identifies a snapshot, which contains all records below `end_offset`."""
 
     end_offset: int
     epoch: int
 
 
 class CommittedBatch(msgspec.Struct, frozen=True):
-    """One batch of metadata records below the high watermark."""
+    """One batch of records below the high watermark."""
 
     base_offset: int
-    # Inclusive.
+    # Offset of the last record, inclusive.
     last_offset: int
     epoch: int
     # Append time of the batch, ms.
     timestamp: int
-    # Bytes in the log.
+    # Size in the log, bytes.
     size: int
     # Each record with the version it was written in; empty for a control batch.
     records: Sequence[tuple[Record, int]]
 
 
 class LoadedSnapshot(msgspec.Struct, frozen=True):
-    """A snapshot that takes the place of the log below it."""
+    """A snapshot that replaces the log below its end offset."""
 
     id: SnapshotId
-    # Append time of the last record of the log that it contains, ms.
+    # Append time of the last contained record, ms.
     timestamp: int
     records: Iterable[tuple[Record, int]]
 
 
 class RaftListener(Protocol):
-    """Called on the loop, in log order."""
+    """Receives committed records. All methods are called on the event loop, in log order."""
 
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
-        """Batches were committed; they follow the last ones without a gap."""
+        """Handle committed batches, which follow the previous ones without a gap."""
         ...
 
     def on_snapshot(self, snapshot: LoadedSnapshot) -> None:
-        """Forget everything and load this."""
+        """Discard the current state and load the snapshot."""
         ...
 
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
-        """The quorum has a new leader, or none.
+        """Handle a change of the leader; NO_LEADER if the leader is unknown.
 
-        The own leadership is told only after everything of earlier epochs has gone through
-        `on_commit`.
+        This replica's own leadership is reported only after `on_commit` has received all records of
+        earlier epochs.
         """
         ...

@@ -1,7 +1,7 @@
-"""What of the metadata log and its snapshots may go (Kafka: `metadata.max.retention.*`, KIP-630).
+"""Deletion of old snapshots and log segments (Kafka's `metadata.max.retention.*`, KIP-630).
 
-A snapshot goes, and the log below the next one, when all together are too large or it is too old.
-The latest snapshot always stays.
+The oldest snapshot is deleted when snapshots and log together are too large, or when it is too old.
+The log below the next snapshot is deleted with it. The latest snapshot always stays.
 """
 
 from __future__ import annotations
@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 
 
 def clean(log: Log, disk: Disk, config: RaftConfig, now_ms: int) -> list[SnapshotId]:
-    """Delete what may go; returns the snapshots that are left, the bootstrap one not among them."""
+    """Delete old snapshots and segments.
+
+    Returns:
+        The remaining snapshots, without the bootstrap snapshot.
+    """
     directory = log.directory
     snapshots = list_snapshots(disk, directory)
     sizes = {each: disk.size(f"{directory}/{snapshot_name(each)}") for each in snapshots}
@@ -48,7 +52,7 @@ def _is_old(
 
 
 def _begin_log_at(log: Log, snapshot_id: SnapshotId, now_ms: int) -> bool:
-    """Let the log begin where a snapshot ends; False if that is not committed yet."""
+    """Move the log start to a snapshot's end; returns False if that offset is not committed yet."""
     if snapshot_id.end_offset > log.high_watermark:
         return False
     if snapshot_id.end_offset > log.log_start_offset:

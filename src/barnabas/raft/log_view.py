@@ -1,4 +1,4 @@
-"""What the quorum core may know of the log that its driver keeps."""
+"""The read-only interface through which the quorum core sees the log."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ if TYPE_CHECKING:
 
 
 class LogView(Protocol):
-    """What the core may know of the log; it never writes."""
+    """A read-only view of the metadata log."""
 
     @property
     def start_offset(self) -> int:
-        """What lies below is in snapshots only."""
+        """First offset of the log. Earlier records are only in snapshots."""
         ...
 
     @property
     def end_offset(self) -> int:
-        """Exclusive; of what is written, synced or not."""
+        """Exclusive end of the written records, whether or not they are synced."""
         ...
 
     @property
     def last_epoch(self) -> int:
-        """Epoch of the last record, 0 for a log that never had one."""
+        """Epoch of the last record; 0 if the log never had a record."""
         ...
 
     @property
@@ -33,9 +33,12 @@ class LogView(Protocol):
 
     @property
     def latest_snapshot(self) -> SnapshotId | None:
-        """The newest snapshot."""
+        """The newest snapshot; None if there is none."""
         ...
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(largest epoch <= `epoch` in the log, its end offset); (-1, -1) if there is none."""
+        """Return (largest epoch <= `epoch` in the log, its end offset).
+
+        The result is (-1, -1) if there is no such epoch.
+        """
         ...

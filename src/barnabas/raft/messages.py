@@ -1,8 +1,8 @@
-"""What replicas say to each other (KIP-595, KIP-630, KIP-853, KIP-996), without Kafka's envelopes.
+"""Messages between replicas (KIP-595, KIP-630, KIP-853, KIP-996), independent of Kafka's APIs.
 
-A transport turns each into its API and back. A request carries the sender's epoch; a response
-carries the responder's epoch and leader, and the token of its request, by which the sender knows
-whom and what it asked.
+A transport converts each message to its API and back. A request carries the sender's epoch. A
+response carries the responder's epoch and leader, and the token of its request. The token
+identifies the request and its destination.
 """
 
 from __future__ import annotations
@@ -22,63 +22,63 @@ if TYPE_CHECKING:
 # Takes the response to one request; opaque to the core.
 Reply = Callable[["Response"], None]
 
-# Highest that can be said of a high watermark: who says so wants no answer for its sake.
+# Sentinel: never complete this fetch early because of the high watermark.
 LONG_MAX = (1 << 63) - 1
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What all requests have."""
+    """Base class of all requests."""
 
-    # Number of the request at its sender; its response bears it too.
+    # Number of the request at its sender; the response carries the same number.
     token: int = 0
-    # Where the answer goes at the receiver; None where the world carries it by itself.
+    # Callback at the receiver that takes the response; None if the transport needs no callback.
     reply_to: Reply | None = None
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):
-    """What all responses have."""
+    """Base class of all responses."""
 
     token: int = 0
     error: ErrorCode = ErrorCode.NONE
-    # The responder's, and who leads it as far as it knows.
+    # Epoch of the responder, and the leader as far as the responder knows it.
     epoch: int = -1
     leader_id: int = NO_LEADER
     leader_address: Address | None = None
 
 
 class VoteRequest(Request, frozen=True):
-    """Asks for a vote, or (pre-vote) whether one would be given."""
+    """Asks for a vote, or, with `pre_vote`, whether the voter would grant one."""
 
     source: ReplicaKey
     epoch: int
     # Epoch of the candidate's last record.
     last_epoch: int
-    # Its log end offset.
+    # The candidate's log end offset.
     end_offset: int
     pre_vote: bool
-    # Whom the candidate believes to ask.
+    # The voter that the candidate means to ask; None if the request names none.
     voter: ReplicaKey | None = None
 
 
 class VoteResponse(Response, frozen=True):
-    """Answers a VoteRequest."""
+    """Response to VoteRequest."""
 
     granted: bool = False
 
 
 class BeginQuorumEpochRequest(Request, frozen=True):
-    """A new leader makes itself known."""
+    """Announces a new leader to a voter."""
 
     leader_id: int
     epoch: int
-    # Where the leader listens, as it says itself; None if it does not.
+    # The leader's address as sent by the leader; None if the request has none.
     address: Address | None = None
-    # Whom the leader believes to tell.
+    # The voter that the leader means to inform; None if the request names none.
     voter: ReplicaKey | None = None
 
 
 class EndQuorumEpochRequest(Request, frozen=True):
-    """A leader steps down; the first of `preferred_candidates` may begin an election at once."""
+    """Announces a resignation. The first of `preferred_candidates` may run for leader at once."""
 
     leader_id: int
     epoch: int
@@ -87,43 +87,43 @@ class EndQuorumEpochRequest(Request, frozen=True):
 
 
 class QuorumEpochResponse(Response, frozen=True):
-    """Answers BeginQuorumEpoch and EndQuorumEpoch."""
+    """Response to BeginQuorumEpoch and EndQuorumEpoch."""
 
 
 class FetchRequest(Request, frozen=True):
-    """A replica has all records below `fetch_offset` on disk and wants those from there on."""
+    """Asks for records from `fetch_offset` on; the sender has all earlier records on disk."""
 
     source: ReplicaKey
     epoch: int
     fetch_offset: int
-    # Epoch of the record before `fetch_offset`, 0 if there is none.
+    # Epoch of the record before `fetch_offset`; 0 if there is none.
     last_fetched_epoch: int
-    # What the replica knows to be committed (KIP-1166): a leader that knows more answers at once.
+    # High watermark known to the sender (KIP-1166). A leader with a larger one responds at once.
     high_watermark: int = LONG_MAX
     max_wait_ms: int = 0
     max_bytes: int = 1 << 20
 
 
 class DivergingEpoch(msgspec.Struct, frozen=True):
-    """The largest epoch at or below the follower's that the leader has, and its end there."""
+    """The leader's largest epoch at or below the follower's, and the end offset of that epoch."""
 
     epoch: int
     end_offset: int
 
 
 class FetchResponse(Response, frozen=True):
-    """Answers a FetchRequest.
+    """Response to FetchRequest.
 
-    The driver puts the log's bytes from the fetch offset on into the answer, unless it has an
-    error, a diverging epoch or a snapshot.
+    The driver adds the log's bytes from the fetch offset on, unless the response has an error, a
+    diverging epoch or a snapshot id.
     """
 
     high_watermark: int = -1
     diverging: DivergingEpoch | None = None
-    # To be fetched in place of the log, which begins above the fetch offset.
+    # Snapshot to fetch instead, because the log begins above the fetch offset.
     snapshot_id: SnapshotId | None = None
     log_start_offset: int = -1
-    # Batches from the fetch offset on; opaque here.
+    # Batches from the fetch offset on; opaque to the core.
     records: object = None
 
 
@@ -138,61 +138,61 @@ class FetchSnapshotRequest(Request, frozen=True):
 
 
 class FetchSnapshotResponse(Response, frozen=True):
-    """Answers a FetchSnapshotRequest; the driver puts size and content into it."""
+    """Response to FetchSnapshotRequest; the driver adds size and content."""
 
     snapshot_id: SnapshotId
-    # Of the whole snapshot, bytes.
+    # Size of the whole snapshot, bytes.
     size: int = 0
     position: int = 0
     content: object = b""
 
 
 class SupportedVersionsRequest(Request, frozen=True):
-    """Asks a replica which kraft.version it supports, before it becomes a voter (KIP-853)."""
+    """Asks an observer which kraft.version it supports, before it becomes a voter (KIP-853)."""
 
 
 class SupportedVersionsResponse(Response, frozen=True):
-    """Answers a SupportedVersionsRequest."""
+    """Response to SupportedVersionsRequest."""
 
     min_version: int = 0
     max_version: int = 0
 
 
 class AddVoterRequest(Request, frozen=True):
-    """Asks to make an observer a voter."""
+    """Asks the leader to make an observer a voter."""
 
     voter: Voter
     timeout_ms: int = 30_000
-    # Whether to answer only when the change is committed.
+    # Whether the leader responds only after the change is committed.
     ack_when_committed: bool = True
 
 
 class RemoveVoterRequest(Request, frozen=True):
-    """Asks to make a voter an observer."""
+    """Asks the leader to make a voter an observer."""
 
     voter: ReplicaKey
 
 
 class UpdateVoterRequest(Request, frozen=True):
-    """A voter says where it listens and what it supports."""
+    """Tells the leader a voter's endpoints and supported kraft.version levels."""
 
     voter: Voter
     epoch: int
 
 
 class VoterChangeResponse(Response, frozen=True):
-    """Answers requests for other voters."""
+    """Response to requests that change the voters."""
 
     message: str | None = None
 
 
 class RequestFailed(msgspec.Struct, frozen=True):
-    """A request that was sent got no answer and will get none."""
+    """Reports that a sent request has no response and will get none."""
 
     token: int
-    # Whether the other end is gone (refused, reset, closed), and not only slow.
+    # Whether the peer refused, reset or closed the connection, rather than being slow.
     is_unreachable: bool = False
-    # Whether there was an answer, which says nothing but that there is none.
+    # Whether the peer sent a response that carries only an error.
     is_refused: bool = False
 
 

@@ -1,4 +1,4 @@
-"""Batches of the metadata log: records in Kafka's frames, and control records (KIP-631)."""
+"""Encoding and decoding of batches in the metadata log: metadata and control records (KIP-631)."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Kafka's largest batch of metadata records.
+# Kafka's maximum size of a batch of metadata records, bytes.
 METADATA_BATCH_BYTES_MAX = 8 * 1024 * 1024
 
 
 def encode_metadata_batch(
     records: Iterable[tuple[Record, int]], base_offset: int, epoch: int, now_ms: int
 ) -> bytearray:
-    """One batch of metadata records, each given with the version to write it in.
+    """Encode metadata records as one batch. Each record comes with the version to write it in.
 
     Raises:
-        MetadataBatchTooLargeError: it would be larger than a batch may be.
+        MetadataBatchTooLargeError: the batch exceeds the maximum size.
     """
     builder = BatchBuilder(base_offset=base_offset, leader_epoch=epoch)
     for record, version in records:
@@ -55,14 +55,14 @@ def encode_metadata_batch(
 def encode_control_batch(
     control_type: ControlType, value: bytes, base_offset: int, epoch: int, now_ms: int
 ) -> bytearray:
-    """One batch with one control record."""
+    """Encode one control record as a batch."""
     builder = BatchBuilder(base_offset=base_offset, leader_epoch=epoch, control=True)
     builder.append(now_ms, encode_control_key(control_type), value)
     return builder.build()
 
 
 def encode_control_records(records: ControlRecords, base_offset: int, now_ms: int) -> bytearray:
-    """One batch with the control records of a leader, in Kafka's order."""
+    """Encode the control records of a leader as one batch, in Kafka's order."""
     builder = BatchBuilder(base_offset=base_offset, leader_epoch=records.epoch, control=True)
 
     def append(control_type: ControlType, record: Record) -> None:
@@ -88,19 +88,19 @@ def _leader_change(change: LeaderChange) -> LeaderChangeMessage:
 
 
 class FetchedBatches(NamedTuple):
-    """What of a leader's answer may be appended."""
+    """The part of a leader's response that may be appended."""
 
-    # Bytes of whole batches that continue the log.
+    # Size of the complete batches that continue the log, bytes.
     size: int
-    # Control batches among them: views of one batch each.
+    # Views of the control batches among them, one per batch.
     control_batches: list[Buffer]
 
 
 def check_fetched(buffer: memoryview, next_offset: int, epoch: int) -> FetchedBatches:
-    """See how much of a leader's answer continues the log.
+    """Determine how much of a leader's response continues the log.
 
-    What does not (a cut-off tail, a gap, an epoch later than the leader's, damage) is left out
-    with all that comes after it.
+    The first batch that is truncated, damaged, not contiguous, or of an epoch later than the
+    leader's is rejected. All bytes after it are rejected too.
     """
     size = 0
     control_batches: list[Buffer] = []
@@ -122,7 +122,7 @@ def check_fetched(buffer: memoryview, next_offset: int, epoch: int) -> FetchedBa
 
 
 def replay_control_batches(buffer: Buffer, history: VoterHistory) -> int:
-    """Take up voters and kraft.version from a log's bytes; returns the offset behind them."""
+    """Apply the voters and kraft.version records of a log's bytes; returns the next offset."""
     next_offset = -1
     for position, header in batches(buffer):
         next_offset = header.last_offset + 1
@@ -135,7 +135,7 @@ def replay_control_batches(buffer: Buffer, history: VoterHistory) -> int:
 def replay_control_record(
     key: Buffer | None, value: Buffer, offset: int, history: VoterHistory
 ) -> bool:
-    """Take up one control record; returns whether it is of voters or of kraft.version."""
+    """Apply a control record; returns whether it is about the voters or kraft.version."""
     control_type = parse_control_key(key)
     if control_type is ControlType.KRAFT_VERSION:
         history.add_kraft_version(offset, decode(KRaftVersionRecord, 0, value).kraft_version)
@@ -147,11 +147,11 @@ def replay_control_record(
 
 
 def decode_metadata_batches(buffer: Buffer) -> Iterator[CommittedBatch]:
-    """The whole batches in `buffer`; control batches without their records.
+    """Yield the complete batches in `buffer`; control batches come without their records.
 
     Raises:
-        ProtocolError: a record that we do not know, or a damaged one.
-        CorruptBatchError: bytes that are no batches.
+        ProtocolError: a record is unknown or damaged.
+        CorruptBatchError: the bytes are not valid batches.
     """
     for header, records in read_batches(buffer):
         decoded: Sequence[tuple[Record, int]] = ()

@@ -1,9 +1,11 @@
-"""Whether committed metadata is damaged, looked at before the log is opened: opening it cuts it.
+"""Checks for damaged committed metadata before the log is opened, because opening truncates it.
 
-Only the end of the log may be cut, where a crash has left what was never committed. Damage below
-the noted commit, or in a log that was closed cleanly, is damage of committed metadata: a node that
-went on without it would forget topics, and set their logs aside. A loss of power may tear a batch
-and leave an intact one behind it, so that this alone tells nothing.
+Only the log end may be truncated: a crash leaves uncommitted bytes there. Damage below the noted
+committed offset, or in a log that was closed cleanly, affects committed metadata. A node that
+continued without that metadata would forget topics and set their logs aside.
+
+A power failure may tear a batch and leave an intact batch after it. An intact batch after the
+damage is therefore no proof that committed metadata is damaged.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ _REMEDY = (
 
 
 class MetadataDamagedError(StorageError):
-    """Committed metadata is damaged: the node must not go on with what is left of it."""
+    """Committed metadata is damaged: the node must not continue with the rest of it."""
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(f"Committed metadata is damaged: {path}: {problem}. {_REMEDY}")
@@ -53,19 +55,19 @@ class MetadataDamagedError(StorageError):
 class IntactEnd(NamedTuple):
     """How far the metadata log is intact."""
 
-    # The first segment's base offset, 0 without a segment; and the offset behind the last batch.
+    # Base offset of the first segment (0 without segments), and the offset after the last batch.
     start: int
     end: int
-    # The file and position where it ends, None if it ends with the last file.
+    # File and position where the intact part ends; None if it ends with the last file.
     path: str | None = None
     position: int = 0
     problem: str = ""
-    # Whether a segment is gone.
+    # Whether a segment is missing.
     is_missing_segment: bool = False
 
 
 def check_metadata(disk: Disk, directory: str, damage: DamageRegister) -> None:
-    """Look at log and snapshots; a damaged snapshot that is not needed is set aside.
+    """Check the log and the snapshots. A damaged snapshot that is not needed is set aside.
 
     Raises:
         MetadataDamagedError: committed metadata is damaged or missing.
@@ -93,7 +95,7 @@ def check_metadata(disk: Disk, directory: str, damage: DamageRegister) -> None:
 
 
 def _check_snapshots(disk: Disk, directory: str, intact: IntactEnd, damage: DamageRegister) -> int:
-    """The end of the latest snapshot that is intact, 0 without one."""
+    """Return the end offset of the latest intact snapshot; 0 if there is none."""
     snapshots = list_snapshots(disk, directory)
     for snapshot in reversed(snapshots):
         path = f"{directory}/{snapshot_name(snapshot)}"
@@ -114,7 +116,7 @@ def _check_snapshots(disk: Disk, directory: str, intact: IntactEnd, damage: Dama
 
 
 def find_intact_end(disk: Disk, directory: str) -> IntactEnd:
-    """Walk the segments up to the first batch that is not a part of the log."""
+    """Read the segments up to the first batch that does not continue the log."""
     names = disk.list(directory)
     bases = sorted(base for name in names if (base := offset_of(name, LOG_SUFFIX)) is not None)
     if not bases:
@@ -141,7 +143,7 @@ def find_intact_end(disk: Disk, directory: str) -> IntactEnd:
 
 
 def _walk(file: File, order: BatchOrder, base: int, following: int) -> tuple[int, str | None]:
-    """Where the first batch that does not continue the log begins, and why it does not."""
+    """Return the position of the first batch that does not continue the log, and the reason."""
     order.begin_segment(base)
     position, size = 0, file.size()
     walk = valid_batches(file, 0, size)
@@ -154,7 +156,7 @@ def _walk(file: File, order: BatchOrder, base: int, following: int) -> tuple[int
         if problem is not None:
             return at, problem
         if header.next_offset > following:
-            # What reaches into the next segment was cut off once.
+            # The batch overlaps the next segment, so it was truncated earlier.
             return at, None
         order.take(header)
         position = at + header.size

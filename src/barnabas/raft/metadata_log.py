@@ -1,4 +1,4 @@
-"""`__cluster_metadata-0` as a `storage.Log`: opening it, and what core and driver ask of it."""
+"""Opens `__cluster_metadata-0` as a `storage.Log`, and adapts it for the core and the driver."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ _READ_BYTES_MAX = 8 * 1024 * 1024
 
 
 def open_metadata_log(directory: str, config: RaftConfig, doors: LogDoors) -> Log:
-    """Open or make the log, recovered, synced, and beginning no later than its latest snapshot.
+    """Open or create the log, and recover and sync it.
+
+    If the log lacks its beginning or ends before the latest snapshot, its start moves to the end of
+    a snapshot.
 
     Raises:
         MetadataDamagedError: committed metadata is damaged; nothing was changed.
@@ -47,22 +50,22 @@ def open_metadata_log(directory: str, config: RaftConfig, doors: LogDoors) -> Lo
     if snapshots and _is_behind(log, snapshots[-1]):
         log.truncate_fully_and_start_at(snapshots[-1].end_offset)
     _begin_at_snapshot(log, snapshots)
-    # What a crash left in the page cache counts as written only once it is synced.
+    # Bytes that a crash left only in the page cache count as written only after a sync.
     log.flush(force=True)
     return log
 
 
 def _begin_at_snapshot(log: Log, snapshots: list[SnapshotId]) -> None:
-    """Let the log begin where a snapshot ends, if its own beginning is gone.
+    """Move the log start to a snapshot's end, if the log's own beginning is missing.
 
-    Its segments may be gone, or only the epochs: what is left of a segment below a former start
-    cannot be compared with other logs, since nobody knows its epochs.
+    The segments may be missing, or only their leader epochs. Records below the first known epoch
+    cannot be compared with other logs, because their epochs are unknown.
     """
     first = max(log.log_start_offset, _first_epoch_offset(log))
     start = next((each.end_offset for each in snapshots if each.end_offset >= first), None)
     if first == 0 or start is None or start > log.log_end_offset:
         return
-    # What a snapshot contains is committed.
+    # All records in a snapshot are committed.
     log.update_high_watermark(start)
     log.maybe_increment_log_start_offset(start, "snapshot")
 
@@ -73,7 +76,7 @@ def _first_epoch_offset(log: Log) -> int:
 
 
 def _is_behind(log: Log, snapshot: SnapshotId) -> bool:
-    """Whether the log ends, in offsets or in epochs, before what the snapshot stands for."""
+    """Return whether the log ends before the snapshot, by epoch or by offset."""
     latest_epoch = -1 if log.latest_epoch is None else log.latest_epoch
     if log.log_end_offset == log.log_start_offset == snapshot.end_offset:
         return False
@@ -81,12 +84,12 @@ def _is_behind(log: Log, snapshot: SnapshotId) -> bool:
 
 
 def metadata_snapshots(disk: Disk, directory: str) -> list[SnapshotId]:
-    """The snapshots that stand for a part of the log, oldest first."""
+    """Return the snapshots of the log's state, oldest first, without the bootstrap snapshot."""
     return [each for each in list_snapshots(disk, directory) if each != BOOTSTRAP_SNAPSHOT]
 
 
 def replay_log(log: Log, history: VoterHistory) -> None:
-    """Take up the control records of the whole log, committed or not."""
+    """Apply the control records of the whole log, committed or not."""
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         records = log.read(offset, _READ_BYTES_MAX, FetchIsolation.LOG_END, True).records
@@ -95,28 +98,28 @@ def replay_log(log: Log, history: VoterHistory) -> None:
 
 
 class MetadataLogView:
-    """A log in the eyes of `core.RaftCore`."""
+    """The `LogView` of a `storage.Log` for the quorum core."""
 
     __slots__ = ("_log", "snapshots")
 
     def __init__(self, log: Log, snapshots: list[SnapshotId]) -> None:
         self._log = log
-        # Those that stand for a part of the log, oldest first; kept by the driver.
+        # Snapshots of the log's state, oldest first. The driver updates the list.
         self.snapshots = snapshots
 
     @property
     def start_offset(self) -> int:
-        """What lies below is in snapshots only."""
+        """First offset of the log. Earlier records are only in snapshots."""
         return self._log.log_start_offset
 
     @property
     def end_offset(self) -> int:
-        """Exclusive; of what is written, synced or not."""
+        """Exclusive end of the written records, whether or not they are synced."""
         return self._log.log_end_offset
 
     @property
     def last_epoch(self) -> int:
-        """Epoch of the last record, 0 if there never was one."""
+        """Epoch of the last record; 0 if the log never had a record."""
         latest = self._log.latest_epoch
         if latest is not None:
             return latest
@@ -131,11 +134,14 @@ class MetadataLogView:
 
     @property
     def latest_snapshot(self) -> SnapshotId | None:
-        """The newest snapshot."""
+        """The newest snapshot; None if there is none."""
         return self.snapshots[-1] if self.snapshots else None
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(largest epoch <= `epoch` in the log, its end offset); (-1, -1) if there is none."""
+        """Return (largest epoch <= `epoch` in the log, its end offset).
+
+        The result is (-1, -1) if there is no such epoch.
+        """
         entries = self._log.leader_epochs.entries
         if entries and epoch > entries[-1][0]:
             return entries[-1][0], self._log.log_end_offset
@@ -143,6 +149,6 @@ class MetadataLogView:
             return self._log.end_offset_for_epoch(epoch)
         earliest = self.earliest_snapshot
         if earliest is not None and epoch >= earliest.epoch:
-            # Nothing of that epoch is in the log itself, which begins behind it.
+            # The log starts after that epoch, at the end of this snapshot.
             return earliest.epoch, earliest.end_offset
         return -1, -1

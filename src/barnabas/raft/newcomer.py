@@ -1,17 +1,17 @@
-"""A static voter that began with an empty directory has no vote at first.
+"""A static voter that starts with an empty directory may not vote at first.
 
-It may be the voter of an old quorum whose disk was lost: then it has forgotten which votes it gave
-and which records it helped to commit, and a vote from it could elect a leader that lacks them. With
-static voters the others cannot tell, for they know a voter by its node id alone.
+It may be a voter of an existing quorum whose disk was lost. Then it has lost its earlier votes and
+the records that it helped to commit. Its vote could elect a leader that lacks those records. With
+static voters, the other voters cannot detect this, because they know a voter only by its node id.
 
-So it takes no part until one of these is certain:
+The voter therefore does not vote until one of these conditions holds:
 
-* The cluster is new: every other voter's log was found empty since this one started.
-* It has everything: it has copied the log of a leader up to a record that was appended after it
-  had reached the leader's log end, and that the other voters have committed without it. Only the
-  leader of the newest epoch can have such a record committed.
+* The cluster is new: every other voter's log was found empty since this process started.
+* The voter has all committed records. It has copied a leader's log up to a record that was appended
+  after the voter had reached the leader's log end, and that the other voters committed without it.
+  Only the leader of the newest epoch can commit such a record.
 
-Meanwhile its fetches name no replica, so that no leader counts them.
+Until then its fetches name no replica, so that no leader counts them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NEWCOMER_FILE = "voter-without-vote"
 
 
 class Newcomer:
-    """What a voter without a vote has found out."""
+    """The observations of a voter that may not vote yet."""
 
     __slots__ = ("_reached", "empty")
 
@@ -38,43 +38,46 @@ class Newcomer:
         self._reached: tuple[int, int] | None = None
 
     def is_first(self, others: Iterable[int]) -> bool:
-        """Whether the cluster is new: no other voter has a record."""
+        """Return whether the cluster is new, because no other voter has a record."""
         return self.empty.issuperset(others)
 
     def reach(self, epoch: int, end_offset: int) -> None:
-        """This replica has all that the leader of `epoch` has at the moment."""
+        """Note that this replica has all records that the leader of `epoch` has now."""
         if self._reached is None or self._reached[0] != epoch:
             self._reached = epoch, end_offset
 
     def has_caught_up(self, epoch: int, high_watermark: int) -> bool:
-        """Whether a record is committed that the leader appended after it was reached."""
+        """Return whether a record is committed that was appended after `reach` was called."""
         reached = self._reached
         return reached is not None and reached[0] == epoch and high_watermark > reached[1]
 
 
 class NewcomerFile:
-    """Says that the voter of a data directory has no vote yet; gone once it has."""
+    """A marker file: while it exists, the voter of a data directory may not vote."""
 
     __slots__ = ("_directory", "_disk", "_path")
 
     def __init__(self, disk: Disk, directory: str) -> None:
-        """Args:
-        directory: the data directory of the metadata log.
+        """Create the accessor; the file itself is not touched.
+
+        Args:
+            disk: the disk of the directory.
+            directory: the data directory of the metadata log.
         """
         self._disk = disk
         self._directory = directory
         self._path = f"{directory}/{NEWCOMER_FILE}"
 
     def exists(self) -> bool:
-        """Whether the voter has no vote yet."""
+        """Return whether the voter may not vote yet."""
         return self._disk.exists(self._path)
 
     def write(self) -> None:
-        """The directory is about to be formatted; on disk when this returns."""
+        """Create the file before the directory is formatted; on disk when this returns."""
         self._disk.write_atomically(self._path, b"")
 
     def remove(self) -> None:
-        """The voter has its vote from now on; on disk when this returns."""
+        """Remove the file when the voter may vote; on disk when this returns."""
         if self._disk.exists(self._path):
             self._disk.remove(self._path)
             self._disk.sync_directory(self._directory)

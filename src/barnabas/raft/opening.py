@@ -1,4 +1,4 @@
-"""From a directory to a driver that is ready to start."""
+"""Opens a metadata directory and creates a driver that is ready to start."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ if TYPE_CHECKING:
 
 
 class RaftOpening(msgspec.Struct, frozen=True):
-    """What a quorum replica is opened with."""
+    """The arguments for opening a quorum replica."""
 
     # The data directory (`metadata.log.dir`, else the first of `log.dirs`).
     data_directory: str
     doors: LogDoors
     rng: Rng
-    # Called once when log or quorum state cannot be written: the process has to stop.
+    # Called once when the log or the quorum state cannot be written: the process has to stop.
     on_fatal: Callable[[BaseException], None]
-    # Level of each feature that a new cluster begins with.
+    # Feature levels of a new cluster, by feature name.
     bootstrap_features: Mapping[str, int]
-    # Reaches the other voters; None for a voter that is alone.
+    # Sends requests to the other voters; None for a lone voter.
     transport: RaftTransport | None = None
-    # The first voters of a new cluster whose quorum is dynamic; None for any other.
+    # The first voters of a new cluster with a dynamic quorum; None otherwise.
     initial_voters: VoterSet | None = None
 
 
 def open_raft(config: RaftConfig, opening: RaftOpening) -> RaftDriver:
-    """Open the metadata partition below the data directory; an empty one is formatted.
+    """Open the metadata partition in the data directory, and format it if it is empty.
 
-    The driver has done nothing yet: add listeners, then call `start`.
+    The returned driver is not started: add listeners, then call `start`.
 
     Raises:
         MetadataDamagedError: committed metadata, or the `quorum-state` file, is damaged.
@@ -87,9 +87,10 @@ def open_raft(config: RaftConfig, opening: RaftOpening) -> RaftDriver:
 
 
 def bootstrap_records(driver: RaftDriver) -> list[tuple[Record, int]]:
-    """What the formatter wrote for a new cluster; empty if the checkpoint is gone.
+    """Return the records that the formatter wrote; empty if the checkpoint is missing.
 
-    The first active controller writes these records into the log; until then they hold nowhere.
+    The first active controller of the cluster writes these records to the log. They have no effect
+    before that.
 
     Raises:
         SnapshotError: the checkpoint is damaged.

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from barnabas.raft.core import RaftCore
 
 
-# A fetch without records is answered after 500 ms, so twice that is no contact.
+# A leader answers a fetch without new records after 500 ms; twice that means no contact.
 CONTACT_MS = 1_000.0
 
 

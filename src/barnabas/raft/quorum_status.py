@@ -1,4 +1,4 @@
-"""The quorum as one replica sees it, for DescribeQuorum (KIP-595, KIP-836, KIP-853)."""
+"""The quorum state of one replica, for DescribeQuorum (KIP-595, KIP-836, KIP-853)."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ if TYPE_CHECKING:
 
 
 class ReplicaStatus(msgspec.Struct, frozen=True):
-    """One replica."""
+    """The state of one replica."""
 
     key: ReplicaKey
-    # -1 while unknown.
+    # The replica's log end offset; -1 while unknown.
     log_end_offset: int
-    # Monotonic clock, ms; None for the leader itself and for who never fetched.
+    # Monotonic ms; None for the leader itself and for a replica that never fetched.
     last_fetch_ms: float | None
-    # When it last had all that the leader had; likewise.
+    # Last time when the replica had all records of the leader, monotonic ms; None as above.
     last_caught_up_ms: float | None
-    # Where a voter listens, by listener name; empty for observers.
+    # A voter's addresses by listener name; empty for observers.
     endpoints: tuple[tuple[str, Address], ...] = ()
 
     @property
     def id(self) -> int:
-        """Its node id."""
+        """Node id of the replica."""
         return self.key.id
 
 
 class QuorumStatus(msgspec.Struct, frozen=True):
-    """Only the leader knows voters' and observers' offsets."""
+    """The state of the quorum. Only the leader knows the offsets of voters and observers."""
 
     leader_id: int
     epoch: int
@@ -44,7 +44,7 @@ class QuorumStatus(msgspec.Struct, frozen=True):
 
 
 def quorum_status(core: RaftCore, config: RaftConfig, log_end_offset: int) -> QuorumStatus:
-    """What `core` knows now."""
+    """Return the current state of the quorum as `core` knows it."""
     leader_id, epoch = core.leader_and_epoch
     role = core.role
     known: dict[int, ReplicaState] = dict(role.voters) if isinstance(role, Leader) else {}
@@ -58,7 +58,7 @@ def quorum_status(core: RaftCore, config: RaftConfig, log_end_offset: int) -> Qu
     observers = dict(role.observers) if isinstance(role, Leader) else {}
     described = [_status(key, observers[key]) for key in sorted(observers)]
     if isinstance(role, Leader) and not core.is_voter:
-        # A leader that is being removed.
+        # The leader itself is being removed from the voters.
         described.append(ReplicaStatus(config.key, log_end_offset, None, None))
     return QuorumStatus(leader_id, epoch, core.high_watermark, tuple(voters), tuple(described))
 

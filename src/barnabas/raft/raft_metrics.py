@@ -1,4 +1,4 @@
-"""What Kafka's KafkaRaftMetrics measures: elections, commits, records appended and fetched."""
+"""The values of Kafka's KafkaRaftMetrics: elections, commits, records appended and fetched."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NO_VOTE = -1
 
 
 class RaftMetrics:
-    """Told by the driver; looked at when somebody asks."""
+    """Measurements that the driver reports and that metrics read on request."""
 
     __slots__ = (
         "_appended",
@@ -40,21 +40,21 @@ class RaftMetrics:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        # Of each value: records per second, ms per record, ms.
+        # Units: records per second (both rates), ms per record, ms.
         self.append_rate = SampledValues()
         self.fetch_rate = SampledValues()
         self.commit_latency = SampledValues()
         self.election_latency = SampledValues()
-        # When this replica first wanted the election that is under way; None while none is.
+        # When this replica first entered the current election; None while there is none.
         self._election_start_ms: float | None = None
-        # As leader, what is not committed: (end offset, when it was appended, how many records).
+        # As leader, the uncommitted appends: (end offset, append time, number of records).
         self._waiting: deque[tuple[int, float, int]] = deque()
-        # Time spent in the driver since somebody last asked how idle it is.
+        # Time the driver was busy since `take_idle_ratio` was last called, ms.
         self._busy_ms = 0.0
         self._looked_ms = clock.monotonic_ms()
 
     def on_role(self, core: RaftCore) -> None:
-        """The replica has entered a role."""
+        """Note that the replica has entered a role."""
         now_ms = self._clock.monotonic_ms()
         role = core.role
         if not isinstance(role, Leader):
@@ -67,17 +67,17 @@ class RaftMetrics:
             self._election_start_ms = None
 
     def on_appended(self, end_offset: int, count: int) -> None:
-        """As leader, records were written up to there."""
+        """As leader, note that `count` records were written up to `end_offset`."""
         now_ms = self._clock.monotonic_ms()
         self.append_rate.record(count, now_ms)
         self._waiting.append((end_offset, now_ms, count))
 
     def on_fetched(self, count: int) -> None:
-        """As follower, records were written."""
+        """As follower, note that `count` fetched records were written."""
         self.fetch_rate.record(count, self._clock.monotonic_ms())
 
     def on_high_watermark(self, offset: int) -> None:
-        """All below is committed."""
+        """Note that all records below `offset` are committed."""
         waiting = self._waiting
         while waiting and waiting[0][0] <= offset:
             _, appended_ms, count = waiting.popleft()
@@ -85,11 +85,11 @@ class RaftMetrics:
             self.commit_latency.record((now_ms - appended_ms) / count, now_ms)
 
     def on_busy(self, since_ms: float) -> None:
-        """The driver was at work since then."""
+        """Add the time since `since_ms` to the driver's busy time."""
         self._busy_ms += self._clock.monotonic_ms() - since_ms
 
     def take_idle_ratio(self) -> float:
-        """The share of the time since the last call in which the driver had nothing to do."""
+        """Return the share of the time since the last call in which the driver was idle."""
         now_ms = self._clock.monotonic_ms()
         elapsed_ms, self._looked_ms = now_ms - self._looked_ms, now_ms
         busy_ms, self._busy_ms = self._busy_ms, 0.0
@@ -97,7 +97,7 @@ class RaftMetrics:
 
 
 def state_name(core: RaftCore) -> str:
-    """The role, by Kafka's word for it."""
+    """Return Kafka's name of the current role."""
     has_voted = core.voted_id != _NO_VOTE
     match core.role:
         case Leader():

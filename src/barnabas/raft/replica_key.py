@@ -1,7 +1,7 @@
-"""Who a replica of the metadata log is: its node, and the directory that its log lies in (KIP-853).
+"""The identity of a replica of the metadata log: node id and log directory id (KIP-853).
 
-A node that comes back with an empty disk is another replica: what the old one promised, the new
-one does not know of.
+A node that returns with an empty disk is a different replica, because it does not know the votes of
+the earlier replica.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from barnabas.protocol.schema import ZERO_UUID
 
 
 class ReplicaKey(NamedTuple):
-    """A replica; the directory id is zero where it is not known (kraft.version 0)."""
+    """A replica; the directory id is zero where it is unknown (kraft.version 0)."""
 
     id: int
     directory_id: bytes = ZERO_UUID
 
 
 class Address(NamedTuple):
-    """Where a replica listens for the others."""
+    """The address where a replica listens for other replicas."""
 
     host: str
     port: int

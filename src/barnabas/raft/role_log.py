@@ -1,4 +1,4 @@
-"""Tells in the log what this replica becomes in the quorum (level info)."""
+"""Logs the role changes of this replica at level INFO."""
 
 from __future__ import annotations
 
@@ -15,17 +15,21 @@ _log = logging.getLogger(__name__)
 
 
 class RoleLog:
-    """Looks after each step; says what is new."""
+    """Compares the role with the last logged one after each step."""
 
     __slots__ = ("_epoch", "_role")
 
     def __init__(self) -> None:
-        # As told last.
+        # The values at the last call of `look`.
         self._role: Role | None = None
         self._epoch = -1
 
     def look(self, core: RaftCore) -> bool:
-        """Say in which role the replica is, if that is another one; returns whether it is."""
+        """Log the role if its kind or the epoch changed.
+
+        Returns:
+            Whether the role object has changed.
+        """
         role = core.role
         if role is self._role:
             return False

@@ -1,6 +1,6 @@
-"""Requests of other replicas, from the controller listener to the core and back (KIP-595).
+"""Serves quorum requests from the controller listener (KIP-595).
 
-Serves Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch of the metadata log, FetchSnapshot,
+The requests are Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch of the metadata log, FetchSnapshot,
 AddRaftVoter, RemoveRaftVoter and UpdateRaftVoter.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class RaftRpc:
-    """What a controller listener calls."""
+    """The entry point for a controller listener."""
 
     __slots__ = ("_driver",)
 
@@ -32,8 +32,8 @@ class RaftRpc:
         """Serve one request.
 
         Args:
-            request: as it was decoded; views in it are not kept.
-            version: of the request; the response is for the same.
+            request: the decoded request; views in it are not kept.
+            version: the version of the request, which the response has too.
             on_done: called once with the response, perhaps before this returns.
         """
         config = self._driver.config
@@ -56,7 +56,7 @@ class RaftRpc:
         self._driver.receive(asked)
 
     def _leader(self) -> CurrentLeader:
-        """The leader, as an UpdateRaftVoter that is refused tells of it."""
+        """Return the leader, for the response to a refused UpdateRaftVoter."""
         leader_id, epoch = self._driver.leader_and_epoch
         found = self._driver.leader_endpoint()
         host, port = ("", 0) if found is None else found[1:]

@@ -1,7 +1,8 @@
 """Snapshots of the metadata log: Kafka's `<end offset>-<epoch>.checkpoint` files (KIP-630).
 
-A header control record, batches of metadata records, a footer control record; offsets count from 0
-within the file, every batch carries the snapshot's epoch. A file without its footer is no snapshot.
+A file has a header control record, batches of metadata records, and a footer control record.
+Offsets count from 0 within the file, and every batch carries the snapshot's epoch. A file without a
+footer is not a valid snapshot.
 """
 
 from __future__ import annotations
@@ -35,45 +36,45 @@ if TYPE_CHECKING:
     from barnabas.raft.voter_history import VoterHistory
     from barnabas.runtime.disk import Disk
 
-# Where the formatter puts what a new cluster begins with; no state of the log.
+# The records that the formatter wrote for a new cluster. It is no snapshot of the log.
 BOOTSTRAP_SNAPSHOT = SnapshotId(0, 0)
 
-# Where the formatter of Kafka 3 put it, in the data directory itself. Kafka 4 still reads it.
+# The formatter of Kafka 3 writes this file into the data directory. Kafka 4 still reads it.
 _OLD_BOOTSTRAP = "bootstrap.checkpoint"
 
 _NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
-# Of files that are not complete.
+# Suffix of incomplete files.
 PART_SUFFIX = ".part"
 _HEADER_VERSION = 0
-# The first batch of a snapshot, its header and perhaps its voters, is smaller.
+# The first batch of a snapshot, with its header and perhaps its voters, is smaller.
 _HEADER_BYTES_MAX = 64 * 1024
 
 
 def snapshot_name(snapshot_id: SnapshotId) -> str:
-    """The name of a snapshot's file."""
+    """Return the file name of a snapshot."""
     return f"{snapshot_id.end_offset:020d}-{snapshot_id.epoch:010d}.checkpoint"
 
 
 def old_bootstrap_path(directory: str) -> str:
-    """Where what a new cluster begins with is, if Kafka 3 formatted the directory."""
+    """Return the path of the bootstrap file in a directory that Kafka 3 formatted."""
     return f"{directory.rpartition('/')[0]}/{_OLD_BOOTSTRAP}"
 
 
 def list_snapshots(disk: Disk, directory: str) -> list[SnapshotId]:
-    """The complete snapshots in a directory, oldest first."""
+    """Return the complete snapshots in a directory, oldest first."""
     found = (_NAME.fullmatch(name) for name in disk.list(directory))
     return sorted(SnapshotId(int(each[1]), int(each[2])) for each in found if each)
 
 
 def delete_unfinished(disk: Disk, directory: str) -> None:
-    """Delete what a crash left of a snapshot that was being written."""
+    """Delete the incomplete snapshot files that a crash left."""
     for name in disk.list(directory):
         if name.endswith(PART_SUFFIX):
             disk.remove(f"{directory}/{name}")
 
 
 def snapshot_timestamp(disk: Disk, directory: str, snapshot_id: SnapshotId) -> int | None:
-    """Append time of the last record that a snapshot contains, ms; None if it does not say."""
+    """Return the append time of the last contained record, ms; None if it is missing."""
     file = disk.open(f"{directory}/{snapshot_name(snapshot_id)}", create=False)
     try:
         first = file.read_at(_HEADER_BYTES_MAX, 0)
@@ -89,12 +90,12 @@ def snapshot_timestamp(disk: Disk, directory: str, snapshot_id: SnapshotId) -> i
 
 
 def delete_snapshot(disk: Disk, directory: str, snapshot_id: SnapshotId) -> None:
-    """Delete a snapshot."""
+    """Delete the file of a snapshot."""
     disk.remove(f"{directory}/{snapshot_name(snapshot_id)}")
 
 
 class SnapshotWriter:
-    """Writes one snapshot, batch by batch, under another name until it is complete."""
+    """Writes one snapshot, batch by batch, under a temporary name until it is complete."""
 
     def __init__(
         self,
@@ -105,7 +106,16 @@ class SnapshotWriter:
         now_ms: int,
         control: ControlRecords | None = None,
     ) -> None:
-        """`control` says which voters and which kraft.version hold at the snapshot's end."""
+        """Create the file and write its header.
+
+        Args:
+            disk: the disk of the directory.
+            directory: the directory of the metadata log.
+            snapshot_id: end offset and epoch of the last contained record.
+            timestamp: append time of that record, ms.
+            now_ms: wall clock time for the batches, ms.
+            control: the voters and kraft.version at the snapshot's end; None to leave them out.
+        """
         self.id = snapshot_id
         self._disk = disk
         self._directory = directory
@@ -124,7 +134,7 @@ class SnapshotWriter:
             self._offset += len(control)
 
     def append(self, records: Sequence[tuple[Record, int]]) -> None:
-        """Write one batch of records, each given with its version."""
+        """Write one batch of records, each given with its version. An empty list is ignored."""
         if not records:
             return
         epoch = self.id.epoch
@@ -132,7 +142,7 @@ class SnapshotWriter:
         self._offset += len(records)
 
     def freeze(self) -> None:
-        """Complete the file and put it in place; on disk when this returns. Blocks."""
+        """Complete the file and rename it; on disk when this returns. Blocks."""
         footer = SnapshotFooterRecord(version=_HEADER_VERSION)
         self._control(ControlType.SNAPSHOT_FOOTER, encode_bytes(footer, 0))
         self._file.sync()
@@ -150,12 +160,12 @@ class SnapshotWriter:
 def read_snapshot(
     disk: Disk, directory: str, snapshot_id: SnapshotId, history: VoterHistory | None = None
 ) -> LoadedSnapshot:
-    """Open a snapshot; its records are decoded as they are iterated.
+    """Open a snapshot, whose records are decoded during iteration.
 
-    What it says of voters and kraft.version goes into `history`, as of its last offset.
+    Voters and kraft.version records are added to `history`, at the snapshot's last offset.
 
     Raises:
-        SnapshotError: damaged, or not complete.
+        SnapshotError: the snapshot is damaged or incomplete.
     """
     return read_snapshot_file(
         disk, f"{directory}/{snapshot_name(snapshot_id)}", snapshot_id, history
@@ -168,10 +178,10 @@ def read_snapshot_file(
     snapshot_id: SnapshotId = BOOTSTRAP_SNAPSHOT,
     history: VoterHistory | None = None,
 ) -> LoadedSnapshot:
-    """The same of a file of any name.
+    """Open a snapshot file of any name; see `read_snapshot`.
 
     Raises:
-        SnapshotError: damaged, or not complete.
+        SnapshotError: the snapshot is damaged or incomplete.
     """
     name = path.rpartition("/")[2]
     content = memoryview(disk.read(path))
@@ -183,7 +193,7 @@ def read_snapshot_file(
 
 
 def _check(content: memoryview, name: str, history: VoterHistory | None, offset: int) -> int:
-    """That header and footer are there and every batch is whole; returns the header's timestamp."""
+    """Check that header, footer and every batch are intact; returns the header's timestamp."""
     position = 0
     timestamp: int | None = None
     last_type: ControlType | None = None
@@ -214,7 +224,7 @@ def _check(content: memoryview, name: str, history: VoterHistory | None, offset:
 
 
 class _SnapshotRecords:
-    """Decodes the records anew for each listener that iterates: they are never all in memory."""
+    """Decodes the records during each iteration, so that they are never all in memory."""
 
     __slots__ = ("_content", "_name")
 

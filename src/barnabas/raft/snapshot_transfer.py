@@ -1,4 +1,4 @@
-"""Snapshots on their way from the leader to a replica that has fallen behind its log (KIP-630)."""
+"""Transfer of snapshots from the leader to a replica that is behind the log start (KIP-630)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def read_slice(
     request: FetchSnapshotRequest,
     response: FetchSnapshotResponse,
 ) -> FetchSnapshotResponse:
-    """Complete a leader's answer by size and content, or by why there is none."""
+    """Add size and content to a leader's response, or an error code."""
     if request.snapshot_id not in snapshots:
         return replace(response, error=ErrorCode.SNAPSHOT_NOT_FOUND)
     path = f"{directory}/{snapshot_name(request.snapshot_id)}"
@@ -41,7 +41,7 @@ def read_slice(
 
 
 class SnapshotReceiver:
-    """Writes a leader's snapshot, slice by slice, under another name until it is complete."""
+    """Writes a leader's snapshot, slice by slice, under a temporary name until it is complete."""
 
     __slots__ = ("_directory", "_disk", "_file", "id")
 
@@ -59,21 +59,21 @@ class SnapshotReceiver:
         return f"{self._directory}/{snapshot_name(self.id)}"
 
     def write(self, part: SnapshotSlice) -> None:
-        """Append a slice; they come in order and without gaps."""
+        """Append a slice. Slices arrive in order and without gaps."""
         assert part.id == self.id, (part.id, self.id)
         assert part.position == self._file.size(), (part.position, self._file.size())
         assert isinstance(part.content, bytes | bytearray | memoryview)
         self._file.append(part.content)
 
     def freeze(self) -> None:
-        """Put the complete file in place; on disk when this returns. Blocks."""
+        """Rename the complete file; on disk when this returns. Blocks."""
         self._file.sync()
         self._file.close()
         self._disk.rename(self._path + PART_SUFFIX, self._path)
         self._disk.sync_directory(self._directory)
 
     def abandon(self) -> None:
-        """Another snapshot, or none, is wanted."""
+        """Close and delete the incomplete file, because the snapshot is no longer needed."""
         self._file.close()
         path = self._path + PART_SUFFIX
         if self._disk.exists(path):

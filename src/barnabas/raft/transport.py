@@ -1,4 +1,4 @@
-"""How a replica reaches the others: declared here, made by who has a network."""
+"""The interface through which a replica sends requests to other replicas."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class TransportStatistics(msgspec.Struct, frozen=True):
-    """Counts since the start, but for the connections that are open."""
+    """Counters since the start, except for `connections`, the number of open connections."""
 
     connections: int = 0
     connections_created: int = 0
@@ -23,40 +23,40 @@ class TransportStatistics(msgspec.Struct, frozen=True):
 
 
 class RaftTransport(Protocol):
-    """Sends without waiting; what comes of a request is handed to the driver."""
+    """Sends requests without blocking, and passes the results to the driver."""
 
     def start(self, receive: Callable[[Message], None]) -> None:
-        """Hand each response, or `RequestFailed`, to `receive`; called once, before `send`."""
+        """Set the callback for responses and `RequestFailed`; called once, before `send`."""
         ...
 
     def send(self, destination: int, address: Address | None, request: Request) -> None:
-        """Send to a voter, the leader or a bootstrap server; `address` is where it listens now."""
+        """Send to a voter, the leader or a bootstrap server at `address`; None if it is unknown."""
         ...
 
     def statistics(self) -> TransportStatistics:
-        """What was done so far."""
+        """Return the current counters."""
         ...
 
     def close(self) -> None:
-        """Send no more."""
+        """Close all connections, and deliver no more results."""
         ...
 
 
 class NoTransport:
-    """For a voter that is alone: it never sends."""
+    """The transport of a lone voter, which never sends a request."""
 
     __slots__ = ()
 
     def start(self, receive: Callable[[Message], None]) -> None:
-        """Nothing will come."""
+        """Ignore the callback, because there are no responses."""
 
     def send(self, destination: int, address: Address | None, request: Request) -> None:
-        """Sending is a broken invariant."""
+        """Fail an assertion, because a lone voter never sends requests."""
         raise AssertionError(f"a lone voter sends {request} to {destination} at {address}")
 
     def statistics(self) -> TransportStatistics:
-        """Nothing was."""
+        """Return counters that are all zero."""
         return TransportStatistics()
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing, because there are no connections."""

@@ -1,4 +1,4 @@
-"""A change of the voters that is under way at the leader (KIP-853)."""
+"""A pending change of the voters at the leader (KIP-853)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 
 class VoterChange(msgspec.Struct):
-    """One change; the leader makes no other one before it is over."""
+    """One change. The leader starts no other change before this one ends."""
 
     request: AddVoterRequest | RemoveVoterRequest
-    # When to give up on it.
+    # When the change fails with a timeout, ms.
     deadline: float
-    # Whether the new voter was asked what it supports.
+    # Whether the leader has asked the new voter for its supported versions.
     is_asked: bool = False
-    # Offset of its VotersRecord; None while that is not appended.
+    # Offset of the VotersRecord; None before it is appended.
     offset: int | None = None
-    # Whether the request was answered.
+    # Whether the leader has responded to the request.
     is_answered: bool = False

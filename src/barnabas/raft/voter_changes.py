@@ -1,8 +1,8 @@
-"""Adding, removing and updating voters, and the way to kraft.version 1 (KIP-853).
+"""Adding, removing and updating voters, and the upgrade to kraft.version 1 (KIP-853).
 
-One change at a time, each by one VotersRecord, which is in force as soon as it is in the log. The
-leader begins none before it has committed a record of its own epoch, nor before the last change is
-committed.
+At most one change is pending at a time. Each change is one VotersRecord, which is in force as soon
+as it is in the log. The leader starts a change only after it has committed a record of its own
+epoch, and after the previous change is committed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from barnabas.raft.replica import Replica
     from barnabas.raft.replica_key import ReplicaKey
 
-# A replica that had everything within this time is near enough to become a voter (Kafka's).
+# Kafka's limit: a new voter must have fetched up to the log end within this time.
 _CAUGHT_UP_MS = 3_600_000
 _RECONFIGURABLE = 1
 
@@ -37,17 +37,17 @@ _Change = AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest
 
 
 class VoterChanges:
-    """What a leader does about its voters."""
+    """The leader's handling of voter changes."""
 
     __slots__ = ("_replica",)
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
 
-    # -- requests ---------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------
 
     def on_add(self, now_ms: float, request: AddVoterRequest) -> None:
-        """Ask the new voter what it supports; then it is appended."""
+        """Start to add a voter; `proceed` then asks it for its supported versions."""
         replica = self._replica
         role = replica.role
         if not isinstance(role, Leader):
@@ -69,7 +69,7 @@ class VoterChanges:
         role.change = VoterChange(request, now_ms + replica.config.request_timeout_ms)
 
     def on_remove(self, now_ms: float, request: RemoveVoterRequest) -> None:
-        """Append the voters without this one."""
+        """Append the voter set without the named voter."""
         replica = self._replica
         role = replica.role
         if not isinstance(role, Leader):
@@ -88,7 +88,7 @@ class VoterChanges:
             self._refuse(request, ErrorCode.VOTER_NOT_FOUND, words)
             return
         if len(voters) == 1:
-            # Kafka's code for it.
+            # Kafka uses this error code too.
             words = "the last voter cannot be removed"
             self._refuse(request, ErrorCode.VOTER_NOT_FOUND, words)
             return
@@ -97,7 +97,12 @@ class VoterChanges:
         change.offset = self._append(voters.without(request.voter.id))
 
     def on_update(self, request: UpdateVoterRequest, error: ErrorCode) -> None:
-        """Take up where a voter listens and what it supports; `error`: why not to."""
+        """Store a voter's endpoints and supported versions.
+
+        Args:
+            request: the voter's own description.
+            error: why the request cannot be served here; NONE if it can.
+        """
         replica = self._replica
         role = replica.role
         if error is not ErrorCode.NONE or not isinstance(role, Leader):
@@ -123,14 +128,15 @@ class VoterChanges:
             self._refuse(request, ErrorCode.VOTER_NOT_FOUND)
             return
         if level < _RECONFIGURABLE:
-            # Static voters stay as they are configured; an upgrade needs to know them better.
+            # Static voters keep their configuration. The upgrade to kraft.version 1 needs these
+            # details.
             role.described[voter.key.id] = voter
         elif not voter.says_the_same_as(known):
             self._append(replica.voters.with_voter(voter))
         replica.answer(request, VoterChangeResponse())
 
     def _may_change(self, role: Leader, request: AddVoterRequest | RemoveVoterRequest) -> bool:
-        """Whether a change may begin; if not, the request is answered."""
+        """Return whether a change may start; if not, the request has been answered."""
         replica = self._replica
         late = ErrorCode.REQUEST_TIMED_OUT
         if role.change is not None:
@@ -150,10 +156,10 @@ class VoterChanges:
         offset = self._replica.history.last_offset
         return offset is None or offset < self._replica.high_watermark
 
-    # -- the change under way ---------------------------------------------------------------------
+    # -- pending change ----------------------------------------------------------------------------
 
     def proceed(self, now_ms: float, role: Leader) -> float:
-        """Do what the change needs next; returns when there is something to do by time."""
+        """Do the next step of the pending change; returns when to act next, ms."""
         replica = self._replica
         change = role.change
         offset = None if change is None else change.offset
@@ -161,7 +167,7 @@ class VoterChanges:
             self._finish(role, ErrorCode.NONE)
             change = None
         if not replica.is_voter and self._is_last_change_committed():
-            # Removed: those who are left elect another leader.
+            # The leader is no longer a voter, so the remaining voters elect another leader.
             replica.to_resigned(now_ms, successors(role))
             return now_ms
         if change is None:
@@ -180,7 +186,7 @@ class VoterChanges:
         return change.deadline
 
     def on_supported_versions(self, now_ms: float, response: SupportedVersionsResponse) -> None:
-        """The new voter has said what it supports."""
+        """Append the new voter if it supports the current kraft.version and has caught up."""
         replica = self._replica
         role = replica.role
         change = role.change if isinstance(role, Leader) else None
@@ -213,7 +219,7 @@ class VoterChanges:
             replica.answer(request, VoterChangeResponse())
 
     def on_failed(self) -> None:
-        """The new voter could not be asked."""
+        """Fail the change, because the request for supported versions failed."""
         role = self._replica.role
         if isinstance(role, Leader) and role.change is not None and role.change.offset is None:
             self._finish(role, ErrorCode.REQUEST_TIMED_OUT, "the new voter does not answer")
@@ -225,7 +231,7 @@ class VoterChanges:
             self._replica.answer(change.request, VoterChangeResponse(error=error, message=words))
 
     def _append(self, voters: VoterSet) -> int:
-        """Have a VotersRecord appended; returns its offset."""
+        """Request the append of a VotersRecord; returns its offset."""
         replica = self._replica
         assert replica.out.control_records is None
         replica.out.control_records = ControlRecords(replica.epoch, None, None, voters)
@@ -234,10 +240,14 @@ class VoterChanges:
     def _refuse(self, request: _Change, error: ErrorCode, words: str | None = None) -> None:
         self._replica.answer(request, VoterChangeResponse(error=error, message=words))
 
-    # -- kraft.version ----------------------------------------------------------------------------
+    # -- kraft.version -----------------------------------------------------------------------------
 
     def upgrade(self, level: int, *, validate_only: bool) -> str | None:
-        """Have kraft.version raised; returns why that cannot be."""
+        """Request the append of a higher kraft.version.
+
+        Returns:
+            The reason of a refusal; None if the upgrade is accepted.
+        """
         replica = self._replica
         role = replica.role
         current = replica.history.kraft_version
@@ -268,5 +278,5 @@ class VoterChanges:
 
 
 def _is_complete(key: ReplicaKey) -> bool:
-    """Whether a request names a replica, and not only a node or nobody."""
+    """Return whether a key has both a node id and a directory id."""
     return key.id >= 0 and key.directory_id != ZERO_UUID

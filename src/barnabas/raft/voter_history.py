@@ -1,7 +1,7 @@
-"""Which voters and which kraft.version hold from which offset of the log on (KIP-853).
+"""The voters and kraft.version by log offset (KIP-853).
 
-The last ones are in force as soon as they are in the log, committed or not; what is truncated does
-not hold any more. Kafka's KRaftControlRecordStateMachine.
+A record is in force as soon as it is in the log, committed or not. Truncation removes it. This is
+Kafka's KRaftControlRecordStateMachine.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class VoterHistory:
     def __init__(self, static: VoterSet) -> None:
         # In force while no record names voters.
         self.static = static
-        # (offset, value), offsets ascending.
+        # (offset, value) in ascending order of offsets.
         self._voters: list[tuple[int, VoterSet]] = []
         self._versions: list[tuple[int, int]] = []
 
@@ -33,51 +33,51 @@ class VoterHistory:
 
     @property
     def last_offset(self) -> int | None:
-        """Offset of their record; None if they are static."""
+        """Offset of the record of the voters in force; None if the voters are static."""
         return self._voters[-1][0] if self._voters else None
 
     @property
     def kraft_version(self) -> int:
-        """The level in force; 0 while voters are static."""
+        """The kraft.version in force; 0 while the voters are static."""
         return self._versions[-1][1] if self._versions else 0
 
     def add_voters(self, offset: int, voters: VoterSet) -> None:
-        """A VotersRecord stands at `offset`."""
+        """Add the VotersRecord at `offset`, replacing records at or above that offset."""
         self._voters = [each for each in self._voters if each[0] < offset]
         self._voters.append((offset, voters))
 
     def add_kraft_version(self, offset: int, level: int) -> None:
-        """A KRaftVersionRecord stands at `offset`."""
+        """Add the KRaftVersionRecord at `offset`, replacing records at or above that offset."""
         self._versions = [each for each in self._versions if each[0] < offset]
         self._versions.append((offset, level))
 
     def truncate_to(self, offset: int) -> None:
-        """The log ends at `offset` now."""
+        """Remove the records at or above `offset`, where the log now ends."""
         self._voters = [each for each in self._voters if each[0] < offset]
         self._versions = [each for each in self._versions if each[0] < offset]
 
     def forget_below(self, offset: int) -> None:
-        """A snapshot stands for the log below `offset`: only what holds there is still needed."""
+        """Remove the records below `offset` except the last, because a snapshot replaces them."""
         self._voters = _from(self._voters, offset)
         self._versions = _from(self._versions, offset)
 
     def replace_by(self, other: VoterHistory) -> None:
-        """Log and snapshot give way to the leader's, which say this."""
+        """Take over the content of `other`, after the leader's snapshot has replaced the log."""
         self._voters = other._voters
         self._versions = other._versions
 
     def voters_at(self, offset: int) -> VoterSet | None:
-        """The voters of the last record below `offset`; None if there is none."""
+        """Return the voters of the last record below `offset`; None if there is none."""
         found = [voters for at, voters in self._voters if at < offset]
         return found[-1] if found else None
 
     def kraft_version_at(self, offset: int) -> int:
-        """The level of the last record below `offset`."""
+        """Return the kraft.version of the last record below `offset`; 0 if there is none."""
         found = [level for at, level in self._versions if at < offset]
         return found[-1] if found else 0
 
 
 def _from(entries: list[tuple[int, T]], offset: int) -> list[tuple[int, T]]:
-    """Those from `offset` on, and the last one below."""
+    """Return the entries from `offset` on, and the last entry below it."""
     below = [each for each in entries if each[0] < offset]
     return below[-1:] + [each for each in entries if each[0] >= offset]

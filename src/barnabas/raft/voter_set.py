@@ -13,23 +13,23 @@ from barnabas.raft.replica_key import Address, ReplicaKey
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-# What this code supports of kraft.version: 0 static voters, 1 dynamic ones.
+# Supported levels of kraft.version: 0 for static voters, 1 for dynamic voters.
 KRAFT_VERSION_MIN = 0
 KRAFT_VERSION_MAX = 1
 
 
 class Voter(msgspec.Struct, frozen=True):
-    """One voter."""
+    """One voter of the quorum."""
 
     key: ReplicaKey
-    # Listener name to address; the first is the default one.
+    # (listener name, address) pairs; the first is the default listener.
     endpoints: tuple[tuple[str, Address], ...] = ()
-    # Levels of kraft.version that it supports.
+    # Range of kraft.version levels that the voter supports.
     min_version: int = KRAFT_VERSION_MIN
     max_version: int = KRAFT_VERSION_MAX
 
     def says_the_same_as(self, other: Voter) -> bool:
-        """Whether both say the same, in whatever order."""
+        """Return whether key, endpoints and versions are equal, in any order of the endpoints."""
         return (
             self.key == other.key
             and dict(self.endpoints) == dict(other.endpoints)
@@ -37,7 +37,7 @@ class Voter(msgspec.Struct, frozen=True):
         )
 
     def address(self, listener_name: str) -> Address | None:
-        """Where it listens under that name."""
+        """Return the voter's address on a listener; None if it has no such listener."""
         return next((at for name, at in self.endpoints if name == listener_name), None)
 
 
@@ -54,12 +54,12 @@ class VoterSet:
     def static(
         cls, ids: Iterable[int], addresses: Mapping[int, tuple[str, int]], listener_name: str
     ) -> VoterSet:
-        """The voters of `controller.quorum.voters`: without directory ids."""
+        """Create the voters of `controller.quorum.voters`, which have no directory ids."""
         return cls(
             Voter(
                 ReplicaKey(node_id),
                 ((listener_name, Address(*addresses[node_id])),) if node_id in addresses else (),
-                # Nothing is known of the others: only what has to be so is said of them.
+                # The supported range of other voters is unknown, so the smallest range is used.
                 max_version=KRAFT_VERSION_MIN,
             )
             for node_id in ids
@@ -67,7 +67,7 @@ class VoterSet:
 
     @property
     def ids(self) -> tuple[int, ...]:
-        """Node ids, ascending."""
+        """Node ids in ascending order."""
         return tuple(self._voters)
 
     @property
@@ -91,26 +91,29 @@ class VoterSet:
         return f"VoterSet({[voter.key.id for voter in self]})"
 
     def get(self, node_id: int) -> Voter | None:
-        """The voter of that node."""
+        """Return the voter of a node; None if there is none."""
         return self._voters.get(node_id)
 
     def is_voter(self, key: ReplicaKey) -> bool:
-        """Whether this very replica is a voter; a voter without a directory id is known by node."""
+        """Return whether a replica is a voter.
+
+        A voter without directory id is matched by its node id alone.
+        """
         voter = self._voters.get(key.id)
         if voter is None:
             return False
         return voter.key.directory_id in (ZERO_UUID, key.directory_id)
 
     def with_voter(self, voter: Voter) -> VoterSet:
-        """The set with `voter` in it, in the place of the one of its node."""
+        """Return the set with `voter`, which replaces the voter of the same node."""
         return VoterSet([*self._voters.values(), voter])
 
     def without(self, node_id: int) -> VoterSet:
-        """The set without that node's voter."""
+        """Return the set without the voter of a node."""
         return VoterSet(voter for voter in self if voter.key.id != node_id)
 
     def to_record(self) -> voters_record.VotersRecord:
-        """The record of kraft.version 1 and later."""
+        """Return the VotersRecord of this set (kraft.version 1 and later)."""
         return voters_record.VotersRecord(
             version=0,
             voters=[
@@ -132,7 +135,7 @@ class VoterSet:
 
     @classmethod
     def from_record(cls, record: voters_record.VotersRecord) -> VoterSet:
-        """What a record says."""
+        """Create the set that a VotersRecord describes."""
         return cls(
             Voter(
                 ReplicaKey(voter.voter_id, voter.voter_directory_id),
