@@ -1,1 +1,1 @@
-"""The active controller: requests become metadata records (KIP-631, QuorumController)."""
+"""The active controller, which turns requests into metadata records (KIP-631, QuorumController)."""

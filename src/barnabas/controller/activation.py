@@ -1,4 +1,4 @@
-"""What a controller writes when it becomes active (Kafka's ActivationRecordsGenerator)."""
+"""The records that a controller writes when it becomes active (ActivationRecordsGenerator)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def activation_records(
     config: ControllerConfig,
     registration: ControllerRegistration | None,
 ) -> Iterator[list[VersionedRecord]]:
-    """Batches to append, in order."""
+    """Yield batches of records to append, in order."""
     if not image.features.finalized:
         yield _bootstrap(driver, config)
     known = image.controllers.get(config.node_id)
@@ -39,7 +39,7 @@ def activation_records(
 
 
 def _bootstrap(driver: RaftDriver, config: ControllerConfig) -> list[VersionedRecord]:
-    """What the formatter left, as one metadata transaction: a new cluster begins whole."""
+    """Return the formatter's records as one metadata transaction, which applies all or none."""
     records: list[VersionedRecord] = [(BeginTransactionRecord(name="Bootstrap records"), 0)]
     formatted = bootstrap_records(driver)
     records += formatted
@@ -47,7 +47,7 @@ def _bootstrap(driver: RaftDriver, config: ControllerConfig) -> list[VersionedRe
         isinstance(record, FeatureLevelRecord) and record.name == _ELR_FEATURE
         for record, _ in formatted
     ):
-        # Under KIP-966 the minimum has to be the same for all brokers: it is pinned in the log.
+        # KIP-966 needs one minimum for all brokers, so the current value is stored in the log.
         minimum = config.broker.text(_MIN_INSYNC_REPLICAS)
         record = ConfigRecord(
             resource_type=BROKER,

@@ -1,8 +1,9 @@
-"""Replay at append, answer at commit: how the controller's requests become part of the log.
+"""Applies the controller's records when they are appended, and answers when they are committed.
 
-The image here is the cluster as of the last *appended* record, committed or not. A response is held
-back until the records are committed that it made, or that it saw. Whoever loses the leadership
-forgets the image, and takes the committed one when it leads again.
+The image here is the cluster as of the last *appended* record, committed or not. A response waits
+until the records of its request, or the records that its result depends on, are committed. A
+controller that loses leadership discards the image. It starts from the committed image when it
+leads again.
 """
 
 from __future__ import annotations
@@ -30,20 +31,20 @@ if TYPE_CHECKING:
     from barnabas.raft.driver import RaftDriver
     from barnabas.runtime.timer import Cancellable
 
-# Kafka's largest batch, in records.
+# Kafka's maximum number of records in a batch.
 BATCH_RECORDS_MAX = 10_000
 
-# How long the steps of one request run in a turn.
+# Maximum time for the steps of one request in one turn of the event loop.
 _SLICE_MS = 5.0
-# A request that others have overtaken so often is worked out in one go.
+# After this many attempts that other requests invalidated, a request runs without interruption.
 _TRIES_IN_SLICES = 5
 
 _NOT_CONTROLLER = Refusal(
     ErrorCode.NOT_CONTROLLER, "this node is not the active controller, or has just ceased to be"
 )
-# What these say of their time Kafka does not look at either.
+# Kafka also ignores the timeout of these requests.
 _UNLIMITED = (ApiKey.LIST_PARTITION_REASSIGNMENTS, ApiKey.UPDATE_FEATURES)
-# As with Kafka, without words.
+# Kafka sends no message with this error either.
 _NO_TIME = Refusal(ErrorCode.REQUEST_TIMED_OUT)
 _TOO_MANY = Refusal(
     ErrorCode.POLICY_VIOLATION, f"one request may make {BATCH_RECORDS_MAX} metadata records"
@@ -51,7 +52,7 @@ _TOO_MANY = Refusal(
 
 
 class _Held(msgspec.Struct, frozen=True):
-    """A response without records of its own, held until what it saw is committed."""
+    """A response without records of its own, held until the records it depends on are committed."""
 
     offset: int
     on_done: Callable[[], None]
@@ -59,7 +60,7 @@ class _Held(msgspec.Struct, frozen=True):
 
 
 class _Answer:
-    """Goes out once: with the response, with a refusal, or because its time is up."""
+    """Sends exactly one of: the response, a refusal, or REQUEST_TIMED_OUT."""
 
     __slots__ = ("_driver", "_on_done", "_refuse", "_request", "_timer")
 
@@ -72,19 +73,19 @@ class _Answer:
     ) -> None:
         self._driver = driver
         self._request = request
-        # None once it has gone out.
+        # None once the response is sent.
         self._on_done: Callable[[Any], None] | None = on_done
         self._refuse = refuse
         self._timer: Cancellable | None = None
 
     def limit(self, timeout_ms: int) -> None:
-        """Answer REQUEST_TIMED_OUT if the answer has not gone out by then."""
+        """Answer REQUEST_TIMED_OUT if no response is sent within `timeout_ms`."""
         if self._on_done is not None:
             timer = self._driver.doors.timer
             self._timer = timer.call_later(timeout_ms, lambda: self.refuse(_NO_TIME))
 
     def give(self, response: Any) -> None:
-        """Answer with `response`, unless it is too late."""
+        """Answer with `response`, unless a response has already been sent."""
         on_done, self._on_done = self._on_done, None
         if self._timer is not None:
             self._timer.cancel()
@@ -93,7 +94,7 @@ class _Answer:
             on_done(response)
 
     def refuse(self, refusal: Refusal) -> None:
-        """Answer that nothing was done, as far as is known."""
+        """Answer with an error response, unless a response has already been sent."""
         if self._on_done is None:
             return
         refused = self._refuse(self._request, refusal)
@@ -105,7 +106,7 @@ class _Answer:
 
 
 class Plan:
-    """A request whose result is worked out in slices, against one image."""
+    """A request whose result is computed in slices, against one image."""
 
     __slots__ = ("again", "finish", "on_lost", "tries", "view")
 
@@ -117,32 +118,32 @@ class Plan:
         on_lost: Callable[[], None],
     ) -> None:
         self.view = view
-        # Begins anew against another image.
+        # Restarts the computation against another image.
         self.again = again
         self.finish = finish
-        # Called instead of `finish` if this controller leads no more.
+        # Called instead of `finish` if this controller has lost leadership.
         self.on_lost = on_lost
-        # How often others had written meanwhile.
+        # Number of restarts because other requests had appended records.
         self.tries = 0
 
 
 class AppendedState:
-    """Owned by the controller, which says when it leads."""
+    """The appended image and the pending responses. The controller reports leadership changes."""
 
     def __init__(self, driver: RaftDriver) -> None:
         self._driver = driver
-        # None unless this controller is active.
+        # The image as of the last appended record; None unless this controller is active.
         self.image: ClusterImage | None = None
-        # Of the leadership.
+        # Epoch of the current leadership; -1 before the first.
         self.epoch = -1
         self._held: deque[_Held] = deque()
 
     def begin(self, image: ClusterImage, epoch: int) -> None:
-        """This controller leads: everything of earlier epochs is in `image`."""
+        """Start with the committed `image`, which includes all records of earlier epochs."""
         self.image, self.epoch = image, epoch
 
     def cease(self) -> None:
-        """This controller leads no more: what is not committed is forgotten."""
+        """Discard the image after leadership is lost, and fail the pending responses."""
         self.image = None
         held, self._held = self._held, deque()
         for each in held:
@@ -150,11 +151,11 @@ class AppendedState:
 
     @property
     def now_ms(self) -> float:
-        """Monotonic clock."""
+        """Monotonic time, ms."""
         return self._driver.doors.clock.monotonic_ms()
 
     def view(self, mutations: MutationLimit | None = None) -> ControllerView | None:
-        """What a request is worked out against; None unless this controller leads."""
+        """Return the state for handling a request; None unless this controller leads."""
         image = self.image
         if image is None or not self._driver.is_leader:
             return None
@@ -171,12 +172,15 @@ class AppendedState:
         on_done: Callable[[Any], None],
         mutations: MutationLimit | None = None,
     ) -> None:
-        """Work out a request, write its records, answer when all that it rests on is committed.
+        """Handle a request, append its records, and answer once they are committed.
 
         Args:
-            refuse: returns the response when nothing could be done, or a generator of it.
-            handle: returns the result, or a generator of it, which is run in slices; its records
-                are written in one go.
+            handle: returns the result, or a generator of it, which runs in slices; the records are
+                appended together at the end.
+            refuse: returns the response for a refusal, or a generator of it.
+            request: the request; its `timeout_ms` limits the time until the response.
+            on_done: called once with the response, perhaps before this returns.
+            mutations: the partition mutation quota of the client; None for no limit.
         """
         answer = _Answer(request, on_done, refuse, self._driver)
         timeout_ms = None
@@ -211,7 +215,7 @@ class AppendedState:
             answer.limit(timeout_ms)
 
     def _go_on(self, plan: Plan, steps: Generator[None, None, ControllerResult[Any]]) -> None:
-        """Run one slice of a request's steps; the rest follows in later turns."""
+        """Run one slice of a request's steps, and schedule the rest for later turns."""
         clock, timer = self._driver.doors.clock, self._driver.doors.timer
         ends_ms = clock.monotonic_ms() + _SLICE_MS
         is_last_try = plan.tries >= _TRIES_IN_SLICES
@@ -227,7 +231,8 @@ class AppendedState:
         if view is None:
             plan.on_lost()
         elif result.records and view.image is not plan.view.image:
-            # Others have written meanwhile: it is worked out once more against what holds now.
+            # Other requests have appended records, so compute the result again from the current
+            # image.
             plan.view = view
             plan.tries += 1
             self._go_on(plan, plan.again(view))
@@ -244,7 +249,7 @@ class AppendedState:
             self._append(records, lambda: answer.give(result.response), answer.refuse)
 
     def append(self, records: Sequence[VersionedRecord]) -> None:
-        """Write records that nobody asked for; nothing if there are none."""
+        """Append records of the controller itself; do nothing for an empty list."""
         if records:
             self._append(records, lambda: None, lambda _: None)
 
@@ -254,10 +259,10 @@ class AppendedState:
         on_done: Callable[[], None],
         on_refused: Callable[[Refusal], None],
     ) -> None:
-        """Replay the records and append them, in several batches if they are many.
+        """Replay the records and append them, in several batches if they exceed one batch.
 
-        Several batches may be committed in part when the leadership is lost: their order has to be
-        such that the next controller can go on from any of them.
+        If leadership is lost, only some of the batches may be committed. The records must be in an
+        order that lets the next controller continue after any of the batches.
         """
         while len(records) > BATCH_RECORDS_MAX:
             first, records = records[:BATCH_RECORDS_MAX], records[BATCH_RECORDS_MAX:]
@@ -271,7 +276,7 @@ class AppendedState:
         on_done: Callable[[], None],
         on_refused: Callable[[Refusal], None],
     ) -> bool:
-        """Replay a batch, append it, answer when it is committed; False if it was refused."""
+        """Replay and append a batch, and answer when it is committed; returns False if refused."""
         before = self.image
         assert before is not None
         delta = ClusterDelta(before)
@@ -293,7 +298,8 @@ class AppendedState:
             on_refused(Refusal(ErrorCode.POLICY_VIOLATION, str(error)))
             return False
         except ProtocolError as error:
-            # A value that no record can hold. What is not written must not be served either.
+            # A field value cannot be encoded. The image must not contain records that are not
+            # written.
             self.image = before
             on_refused(Refusal(ErrorCode.INVALID_REQUEST, f"this cannot be written: {error}"))
             return False
@@ -304,7 +310,7 @@ class AppendedState:
         return True
 
     def _hold(self, on_done: Callable[[], None], on_lost: Callable[[], None]) -> None:
-        """Answer once everything appended so far is committed: at once if it is."""
+        """Answer once all records appended so far are committed, which may be immediately."""
         last_offset = self._driver.log_end_offset - 1
         if self._driver.high_watermark > last_offset:
             on_done()
@@ -312,6 +318,6 @@ class AppendedState:
             self._held.append(_Held(last_offset, on_done, on_lost))
 
     def on_commit(self, last_offset: int) -> None:
-        """Everything up to there is committed: what was held back for it may go out."""
+        """Answer the requests that wait for offsets up to `last_offset`."""
         while self._held and self._held[0].offset <= last_offset:
             self._held.popleft().on_done()

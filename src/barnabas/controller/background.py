@@ -1,4 +1,4 @@
-"""What the active controller does unasked: fences the silent, rebalances, keeps time."""
+"""The active controller's own work: fencing of brokers, leader rebalancing, and timers."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# A timer that is late by more means that this process was stopped, or did not get to its loop.
+# A timer that is later than this means that the process was suspended or its event loop blocked.
 _STALL_MS = 500.0
-# After so many records the loop serves others first.
+# After this many records in one turn, the event loop serves other work first.
 _MANY_RECORDS = 100
 
 
 class Background:
-    """Runs from `start` to `stop`, while this controller is active."""
+    """The background work, which runs from `start` to `stop` while this controller is active."""
 
     def __init__(
         self,
@@ -46,11 +46,11 @@ class Background:
         self._elections = elections
         self._timer = timer
         self._session_timer: Cancellable | None = None
-        # When that timer should go off, monotonic ms.
+        # When that timer is due, monotonic ms.
         self._session_deadline = 0.0
-        # Whether `_go_on` is due in a later turn.
+        # Whether a call of `_go_on` is scheduled.
         self._is_going_on = False
-        # Where the log ended when the last idle interval began.
+        # Log end offset at the last run of the idle task; -1 before the first.
         self._idle_since = -1
         self._tasks = PeriodicTasks(timer, self._make_tasks())
 
@@ -74,22 +74,22 @@ class Background:
         return tasks
 
     def start(self) -> None:
-        """This controller has become active."""
+        """Start all tasks when this controller becomes active."""
         self._tasks.start()
         self.watch_sessions()
         self.go_on()
 
     def stop(self) -> None:
-        """It is active no more."""
+        """Stop all tasks when this controller is no longer active."""
         self._tasks.stop()
         if self._session_timer is not None:
             self._session_timer.cancel()
             self._session_timer = None
 
-    # -- sessions ---------------------------------------------------------------------------------
+    # -- sessions ----------------------------------------------------------------------------------
 
     def watch_sessions(self) -> None:
-        """Be there when the next session of a broker ends."""
+        """Set a timer for the next end of a broker session, unless one is set."""
         if self._session_timer is not None or self._state.image is None:
             return
         deadline = self._sessions.next_deadline()
@@ -102,7 +102,8 @@ class Background:
         self._session_timer = None
         stalled_ms = self._state.now_ms - self._session_deadline
         if stalled_ms > _STALL_MS:
-            # What was sent meanwhile is still in the sockets: it will be read before the next look.
+            # Heartbeats of this time may still be in the socket buffers, and are read before the
+            # next check.
             _log.warning("The controller stood still for %d ms; no broker is fenced", stalled_ms)
             self._sessions.renew(self._state.now_ms)
         self._brokers.note_silent(self._state.now_ms)
@@ -110,20 +111,20 @@ class Background:
         self.watch_sessions()
 
     def broker_doubted(self, broker_id: int, broker_epoch: int) -> None:
-        """The connection of a broker is gone; it may make another one."""
+        """Note that a broker's connection is lost; the broker may connect again."""
         view = self._state.view()
         if view is not None:
             self._brokers.note_doubt(view.image, broker_id, broker_epoch)
 
     def broker_lost(self, broker_id: int, broker_epoch: int) -> None:
-        """The connection of a broker is gone and no other came: fence it."""
+        """Fence a broker whose connection is lost and was not replaced."""
         view = self._state.view()
         if view is not None:
             self._brokers.note_lost(view.image, broker_id, broker_epoch)
             self._fence()
 
     def _fence(self) -> None:
-        """Fence the dead: those with few partitions at once, the others over several turns."""
+        """Fence dead brokers; those with many partitions take several turns of the event loop."""
         while self._brokers.has_dead and (view := self._state.view()) is not None:
             records = self._brokers.fence_some(view)
             self._state.append(records)
@@ -132,7 +133,7 @@ class Background:
                 return
 
     def go_on(self) -> None:
-        """Have others lead what brokers led that shut down: what is left of it, bit by bit."""
+        """Continue to move leaderships away from brokers that shut down, in a later turn."""
         if self._brokers.is_anybody_leaving and not self._is_going_on:
             self._is_going_on = True
             self._timer.call_soon(self._go_on)
@@ -144,7 +145,7 @@ class Background:
             self._state.append(self._brokers.move_some(view))
             self.go_on()
 
-    # -- by time ----------------------------------------------------------------------------------
+    # -- timers ------------------------------------------------------------------------------------
 
     def _elect(self, elect: Callable[[ControllerView], ControllerResult[bool]]) -> bool:
         view = self._state.view()
@@ -155,9 +156,9 @@ class Background:
         return result.response
 
     def _note_idleness(self) -> bool:
-        """Write something if nothing was: who follows the log sees that the leader is there.
+        """Append a NoOpRecord if the log was idle, to show its readers that the leader is alive.
 
-        Who is alone has nobody to tell, and spares the disk.
+        A single node has no other readers of the log, and saves the disk write.
         """
         view = self._state.view()
         if view is None:

@@ -1,4 +1,4 @@
-"""Fencing of a broker's earlier lives by its epoch (KIP-631)."""
+"""Rejection of requests from an earlier registration of a broker, by broker epoch (KIP-631)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def check_broker_epoch(image: ClusterImage, broker_id: int, epoch: int) -> BrokerRegistration:
-    """The broker, if the epoch is that of its present life.
+    """Return the broker's registration if `epoch` is its current epoch.
 
     Raises:
-        Refusal: STALE_BROKER_EPOCH, also of a broker that is not registered (any more).
+        Refusal: STALE_BROKER_EPOCH, also if the broker is not registered.
     """
     broker = image.brokers.get(broker_id)
     if broker is None:

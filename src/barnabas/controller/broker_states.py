@@ -1,4 +1,4 @@
-"""What a broker may do, and what it may do next (Kafka's BrokerControlState, KIP-631)."""
+"""The states of a broker and their transitions (Kafka's BrokerControlState, KIP-631)."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ if TYPE_CHECKING:
 
 
 class BrokerState(Enum):
-    """One of Kafka's four states."""
+    """The state of a broker, as in Kafka."""
 
-    # Leads nothing and is in no ISR.
+    # Leads no partition and is in no ISR.
     FENCED = "fenced"
     UNFENCED = "unfenced"
-    # Gives its leaderships away, and waits until the others know.
+    # Moves its leaderships to other brokers, and waits until those have read the changes.
     CONTROLLED_SHUTDOWN = "controlled shutdown"
-    # May stop its process; fenced.
+    # May stop its process, and is fenced.
     SHUTDOWN_NOW = "shutdown now"
 
     @classmethod
     def of(cls, broker: BrokerRegistration) -> BrokerState:
-        """The state of a registered broker."""
+        """Return the state of a registered broker."""
         if broker.fenced:
             return cls.FENCED
         return cls.CONTROLLED_SHUTDOWN if broker.in_controlled_shutdown else cls.UNFENCED
 
     @property
     def is_fenced(self) -> bool:
-        """Whether the broker is told that it is fenced."""
+        """Whether the heartbeat response reports the broker as fenced."""
         return self in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW)
 
 
@@ -42,12 +42,14 @@ def next_state(
     leads_anything: bool,
     others_know: bool,
 ) -> BrokerState:
-    """The state after a heartbeat.
+    """Return the state after a heartbeat.
 
     Args:
-        is_caught_up: the broker has read its own registration.
-        leads_anything: it leads a partition.
-        others_know: every live broker has read that it gave its leaderships away.
+        state: the state before the heartbeat.
+        request: the heartbeat with the wishes of the broker.
+        is_caught_up: whether the broker has read its own registration.
+        leads_anything: whether it leads a partition.
+        others_know: whether every live broker has read the changes of its leaderships.
     """
     match state:
         case BrokerState.FENCED:

@@ -30,14 +30,14 @@ _FENCE = 1
 _UNFENCE = -1
 _SHUTTING_DOWN = 1
 _UNKNOWN_OFFSET = -1
-# Partitions that get other leaders in one turn of the loop: about 10 ms.
+# Number of partitions that get new leaders in one turn of the event loop: about 10 ms.
 _PARTITIONS_AT_ONCE = 1000
 
 _log = logging.getLogger(__name__)
 
 
 class BrokerControl:
-    """Turns heartbeats, and their absence, into records."""
+    """Handles heartbeats and expired sessions, and returns the resulting records."""
 
     def __init__(
         self, elections: Elections, directories: DirectoryControl, sessions: BrokerSessions
@@ -45,32 +45,34 @@ class BrokerControl:
         self._elections = elections
         self._directories = directories
         self._sessions = sessions
-        # How far each broker has read the metadata log, as of its last heartbeat.
+        # Metadata offset of each broker, from its last heartbeat.
         self._metadata_offsets: dict[int, int] = {}
-        # Last offset that the others have to read before a broker is let go.
+        # Offset that all other brokers must have read before the broker may shut down, by broker
+        # id.
         self._shutdown_offsets: dict[int, int] = {}
-        # Who is to be fenced, and why; a broker with many partitions is taken out bit by bit.
+        # Brokers to fence, with the reason. Each one may need several turns.
         self._dead: dict[int, str] = {}
-        # Who shuts down and leads, or is in sync with, more than could be given away in one turn.
+        # Brokers in controlled shutdown with more partitions than one turn can move.
         self._leaving: dict[int, None] = {}
-        # Offset of a registration that was amended: later than the epoch says.
+        # Offset of the latest registration record, by broker id. It is above the broker epoch if
+        # the broker has registered again with the same incarnation id.
         self._registered_at: dict[int, int] = {}
 
     def begin(self, image: ClusterImage, now_ms: float) -> None:
-        """This controller has become active: every live broker gets a full session."""
+        """Start a full session for each live broker, when this controller becomes active."""
         self._sessions.begin(
             (broker.id for broker in image.brokers.values() if not broker.fenced), now_ms
         )
         self._metadata_offsets.clear()
         self._registered_at.clear()
         self._dead.clear()
-        # The controller before this one may have been in the midst of it.
+        # The previous controller may have been moving leaderships away from these brokers.
         self._leaving = {
             broker.id: None
             for broker in image.brokers.values()
             if broker.in_controlled_shutdown and not broker.fenced
         }
-        # What was to be read is in the log by now, at the latest at its end.
+        # All changes of the previous controller are at or below this offset.
         self._shutdown_offsets = {
             broker.id: image.provenance.offset
             for broker in image.brokers.values()
@@ -78,16 +80,16 @@ class BrokerControl:
         }
 
     def note_registration(self, broker_id: int, offset: int) -> None:
-        """A broker's registration will be at that offset of the log."""
+        """Note the log offset of a broker's new registration record."""
         self._registered_at[broker_id] = offset
         self._shutdown_offsets.pop(broker_id, None)
 
-    # -- heartbeats -------------------------------------------------------------------------------
+    # -- heartbeats --------------------------------------------------------------------------------
 
     def heartbeat(
         self, view: ControllerView, request: BrokerHeartbeatRequest
     ) -> ControllerResult[BrokerHeartbeatResponse]:
-        """Note that the broker lives; unfence, fence or let it go as it wants and may."""
+        """Renew the broker's session, and change its state as requested and allowed."""
         image = view.image
         try:
             broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
@@ -106,10 +108,10 @@ class BrokerControl:
         )
         offline = self._directories.newly_offline(broker, request.offline_log_dirs)
         if after is BrokerState.UNFENCED and before is not after and offline:
-            # First its directories: it must not be elected for what lies in them.
+            # First the directories go offline, so that replicas in them are not elected.
             after = before
         if before is after is BrokerState.UNFENCED and broker.id in self._sessions.doubtful:
-            # It lives after all, and may be the one that partitions without a leader wait for.
+            # A broker that was considered dead is alive, and may lead partitions without a leader.
             records = self._elections.on_returning(image, broker.id)
         else:
             records = self._transition(image, broker, before, after)
@@ -151,13 +153,13 @@ class BrokerControl:
                 return self._fence(image, broker)
 
     def _has_to_give_away(self, image: ClusterImage, broker_id: int) -> bool:
-        """Whether it leads, or is in sync with more than can be settled as it is let go."""
+        """Return whether the broker leads partitions, or is in too many ISRs for one turn."""
         return leads_anything(image, broker_id) or uses_more_than(
             image, broker_id, _PARTITIONS_AT_ONCE
         )
 
     def _give_away(self, image: ClusterImage, broker_id: int) -> list[VersionedRecord]:
-        """Other leaders for what a broker leads, for so much at once as a turn allows."""
+        """Return records that move partitions away from a broker, as many as one turn allows."""
         records = self._elections.on_leaving(image, broker_id, _PARTITIONS_AT_ONCE)
         if len(records) < _PARTITIONS_AT_ONCE:
             self._leaving.pop(broker_id, None)
@@ -167,11 +169,11 @@ class BrokerControl:
 
     @property
     def is_anybody_leaving(self) -> bool:
-        """Whether a broker that shuts down has something still that others are to lead."""
+        """Whether a broker in controlled shutdown still has partitions to move."""
         return bool(self._leaving)
 
     def move_some(self, view: ControllerView) -> list[VersionedRecord]:
-        """Go on with the next of those who shut down."""
+        """Move more partitions of the first broker in controlled shutdown."""
         broker_id = next(iter(self._leaving))
         broker = view.image.brokers.get(broker_id)
         if broker is None or broker.fenced or not broker.in_controlled_shutdown:
@@ -179,7 +181,7 @@ class BrokerControl:
             return []
         records = self._give_away(view.image, broker_id)
         if records:
-            # It is let go when everybody knows of these too.
+            # The broker may stop only after the other brokers have read these records too.
             self._shutdown_offsets[broker_id] = view.next_offset + len(records) - 1
         return records
 
@@ -196,11 +198,11 @@ class BrokerControl:
         after: BrokerState,
         records: int,
     ) -> None:
-        """Keep in memory what a heartbeat says beside its records."""
+        """Store the values of a heartbeat that are not in its records."""
         broker_id = request.broker_id
         self._metadata_offsets[broker_id] = request.current_metadata_offset
         if after is BrokerState.SHUTDOWN_NOW:
-            # The process ends: the next one need not wait for a time-out.
+            # The process ends, so a new process with this id need not wait for the session to end.
             self._sessions.end(broker_id)
         else:
             self._sessions.touch(broker_id, view.now_ms)
@@ -210,7 +212,7 @@ class BrokerControl:
             self._shutdown_offsets[broker_id] = view.next_offset + records - 1
 
     def _others_know(self, image: ClusterImage, broker_id: int) -> bool:
-        """Whether every live broker has read what has to be read before this one may go."""
+        """Return whether every live broker has read the changes that precede a shutdown."""
         wanted = self._shutdown_offsets.get(broker_id, _UNKNOWN_OFFSET)
         return all(
             self._metadata_offsets.get(other.id, _UNKNOWN_OFFSET) >= wanted
@@ -218,10 +220,10 @@ class BrokerControl:
             if not other.fenced and not other.in_controlled_shutdown
         )
 
-    # -- the dead ---------------------------------------------------------------------------------
+    # -- dead brokers ------------------------------------------------------------------------------
 
     def note_silent(self, now_ms: float) -> None:
-        """Brokers whose sessions are over are to be fenced."""
+        """Mark the brokers whose sessions have ended for fencing."""
         expired = self._sessions.expired(now_ms)
         for broker_id in expired:
             self._sessions.end(broker_id)
@@ -231,34 +233,34 @@ class BrokerControl:
             self._sessions.doubt_silent(now_ms)
 
     def note_doubt(self, image: ClusterImage, broker_id: int, broker_epoch: int) -> None:
-        """A broker's connection is gone; it may make another one."""
+        """Mark a broker whose connection is lost as possibly dead; it may connect again."""
         broker = image.brokers.get(broker_id)
         is_same = broker is not None and broker.epoch == broker_epoch and not broker.fenced
         if is_same and not self._sessions.is_own(broker_id):
             self._sessions.doubt(broker_id)
 
     def note_lost(self, image: ClusterImage, broker_id: int, broker_epoch: int) -> None:
-        """A broker whose connection is gone is to be fenced.
+        """Mark a broker whose connection is lost for fencing.
 
-        The epoch guards against news of an earlier life.
+        A report about an earlier epoch of the broker is ignored.
         """
         broker = image.brokers.get(broker_id)
         if broker is None or broker.epoch != broker_epoch or self._sessions.is_own(broker_id):
             return
-        # Another process with its id need not wait for the time-out.
+        # A new process with this id need not wait for the session to end.
         self._sessions.end(broker_id)
         self._sessions.doubt(broker_id)
         self._dead[broker_id] = "its connection is gone"
 
     @property
     def has_dead(self) -> bool:
-        """Whether somebody is to be fenced still."""
+        """Whether a broker is waiting to be fenced."""
         return bool(self._dead)
 
     def fence_some(self, view: ControllerView) -> list[VersionedRecord]:
-        """Take the next of the dead out of so many ISRs; fence it when it is out of all.
+        """Remove the next dead broker from as many ISRs as one turn allows, then fence it.
 
-        Being fenced comes last, so that whoever leads the controllers next can go on from anywhere.
+        The fencing record comes last, so that the next controller can continue from any state.
         """
         broker_id, why = next(iter(self._dead.items()))
         broker = view.image.brokers.get(broker_id)
@@ -281,7 +283,10 @@ def _change(broker: BrokerRegistration, fenced: int) -> VersionedRecord:
 
 
 def _cordoned(broker: BrokerRegistration, request: BrokerHeartbeatRequest) -> list[VersionedRecord]:
-    """Directories that take no new partitions (KIP-1066), if the broker names others now."""
+    """Return the record for changed cordoned directories (KIP-1066); empty if they are the same.
+
+    Cordoned directories take no new partitions.
+    """
     wanted = request.cordoned_log_dirs
     if wanted is None or broker.cordoned_directories == tuple(wanted):
         return []
@@ -292,5 +297,5 @@ def _cordoned(broker: BrokerRegistration, request: BrokerHeartbeatRequest) -> li
 
 
 def refuse_heartbeat(_request: BrokerHeartbeatRequest, error: Refusal) -> BrokerHeartbeatResponse:
-    """The response when nothing could be done."""
+    """Return the error response to a heartbeat."""
     return BrokerHeartbeatResponse(error_code=error.error_code, should_shut_down=False)

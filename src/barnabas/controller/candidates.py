@@ -1,4 +1,4 @@
-"""Which replicas may lead a partition now (Kafka's LeaderAcceptor; directories KIP-858)."""
+"""The replicas that may lead a partition now (Kafka's LeaderAcceptor; directories: KIP-858)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NONE: frozenset[int] = frozenset()
 
 
 class Candidates:
-    """The live brokers of one moment; made once for an event, however many partitions it is for."""
+    """The live brokers at one moment. One instance serves all partitions of an event."""
 
     __slots__ = ("_brokers", "_doubtful", "_live")
 
@@ -31,10 +31,13 @@ class Candidates:
         returning: int = NOBODY,
         doubtful: AbstractSet[int] = _NONE,
     ) -> None:
-        """Args:
-        leaving: a broker that is being fenced, and counts as gone although the image has it live.
-        returning: a broker that is being unfenced, and counts as live although it is not yet.
-        doubtful: brokers that may be dead: none of them is elected.
+        """Determine the live brokers.
+
+        Args:
+            brokers: the registrations of the image, by broker id.
+            leaving: a broker that is being fenced, which counts as fenced already.
+            returning: a broker that is being unfenced, which counts as live already.
+            doubtful: brokers that may be dead; none of them is elected.
         """
         self._brokers = brokers
         live = {broker.id for broker in brokers.values() if is_live(broker)}
@@ -46,16 +49,16 @@ class Candidates:
         self._live = live
 
     def may_lead(self, partition: PartitionRegistration, replica: int) -> bool:
-        """Whether `replica` is one of the partition's, live, and its directory online."""
+        """Return whether `replica` is a live replica of the partition in an online directory."""
         if replica not in self._live or replica not in partition.replicas:
             return False
         return self._brokers[replica].has_online(partition.directory_of(replica))
 
     def is_doubtful(self, replica: int) -> bool:
-        """Whether that broker is not elected only because it may be dead."""
+        """Return whether the broker is excluded only because it may be dead."""
         return replica in self._doubtful
 
     def directory_on(self, replica: int) -> bytes:
-        """The directory that a broker keeps a new replica in, as far as that is known."""
+        """Return the directory of a new replica on a broker, as far as it is known."""
         broker = self._brokers.get(replica)
         return DIRECTORY_MIGRATING if broker is None else directory_on(broker)

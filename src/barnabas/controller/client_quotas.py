@@ -1,7 +1,7 @@
 """Changing client quotas (AlterClientQuotas API 49; KIP-546, KIP-612).
 
-Each entity is changed as a whole or refused. One that a request names twice is changed by its
-first entry and answered with an error, as Kafka does it.
+The changes of an entity are applied together or refused together. If a request names an entity
+twice, the first entry is applied and the response reports an error, as in Kafka.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _FRACTION_MAX = 1e-6
 def alter_client_quotas(
     view: ControllerView, request: AlterClientQuotasRequest
 ) -> Generator[None, None, ControllerResult[AlterClientQuotasResponse]]:
-    """Set and remove limits, or only check whether that would work; stops after each entity."""
+    """Set and remove quotas, or only validate the request; yields before each entity."""
     records: list[VersionedRecord] = []
     answers: dict[QuotaEntity, Refusal | None] = {}
     for entry in request.entries:
@@ -57,7 +57,7 @@ def alter_client_quotas(
             records += _changes(view.image, entity, entry)
             answers[entity] = None
         except Refusal as refusal:
-            # Without the traceback, whose frame holds this dictionary.
+            # Without the traceback, because its frame refers to this dictionary.
             answers[entity] = refusal.with_traceback(None)
     if request.validate_only:
         records = []
@@ -85,7 +85,7 @@ def _changes(
 
 
 def _keys_of(entity: QuotaEntity) -> Mapping[str, ConfigType]:
-    """The keys that can be set on such an entity; refuses entities that cannot be."""
+    """Return the keys that are valid for an entity; raises Refusal for an invalid entity."""
     if not entity:
         raise _invalid("an entity has to name a user, a client id or an address")
     for kind, name in entity:
@@ -147,7 +147,7 @@ def _answer(entity: QuotaEntity, refusal: Refusal | None) -> EntryDataResponse:
 def refuse_alter_client_quotas(
     request: AlterClientQuotasRequest, error: Refusal
 ) -> Generator[None, None, AlterClientQuotasResponse]:
-    """Make the response when nothing could be done."""
+    """Make the error response for all entities of a request."""
     entities = yield from count_gradually(entity_of(entry.entity) for entry in request.entries)
     entries = yield from gradually(_answer(entity, error) for entity in entities)
     return AlterClientQuotasResponse(entries=entries)

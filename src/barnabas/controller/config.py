@@ -80,21 +80,21 @@ CONTROLLER_CONFIGS = ConfigDefinition([
 
 
 class ControllerConfig(msgspec.Struct, frozen=True):
-    """What a controller is told at its start; times in ms."""
+    """The configuration of a controller; times in ms."""
 
     node_id: int
     cluster_id: str
-    # All keys of the broker: defaults of topics come from here, and which keys may change.
+    # All broker keys: the source of topic defaults, and of which keys may change dynamically.
     broker: ParsedConfig
 
     @property
     def num_partitions(self) -> int:
-        """Partitions of a topic that does not say."""
+        """Number of partitions of a topic that is created without a number."""
         return self.broker.integer("num.partitions")
 
     @property
     def default_replication_factor(self) -> int:
-        """Replicas of a topic that does not say."""
+        """Replication factor of a topic that is created without one."""
         return self.broker.integer("default.replication.factor")
 
     @property
@@ -104,25 +104,25 @@ class ControllerConfig(msgspec.Struct, frozen=True):
 
     @property
     def broker_session_timeout_ms(self) -> int:
-        """How long a broker may be silent."""
+        """How long a broker may be without a heartbeat before it is fenced, ms."""
         return self.broker.integer("broker.session.timeout.ms")
 
     @property
     def auto_leader_rebalance_enable(self) -> bool:
-        """Whether preferred leaders are elected by time alone."""
+        """Whether preferred leaders are elected periodically."""
         return self.broker.boolean("auto.leader.rebalance.enable")
 
     @property
     def leader_imbalance_check_interval_ms(self) -> int:
-        """Between two looks for partitions that their preferred leader does not lead."""
+        """Interval between preferred leader elections, ms."""
         return self.broker.integer("leader.imbalance.check.interval.seconds") * 1000
 
     @property
     def unclean_leader_election_interval_ms(self) -> int:
-        """Between two looks for leaderless partitions that may be led uncleanly."""
+        """Interval between unclean elections for partitions without a leader, ms."""
         return self.broker.integer("unclean.leader.election.interval.ms")
 
     @property
     def metadata_max_idle_interval_ms(self) -> int:
-        """How long the log may be idle; 0 for ever."""
+        """How long the metadata log may be idle, ms; 0 for no limit."""
         return self.broker.integer("metadata.max.idle.interval.ms")

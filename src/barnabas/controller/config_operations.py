@@ -1,4 +1,4 @@
-"""What IncrementalAlterConfigs does to the value of one key (KIP-339)."""
+"""The operations of IncrementalAlterConfigs on the value of one key (KIP-339)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ConfigOperation(IntEnum):
-    """What to do with a key; the numbers are Kafka's."""
+    """The operation on a key; the numbers are Kafka's."""
 
     SET = 0
     DELETE = 1
@@ -26,18 +26,18 @@ class ConfigOperation(IntEnum):
 def changed_value(
     name: str, operation: int, operand: str | None, key: ConfigKey | None, before: str | None
 ) -> str | None:
-    """The value of one key afterwards; None for none.
+    """Return the value of one key after an operation; None if the key has no value then.
 
     Args:
-        name: of the key.
-        operation: a ConfigOperation, as a request has it.
-        operand: what to set, append or take away.
-        key: the declaration, None of an unknown key.
-        before: what holds now; None if the key has no value.
+        name: the name of the key.
+        operation: the number of a ConfigOperation.
+        operand: the value to set, append or subtract.
+        key: the definition of the key; None if it is unknown.
+        before: the current value; None if the key has no value.
 
     Raises:
-        Refusal: INVALID_REQUEST, an unknown operation or one without a value; INVALID_CONFIG, a key
-            that is no list, or a list that has become longer than a record can hold.
+        Refusal: INVALID_REQUEST for an unknown operation or a missing value; INVALID_CONFIG for a
+            key that is not a list, or a list that would exceed the size limit of a record.
     """
     if operation == ConfigOperation.DELETE:
         return None
@@ -60,7 +60,7 @@ def changed_value(
         parts = [part for part in parts if part not in named]
     value = ",".join(parts)
     if len(value.encode()) > STRING_BYTES_MAX:
-        # In Kafka's words.
+        # The message is the same as in Kafka.
         raise Refusal(
             ErrorCode.INVALID_CONFIG,
             "The configuration value cannot be added because it exceeds the maximum value size of"

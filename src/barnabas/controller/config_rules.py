@@ -1,6 +1,7 @@
-"""Which configs each type of resource may have (Kafka's ControllerConfigurationValidator).
+"""Validation of configs by type of resource (Kafka's ControllerConfigurationValidator).
 
-Configs are checked as they would be together: a change may be wrong only beside what stays.
+All configs that a resource would have are checked together, because a new value may contradict an
+unchanged one.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _OVERRIDES = "max.connections.per.ip.overrides"
 
 
 class ConfigRules:
-    """Checks resources and their configs."""
+    """Checks the names and configs of resources."""
 
     def __init__(self, broker: ParsedConfig, topic_configs: TopicConfigs) -> None:
         self._broker = broker
@@ -55,7 +56,7 @@ class ConfigRules:
         self._topic_configs = topic_configs
 
     def key(self, kind: int, name: str) -> ConfigKey | None:
-        """The declaration of a key of that type of resource."""
+        """Return the definition of a key for a type of resource; None if it is unknown."""
         definitions = {
             TOPIC: TOPIC_CONFIGS,
             BROKER: self._broker_keys,
@@ -66,12 +67,15 @@ class ConfigRules:
         return None if definition is None else definition.get(name)
 
     def splittable_key(self, kind: int, name: str) -> ConfigKey | None:
-        """The declaration of a key that may be a list to append to and subtract from."""
-        # Kafka takes lists of client metrics subscriptions as a whole only.
+        """Return the definition of a key for append and subtract operations.
+
+        None if not allowed.
+        """
+        # Kafka supports neither operation for client metrics subscriptions.
         return None if kind == CLIENT_METRICS else self.key(kind, name)
 
     def default(self, kind: int, key: ConfigKey) -> str | None:
-        """What holds of a key that nobody set at run time; topics inherit more than that."""
+        """Return the static or default value of a key; topics also inherit from brokers."""
         if kind == BROKER:
             return self._broker.text(key.name)
         return None if isinstance(key.default, Required) else key.format(key.default)
@@ -83,13 +87,13 @@ class ConfigRules:
         changes: Mapping[str, str | None],
         merged: Mapping[str, str],
     ) -> None:
-        """Refuse a change that the resource may not have.
+        """Raise Refusal for a change that the resource may not have.
 
         Args:
-            image: the cluster before.
+            image: the cluster before the change.
             resource: type and name.
-            changes: the keys that change; None for those that go.
-            merged: all configs of the resource afterwards.
+            changes: the keys that change; None for removed keys.
+            merged: all configs of the resource after the change.
 
         Raises:
             Refusal: INVALID_CONFIG, INVALID_REQUEST, INVALID_TOPIC_EXCEPTION or
@@ -114,11 +118,11 @@ class ConfigRules:
             _check_group(name, merged)
 
     def _check_broker(self, name: str, changes: Mapping[str, str | None]) -> None:
-        """Refuse keys that cannot change while the broker runs, and values out of range."""
+        """Refuse read-only keys, per-broker keys for all brokers, and invalid values."""
         for key_name, value in changes.items():
             key = self._broker_keys.get(without_listener(key_name))
             if key is None or value is None:
-                # Kafka keeps keys it does not know, for plug-ins; what goes cannot be wrong.
+                # Kafka accepts unknown keys, which plug-ins may use. A removal is always valid.
                 continue
             if key.mode is DynamicMode.READ_ONLY:
                 raise Refusal(
@@ -133,7 +137,7 @@ class ConfigRules:
             _parse(key, value, ErrorCode.INVALID_REQUEST)
 
     def _check_cleaner(self, changes: Mapping[str, str | None], merged: Mapping[str, str]) -> None:
-        """Refuse less memory than the log cleaner can work with."""
+        """Refuse less memory than the log cleaner needs."""
         if changes.keys().isdisjoint((CLEANER_MEMORY, CLEANER_THREADS)):
             return
         size, threads = (
@@ -148,7 +152,7 @@ class ConfigRules:
             raise Refusal(ErrorCode.INVALID_REQUEST, str(error)) from error
 
     def _check_addresses(self, merged: Mapping[str, str]) -> None:
-        """Refuse to let in no address at all."""
+        """Refuse settings that accept no connection from any address."""
         per_address = merged.get(_PER_ADDRESS, self._broker.values.get(_PER_ADDRESS))
         overrides = merged.get(_OVERRIDES, self._broker.values.get(_OVERRIDES))
         if per_address is not None and int(str(per_address)) == 0 and not overrides:
@@ -158,7 +162,7 @@ class ConfigRules:
 
 
 def check_kind(kind: int) -> None:
-    """Refuse a type of resource that has no configs.
+    """Raise Refusal for a type of resource that has no configs.
 
     Raises:
         Refusal: INVALID_REQUEST.
@@ -168,7 +172,7 @@ def check_kind(kind: int) -> None:
 
 
 def check_broker_name(name: str) -> None:
-    """Refuse what names no broker; the empty name stands for all.
+    """Raise Refusal for a name that is no broker id; the empty name stands for all brokers.
 
     Raises:
         Refusal: INVALID_REQUEST.
@@ -186,7 +190,7 @@ def _check_topic_name(name: str) -> None:
 
 
 def _check_minimum(image: ClusterImage, name: str, changes: Mapping[str, str | None]) -> None:
-    """Under KIP-966 min.insync.replicas is the same for all brokers and always set."""
+    """Refuse min.insync.replicas of a single broker, and its removal, while KIP-966 is enabled."""
     if not image.features.is_elr_enabled or _MIN_INSYNC_REPLICAS not in changes:
         return
     if name != ALL_BROKERS:

@@ -1,7 +1,8 @@
 """Changing configs (IncrementalAlterConfigs API 44, AlterConfigs API 33; KIP-339, KIP-226).
 
-Each resource changes as a whole or not at all. Topics, brokers, client metrics subscriptions and
-groups have configs in the metadata log; log levels are a broker's own and never come here.
+The changes of a resource are applied together or refused together. The metadata log holds configs
+of topics, brokers, client metrics subscriptions and groups. Each broker keeps its log levels
+itself; they never reach the controller.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _KEY_MANY_TIMES = "each config may be named once"
 
 
 class ConfigControl:
-    """Turns changes of configs into records."""
+    """Handles changes of configs and returns the resulting records."""
 
     def __init__(self, config: ControllerConfig, topic_configs: TopicConfigs) -> None:
         self._topic_configs = topic_configs
@@ -57,7 +58,7 @@ class ConfigControl:
     def alter_incrementally(
         self, view: ControllerView, request: IncrementalAlterConfigsRequest
     ) -> Generator[None, None, ControllerResult[IncrementalAlterConfigsResponse]]:
-        """Change single keys, or only check whether that would work; stops after each resource."""
+        """Change single keys, or only validate the request; yields before each resource."""
         records, responses = yield from self._alter(
             view.image, request.resources, self._increments, AlterConfigsResourceResponse
         )
@@ -67,10 +68,7 @@ class ConfigControl:
     def alter(
         self, view: ControllerView, request: AlterConfigsRequest
     ) -> Generator[None, None, ControllerResult[AlterConfigsResponse]]:
-        """Give each resource exactly the configs that are named: all others go.
-
-        Stops after each resource.
-        """
+        """Replace all configs of each resource by the named ones; yields before each resource."""
         records, responses = yield from self._alter(
             view.image, request.resources, _replacement, LegacyResourceResponse
         )
@@ -84,11 +82,13 @@ class ConfigControl:
         changes_of: Callable[[ClusterImage, Resource], dict[str, str | None]],
         made: type[Answer],
     ) -> Generator[None, None, tuple[list[VersionedRecord], list[Answer]]]:
-        """Records of all resources that may have their changes, and an answer of each.
+        """Return the records of all valid changes, and a response for each resource.
 
         Args:
-            changes_of: what becomes of each key of a resource.
-            made: the API's answer for a resource.
+            image: the cluster before the changes.
+            resources: the resources of the request.
+            changes_of: returns the new value of each changed key of a resource; None for a removal.
+            made: the API's response class for a resource.
         """
         times = yield from count_gradually(
             (each.resource_type, each.resource_name) for each in resources
@@ -110,7 +110,7 @@ class ConfigControl:
     def _increments(
         self, image: ClusterImage, resource: AlterConfigsResource
     ) -> dict[str, str | None]:
-        """What becomes of each key that the request names."""
+        """Return the new value of each key that the request names; None for a removal."""
         kind, name = resource.resource_type, resource.resource_name
         current = image.configs.get(kind, name)
         changes: dict[str, str | None] = {}
@@ -125,7 +125,7 @@ class ConfigControl:
         return changes
 
     def _default(self, image: ClusterImage, kind: int, resource: str, name: str) -> str | None:
-        """What holds of a key that the resource does not set."""
+        """Return the value of a key that the resource itself does not set."""
         key = self._rules.key(kind, name)
         if key is None:
             return None
@@ -136,7 +136,7 @@ class ConfigControl:
     def _records(
         self, image: ClusterImage, resource: tuple[int, str], changes: Mapping[str, str | None]
     ) -> list[VersionedRecord]:
-        """What has to be written for the changes, if the resource may have them."""
+        """Return the records for the changes; raises Refusal for invalid changes."""
         kind, name = resource
         current = image.configs.get(kind, name)
         self._rules.check(image, resource, changes, merge_configs(current, changes))
@@ -146,7 +146,8 @@ class ConfigControl:
             for key, value in changed.items()
         ]
         if image.features.is_elr_enabled and _MIN_INSYNC_REPLICAS in changed:
-            # Who was eligible under the old minimum may not be under the new one.
+            # Replicas that were eligible under the old minimum may not be eligible under the new
+            # one.
             records.append((ClearElrRecord(topic_name=name if kind == TOPIC else ""), 0))
         return records
 
@@ -159,7 +160,7 @@ def _refuse_twice(resource_twice: bool, names: list[str]) -> None:
 
 
 def _replacement(image: ClusterImage, resource: LegacyResource) -> dict[str, str | None]:
-    """The named configs, and the removal of all others."""
+    """Return the named configs, and the removal of all others."""
     wanted = {each.name: each.value for each in resource.configs}
     without = [name for name, value in wanted.items() if value is None]
     if without:
@@ -185,7 +186,7 @@ def _answer(
 def refuse_incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, error: Refusal
 ) -> Generator[None, None, IncrementalAlterConfigsResponse]:
-    """Make the response when nothing could be done."""
+    """Make the error response for all resources of a request."""
     responses = yield from gradually(
         _answer(AlterConfigsResourceResponse, each, error.error_code, error.message)
         for each in request.resources
@@ -196,7 +197,7 @@ def refuse_incremental_alter_configs(
 def refuse_alter_configs(
     request: AlterConfigsRequest, error: Refusal
 ) -> Generator[None, None, AlterConfigsResponse]:
-    """Make the response when nothing could be done."""
+    """Make the error response for all resources of a request."""
     responses = yield from gradually(
         _answer(LegacyResourceResponse, each, error.error_code, error.message)
         for each in request.resources

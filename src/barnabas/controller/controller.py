@@ -1,7 +1,7 @@
-"""The active controller (Kafka's QuorumController): request -> records, answered once committed.
+"""The active controller (Kafka's QuorumController): requests become records, then responses.
 
-Every request is worked out against the image as of the last *appended* record; `AppendedState`
-keeps that image and the answers, `Background` does what time brings.
+Each request is handled with the image as of the last *appended* record. `AppendedState` keeps that
+image and the pending responses. `Background` runs the periodic work.
 """
 
 from __future__ import annotations
@@ -119,20 +119,20 @@ if TYPE_CHECKING:
 
 
 class ControllerParts(msgspec.Struct, frozen=True):
-    """What a controller is joined from."""
+    """The dependencies of a controller."""
 
     driver: RaftDriver
     publisher: MetadataPublisher
     rng: Rng
-    # Written to the log when this controller becomes active; None where no other node asks for it.
+    # Appended when this controller becomes active; None if no other node needs it.
     registration: ControllerRegistration | None = None
 
 
 class Controller:
-    """A listener of the raft driver, added behind the publisher whose image it starts from.
+    """The controller: a listener of the raft driver, registered after the metadata publisher.
 
-    Each request method takes the request and a callback, which gets the response exactly once,
-    perhaps before the method returns.
+    It starts from the publisher's image. Each request method takes the request and a callback,
+    which receives the response exactly once, perhaps before the method returns.
     """
 
     def __init__(self, config: ControllerConfig, parts: ControllerParts) -> None:
@@ -140,7 +140,7 @@ class Controller:
         self._parts = parts
         driver = self._driver = parts.driver
         self._state = AppendedState(driver)
-        # Who waits for this controller to become active.
+        # Callbacks that wait for this controller to become active.
         self._awaiting: list[Callable[[], None]] = []
         topic_configs = TopicConfigs(config)
         placer = StripedPlacer(parts.rng)
@@ -170,7 +170,7 @@ class Controller:
 
     @property
     def is_active(self) -> bool:
-        """Whether this controller serves requests."""
+        """Whether this controller is active and serves requests."""
         return self._state.image is not None
 
     @property
@@ -179,13 +179,16 @@ class Controller:
         return self._state.image
 
     def when_active(self, callback: Callable[[], None]) -> None:
-        """Call back once when this controller serves requests: at once if it does already."""
+        """Call `callback` once when this controller is active.
+
+        Immediately if it is active already.
+        """
         if self._state.image is not None:
             callback()
         else:
             self._awaiting.append(callback)
 
-    # -- requests ---------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------
 
     def create_topics(
         self,
@@ -245,7 +248,7 @@ class Controller:
         request: AllocateProducerIdsRequest,
         on_done: Callable[[AllocateProducerIdsResponse], None],
     ) -> None:
-        """Give a broker a block of producer ids (API 67)."""
+        """Allocate a block of producer ids to a broker (API 67)."""
         self._state.serve(allocate_producer_ids, refuse_producer_ids, request, on_done)
 
     def register_broker(
@@ -253,31 +256,31 @@ class Controller:
         request: BrokerRegistrationRequest,
         on_done: Callable[[BrokerRegistrationResponse], None],
     ) -> None:
-        """Take in a broker, fenced at first (API 62)."""
+        """Register a broker, which is fenced at first (API 62)."""
         self._state.serve(self._registrations.register, refuse_registration, request, on_done)
         self._background.watch_sessions()
 
     def broker_heartbeat(
         self, request: BrokerHeartbeatRequest, on_done: Callable[[BrokerHeartbeatResponse], None]
     ) -> None:
-        """A broker lives; it may be unfenced, fenced or let go (API 63)."""
+        """Handle a broker's heartbeat, which may unfence, fence or release the broker (API 63)."""
         self._state.serve(self._brokers.heartbeat, refuse_heartbeat, request, on_done)
         self._background.watch_sessions()
         self._background.go_on()
 
     def on_broker_doubted(self, broker_id: int, broker_epoch: int) -> None:
-        """The connection that a broker's heartbeats came on is gone; it may make another one.
+        """Note that the connection of a broker's heartbeats is lost; the broker may connect again.
 
-        Until its next heartbeat it is not elected in place of a broker that has died.
+        Until its next heartbeat, the broker is not elected in place of a dead broker.
         """
         self._background.broker_doubted(broker_id, broker_epoch)
 
     def on_broker_lost(self, broker_id: int, broker_epoch: int) -> None:
-        """Fence a broker now, rather than when its session ends.
+        """Fence a broker now instead of at the end of its session.
 
-        To be called when the connection that its heartbeats came on was reset or closed and none
-        has taken its place; nothing happens if that was an earlier life of the broker, or if this
-        controller is not active.
+        Call this when the connection of its heartbeats was reset or closed and no new one has
+        replaced it. It has no effect for an earlier epoch of the broker, or if this controller is
+        not active.
         """
         self._background.broker_lost(broker_id, broker_epoch)
 
@@ -286,7 +289,7 @@ class Controller:
         request: ControllerRegistrationRequest,
         on_done: Callable[[ControllerRegistrationResponse], None],
     ) -> None:
-        """Note where a controller listens (API 70)."""
+        """Register the endpoints and features of a controller (API 70)."""
         self._state.serve(register_controller, refuse_controller_registration, request, on_done)
 
     def unregister_controller(
@@ -294,13 +297,13 @@ class Controller:
         request: UnregisterControllerRequest,
         on_done: Callable[[UnregisterControllerResponse], None],
     ) -> None:
-        """Forget a controller (API 94)."""
+        """Unregister a controller (API 94)."""
         self._state.serve(unregister_controller, refuse_unregister_controller, request, on_done)
 
     def alter_partition(
         self, request: AlterPartitionRequest, on_done: Callable[[AlterPartitionResponse], None]
     ) -> None:
-        """A leader proposes another ISR (API 56)."""
+        """Change the ISR as proposed by a partition leader (API 56)."""
         self._state.serve(self._isr.alter, refuse_alter_partition, request, on_done)
 
     def assign_replicas_to_dirs(
@@ -308,7 +311,7 @@ class Controller:
         request: AssignReplicasToDirsRequest,
         on_done: Callable[[AssignReplicasToDirsResponse], None],
     ) -> None:
-        """A broker says in which directories its replicas lie (API 73)."""
+        """Store the directories in which a broker's replicas are (API 73)."""
         self._state.serve(self._directories.assign, refuse_assign_replicas, request, on_done)
 
     def update_features(
@@ -332,7 +335,7 @@ class Controller:
         request: AlterPartitionReassignmentsRequest,
         on_done: Callable[[AlterPartitionReassignmentsResponse], None],
     ) -> None:
-        """Move partitions, or cancel a move (API 45)."""
+        """Start or cancel reassignments of partitions (API 45)."""
         self._state.serve(self._reassignments.alter, refuse_alter_reassignments, request, on_done)
 
     def list_partition_reassignments(
@@ -340,29 +343,29 @@ class Controller:
         request: ListPartitionReassignmentsRequest,
         on_done: Callable[[ListPartitionReassignmentsResponse], None],
     ) -> None:
-        """Say which partitions are on the move (API 46)."""
+        """List the partitions that are being reassigned (API 46)."""
         self._state.serve(self._reassignments.list, refuse_list_reassignments, request, on_done)
 
     def unregister_broker(
         self, request: UnregisterBrokerRequest, on_done: Callable[[UnregisterBrokerResponse], None]
     ) -> None:
-        """Forget a broker (API 64)."""
+        """Unregister a broker (API 64)."""
         self._state.serve(
             self._unregistration.unregister, refuse_unregister_broker, request, on_done
         )
 
-    # -- the driver's listener --------------------------------------------------------------------
+    # -- raft listener -----------------------------------------------------------------------------
 
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
-        """What was held back for these records may go out."""
+        """Send the responses that wait for these records."""
         self._state.on_commit(batches[-1].last_offset)
 
     def on_snapshot(self, snapshot: LoadedSnapshot) -> None:
-        """The publisher has it; an active controller is never behind a snapshot."""
+        """Assert that this controller is inactive; the publisher loads the snapshot."""
         assert not self.is_active, snapshot.id
 
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
-        """Become active, or cease to be."""
+        """Become active or inactive."""
         self._state.cease()
         self._background.stop()
         if leader.leader_id == self._config.node_id and self._driver.is_leader:

@@ -1,4 +1,4 @@
-"""Controllers say who they are, or are forgotten (ControllerRegistration, KIP-919)."""
+"""Registration and unregistration of controllers (ControllerRegistration, KIP-919)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def register_controller(
     view: ControllerView, request: ControllerRegistrationRequest
 ) -> ControllerResult[ControllerRegistrationResponse]:
-    """Note where a controller listens and what it supports."""
+    """Register a controller's endpoints and supported features."""
     if not has_controller_registration(view.image.features.metadata_version):
         refusal = Refusal(
             ErrorCode.UNSUPPORTED_VERSION,
@@ -50,7 +50,7 @@ def register_controller(
 def refuse_controller_registration(
     _request: ControllerRegistrationRequest, error: Refusal
 ) -> ControllerRegistrationResponse:
-    """The response when nothing could be done."""
+    """Return the error response to a controller registration."""
     return ControllerRegistrationResponse(
         error_code=error.error_code, error_message=error.message or None
     )
@@ -59,7 +59,7 @@ def refuse_controller_registration(
 def unregister_controller(
     view: ControllerView, request: UnregisterControllerRequest
 ) -> ControllerResult[UnregisterControllerResponse]:
-    """Forget a controller that is gone for good."""
+    """Unregister a controller that is permanently gone."""
     if request.controller_id not in view.image.controllers:
         refusal = Refusal(
             ErrorCode.CONTROLLER_ID_NOT_REGISTERED,
@@ -74,7 +74,7 @@ def unregister_controller(
 def refuse_unregister_controller(
     _request: UnregisterControllerRequest, error: Refusal
 ) -> UnregisterControllerResponse:
-    """The response when nothing could be done."""
+    """Return the error response to a controller unregistration."""
     return UnregisterControllerResponse(
         error_code=error.error_code, error_message=error.message or None
     )

@@ -1,4 +1,4 @@
-"""Which data directory of a broker holds which replica (AssignReplicasToDirs API 73; KIP-858)."""
+"""The data directories of replicas (AssignReplicasToDirs API 73; KIP-858)."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
     from barnabas.metadata.partition_registration import PartitionRegistration
     from barnabas.metadata.topics_image import TopicImage
 
-# The first version of the record that has directories.
+# The first version of the record with directories.
 _CHANGE_WITH_DIRECTORIES = 2
-# The broker has not said which directory it is.
+# The directory of the replica is not known yet.
 _UNKNOWN = (DIRECTORY_UNASSIGNED, DIRECTORY_MIGRATING)
 
 
 class DirectoryControl:
-    """Turns what brokers say of their directories into records."""
+    """Handles the directory reports of brokers, and returns the resulting records."""
 
     def __init__(self, elections: Elections) -> None:
         self._elections = elections
@@ -57,7 +57,7 @@ class DirectoryControl:
     def assign(
         self, view: ControllerView, request: AssignReplicasToDirsRequest
     ) -> ControllerResult[AssignReplicasToDirsResponse]:
-        """Note where replicas of a broker lie."""
+        """Store the directories of a broker's replicas."""
         image = view.image
         try:
             broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
@@ -65,7 +65,7 @@ class DirectoryControl:
             return ControllerResult([], refuse_assign_replicas(request, refusal))
         records: list[VersionedRecord] = []
         answers: list[DirectoryDataResponse] = []
-        # Replicas whose log is in a directory that cannot be used (KIP-858).
+        # Replicas in directories that are offline (KIP-858).
         unusable: list[Located] = []
         for directory in request.directories:
             is_online = broker.has_online(directory.id)
@@ -98,12 +98,12 @@ class DirectoryControl:
         topic: TopicImage,
         partition: int,
     ) -> list[VersionedRecord]:
-        """Note where a replica lies.
+        """Return the records that store the directory of a replica.
 
-        A move goes between directories that are online both, and the replica has all that it had.
-        One that comes from a directory that is gone begins anew: it leaves ISR, ELR and the last
-        known leaders, so that it is not elected before it has copied what others have. The only
-        replica of a partition leads nevertheless: there is nothing to copy.
+        A replica moves between two directories that are both online, and keeps its data. A replica
+        that replaces one in an offline directory starts empty. It leaves the ISR, the ELR and the
+        last known leaders, so that it is not elected before it has copied the data. The only
+        replica of a partition may lead anyway, because there is no data to copy.
         """
         before = topic.partitions[partition]
         former = before.directory_of(broker.id)
@@ -123,7 +123,7 @@ class DirectoryControl:
                 record, version = change
                 record.directories = directories
         elif before.leader == NO_LEADER:
-            # Its directory was offline or not known; in this one it may lead.
+            # The replica's directory was offline or unknown. In the new one the replica may lead.
             after = before.merge(record)
             rules = self._elections.strict_rules(
                 image, topic.name, Candidates(image.brokers), Election.ONLINE
@@ -137,7 +137,7 @@ class DirectoryControl:
     def newly_offline(
         self, broker: BrokerRegistration, offline: Sequence[bytes]
     ) -> frozenset[bytes]:
-        """Those of `offline` that count as online still."""
+        """Return the directories in `offline` that are still registered as online."""
         return frozenset(offline).intersection(broker.directories)
 
     def take_offline(
@@ -148,11 +148,13 @@ class DirectoryControl:
         *,
         without_elections: bool = False,
     ) -> list[VersionedRecord]:
-        """Directories of a broker have failed: its replicas there leave every ISR, others lead.
+        """Take failed directories offline: their replicas leave the ISR, and other replicas lead.
 
         Args:
-            failed: of `newly_offline`.
-            without_elections: the broker leaves every ISR anyway.
+            image: the cluster before the failure.
+            broker: the broker of the directories.
+            failed: the result of `newly_offline`.
+            without_elections: True if the broker leaves every ISR anyway.
         """
         if not failed:
             return []
@@ -172,9 +174,10 @@ class DirectoryControl:
 
 
 def note_missing_directories(image: ClusterImage, broker_id: int) -> list[VersionedRecord]:
-    """Directories that a broker had are missing: a replica in an unknown one may be lost with them.
+    """Mark replicas in unknown directories as lost, because a broker's directory is missing.
 
-    Its directory is noted as lost until the broker says where the replica is.
+    Such a replica may have been in the missing directory. It stays marked until the broker reports
+    its directory.
     """
     if not has_directories(image.features.metadata_version):
         return []
@@ -207,5 +210,5 @@ def _replica(
 def refuse_assign_replicas(
     _request: AssignReplicasToDirsRequest, error: Refusal
 ) -> AssignReplicasToDirsResponse:
-    """The response when nothing could be done."""
+    """Return the error response to an AssignReplicasToDirs request."""
     return AssignReplicasToDirsResponse(error_code=error.error_code, directories=[])

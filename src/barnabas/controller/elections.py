@@ -1,4 +1,4 @@
-"""Partition changes that follow from a broker's coming and going (ReplicationControlManager)."""
+"""Partition changes when brokers leave, fail or return (Kafka's ReplicationControlManager)."""
 
 from __future__ import annotations
 
@@ -28,11 +28,17 @@ _NONE: frozenset[int] = frozenset()
 
 
 class Elections:
-    """Makes the records; walks over all partitions, which broker events are rare enough for."""
+    """Makes the partition change records.
+
+    It scans all partitions, because broker events are rare.
+    """
 
     def __init__(self, topic_configs: TopicConfigs, doubtful: AbstractSet[int] = _NONE) -> None:
-        """Args:
-        doubtful: brokers that may be dead; the controller changes this set as it hears of them.
+        """Create the elections with the given topic configs.
+
+        Args:
+            topic_configs: the effective configs of topics.
+            doubtful: brokers that may be dead; the controller updates this set.
         """
         self._topic_configs = topic_configs
         self._doubtful = doubtful
@@ -40,12 +46,12 @@ class Elections:
     def on_leaving(
         self, image: ClusterImage, broker_id: int, limit: int | None = None
     ) -> list[VersionedRecord]:
-        """The broker shuts down, or asks to be fenced: it leaves every ISR, others lead.
+        """Remove a broker that shuts down or asks to be fenced from every ISR, and elect leaders.
 
         Args:
-            image: where the broker may still count as live.
-            broker_id: who leaves.
-            limit: how many records at most; None for all.
+            image: the cluster, in which the broker may still be live.
+            broker_id: the broker that leaves.
+            limit: maximum number of records; None for no limit.
         """
         return self._without(
             image,
@@ -58,16 +64,16 @@ class Elections:
     def on_death(
         self, image: ClusterImage, broker_id: int, limit: int | None = None
     ) -> list[VersionedRecord]:
-        """A life of the broker has ended: it leaves every ISR, others lead.
+        """Remove a broker whose process has ended from every ISR, and elect leaders.
 
-        Brokers that may have died with it are not elected. If each of several brokers that died
-        together became leader in turn, the last of them would be left as the only replica that
-        counts as in sync, although the others have the same records.
+        Brokers that may have died at the same time are not elected. Otherwise, if several brokers
+        died together, each of them could become leader in turn. The last one would be the only
+        replica in the ISR, although the others have the same records.
 
         Args:
-            image: where the broker may still count as live.
-            broker_id: the broker whose life has ended.
-            limit: how many records at most; None for all.
+            image: the cluster, in which the broker may still be live.
+            broker_id: the broker whose process has ended.
+            limit: maximum number of records; None for no limit.
         """
         return self._without(
             image,
@@ -78,7 +84,7 @@ class Elections:
         )
 
     def on_unclean_shutdown(self, image: ClusterImage, broker_id: int) -> list[VersionedRecord]:
-        """The broker may have lost data (KIP-966): neither in sync nor eligible any more."""
+        """Remove a broker that may have lost data from every ISR and ELR (KIP-966)."""
         return self._without(
             image,
             broker_id,
@@ -88,7 +94,7 @@ class Elections:
         )
 
     def on_unregistered(self, image: ClusterImage, broker_id: int) -> list[VersionedRecord]:
-        """The broker is forgotten: it leaves every ISR."""
+        """Remove an unregistered broker from every ISR."""
         return self._without(
             image,
             broker_id,
@@ -97,11 +103,11 @@ class Elections:
         )
 
     def on_returning(self, image: ClusterImage, broker_id: int) -> list[VersionedRecord]:
-        """The broker is unfenced, or lives after all: it leads what has no leader if it may.
+        """Elect leaders for leaderless partitions of a broker that is unfenced or found alive.
 
         Args:
-            image: where the broker may count as fenced still.
-            broker_id: who returns.
+            image: the cluster, in which the broker may still be fenced.
+            broker_id: the broker that returns.
         """
         leaderless = (
             located
@@ -114,7 +120,7 @@ class Elections:
     def on_directories_lost(
         self, image: ClusterImage, broker_id: int, partitions: Iterable[Located]
     ) -> list[VersionedRecord]:
-        """The broker's replicas of these partitions cannot be used: they leave the ISR."""
+        """Remove a broker from the ISR of partitions whose replicas there cannot be used."""
         candidates = Candidates(image.brokers, leaving=broker_id)
         return self._without(image, broker_id, partitions, candidates)
 
@@ -125,11 +131,10 @@ class Elections:
         partition: int,
         broker_id: int,
     ) -> tuple[PartitionChangeRecord, int] | None:
-        """The directory of a replica is gone and the replica begins anew in another, empty.
+        """Remove a replica that starts empty in a new directory from all replica lists.
 
         Returns:
-            The record that takes it out of all that says where the partition's data is; None if it
-            is in nothing of that.
+            The record that removes it from ISR, ELR and last known leaders; None if it is in none.
         """
         before = topic.partitions[partition]
         candidates = Candidates(image.brokers, leaving=broker_id, doubtful=self._doubtful)
@@ -140,13 +145,13 @@ class Elections:
         return changed_partition(partition, topic.id, before, target, rules)
 
     def rules(self, image: ClusterImage, topic: str, candidates: Candidates) -> ElectionRules:
-        """What an election of that topic's partitions goes by: as far as its configs allow."""
+        """Return the rules for elections in a topic, according to the topic's configs."""
         return self._rules(image, topic, candidates, _NONE)
 
     def strict_rules(
         self, image: ClusterImage, topic: str, candidates: Candidates, election: Election
     ) -> ElectionRules:
-        """The same, with an election that the configs have no say in."""
+        """Return the rules with a given kind of election, whatever the configs say."""
         return ElectionRules(
             image.features.metadata_version,
             image.features.is_elr_enabled,
@@ -164,7 +169,7 @@ class Elections:
         unclean_shutdown: frozenset[int] = _NONE,
         limit: int | None = None,
     ) -> list[VersionedRecord]:
-        """Take the broker out of the ISR of each partition, and elect where that is needed."""
+        """Remove the broker from the ISR of each partition, and elect a leader where necessary."""
         records: list[VersionedRecord] = []
         known: TopicImage | None = None
         rules: ElectionRules | None = None
@@ -197,31 +202,31 @@ class Elections:
         )
 
     def _min_isr(self, image: ClusterImage, topic: str) -> int:
-        """As with Kafka, the first partition says how many replicas a topic has."""
+        """As in Kafka, the first partition determines the number of replicas of a topic."""
         wanted = self._topic_configs.min_insync_replicas(image, topic)
         first = image.topics.partition(topic, 0)
         return wanted if first is None else min(wanted, len(first.replicas))
 
 
 def all_partitions(image: ClusterImage) -> Iterator[Located]:
-    """Every partition of the cluster, topic by topic."""
+    """Yield every partition of the cluster, topic by topic."""
     for topic in image.topics:
         for partition, registration in topic.partitions.items():
             yield topic, partition, registration
 
 
 def leads_anything(image: ClusterImage, broker_id: int) -> bool:
-    """Whether the broker leads a partition."""
+    """Return whether the broker leads a partition."""
     return any(each.leader == broker_id for _, _, each in all_partitions(image))
 
 
 def uses_more_than(image: ClusterImage, broker_id: int, count: int) -> bool:
-    """Whether the broker leads, or is in sync with, more partitions than so many."""
+    """Return whether the broker leads, or is in the ISR of, more than `count` partitions."""
     return sum(1 for _ in islice(_in_use(image, broker_id), count + 1)) > count
 
 
 def _in_use(image: ClusterImage, broker_id: int, *, or_eligible: bool = False) -> Iterator[Located]:
-    """Partitions that the broker leads or is in sync with; or eligible to lead."""
+    """Yield the partitions that the broker leads or is in the ISR of (or in the ELR)."""
     for located in all_partitions(image):
         partition = located[2]
         if (

@@ -36,7 +36,7 @@ _MIN_INSYNC_REPLICAS = "min.insync.replicas"
 
 
 class UpgradeType(IntEnum):
-    """What a change of level may be; the numbers are Kafka's."""
+    """The allowed kind of a level change; the numbers are Kafka's."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -44,20 +44,20 @@ class UpgradeType(IntEnum):
 
 
 class KraftVersion(Protocol):
-    """The level of the quorum itself, which stands in the log's control records (KIP-853)."""
+    """The quorum's own feature level, which is in the log's control records (KIP-853)."""
 
     @property
     def kraft_version(self) -> int:
-        """The level in force."""
+        """The current level."""
         ...
 
     def upgrade_kraft_version(self, level: int, *, validate_only: bool) -> str | None:
-        """Have it raised; returns why that cannot be."""
+        """Raise the level; returns the reason of a refusal, or None."""
         ...
 
 
 class FeatureControl:
-    """Turns requests for other levels into records."""
+    """Handles changes of feature levels, and returns the resulting records."""
 
     def __init__(
         self,
@@ -66,17 +66,17 @@ class FeatureControl:
         quorum: KraftVersion | None = None,
     ) -> None:
         self._config = config
-        # None: of the quorum nothing is known, and nothing can be changed.
+        # None if the quorum is not accessible; kraft.version is then 0 and cannot change.
         self._quorum = quorum
-        # Levels that this controller can work at; empty where it leaves that to the brokers.
+        # Levels that this controller supports; empty if only the brokers' levels matter.
         self._supported = supported
 
     def update(
         self, view: ControllerView, request: UpdateFeaturesRequest
     ) -> ControllerResult[UpdateFeaturesResponse]:
-        """Change all features that are named, or none, or only check whether that would work."""
+        """Change all named features or none of them, or only validate the request."""
         image = view.image
-        # As with Kafka, the last word about a feature counts.
+        # As in Kafka, the last update of a feature counts.
         updates = {each.feature: each for each in request.feature_updates}
         records: list[VersionedRecord] = []
         try:
@@ -98,7 +98,11 @@ class FeatureControl:
     def finish(
         self, request: UpdateFeaturesRequest, response: UpdateFeaturesResponse
     ) -> UpdateFeaturesResponse:
-        """What is to be answered, once what `update` gave is committed."""
+        """Raise kraft.version after the commit of the other records.
+
+        Returns:
+            The final response to the request.
+        """
         if request.validate_only or response.error_code != ErrorCode.NONE:
             return response
         for update in request.feature_updates:
@@ -142,7 +146,7 @@ class FeatureControl:
         if name == METADATA_VERSION:
             _check_metadata_version(current, level, update.upgrade_type)
         elif name == KRAFT_VERSION:
-            # Raised when the rest is committed (`finish`); no record of the image says it.
+            # `finish` raises this level after the commit. No record of the image holds it.
             problem = self._raise_kraft_version(level, validate_only=True)
             if problem is not None:
                 raise _invalid(name, level, problem)
@@ -162,7 +166,7 @@ class FeatureControl:
         return records
 
     def _check_supported(self, image: ClusterImage, name: str, level: int) -> None:
-        """Refuse a level that a registered controller or broker cannot work at."""
+        """Refuse a level that a registered controller or broker does not support."""
         nodes = [("this controller", self._supported)] if self._supported else []
         nodes += [
             (f"controller {other.id}", other.supported_features)
@@ -182,7 +186,10 @@ class FeatureControl:
                 )
 
     def _pinned_minimum(self, image: ClusterImage) -> list[VersionedRecord]:
-        """Under KIP-966 min.insync.replicas is set for all brokers, and for none by itself."""
+        """Return records that set min.insync.replicas for all brokers, and for no single broker.
+
+        KIP-966 requires this.
+        """
         records: list[VersionedRecord] = [
             (
                 ConfigRecord(
@@ -214,7 +221,7 @@ def _current(image: ClusterImage, name: str) -> int:
 
 
 def _check_metadata_version(current: int, level: int, upgrade_type: int) -> None:
-    """Refuse to go below a level that brought records which the lower one cannot keep."""
+    """Refuse a lower metadata.version that cannot represent the current records."""
     if level > current or not changes_metadata(level, current):
         return
     if upgrade_type == UpgradeType.UNSAFE_DOWNGRADE:
@@ -229,7 +236,7 @@ def _invalid(name: str, level: int, reason: str) -> Refusal:
 def refuse_update_features(
     _request: UpdateFeaturesRequest, error: Refusal
 ) -> UpdateFeaturesResponse:
-    """The response when nothing could be done."""
+    """Return the error response to an UpdateFeatures request."""
     return UpdateFeaturesResponse(
         error_code=error.error_code,
         error_message=f"no feature was updated: {error.message}",

@@ -1,4 +1,7 @@
-"""A leader proposes another ISR (AlterPartition API 56; KIP-497, KIP-841, KIP-903)."""
+"""Changes of the ISR on proposal of the leader (AlterPartition API 56.
+
+KIP-497, KIP-841, KIP-903).
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ _ANY_EPOCH = -1
 
 
 class IsrControl:
-    """Turns leaders' proposals into records."""
+    """Handles ISR proposals of leaders, and returns the resulting records."""
 
     def __init__(self, elections: Elections) -> None:
         self._elections = elections
@@ -65,7 +68,8 @@ class IsrControl:
                     continue
                 records += change
                 if after.leader != request.broker_id:
-                    # The reassignment is over with this change, and the proposer no replica now.
+                    # This change completes a reassignment, after which the sender is no longer a
+                    # replica.
                     answers.append(_refused(proposal, ErrorCode.NEW_LEADER_ELECTED))
                 else:
                     answers.append(_accepted(proposal.partition_index, after))
@@ -109,9 +113,9 @@ def _check(
     proposal: PartitionDataRequest,
     before: PartitionRegistration,
 ) -> None:
-    """Refuse a proposal that is stale, not the leader's, or names who may not be in sync."""
+    """Refuse a proposal that is stale, not from the leader, or has ineligible replicas."""
     if proposal.leader_epoch > before.leader_epoch:
-        # The leader has heard of a controller that knows more than this one.
+        # The leader knows a later state than this controller, which has therefore been replaced.
         raise Refusal(ErrorCode.NOT_CONTROLLER)
     if proposal.partition_epoch > before.partition_epoch:
         raise Refusal(ErrorCode.NOT_CONTROLLER)
@@ -138,7 +142,7 @@ def _check(
             raise Refusal(ErrorCode.INELIGIBLE_REPLICA)
         is_new = replica not in before.isr
         if is_new and broker is not None and not broker.has_online(before.directory_of(replica)):
-            # Its directory is gone, and it has not said yet where it begins anew.
+            # The replica's directory is offline, and the broker has not reported a new one yet.
             raise Refusal(ErrorCode.INELIGIBLE_REPLICA)
 
 
@@ -174,5 +178,5 @@ def _refused(proposal: PartitionDataRequest, error: ErrorCode) -> PartitionDataR
 def refuse_alter_partition(
     _request: AlterPartitionRequest, error: Refusal
 ) -> AlterPartitionResponse:
-    """The response when nothing could be done."""
+    """Return the error response to an AlterPartition request."""
     return AlterPartitionResponse(error_code=error.error_code, topics=[])

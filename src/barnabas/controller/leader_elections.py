@@ -1,4 +1,4 @@
-"""Electing leaders on request (ElectLeaders API 43; KIP-183, KIP-460)."""
+"""Leader elections on request, and periodic ones (ElectLeaders API 43; KIP-183, KIP-460)."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
     from barnabas.metadata.image import ClusterImage
 
 
-# As many as Kafka elects in one go without being asked.
+# Maximum number of elections in one run of a periodic task, as in Kafka.
 _ELECTIONS_MAX = 1000
 
 
 class ElectionType(IntEnum):
-    """Who is to lead; the numbers are Kafka's."""
+    """The kind of election; the numbers are Kafka's."""
 
-    # The first replica, if it is in sync.
+    # The first replica becomes leader if it is in sync.
     PREFERRED = 0
-    # Any live replica, where nobody leads.
+    # Any live replica may become leader if the partition has none.
     UNCLEAN = 1
 
 
 class LeaderElectionControl:
-    """Turns requests for elections into records."""
+    """Handles requests for elections, and returns the resulting records."""
 
     def __init__(self, elections: Elections) -> None:
         self._elections = elections
@@ -49,12 +49,12 @@ class LeaderElectionControl:
     def elect(
         self, view: ControllerView, request: ElectLeadersRequest
     ) -> Generator[None, None, ControllerResult[ElectLeadersResponse]]:
-        """Elect a leader for each partition that is named; for all that need one if none is.
+        """Elect a leader for each named partition, or for all partitions if none is named.
 
-        Stops after each partition.
+        Yields before each partition.
         """
         if request.topic_partitions == []:
-            # Nothing is asked for, whatever the election.
+            # An empty list names no partition, so even the type of election is not checked.
             response = ElectLeadersResponse(replica_election_results=[])
             return ControllerResult([], response, at_once=True)
         if request.election_type not in tuple(ElectionType):
@@ -88,10 +88,10 @@ class LeaderElectionControl:
             yield
         return ControllerResult(records, ElectLeadersResponse(replica_election_results=results))
 
-    # -- by time alone ----------------------------------------------------------------------------
+    # -- periodic elections ------------------------------------------------------------------------
 
     def elect_preferred(self, view: ControllerView) -> ControllerResult[bool]:
-        """Give partitions back to their preferred leaders; the response says if there are more."""
+        """Elect preferred leaders; the response says whether more elections are needed."""
         image, candidates = view.image, Candidates(view.image.brokers)
         records: list[VersionedRecord] = []
         for topic, partition, before in all_partitions(image):
@@ -107,7 +107,10 @@ class LeaderElectionControl:
         return ControllerResult(records, response=False)
 
     def elect_unclean(self, view: ControllerView) -> ControllerResult[bool]:
-        """Have somebody lead what nobody leads, where the topic allows it; as `elect_preferred`."""
+        """Elect leaders uncleanly for leaderless partitions whose topics allow it.
+
+        The response says whether more elections are needed.
+        """
         image, candidates = view.image, Candidates(view.image.brokers)
         records: list[VersionedRecord] = []
         for topic, partition, before in all_partitions(image):
@@ -123,7 +126,7 @@ class LeaderElectionControl:
                 records.append(change)
         return ControllerResult(records, response=False)
 
-    # -- on request -------------------------------------------------------------------------------
+    # -- requested elections -----------------------------------------------------------------------
 
     def _elect(
         self,
@@ -168,7 +171,7 @@ def _answer(partition: int, error: ErrorCode, message: str | None) -> PartitionR
 def refuse_elect_leaders(
     request: ElectLeadersRequest, error: Refusal
 ) -> Generator[None, None, ElectLeadersResponse]:
-    """Make the response when nothing could be done."""
+    """Make the error response for all partitions of a request."""
     results: list[ReplicaElectionResult] = []
     for topic in request.topic_partitions or []:
         answers = yield from gradually(

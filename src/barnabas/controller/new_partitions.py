@@ -1,4 +1,4 @@
-"""Partitions that are about to exist: their replicas checked or chosen, their records made."""
+"""Validation and placement of the replicas of new partitions, and their records."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 def is_live(broker: BrokerRegistration | None) -> bool:
-    """Whether a broker may lead and be in an ISR."""
+    """Return whether a broker may lead and be in an ISR."""
     return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
 
 
 class NewPartitions:
-    """Works on the brokers of one image."""
+    """Creates partitions on the brokers of one image."""
 
     __slots__ = ("_image",)
 
@@ -36,7 +36,7 @@ class NewPartitions:
         self._image = image
 
     def place(self, placer: ReplicaPlacer, count: int, factor: int) -> list[list[int]]:
-        """Replicas of `count` partitions, chosen by `placer`.
+        """Return the replicas of `count` partitions, chosen by `placer`.
 
         Raises:
             Refusal: INVALID_REPLICATION_FACTOR.
@@ -51,11 +51,12 @@ class NewPartitions:
     def check_assignments(
         self, assignments: Sequence[Sequence[int]], replication_factor: int | None
     ) -> None:
-        """Refuse replicas that were assigned by hand and cannot be.
+        """Raise Refusal for manually assigned replicas that are not possible.
 
         Args:
             assignments: replicas of each partition.
-            replication_factor: how many each must have; None for as many as the first one.
+            replication_factor: required number of replicas; None to use that of the first
+                partition.
 
         Raises:
             Refusal: INVALID_REPLICA_ASSIGNMENT.
@@ -67,7 +68,7 @@ class NewPartitions:
             replication_factor = len(replicas)
 
     def check_replicas(self, replicas: Sequence[int]) -> None:
-        """Refuse replicas that a partition cannot have; whether one is live does not matter.
+        """Raise Refusal for replicas that a partition cannot have. They need not be live.
 
         Raises:
             Refusal: INVALID_REPLICA_ASSIGNMENT.
@@ -100,7 +101,7 @@ class NewPartitions:
         return None
 
     def record(self, topic_id: bytes, partition: int, replicas: Sequence[int]) -> VersionedRecord:
-        """The record of one partition: every live replica is in the ISR, the first one leads."""
+        """Return the record of a partition. Live replicas form the ISR, and its first one leads."""
         brokers = self._image.brokers
         isr = tuple(replica for replica in replicas if is_live(brokers.get(replica)))
         registration = PartitionRegistration(
@@ -115,7 +116,7 @@ class NewPartitions:
 
 
 def directory_on(broker: BrokerRegistration) -> bytes:
-    """Where the broker will keep the replica, as far as that is known now (KIP-858)."""
+    """Return the directory of a new replica, as far as it is known (KIP-858)."""
     if len(broker.directories) == 1:
         return broker.directories[0]
     return DIRECTORY_UNASSIGNED if broker.directories else DIRECTORY_MIGRATING

@@ -1,13 +1,13 @@
-"""Who leads a partition, and the record that says so (Kafka's PartitionChangeBuilder, KIP-966).
+"""Leader election of a partition, and its change record (PartitionChangeBuilder, KIP-966).
 
-A leader comes from the ISR or the eligible leader replicas, in the order of the replicas; then,
-uncleanly, it is the last known leader or, where the topic allows it, any live replica. A
-reassignment is over as soon as all replicas that it adds are in the ISR (KIP-455).
+The leader is taken from the ISR or the eligible leader replicas (ELR), in the order of the
+replicas. An unclean election takes the last known leader or, if the topic allows it, any live
+replica. A reassignment completes as soon as all added replicas are in the ISR (KIP-455).
 
-While a partition has no leader nothing is committed. So every replica that was in sync or eligible
-when the last leader went keeps all that is committed, and is kept as eligible. When one of them
-loses its eligibility by an unclean shutdown, it stays known behind the last known leader: it may
-lead, uncleanly, if the last known leader's data is gone. A replica that begins anew in an empty
+While a partition has no leader, no record is committed. Every replica that was in the ISR or ELR
+when the last leader failed therefore keeps all committed records, and stays in the ELR. A replica
+that leaves the ELR after an unclean shutdown is listed after the last known leader. It may lead,
+uncleanly, if the data of the last known leader is lost. A replica that starts empty in a new
 directory is in none of these lists.
 """
 
@@ -40,45 +40,45 @@ _UNCHANGED_RECOVERY = -1
 class Election(Enum):
     """How far an election may go to find a leader."""
 
-    # The present leader if it may go on, else who is in sync or eligible.
+    # The current leader if it may continue, otherwise a replica in the ISR or ELR.
     ONLINE = "online"
-    # The same, but the preferred replica before the present leader.
+    # As ONLINE, but the preferred replica comes before the current leader.
     PREFERRED = "preferred"
-    # Where nobody is in sync or eligible: any live replica.
+    # As ONLINE; if ISR and ELR have no possible leader, any live replica.
     UNCLEAN = "unclean"
 
 
 class ElectionRules(msgspec.Struct, frozen=True):
-    """What an election goes by; one for all partitions of a topic."""
+    """The conditions of an election, the same for all partitions of a topic."""
 
     metadata_version: int
-    # Whether eligible leader replicas are kept.
+    # Whether eligible leader replicas are enabled.
     elr_enabled: bool
-    # min.insync.replicas of the topic, at most as many as it has replicas.
+    # min.insync.replicas of the topic, limited to its number of replicas.
     min_isr: int
     candidates: Candidates
     election: Election = Election.ONLINE
-    # Replicas that may have lost data: no longer eligible, and not to be elected.
+    # Replicas that may have lost data. They leave the ELR and are not elected.
     unclean_shutdown: frozenset[int] = frozenset()
-    # Replicas that have begun anew in an empty directory: they have nothing, and are not elected.
+    # Replicas that start empty in a new directory. They have no data and are not elected.
     emptied: frozenset[int] = frozenset()
 
 
 class Assignment(msgspec.Struct, frozen=True):
-    """Where a partition is, and where it is on the way to (KIP-455)."""
+    """The replicas of a partition, and the pending reassignment (KIP-455)."""
 
-    # All replicas, those that come and go included; the preferred leader first.
+    # All replicas, including added and removed ones; the preferred leader comes first.
     replicas: tuple[int, ...]
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, partition: PartitionRegistration) -> Assignment:
-        """The assignment that a partition has."""
+        """Return the current assignment of a partition."""
         return cls(partition.replicas, partition.adding_replicas, partition.removing_replicas)
 
     def after(self, isr: tuple[int, ...]) -> tuple[Assignment, tuple[int, ...]]:
-        """This assignment and the ISR, or what they become if the reassignment is over."""
+        """Return the assignment and ISR, completed if all added replicas are in the ISR."""
         if not (self.adding or self.removing) or not set(self.adding) <= set(isr):
             return self, isr
         kept = tuple(replica for replica in self.replicas if replica not in self.removing)
@@ -101,13 +101,18 @@ def changed_partition(
     rules: ElectionRules,
     target: Assignment | None = None,
 ) -> tuple[PartitionChangeRecord, int] | None:
-    """The record that gives the partition `target_isr` and, where needed, another leader.
+    """Return the record that changes the ISR to `target_isr`, and elects a leader if necessary.
 
     Args:
-        target: the assignment to have; None for the present one.
+        partition: the partition index.
+        topic_id: the id of the topic.
+        before: the current state of the partition.
+        target_isr: the proposed ISR.
+        rules: the conditions of the election.
+        target: the new assignment; None for the current one.
 
     Returns:
-        None if nothing changes.
+        The record and its version; None if nothing changes.
     """
     assignment, target_isr = (target or Assignment.of(before)).after(target_isr)
     complete = _complete(before, rules, assignment.replicas)
@@ -154,7 +159,8 @@ def _elect(
     if leader in isr:
         return _Outcome(leader, isr, _elr_beside(isr, eligible, rules, replicas))
     if leader != NO_LEADER:
-        # The others in the ISR have all that is committed so far, but may miss what the leader has.
+        # Other ISR members have all committed records, but may miss later records of the new
+        # leader.
         others = tuple(sorted({*isr, *eligible} - {leader}))
         return _Outcome(leader, (leader,), _elr_beside((leader,), others, rules, replicas))
     candidates = rules.candidates
@@ -174,7 +180,7 @@ def _clean_leader(
     rules: ElectionRules,
     replicas: tuple[int, ...],
 ) -> int:
-    """Who leads without loss, NO_LEADER if nobody can."""
+    """Return the leader that loses no committed record; NO_LEADER if there is none."""
     order: tuple[int, ...] = (before.leader, *replicas)
     if rules.election is Election.PREFERRED:
         order = (*replicas[:1], before.leader, *replicas[1:])
@@ -191,8 +197,8 @@ def _clean_leader(
 def _complete(
     before: PartitionRegistration, rules: ElectionRules, replicas: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """Replicas that have all that is committed up to this change, and have it safely."""
-    # Kafka keeps those too that are no replicas any more; nobody could ever use them.
+    """Return the replicas that safely have all records committed before this change."""
+    # Kafka also keeps replicas that are no longer assigned; those could never be elected.
     return tuple(
         replica
         for replica in sorted(_had_all(before, rules, replicas).intersection(replicas))
@@ -203,10 +209,10 @@ def _complete(
 def _had_all(
     before: PartitionRegistration, rules: ElectionRules, replicas: tuple[int, ...]
 ) -> set[int]:
-    """The ISR and the eligible replicas before this change.
+    """Return the members of ISR and ELR before this change that have all committed records.
 
-    Without the eligible ones if a leader could commit records that they do not have: its ISR is
-    large enough by itself, for instance since min.insync.replicas is smaller now.
+    If the ISR alone is large enough to commit, the ELR is excluded, because its replicas may miss
+    committed records. This happens, for example, after min.insync.replicas is lowered.
     """
     has_leader = before.leader != NO_LEADER
     if has_leader and _is_large_enough(before.isr, rules, replicas):
@@ -220,7 +226,10 @@ def _isr_without_elr(
     rules: ElectionRules,
     replicas: tuple[int, ...],
 ) -> tuple[int, ...]:
-    """The ISR of a partition without a leader: without ELR only it names complete replicas."""
+    """Return the ISR of a partition without a leader when ELR is disabled.
+
+    Only the ISR then tells which replicas have all committed records.
+    """
     kept = [each for each in before.isr if each in replicas and each not in rules.emptied]
     return (*kept, *(each for each in isr if each not in kept))
 
@@ -231,7 +240,7 @@ def _elr_beside(
     rules: ElectionRules,
     replicas: tuple[int, ...],
 ) -> tuple[int, ...]:
-    """Replicas that stay eligible under a leader: while the ISR is too small to commit anything."""
+    """Return the ELR of a partition with a leader; empty if the ISR is large enough to commit."""
     return () if _is_large_enough(isr, rules, replicas) else eligible
 
 
@@ -242,9 +251,9 @@ def _is_large_enough(isr: tuple[int, ...], rules: ElectionRules, replicas: tuple
 def _last_known(
     before: PartitionRegistration, rules: ElectionRules, replicas: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """The last known leader first, then those that lost their eligibility without a leader.
+    """Return the last known leader, then the replicas that lost their eligibility after it.
 
-    What is remembered if the partition has no leader after this change.
+    The record stores this list if the partition has no leader after the change.
     """
     known = before.last_known_elr if before.leader == NO_LEADER else (before.leader,)
     lost = _had_all(before, rules, replicas).intersection(rules.unclean_shutdown)
@@ -258,7 +267,7 @@ def _note_last_known(
     outcome: _Outcome,
     last_known: tuple[int, ...],
 ) -> None:
-    """Remember the replicas that may lead uncleanly; forget them once there is a leader."""
+    """Store the replicas that may lead uncleanly; clear them once there is a leader."""
     wanted = last_known if outcome.leader == NO_LEADER else ()
     if wanted != before.last_known_elr:
         record.last_known_elr = list(wanted)
@@ -270,7 +279,7 @@ def _note_assignment(
     assignment: Assignment,
     rules: ElectionRules,
 ) -> None:
-    """Put what changes of the assignment into the record."""
+    """Add the changed fields of the assignment to the record."""
     replicas = assignment.replicas
     if replicas != before.replicas:
         record.replicas = list(replicas)
@@ -282,7 +291,7 @@ def _note_assignment(
                 for replica in replicas
             ]
         if record.leader == NO_LEADER_CHANGE and not set(before.replicas) <= set(replicas):
-            # Who is no replica any more learns it by the leader's new epoch.
+            # A removed replica learns of its removal through the new leader epoch.
             record.leader = before.leader
     if assignment.adding != before.adding_replicas:
         record.adding_replicas = list(assignment.adding)

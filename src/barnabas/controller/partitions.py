@@ -26,7 +26,7 @@ _PARTITIONS_MAX = 10_000
 
 
 class PartitionControl:
-    """Turns requests for more partitions into records."""
+    """Handles requests for more partitions, and returns the resulting records."""
 
     def __init__(self, placer: ReplicaPlacer) -> None:
         self._placer = placer
@@ -34,9 +34,9 @@ class PartitionControl:
     def create(
         self, view: ControllerView, request: CreatePartitionsRequest
     ) -> Generator[None, None, ControllerResult[CreatePartitionsResponse]]:
-        """Add partitions up to the asked count, or only check whether that would work.
+        """Add partitions up to the requested count, or only validate the request.
 
-        Stops after each topic, and after each of many partitions.
+        Yields before each topic, and after each new partition.
         """
         times = yield from count_gradually(topic.name for topic in request.topics)
         once = [topic for topic in request.topics if times[topic.name] == 1]
@@ -76,7 +76,7 @@ class PartitionControl:
     ) -> Generator[None, None, list[VersionedRecord]]:
         topic = image.topics.by_name(wanted.name)
         if topic is None:
-            # Without words, as Kafka does it.
+            # Kafka sends no message with this error either.
             raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         current = len(topic.partitions)
         if wanted.count <= current:
@@ -105,7 +105,7 @@ class PartitionControl:
 
 
 def _added(image: ClusterImage, topics: Sequence[CreatePartitionsTopic]) -> int:
-    """Partitions that would be added to existing topics."""
+    """Return the number of partitions that would be added to existing topics."""
     added = 0
     for wanted in topics:
         topic = image.topics.by_name(wanted.name)
@@ -123,7 +123,7 @@ def _refused(name: str, refusal: Refusal) -> CreatePartitionsTopicResult:
 def refuse_create_partitions(
     request: CreatePartitionsRequest, error: Refusal
 ) -> Generator[None, None, CreatePartitionsResponse]:
-    """Make the response when nothing could be done."""
-    # As Kafka does it, one that is named twice twice.
+    """Make the error response for all topics of a request."""
+    # As in Kafka, a topic that is named twice has two results.
     results = yield from gradually(_refused(topic.name, error) for topic in request.topics)
     return CreatePartitionsResponse(results=results)

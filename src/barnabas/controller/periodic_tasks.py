@@ -1,4 +1,4 @@
-"""What the active controller does by time alone (Kafka's PeriodicTaskControlManager)."""
+"""Periodic tasks of the active controller (Kafka's PeriodicTaskControlManager)."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ if TYPE_CHECKING:
 
     from barnabas.runtime.timer import Cancellable, Timer
 
-# Between the parts of a task that has more to do: the loop serves others meanwhile.
+# Delay between the parts of a task, ms, in which the event loop serves other work.
 _NEXT_PART_MS = 10.0
 
 
 class PeriodicTask(msgspec.Struct, frozen=True):
-    """Done every `period_ms`."""
+    """A task that runs every `period_ms`."""
 
     period_ms: float
-    # Does a part of the work; returns whether there is more.
+    # Does a part of the work; returns whether more is left.
     run: Callable[[], bool]
 
 
 class PeriodicTasks:
-    """Runs while this controller is active."""
+    """Runs the tasks while this controller is active."""
 
     __slots__ = ("_armed", "_is_running", "_tasks", "_timer")
 
@@ -35,13 +35,13 @@ class PeriodicTasks:
         self._is_running = False
 
     def start(self) -> None:
-        """Each task for the first time after its period."""
+        """Start all tasks. Each runs for the first time after its period."""
         self._is_running = True
         for number, task in enumerate(self._tasks):
             self._arm(number, task.period_ms)
 
     def stop(self) -> None:
-        """None of them any more, until `start`."""
+        """Stop all tasks until the next `start`."""
         self._is_running = False
         for armed in self._armed.values():
             armed.cancel()
@@ -54,6 +54,6 @@ class PeriodicTasks:
         task = self._tasks[number]
         del self._armed[number]
         more = task.run()
-        # A task may have cost this controller its leadership, and so stopped them all.
+        # The task may have ended this controller's leadership, and thereby called `stop`.
         if self._is_running and number not in self._armed:
             self._arm(number, _NEXT_PART_MS if more else task.period_ms)

@@ -1,7 +1,7 @@
-"""Where new replicas go (Kafka's ReplicaPlacer, KIP-36 for racks).
+"""Placement of new replicas on brokers (Kafka's ReplicaPlacer; racks: KIP-36).
 
-Leaders are spread evenly over the live brokers, replicas over the racks, and followers so that the
-partitions led by one broker have different seconds.
+Leaders are spread evenly over the live brokers, and replicas over the racks. The partitions led by
+one broker have different brokers as second replica.
 """
 
 from __future__ import annotations
@@ -25,36 +25,38 @@ class UsableBroker(NamedTuple):
 
     id: int
     rack: str | None
-    # Takes replicas when there are not enough others, but never the first place.
+    # A fenced broker takes replicas only if live brokers do not suffice, and never the first one.
     fenced: bool
 
 
 class PlacementSpec(NamedTuple):
-    """What is to be placed."""
+    """The number of partitions and replicas to place."""
 
     partition_count: int
     replication_factor: int
 
 
 class ReplicaPlacer(Protocol):
-    """A rule of placement."""
+    """A placement strategy."""
 
     def place(self, spec: PlacementSpec, brokers: Sequence[UsableBroker]) -> list[list[int]]:
-        """Replicas of each new partition, the preferred leader first.
+        """Return the replicas of each new partition, the preferred leader first.
 
         Raises:
-            Refusal: INVALID_REPLICATION_FACTOR, there are not enough brokers.
+            Refusal: INVALID_REPLICATION_FACTOR if there are not enough brokers.
         """
         ...
 
 
 class StripedPlacer:
-    """Takes the racks in turn, and within a rack its brokers in turn (StripedReplicaPlacer).
+    """Takes the racks in turn, and the brokers of a rack in turn (StripedReplicaPlacer).
 
-    Leaders are spread over the racks and over the live brokers of each; the replicas of a partition
-    over as many racks as there are. Within a rack a fenced broker is taken only when no live one is
-    left. Every round begins one step further, so that the same leader has other followers; after as
-    many partitions as there are live brokers everything is shuffled, for the same reason.
+    Leaders are spread over the racks and over the live brokers of each rack. The replicas of a
+    partition are spread over as many racks as possible. Within a rack, a fenced broker is taken
+    only if no live broker is left.
+
+    Each round starts one broker later, so that the same leader has other followers. For the same
+    reason, all orders are shuffled after as many partitions as there are live brokers.
     """
 
     __slots__ = ("_rng",)
@@ -63,7 +65,7 @@ class StripedPlacer:
         self._rng = rng
 
     def place(self, spec: PlacementSpec, brokers: Sequence[UsableBroker]) -> list[list[int]]:
-        """Replicas of each new partition, the preferred leader first."""
+        """Return the replicas of each new partition, the preferred leader first."""
         factor = spec.replication_factor
         if all(broker.fenced for broker in brokers):
             raise Refusal(
@@ -79,7 +81,7 @@ class StripedPlacer:
 
 
 class _Ring:
-    """Brokers in turn: each round gives every one of them once, the next begins one further."""
+    """Brokers in turn: a round returns each broker once, and the next round starts one later."""
 
     __slots__ = ("_brokers", "_offset", "_round", "_taken")
 
@@ -90,7 +92,7 @@ class _Ring:
         self._taken = 0
 
     def next(self, turn: int) -> int | None:
-        """The next broker of round `turn`; None when all have been given."""
+        """Return the next broker of round `turn`; None after all brokers."""
         count = len(self._brokers)
         if count and turn != self._round:
             self._round = turn
@@ -103,12 +105,12 @@ class _Ring:
         return broker
 
     def shuffle(self, rng: Rng) -> None:
-        """Another order from now on."""
+        """Shuffle the order of the brokers."""
         _shuffle(self._brokers, rng)
 
 
 class _Rack:
-    """The brokers of one rack, or those that do not say where they are."""
+    """The brokers of one rack, or the brokers without a rack."""
 
     __slots__ = ("fenced", "live")
 
@@ -117,7 +119,7 @@ class _Rack:
         self.fenced = _Ring([broker.id for broker in brokers if broker.fenced], rng)
 
     def next(self, turn: int) -> int | None:
-        """A live broker while there is one, then a fenced one."""
+        """Return a live broker if one is left, otherwise a fenced one; None if none is left."""
         broker = self.live.next(turn)
         return self.fenced.next(turn) if broker is None else broker
 
@@ -134,13 +136,13 @@ class _Racks:
         self._rng = rng
         self._racks = [_Rack(each, rng) for each in by_name.values()]
         self._live_count = sum(not broker.fenced for broker in brokers)
-        # The rack that the next partition begins with.
+        # Index of the rack that gives the next partition its leader.
         self._first = rng.randint(0, len(self._racks) - 1)
-        # Goes up with every partition.
+        # Number of placed partitions.
         self._turn = 0
 
     def place(self, factor: int) -> list[int]:
-        """Replicas of the next partition."""
+        """Return the replicas of the next partition."""
         if self._turn and self._turn % self._live_count == 0:
             self._shuffle()
         count = len(self._racks)

@@ -23,7 +23,7 @@ _PRODUCER_ID_MAX = 0x7FFF_FFFF_FFFF_FFFF
 def allocate_producer_ids(
     view: ControllerView, request: AllocateProducerIdsRequest
 ) -> ControllerResult[AllocateProducerIdsResponse]:
-    """Give the broker the next block; ids of a block that is lost are never used."""
+    """Allocate the next block to the broker. The ids of a lost block are never used."""
     try:
         check_broker_epoch(view.image, request.broker_id, request.broker_epoch)
         first = max(0, view.image.next_producer_id)
@@ -45,7 +45,7 @@ def allocate_producer_ids(
 def refuse_producer_ids(
     _request: AllocateProducerIdsRequest, error: Refusal
 ) -> AllocateProducerIdsResponse:
-    """The response when nothing could be done."""
+    """Return the error response to an AllocateProducerIds request."""
     return AllocateProducerIdsResponse(
         error_code=error.error_code, producer_id_start=0, producer_id_len=0
     )

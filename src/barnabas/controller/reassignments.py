@@ -1,7 +1,7 @@
-"""Moving partitions to other brokers (Alter- and ListPartitionReassignments APIs 45, 46; KIP-455).
+"""Reassigning partitions (Alter- and ListPartitionReassignments APIs 45, 46; KIP-455).
 
-A partition on the move has the replicas of both places; who is added catches up, and once all of
-them are in the ISR those that leave are dropped (`partition_change.Assignment`).
+During a reassignment the partition has the old and the new replicas. Once all added replicas are in
+the ISR, the replicas to be removed are dropped (`partition_change.Assignment`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class ReassignmentControl:
-    """Turns requests to move partitions into records, and says what is on the move."""
+    """Handles reassignment requests, and lists pending reassignments."""
 
     def __init__(self, elections: Elections) -> None:
         self._elections = elections
@@ -47,12 +47,12 @@ class ReassignmentControl:
     def alter(
         self, view: ControllerView, request: AlterPartitionReassignmentsRequest
     ) -> Generator[None, None, ControllerResult[AlterPartitionReassignmentsResponse]]:
-        """Begin, change or (replicas of null) cancel the reassignment of each partition.
+        """Start, change or (if the replicas are null) cancel the reassignment of each partition.
 
-        Stops after each partition.
+        Yields before each partition.
         """
         if not request.topics:
-            # Kafka's answer has its defaults then, an empty text among them.
+            # Kafka's response then has default values, including an empty error message.
             nothing = AlterPartitionReassignmentsResponse(
                 error_code=ErrorCode.NONE, error_message="", responses=[]
             )
@@ -121,13 +121,13 @@ class ReassignmentControl:
         self, image: ClusterImage, topic: TopicImage, partition: int, before: PartitionRegistration
     ) -> list[VersionedRecord]:
         if not _is_moving(before):
-            # Without words, as Kafka does it.
+            # Kafka sends no message with this error either.
             raise Refusal(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
         replicas = _settled(before)
         isr = tuple(replica for replica in before.isr if replica in replicas)
         rules = self._elections.rules(image, topic.name, Candidates(image.brokers))
         if not isr:
-            # Only those are in sync that would go: somebody out of sync would have to lead.
+            # Only replicas to be removed are in the ISR, so the new leader would be out of sync.
             if rules.election is not Election.UNCLEAN:
                 raise Refusal(
                     ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -140,7 +140,7 @@ class ReassignmentControl:
     def list(
         self, view: ControllerView, request: ListPartitionReassignmentsRequest
     ) -> ControllerResult[ListPartitionReassignmentsResponse]:
-        """What is on the move, of the partitions that are named or of all."""
+        """List the pending reassignments of the named partitions, or of all partitions."""
         image = view.image
         wanted: Iterable[tuple[str, list[int] | None]] = (
             [(topic.name, None) for topic in image.topics]
@@ -170,12 +170,12 @@ def _is_moving(partition: PartitionRegistration) -> bool:
 
 
 def _settled(partition: PartitionRegistration) -> tuple[int, ...]:
-    """The replicas without those that a reassignment is adding."""
+    """Return the replicas without those that a reassignment adds."""
     return tuple(each for each in partition.replicas if each not in partition.adding_replicas)
 
 
 def _target(before: PartitionRegistration, wanted: tuple[int, ...]) -> Assignment:
-    """The assignment on the way to `wanted`; who is still being added stays so."""
+    """Return the assignment that leads to `wanted`; replicas being added stay so."""
     settled = _settled(before)
     removing = tuple(sorted(set(before.replicas) - set(wanted)))
     adding = tuple(sorted(set(wanted) - set(settled)))
@@ -200,7 +200,7 @@ def _answer(partition: int, error: ErrorCode, message: str | None) -> Reassignab
 def refuse_alter_reassignments(
     request: AlterPartitionReassignmentsRequest, error: Refusal
 ) -> Generator[None, None, AlterPartitionReassignmentsResponse]:
-    """Make the response when nothing could be done."""
+    """Make the error response for all partitions of a request."""
     responses: list[ReassignableTopicResponse] = []
     for topic in request.topics:
         partitions = yield from gradually(
@@ -216,7 +216,7 @@ def refuse_alter_reassignments(
 def refuse_list_reassignments(
     _request: ListPartitionReassignmentsRequest, error: Refusal
 ) -> ListPartitionReassignmentsResponse:
-    """The response when nothing could be done."""
+    """Return the error response to a ListPartitionReassignments request."""
     return ListPartitionReassignmentsResponse(
         error_code=error.error_code, error_message=error.message or None, topics=[]
     )

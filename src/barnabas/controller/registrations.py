@@ -1,7 +1,7 @@
-"""A broker says who it is (BrokerRegistration API 62; KIP-631, KIP-858, KIP-966).
+"""Registration of brokers (BrokerRegistration API 62; KIP-631, KIP-858, KIP-966).
 
-A broker is known by its id, a life of it by its epoch: the offset that the log ended at when it
-registered.
+A broker is identified by its id, and each registered process of it by its epoch. The epoch is the
+log end offset at the registration.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class RegistrationControl:
-    """Turns what brokers say of themselves into records."""
+    """Handles broker registrations, and returns the resulting records."""
 
     def __init__(
         self,
@@ -57,10 +57,11 @@ class RegistrationControl:
     def register(
         self, view: ControllerView, request: BrokerRegistrationRequest
     ) -> ControllerResult[BrokerRegistrationResponse]:
-        """Take in a broker; it is fenced until its heartbeats show that it has caught up.
+        """Register a broker, which stays fenced until its heartbeats show that it has caught up.
 
-        The same life may register again and keeps its epoch and state: its answer was lost, or its
-        listeners or features are others now. A new life takes the old one out of every ISR first.
+        The same process may register again, because a response was lost or its endpoints or
+        features have changed. It keeps its epoch and state. The registration of a new process first
+        removes the broker from every ISR.
         """
         image = view.image
         try:
@@ -127,7 +128,7 @@ class RegistrationControl:
 
 
 def _check_directories(image: ClusterImage, request: BrokerRegistrationRequest) -> None:
-    """Refuse directories that are none, or not the broker's own (KIP-858)."""
+    """Refuse directory ids that are missing, reserved, or used by another broker (KIP-858)."""
     directories = request.log_dirs
     problem = None
     if not directories:
@@ -145,7 +146,7 @@ def _check_directories(image: ClusterImage, request: BrokerRegistrationRequest) 
 
 
 def _check_features(features: FeaturesImage, request: BrokerRegistrationRequest) -> None:
-    """Refuse a broker that cannot work at a level that the cluster is at: 0 where it has none."""
+    """Refuse a broker that does not support a finalized level; a missing feature has level 0."""
     supported = features_from(request.features)
     if METADATA_VERSION not in supported:
         raise Refusal(
@@ -177,5 +178,5 @@ def _registration(request: BrokerRegistrationRequest, epoch: int) -> BrokerRegis
 def refuse_registration(
     _request: BrokerRegistrationRequest, error: Refusal
 ) -> BrokerRegistrationResponse:
-    """The response when nothing could be done."""
+    """Return the error response to a broker registration."""
     return BrokerRegistrationResponse(error_code=error.error_code)

@@ -1,4 +1,4 @@
-"""What a request comes to: records to be written, and the response once they are committed."""
+"""The result of a request: records to append, and the response to send once they are committed."""
 
 from __future__ import annotations
 
@@ -19,21 +19,25 @@ VersionedRecord = tuple["Record", int]
 
 
 class ControllerResult(msgspec.Struct, Generic[R], frozen=True):
-    """What is to be written, and answered once that is committed."""
+    """Records to append, and the response to send once they are committed."""
 
     records: list[VersionedRecord]
     response: R
-    # All of them or none; else they may be written in several batches, one after the other.
+    # Whether all records must be in one batch. Otherwise they may be written in several batches.
     atomic: bool = True
-    # Nothing was left to be asked of the controller's state: answered however little time there is.
+    # Whether the result does not depend on the controller's state. The response is then sent even
+    # if the request's timeout is 0.
     at_once: bool = False
 
 
 class MutationLimit(Protocol):
-    """How much one request may change, as far as the controller knows it."""
+    """The partition mutation quota of one request, as far as the controller needs it."""
 
     def take(self, partitions: int) -> bool:
-        """Whether so many partitions may be made or deleted; if so they are counted."""
+        """Count created or deleted partitions.
+
+        Returns False, without counting, if over the quota.
+        """
         ...
 
 
@@ -41,26 +45,26 @@ class ControllerView(msgspec.Struct, frozen=True):
     """The cluster as of the last appended record, which may not be committed yet."""
 
     image: ClusterImage
-    # Offset that the first record of the result will get.
+    # Offset of the first record of the result.
     next_offset: int
-    # Monotonic clock.
+    # Monotonic time, ms.
     now_ms: float = 0.0
-    # What the asker may still change; None: as much as it likes.
+    # The client's partition mutation quota; None for no limit.
     mutations: MutationLimit | None = None
 
     def take_mutations(self, partitions: int) -> None:
-        """Count partitions that are made or deleted (KIP-599).
+        """Count created or deleted partitions (KIP-599).
 
         Raises:
-            Refusal: THROTTLING_QUOTA_EXCEEDED, nothing was counted.
+            Refusal: THROTTLING_QUOTA_EXCEEDED; nothing was counted.
         """
         if self.mutations is not None and not self.mutations.take(partitions):
             error = ErrorCode.THROTTLING_QUOTA_EXCEEDED
             raise Refusal(error, error.message)
 
 
-class Refusal(Exception):  # noqa: N818 - an answer, not a failure
-    """One item of a request is turned down; the others go on."""
+class Refusal(Exception):  # noqa: N818 - an expected result, not a failure
+    """One item of a request is refused; the other items are still handled."""
 
     def __init__(self, error_code: ErrorCode, message: str = "") -> None:
         super().__init__(error_code, message)

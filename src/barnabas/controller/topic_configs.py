@@ -1,4 +1,4 @@
-"""What configs a topic may have, and what holds for one that sets little (Kafka's ConfigDef)."""
+"""Validation of topic configs, and the effective values of a topic (Kafka's ConfigDef)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _UNCLEAN_ELECTION = "unclean.leader.election.enable"
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from; the numbers are Kafka's."""
+    """The source of a value; the numbers are Kafka's."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -40,30 +40,31 @@ class ConfigSource(IntEnum):
 
 
 class EffectiveConfig(msgspec.Struct, frozen=True):
-    """One key of a topic with the value that holds."""
+    """One key of a topic and its effective value."""
 
     key: ConfigKey
-    # None for a null value, and for a sensitive one.
+    # None for a null value, and for a sensitive value.
     value: str | None
     source: ConfigSource
 
 
 class TopicConfigs:
-    """Checks topic configs and works out those that hold."""
+    """Checks topic configs and computes the effective values."""
 
     def __init__(self, config: ControllerConfig) -> None:
         self._config = config
         self._defaults = topic_defaults(config.broker)
-        # Dynamic configs of this broker and of all, and what topics inherit under them.
+        # Cache: the dynamic configs of this broker and of all brokers, and the topic values that
+        # follow. Valid while both mappings are the same objects in the image.
         self._known: (
             tuple[Mapping[str, str], Mapping[str, str], dict[str, EffectiveConfig]] | None
         ) = None
 
     def check(self, configs: Mapping[str, str | None]) -> None:
-        """Refuse configs that no topic may have.
+        """Raise Refusal for configs that a topic may not have.
 
         Raises:
-            Refusal: INVALID_CONFIG, naming key, value and what is allowed.
+            Refusal: INVALID_CONFIG, with key, value and the allowed values.
         """
         for name, value in configs.items():
             key = TOPIC_CONFIGS.get(name)
@@ -78,7 +79,7 @@ class TopicConfigs:
         self._check_together(configs)
 
     def _check_together(self, configs: Mapping[str, str | None]) -> None:
-        """Refuse values that are right alone and wrong beside the others."""
+        """Refuse values that are valid by themselves but contradict each other."""
         lags = []
         for name in (_MIN_COMPACTION_LAG, _MAX_COMPACTION_LAG):
             text = configs.get(name)
@@ -91,27 +92,27 @@ class TopicConfigs:
             )
 
     def effective(self, image: ClusterImage, own: Mapping[str, str]) -> list[EffectiveConfig]:
-        """Every key of a topic that sets `own` itself."""
+        """Return the effective value of every key, for a topic with the configs `own`."""
         return [
             _shown(each.key, own[name], ConfigSource.TOPIC) if name in own else each
             for name, each in self._inherited(image).items()
         ]
 
     def value(self, image: ClusterImage, topic: str, name: str) -> str | None:
-        """The value of one key that holds for an existing topic."""
+        """Return the effective value of one key of an existing topic."""
         text = image.configs.get(TOPIC, topic).get(name, self._inherited(image)[name].value)
         return None if text is None else TOPIC_CONFIGS.key(name).normal(text)
 
     def min_insync_replicas(self, image: ClusterImage, topic: str) -> int:
-        """min.insync.replicas of a topic, which may be more than it has replicas."""
+        """Return min.insync.replicas of a topic, which may exceed its number of replicas."""
         return int(self.value(image, topic, _MIN_INSYNC_REPLICAS) or "1")
 
     def has_unclean_election(self, image: ClusterImage, topic: str) -> bool:
-        """Whether a replica out of sync may lead the topic's partitions."""
+        """Return whether an out-of-sync replica may lead the topic's partitions."""
         return self.value(image, topic, _UNCLEAN_ELECTION) == "true"
 
     def _inherited(self, image: ClusterImage) -> dict[str, EffectiveConfig]:
-        """What holds for a topic that sets nothing, worked out again only when brokers' do."""
+        """Return the values of a topic without own configs, cached until broker configs change."""
         own = image.configs.get(BROKER, str(self._config.node_id))
         everyone = image.configs.get(BROKER, ALL_BROKERS)
         known = self._known

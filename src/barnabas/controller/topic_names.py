@@ -1,4 +1,4 @@
-"""Which names a topic may have (Kafka's Topic class)."""
+"""Valid topic names (Kafka's Topic class)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ NAME_LENGTH_MAX = 249
 # Topics that the cluster itself writes.
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
-# The name of the metadata log, which is none of the topics.
+# The name of the metadata log, which is not an ordinary topic.
 METADATA_TOPIC = "__cluster_metadata"
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def problem_of(name: str) -> str | None:
-    """Why `name` is no topic name; None if it is one."""
+    """Return why `name` is not a valid topic name; None if it is valid."""
     if not name:
         return "a topic name cannot be empty"
     if name in (".", ".."):
@@ -33,17 +33,20 @@ def problem_of(name: str) -> str | None:
 
 
 def has_collision_characters(name: str) -> bool:
-    """Whether metric names, where '.' becomes '_', could confuse this topic with another."""
+    """Return whether metric names, which replace '.' by '_', may be ambiguous for this topic."""
     return "." in name or "_" in name
 
 
 def unified(name: str) -> str:
-    """The name with every '.' as '_': equal for topics that collide."""
+    """Return the name with every '.' replaced by '_'; equal for colliding topics."""
     return name.replace(".", "_")
 
 
 def colliding(name: str, existing: Iterable[str]) -> str | None:
-    """A topic of `existing`, other than `name`, that differs only in '.' and '_'."""
+    """Return a topic in `existing` that differs from `name` only in '.' and '_'.
+
+    None if none does.
+    """
     if not has_collision_characters(name):
         return None
     wanted = unified(name)

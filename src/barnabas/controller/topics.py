@@ -1,6 +1,6 @@
 """Creating and deleting topics (CreateTopics API 19, DeleteTopics API 20; KIP-4, KIP-464, KIP-525).
 
-Each topic is refused or created by itself: one that is refused never fails its neighbours.
+Each topic is handled by itself: a refused topic does not affect the other topics of a request.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from barnabas.protocol.messages.create_topics import CreatableTopic
     from barnabas.runtime.rng import Rng
 
-# Kafka's limits of one request, in partitions and in records.
+# Kafka's limits of one request: partitions and records.
 _PARTITIONS_MAX = 10_000
 _RECORDS_MAX = 10_000
 _TOO_MANY = Refusal(
@@ -54,7 +54,7 @@ _MIN_INSYNC_REPLICAS = "min.insync.replicas"
 
 
 class TopicControl:
-    """Turns requests about topics into records."""
+    """Handles requests to create and delete topics, and returns the resulting records."""
 
     def __init__(
         self, config: ControllerConfig, configs: TopicConfigs, placer: ReplicaPlacer, rng: Rng
@@ -64,14 +64,14 @@ class TopicControl:
         self._placer = placer
         self._rng = rng
 
-    # -- creating ---------------------------------------------------------------------------------
+    # -- creation ----------------------------------------------------------------------------------
 
     def create(
         self, view: ControllerView, request: CreateTopicsRequest
     ) -> Generator[None, None, ControllerResult[CreateTopicsResponse]]:
-        """Create topics with configs and partitions, or only check whether that would work.
+        """Create topics with configs and partitions, or only validate the request.
 
-        Stops after each topic, and after each of many partitions.
+        Yields before each topic, and after each new partition.
         """
         times = yield from count_gradually(topic.name for topic in request.topics)
         if (yield from self._count(request.topics, times)) > _PARTITIONS_MAX:
@@ -104,7 +104,7 @@ class TopicControl:
     def _count(
         self, topics: Sequence[CreatableTopic], times: dict[str, int]
     ) -> Generator[None, None, int]:
-        """Partitions of the new topics that are named once."""
+        """Return the number of partitions of the topics that are named exactly once."""
         total = 0
         for topic in topics:
             yield
@@ -132,7 +132,7 @@ class TopicControl:
             for name, value in configs.items()
         ]
         if image.features.is_elr_enabled and _MIN_INSYNC_REPLICAS in configs:
-            # Nobody is eligible yet, but this is how Kafka writes that minimum.
+            # No replica is in the ELR yet, but Kafka writes this record too.
             records.append((ClearElrRecord(topic_name=topic.name), 0))
         for partition, replicas in enumerate(placed):
             records.append(new.record(topic_id, partition, replicas))
@@ -162,13 +162,13 @@ class TopicControl:
         without = [each.name for each in topic.configs if each.value is None]
         if without:
             raise Refusal(ErrorCode.INVALID_CONFIG, f"{', '.join(without)} needs a value")
-        # The last value counts of a key that is given more than once.
+        # If a key is given more than once, the last value counts.
         given = {each.name: each.value for each in topic.configs if each.value is not None}
         self._configs.check(given)
         return given
 
     def _place(self, new: NewPartitions, topic: CreatableTopic) -> list[list[int]]:
-        """Replicas of each partition, as assigned or chosen."""
+        """Return the replicas of each partition, as assigned by the request or placed here."""
         if topic.assignments:
             return _assigned(new, topic)
         count = topic.num_partitions
@@ -188,12 +188,12 @@ class TopicControl:
             )
         return new.place(self._placer, count, factor)
 
-    # -- deleting ---------------------------------------------------------------------------------
+    # -- deletion ----------------------------------------------------------------------------------
 
     def delete(
         self, view: ControllerView, request: DeleteTopicsRequest
     ) -> Generator[None, None, ControllerResult[DeleteTopicsResponse]]:
-        """Delete topics, each by name or by id; stops after each."""
+        """Delete topics by name or by id; yields before each topic."""
         if not self._config.delete_topic_enable:
             refusal = Refusal(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
             return ControllerResult([], (yield from refuse_delete_topics(request, refusal)))
@@ -217,7 +217,7 @@ class TopicControl:
         return ControllerResult(records, DeleteTopicsResponse(responses=results), at_once=at_once)
 
 
-# A topic to be deleted as the request names it: by name, by id (the zero id is none).
+# A topic as the request names it: by name (with the zero id) or by id.
 Wanted = tuple[str | None, bytes]
 
 
@@ -229,7 +229,7 @@ def _named(request: DeleteTopicsRequest) -> Iterator[Wanted]:
 
 
 def _is_wrong_alone(wanted: Wanted) -> bool:
-    """Whether both a name and an id are given, or neither."""
+    """Return whether both a name and an id are given, or neither."""
     name, topic_id = wanted
     return (name is None) == (topic_id == ZERO_UUID)
 
@@ -237,7 +237,10 @@ def _is_wrong_alone(wanted: Wanted) -> bool:
 def _wanted(
     image: ClusterImage, times: dict[Wanted, int]
 ) -> Generator[None, None, list[tuple[Wanted, TopicImage | Refusal]]]:
-    """What is named so often, with the topic or why it cannot be deleted; each topic once."""
+    """Return each named topic with its image, or with the reason why it cannot be deleted.
+
+    A topic is in the result once, except for invalid names, which have one result each time.
+    """
     by_id = {topic_id for name, topic_id in times if name is None and topic_id != ZERO_UUID}
     doubly: set[bytes] = set()
     found: list[tuple[Wanted, TopicImage | Refusal]] = []
@@ -250,7 +253,8 @@ def _wanted(
             found.append(((topic.name, topic.id), refusal))
         else:
             found += [(wanted, topic)] * (count if _is_wrong_alone(wanted) else 1)
-    # That is said of the name; of the id only if it is wrong besides.
+    # A topic named by both name and id is refused under its name. Its id has a result only if the
+    # id has an error of its own.
     return [
         (each, topic)
         for each, topic in found
@@ -277,7 +281,8 @@ def _find(image: ClusterImage, wanted: Wanted, times: int) -> TopicImage | Refus
 
 def _unrefused(found: TopicImage | Refusal) -> TopicImage:
     if isinstance(found, Refusal):
-        # Another one: its traceback leads to the frame that holds all that were found.
+        # A new exception, because the stored one's traceback would refer to the frame with all
+        # results.
         raise Refusal(found.error_code, found.message)
     return found
 
@@ -290,7 +295,7 @@ def _check_name(image: ClusterImage, name: str) -> None:
         raise Refusal(ErrorCode.INVALID_REQUEST, f"{name} is the metadata log, and no topic")
     if image.topics.by_name(name) is not None:
         raise Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists already")
-    # As with Kafka, two new topics of one request are not held against each other.
+    # As in Kafka, the new topics of one request are not compared with each other.
     other = colliding(name, image.topics.names())
     if other is not None:
         raise Refusal(
@@ -342,8 +347,8 @@ def _not_deleted(wanted: Wanted, refusal: Refusal) -> DeletableTopicResult:
 def refuse_create_topics(
     request: CreateTopicsRequest, error: Refusal
 ) -> Generator[None, None, CreateTopicsResponse]:
-    """Make the response when nothing could be done."""
-    # As Kafka does it, one that is named twice twice.
+    """Make the error response for all topics of a request."""
+    # As in Kafka, a topic that is named twice has two results.
     topics = yield from gradually(_not_created(topic.name, error) for topic in request.topics)
     return CreateTopicsResponse(topics=topics)
 
@@ -351,6 +356,6 @@ def refuse_create_topics(
 def refuse_delete_topics(
     request: DeleteTopicsRequest, error: Refusal
 ) -> Generator[None, None, DeleteTopicsResponse]:
-    """Make the response when nothing could be done."""
+    """Make the error response for all topics of a request."""
     responses = yield from gradually(_not_deleted(wanted, error) for wanted in _named(request))
     return DeleteTopicsResponse(responses=responses)

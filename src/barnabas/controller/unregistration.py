@@ -1,4 +1,4 @@
-"""Taking a broker out of the cluster for good (UnregisterBroker API 64; KIP-500)."""
+"""Permanent removal of a broker from the cluster (UnregisterBroker API 64; KIP-500)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class UnregistrationControl:
-    """Turns the wish to be rid of a broker into records."""
+    """Handles requests to unregister a broker, and returns the resulting records."""
 
     def __init__(self, elections: Elections) -> None:
         self._elections = elections
@@ -26,7 +26,7 @@ class UnregistrationControl:
     def unregister(
         self, view: ControllerView, request: UnregisterBrokerRequest
     ) -> ControllerResult[UnregisterBrokerResponse]:
-        """The broker leaves every ISR and is forgotten; its replicas stay assigned to it."""
+        """Remove the broker from every ISR and unregister it; its replicas stay assigned to it."""
         broker = view.image.brokers.get(request.broker_id)
         if broker is None:
             refusal = Refusal(
@@ -43,5 +43,5 @@ class UnregistrationControl:
 def refuse_unregister_broker(
     _request: UnregisterBrokerRequest, error: Refusal
 ) -> UnregisterBrokerResponse:
-    """The response when nothing could be done."""
+    """Return the error response to an UnregisterBroker request."""
     return UnregisterBrokerResponse(error_code=error.error_code, error_message=error.message)
