@@ -1,1 +1,1 @@
-"""The cluster as one immutable image, and the deltas that carry it forward (KIP-500, KIP-631)."""
+"""The cluster metadata as an immutable image, and deltas that update it (KIP-500, KIP-631)."""

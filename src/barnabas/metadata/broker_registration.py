@@ -1,4 +1,4 @@
-"""Brokers and controllers as they registered themselves (KIP-631, KIP-919)."""
+"""Registrations of brokers and controllers (KIP-631, KIP-919)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class Endpoint(NamedTuple):
-    """Where a listener can be reached."""
+    """The address and security protocol of a listener."""
 
     host: str
     port: int
@@ -40,14 +40,14 @@ class Endpoint(NamedTuple):
 
 
 class SupportedLevels(NamedTuple):
-    """The levels of a feature that a node can work at."""
+    """The range of levels of a feature that a node supports."""
 
     min_level: int
     max_level: int
 
 
 class _SaidListener(Protocol):
-    """A listener as records and requests have it."""
+    """A listener in a record or request."""
 
     name: str
     host: str
@@ -56,7 +56,7 @@ class _SaidListener(Protocol):
 
 
 class _SaidFeature(Protocol):
-    """A feature likewise."""
+    """A feature in a record or request."""
 
     name: str
     min_supported_version: int
@@ -64,12 +64,12 @@ class _SaidFeature(Protocol):
 
 
 def listeners_from(said: Iterable[_SaidListener]) -> dict[str, Endpoint]:
-    """Endpoints by listener name, from a record or a request."""
+    """Return the endpoints of a record or request, by listener name."""
     return {each.name: Endpoint(each.host, each.port, each.security_protocol) for each in said}
 
 
 def listeners_as(made: Callable[..., T], listeners: Mapping[str, Endpoint]) -> list[T]:
-    """The same in a record's or a request's own class."""
+    """Return listeners in the class `made` of a record or request."""
     return [
         made(
             name=name,
@@ -82,7 +82,7 @@ def listeners_as(made: Callable[..., T], listeners: Mapping[str, Endpoint]) -> l
 
 
 def features_from(said: Iterable[_SaidFeature]) -> dict[str, SupportedLevels]:
-    """Levels by feature, from a record or a request."""
+    """Return the supported levels of a record or request, by feature name."""
     return {
         each.name: SupportedLevels(each.min_supported_version, each.max_supported_version)
         for each in said
@@ -90,7 +90,7 @@ def features_from(said: Iterable[_SaidFeature]) -> dict[str, SupportedLevels]:
 
 
 def features_as(made: Callable[..., T], features: Mapping[str, SupportedLevels]) -> list[T]:
-    """The same in a record's or a request's own class."""
+    """Return features in the class `made` of a record or request."""
     return [
         made(
             name=name,
@@ -102,17 +102,17 @@ def features_as(made: Callable[..., T], features: Mapping[str, SupportedLevels])
 
 
 class BrokerRegistration(msgspec.Struct, frozen=True):
-    """One broker process."""
+    """The registration of a broker process."""
 
     id: int
-    # Offset of the record that registered it: fences earlier lives of the same id.
+    # Offset of the registration record. It distinguishes successive processes of one broker id.
     epoch: int
     incarnation_id: bytes
-    # By listener name.
+    # Endpoints by listener name.
     listeners: Mapping[str, Endpoint]
     supported_features: Mapping[str, SupportedLevels]
     rack: str | None = None
-    # A fenced broker leads nothing and is in no ISR.
+    # A fenced broker leads no partition and is in no ISR.
     fenced: bool = True
     in_controlled_shutdown: bool = False
     is_migrating: bool = False
@@ -122,7 +122,7 @@ class BrokerRegistration(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_record(cls, record: RegisterBrokerRecord) -> BrokerRegistration:
-        """The broker that a RegisterBrokerRecord declares."""
+        """Create the registration that a RegisterBrokerRecord declares."""
         cordoned = record.cordoned_log_dirs
         return cls(
             id=record.broker_id,
@@ -139,7 +139,7 @@ class BrokerRegistration(msgspec.Struct, frozen=True):
         )
 
     def merge(self, change: BrokerRegistrationChangeRecord) -> BrokerRegistration:
-        """This broker after `change`."""
+        """Return this registration with `change` applied."""
         cordoned = change.cordoned_log_dirs
         return replace(
             self,
@@ -155,7 +155,7 @@ class BrokerRegistration(msgspec.Struct, frozen=True):
 
     @property
     def is_leaving(self) -> bool:
-        """Whether it gives its leaderships away, and waits to be let go."""
+        """Whether the broker moves its leaderships away before it shuts down."""
         return self.in_controlled_shutdown and not self.fenced
 
     @property
@@ -165,7 +165,7 @@ class BrokerRegistration(msgspec.Struct, frozen=True):
         return bool(cordoned) and set(self.directories).issubset(cordoned or ())
 
     def has_online(self, directory: bytes) -> bool:
-        """Whether what is assigned to that directory can be used (KIP-858)."""
+        """Return whether replicas in a directory of this broker can be used (KIP-858)."""
         if directory == DIRECTORY_LOST:
             return False
         if directory in RESERVED_DIRECTORIES or not self.directories:
@@ -173,11 +173,11 @@ class BrokerRegistration(msgspec.Struct, frozen=True):
         return directory in self.directories
 
     def with_fenced(self, fenced: bool) -> BrokerRegistration:
-        """This broker fenced, or not any more."""
+        """Return this registration with another fenced state."""
         return replace(self, fenced=fenced)
 
     def to_record(self, metadata_version: int) -> tuple[RegisterBrokerRecord, int]:
-        """The record, and its version, that declares this broker."""
+        """Return the record that declares this broker, and the record's version."""
         version = register_broker_record_version(metadata_version)
         cordoned = self.cordoned_directories
         record = RegisterBrokerRecord(
@@ -197,7 +197,7 @@ class BrokerRegistration(msgspec.Struct, frozen=True):
 
 
 class ControllerRegistration(msgspec.Struct, frozen=True):
-    """One controller process (KIP-919)."""
+    """The registration of a controller process (KIP-919)."""
 
     id: int
     incarnation_id: bytes
@@ -207,7 +207,7 @@ class ControllerRegistration(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_record(cls, record: RegisterControllerRecord) -> ControllerRegistration:
-        """The controller that a RegisterControllerRecord declares."""
+        """Create the registration that a RegisterControllerRecord declares."""
         return cls(
             id=record.controller_id,
             incarnation_id=record.incarnation_id,
@@ -217,7 +217,7 @@ class ControllerRegistration(msgspec.Struct, frozen=True):
         )
 
     def to_record(self) -> tuple[RegisterControllerRecord, int]:
-        """The record, and its version, that declares this controller."""
+        """Return the record that declares this controller, and the record's version."""
         record = RegisterControllerRecord(
             controller_id=self.id,
             incarnation_id=self.incarnation_id,

@@ -1,4 +1,4 @@
-"""Configs of a client metrics subscription: which metrics, how often, whose (KIP-714)."""
+"""Configs of a client metrics subscription: metrics, interval, and matching clients (KIP-714)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ INTERVAL_MS: Final = "interval.ms"
 MATCH: Final = "match"
 
 INTERVAL_MS_DEFAULT = 300_000
-# A subscription to this prefix is one to every metric.
+# A subscription to this prefix includes every metric.
 ALL_METRICS = "*"
 
 CLIENT_METRICS_CONFIGS = ConfigDefinition([
@@ -47,7 +47,7 @@ CLIENT_METRICS_CONFIGS = ConfigDefinition([
     ),
 ])  # fmt: skip
 
-# What a client can be selected by.
+# The attributes by which clients are selected.
 CLIENT_INSTANCE_ID: Final = "client_instance_id"
 CLIENT_ID: Final = "client_id"
 CLIENT_SOFTWARE_NAME: Final = "client_software_name"
@@ -65,14 +65,15 @@ SELECTORS = frozenset({
 
 
 class ClientMatchError(ValueError):
-    """A `match` that selects nothing that there is."""
+    """A value of `match` is invalid."""
 
 
 def parse_match(patterns: list[str]) -> dict[str, Pattern]:
-    """The regular expression of each selector that `match` names.
+    """Return the regular expression of each selector in `match`.
 
     Raises:
-        ClientMatchError: not SELECTOR=EXPRESSION, an unknown selector, or no regular expression.
+        ClientMatchError: a pattern is not SELECTOR=EXPRESSION, or its selector or regular
+            expression is invalid.
     """
     found: dict[str, Pattern] = {}
     for pattern in patterns:
@@ -92,5 +93,5 @@ def parse_match(patterns: list[str]) -> dict[str, Pattern]:
 
 
 def matches(patterns: Mapping[str, Pattern], client: Mapping[str, str]) -> bool:
-    """Whether a client's attributes, by selector, match all of `patterns`."""
+    """Return whether a client's attributes, by selector, match all of `patterns`."""
     return all(pattern.matches(client.get(selector, "")) for selector, pattern in patterns.items())

@@ -1,6 +1,7 @@
-"""Client quotas in the image (KIP-546, KIP-612): limits by entity.
+"""Client quotas in the image (KIP-546, KIP-612).
 
-An entity is a user, a client id, both, or an address; a name of None is the default of its type.
+An entity is a user, a client id, both, or an IP address. The name None means the default entity of
+its type.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ USER = "user"
 CLIENT_ID = "client-id"
 IP = "ip"
 
-# (entity type, name) pairs by type; the name is None for the default entity of its type.
+# (entity type, name) pairs sorted by type; the name is None for the default entity of the type.
 QuotaEntity: TypeAlias = tuple[tuple[str, str | None], ...]
-# entity -> {key: value, or None where the key is to be removed}
+# entity -> {key: new value; None removes the key}
 QuotaChanges: TypeAlias = dict[QuotaEntity, dict[str, float | None]]
 
 _NONE: Mapping[str, float] = {}
 
 
 class ClientQuotasImage:
-    """Limits by entity; an entity without limits is not kept."""
+    """Quotas by entity. Entities without quotas are left out."""
 
     __slots__ = ("_by_entity",)
 
@@ -33,7 +34,10 @@ class ClientQuotasImage:
         self._by_entity: Mapping[QuotaEntity, Mapping[str, float]] = by_entity or {}
 
     def get(self, entity: QuotaEntity) -> Mapping[str, float]:
-        """The limits of one entity, which must not be changed; empty without any."""
+        """Return the quotas of an entity; empty if it has none.
+
+        Callers must not change the result.
+        """
         return self._by_entity.get(entity, _NONE)
 
     def __len__(self) -> int:
@@ -43,7 +47,7 @@ class ClientQuotasImage:
         return iter(self._by_entity.items())
 
     def evolve(self, changes: QuotaChanges) -> ClientQuotasImage:
-        """These quotas with `changes` made; a value of None removes its key."""
+        """Return these quotas with `changes` applied; the value None removes a key."""
         made = dict(self._by_entity)
         for entity, values in changes.items():
             merged = dict(made.get(entity, _NONE))
@@ -59,20 +63,20 @@ class ClientQuotasImage:
         return ClientQuotasImage(made)
 
     def to_records(self) -> Iterator[tuple[ClientQuotaRecord, int]]:
-        """Records, each with its version, that make these quotas."""
+        """Yield the records that create these quotas, each with its version."""
         for entity in sorted(self._by_entity, key=_sort_key):
             for key, value in sorted(self._by_entity[entity].items()):
                 yield quota_record(entity, key, value), 0
 
 
 def entity_of(parts: list[Any]) -> QuotaEntity:
-    """The entity that a record or a request spells out."""
-    # A type that is named twice counts once, so that names, which may be None, are not compared.
+    """Return the entity that a record or a request describes."""
+    # The dictionary keeps one entry per type, so sorting never compares names, which may be None.
     return tuple(sorted({each.entity_type: each.entity_name for each in parts}.items()))
 
 
 def quota_record(entity: QuotaEntity, key: str, value: float | None) -> ClientQuotaRecord:
-    """The record that sets a limit, or takes it away (None)."""
+    """Return the record that sets a quota, or removes it (None)."""
     return ClientQuotaRecord(
         entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
         key=key,

@@ -1,4 +1,4 @@
-"""Dynamic configs of topics, brokers, groups, … in the image (KIP-226, KIP-339)."""
+"""Dynamic configs of topics, brokers and other resources in the image (KIP-226, KIP-339)."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from barnabas.metadata.persistent_map import PersistentMap
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-# Kafka's numbers of config resource types.
+# Kafka's numbers of the config resource types.
 TOPIC = 2
 BROKER = 4
 BROKER_LOGGER = 8
 CLIENT_METRICS = 16
 GROUP = 32
 
-# The resource name of the configs that hold for every broker.
+# Resource name of the configs that apply to every broker.
 ALL_BROKERS = ""
 
 _NONE: Mapping[str, str] = {}
 
-# (resource type, resource name) -> {key: value, or None where the key is to be removed}
+# (resource type, resource name) -> {key: new value; None removes the key}
 ConfigChanges = dict[tuple[int, str], dict[str, str | None]]
 
 
 class ConfigsImage:
-    """Configs by resource; a resource without configs is not kept."""
+    """Configs by resource. Resources without configs are left out."""
 
     __slots__ = ("_by_type",)
 
@@ -34,7 +34,10 @@ class ConfigsImage:
         self._by_type: dict[int, PersistentMap[str, Mapping[str, str]]] = {}
 
     def get(self, resource_type: int, name: str) -> Mapping[str, str]:
-        """The configs set on one resource, which must not be changed; empty without any."""
+        """Return the configs of a resource; empty if it has none.
+
+        Callers must not change the result.
+        """
         resources = self._by_type.get(resource_type)
         return _NONE if resources is None else (resources.get(name) or _NONE)
 
@@ -44,7 +47,7 @@ class ConfigsImage:
                 yield resource_type, name, configs
 
     def evolve(self, changes: ConfigChanges) -> ConfigsImage:
-        """These configs with `changes` made; a value of None removes its key."""
+        """Return these configs with `changes` applied; the value None removes a key."""
         made = ConfigsImage()
         made._by_type = dict(self._by_type)
         for resource_type in sorted({kind for kind, _ in changes}):
@@ -64,7 +67,7 @@ class ConfigsImage:
 
 
 def merge_configs(configs: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
-    """`configs` with `changes` made; a value of None removes its key."""
+    """Return `configs` with `changes` applied; the value None removes a key."""
     merged = dict(configs)
     for key, value in changes.items():
         if value is None:

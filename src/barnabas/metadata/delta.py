@@ -1,4 +1,4 @@
-"""Changes on top of an image, gathered record by record (Kafka's MetadataDelta)."""
+"""Changes to an image, collected record by record (Kafka's MetadataDelta)."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ if TYPE_CHECKING:
 
 
 class ClusterDelta:
-    """Takes records in the order of the log, then makes the next image.
+    """Applies records in log order, and then creates the next image.
 
-    Reading it while it grows shows the cluster as of the last record taken: the controller uses
-    one as its uncommitted state.
+    The delta always shows the cluster as of the last applied record.
     """
 
     __slots__ = (
@@ -39,13 +38,13 @@ class ClusterDelta:
     )
 
     def __init__(self, image: ClusterImage) -> None:
-        # What this is on top of; never changed.
+        # The image before the changes; never changed itself.
         self.image = image
         self.topics_delta = TopicsDelta(image.topics)
-        # Registered or changed brokers as they are afterwards; None for one that is gone.
+        # New registration of each changed broker; None for a removed broker.
         self.broker_changes: dict[int, BrokerRegistration | None] = {}
         self.controller_changes: dict[int, ControllerRegistration | None] = {}
-        # Every key that was set or (None) removed.
+        # The new value of each changed key; None for a removed key.
         self.config_changes: ConfigChanges = {}
         self.client_quota_changes: QuotaChanges = {}
         self.feature_changes: dict[str, int] = {}
@@ -53,15 +52,14 @@ class ClusterDelta:
         self.retained_changes: dict[str, tuple[Record, int] | None] = {}
 
     def replay(self, record: Record, version: int = 0) -> None:
-        """Take one record.
+        """Apply one record.
 
         Args:
-            record: any metadata record; types that only frame others (NoOp, transaction markers
-                of the metadata log) change nothing here.
-            version: the version that it was written in, kept for records that are only retained.
+            record: any metadata record. NoOp records and transaction markers have no effect here.
+            version: the version of the record, which is stored for retained records.
 
         Raises:
-            MetadataReplayError: it cannot follow the records before it.
+            MetadataReplayError: the record is unknown, or contradicts the previous records.
         """
         take = _REPLAY.get(record.__record_type__)
         if take is not None:
@@ -74,7 +72,7 @@ class ClusterDelta:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no record changed anything."""
+        """Whether no record has changed anything."""
         return not (
             self.topics_delta.changed
             or self.topics_delta.deleted
@@ -88,7 +86,7 @@ class ClusterDelta:
         )
 
     def finish_snapshot(self) -> None:
-        """The records taken were a whole snapshot: what they did not mention is gone."""
+        """Remove everything that the records do not mention, because they are a full snapshot."""
         image = self.image
         self.topics_delta.finish_snapshot()
         for broker_id in image.brokers:
@@ -111,7 +109,7 @@ class ClusterDelta:
             self.next_producer_id = NO_PRODUCER_ID
 
     def apply(self, provenance: Provenance) -> ClusterImage:
-        """The image with all changes made; untouched parts are shared with the old one."""
+        """Return the new image. Unchanged parts are shared with the old image."""
         image = self.image
         return ClusterImage(
             provenance=provenance,
@@ -142,14 +140,14 @@ class ClusterDelta:
         )
 
     def broker(self, broker_id: int) -> BrokerRegistration | None:
-        """A broker as it is now."""
+        """Return the current registration of a broker; None if it is not registered."""
         if broker_id in self.broker_changes:
             return self.broker_changes[broker_id]
         return self.image.brokers.get(broker_id)
 
     def _remove_topic(self, record: Any) -> None:
         name = self.topics_delta.replay_remove_topic(record)
-        # A topic's configs go with it.
+        # The configs of a topic are removed with the topic.
         key = (TOPIC, name)
         removed: dict[str, str | None] = dict.fromkeys(self.image.configs.get(TOPIC, name))
         removed.update(dict.fromkeys(self.config_changes.get(key, {})))

@@ -1,4 +1,4 @@
-"""How leaders came to lead, counted from what is committed (ControllerMetadataMetrics, KIP-966)."""
+"""Counts of unusual leader elections in committed metadata (ControllerMetadataMetrics, KIP-966)."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ if TYPE_CHECKING:
 
 
 class ElectionCounts:
-    """A listener of the metadata publisher."""
+    """Counts elections as a listener of the metadata publisher."""
 
     __slots__ = ("from_eligible", "unclean")
 
     def __init__(self) -> None:
-        # Elections since the process began: of a replica out of sync, which may lack records.
+        # Elections of a replica outside ISR and ELR, which may lack records; since the process
+        # started.
         self.unclean = 0
-        # Of an eligible replica that was out of the ISR: nothing is lost.
+        # Elections of a replica in the ELR, which has all committed records; since the process
+        # started.
         self.from_eligible = 0
 
     def on_image(self, delta: ClusterDelta, _image: ClusterImage) -> None:
-        """Count the changes of leaders."""
+        """Count the elections of a delta."""
         for _, _, before, after in delta.topics_delta.changed_partitions():
             leader = after.leader
             if before is None or leader in (before.leader, NO_LEADER) or leader in before.isr:

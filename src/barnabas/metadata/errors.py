@@ -1,7 +1,7 @@
-"""What can be wrong with the metadata log itself."""
+"""Errors in the content of the metadata log."""
 
 from __future__ import annotations
 
 
 class MetadataReplayError(ValueError):
-    """A record that cannot follow those before it: the log is broken, or we have a bug."""
+    """A record contradicts the previous records: the log is damaged, or the code has a bug."""

@@ -1,4 +1,4 @@
-"""Finalised feature levels of the cluster (KIP-584)."""
+"""Finalized feature levels of the cluster (KIP-584)."""
 
 from __future__ import annotations
 
@@ -17,21 +17,24 @@ if TYPE_CHECKING:
 
 
 class FeaturesImage(msgspec.Struct, frozen=True):
-    """Level by feature name; a feature that is absent is at level 0."""
+    """Level by feature name; a missing feature has level 0."""
 
     finalized: Mapping[str, int] = msgspec.field(default_factory=dict)
 
     @property
     def metadata_version(self) -> int:
-        """Level of `metadata.version`; the oldest one while the log has not said."""
+        """Level of `metadata.version`.
+
+        The oldest supported level if the log has no record of it.
+        """
         return self.finalized.get(METADATA_VERSION, METADATA_VERSION_MIN)
 
     @property
     def is_elr_enabled(self) -> bool:
-        """Whether eligible leader replicas are kept (KIP-966)."""
+        """Whether eligible leader replicas are enabled (KIP-966)."""
         return self.finalized.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) >= 1
 
     def evolve(self, changes: Mapping[str, int]) -> FeaturesImage:
-        """These features with `changes` made; level 0 takes a feature out."""
+        """Return these features with `changes` applied; level 0 removes a feature."""
         merged = {**self.finalized, **changes}
         return FeaturesImage({name: level for name, level in merged.items() if level > 0})

@@ -1,4 +1,4 @@
-"""Configs of a group, which hold over the broker's `group.*` defaults (KIP-848, KIP-1043)."""
+"""Configs of a group, which override the broker's `group.*` defaults (KIP-848, KIP-1043)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from barnabas.settings.definition import ConfigDefinition, ConfigKey, ConfigType
 from barnabas.settings.key import DynamicMode, Synonym
 from barnabas.settings.range import between
 
-# The bounds are the defaults of the broker's group.consumer.min.* and max.*.
+# The bounds are the defaults of the broker's group.consumer.min.* and group.consumer.max.* keys.
 GROUP_CONFIGS = ConfigDefinition([
     ConfigKey(
         "consumer.session.timeout.ms",

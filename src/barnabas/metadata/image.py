@@ -1,4 +1,4 @@
-"""The whole cluster at one point of the metadata log, immutable (Kafka's MetadataImage)."""
+"""The immutable state of the whole cluster at an offset of the metadata log (MetadataImage)."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ NO_PRODUCER_ID = -1
 
 
 class ClusterImage(msgspec.Struct, frozen=True):
-    """What a broker knows of its cluster. Parts that a delta does not touch are shared."""
+    """The state of the cluster. Consecutive images share the parts that did not change."""
 
     provenance: Provenance = BEFORE_ALL_RECORDS
     features: FeaturesImage = msgspec.field(default_factory=FeaturesImage)
-    # By broker id; must not be changed.
+    # Registrations by broker id. Callers must not change the mapping.
     brokers: Mapping[int, BrokerRegistration] = msgspec.field(default_factory=dict)
-    # By controller id; must not be changed.
+    # Registrations by controller id. Callers must not change the mapping.
     controllers: Mapping[int, ControllerRegistration] = msgspec.field(default_factory=dict)
     topics: TopicsImage = msgspec.field(default_factory=TopicsImage)
     configs: ConfigsImage = msgspec.field(default_factory=ConfigsImage)
     client_quotas: ClientQuotasImage = msgspec.field(default_factory=ClientQuotasImage)
-    # First producer id of the next block (KIP-730); -1 while none was given out.
+    # First producer id of the next block (KIP-730); -1 before the first block.
     next_producer_id: int = NO_PRODUCER_ID
     retained: RetainedRecords = msgspec.field(default_factory=RetainedRecords)
 
     def to_records(self) -> Iterator[tuple[Record, int]]:
-        """Records, each with its version, that make this image from an empty one: a snapshot."""
+        """Yield the records of a snapshot, which create this image from an empty one."""
         yield from _feature_records(self.features)
         metadata_version = self.features.metadata_version
         for broker_id in sorted(self.brokers):
@@ -70,7 +70,7 @@ class ClusterImage(msgspec.Struct, frozen=True):
 
 
 def _feature_records(features: FeaturesImage) -> Iterator[tuple[Record, int]]:
-    # metadata.version first: it says how to read what follows.
+    # metadata.version comes first, because it determines how later records are read.
     for name in sorted(features.finalized, key=lambda name: (name != METADATA_VERSION, name)):
         yield FeatureLevelRecord(name=name, feature_level=features.finalized[name]), 0
 

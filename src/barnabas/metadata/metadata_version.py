@@ -1,4 +1,4 @@
-"""What each level of the feature `metadata.version` means for the records (KIP-584, KIP-778)."""
+"""Levels of the feature `metadata.version`, and their record formats (KIP-584, KIP-778)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ METADATA_VERSION = "metadata.version"
 KRAFT_VERSION = "kraft.version"
 ELIGIBLE_LEADER_REPLICAS_VERSION = "eligible.leader.replicas.version"
 
-# 3.3-IV3, the oldest level that Kafka 4 opens.
+# 3.3-IV3, the oldest level that Kafka 4 supports.
 METADATA_VERSION_MIN = 7
-# 4.4-IV2, the level that Kafka 4.4 formats with.
+# 4.4-IV2, the level with which Kafka 4.4 formats a new cluster.
 METADATA_VERSION_MAX = 33
 
 _MIGRATION = 8  # 3.4-IV0
@@ -20,24 +20,24 @@ _CORDONED_DIRECTORIES = 30  # 4.3-IV0, KIP-1066
 
 
 def has_directories(metadata_version: int) -> bool:
-    """Whether partition records name the log directory of each replica."""
+    """Return whether partition records contain the log directory of each replica."""
     return metadata_version >= _DIRECTORIES
 
 
 def partition_record_version(metadata_version: int) -> int:
-    """Version of PartitionRecord to write."""
+    """Return the version of PartitionRecord to write."""
     if metadata_version >= _ELIGIBLE_LEADER_REPLICAS:
         return 2
     return 1 if metadata_version >= _DIRECTORIES else 0
 
 
 def partition_change_record_version(metadata_version: int) -> int:
-    """Version of PartitionChangeRecord to write."""
+    """Return the version of PartitionChangeRecord to write."""
     return partition_record_version(metadata_version)
 
 
 def register_broker_record_version(metadata_version: int) -> int:
-    """Version of RegisterBrokerRecord to write."""
+    """Return the version of RegisterBrokerRecord to write."""
     if metadata_version >= _CORDONED_DIRECTORIES:
         return 4
     if metadata_version >= _DIRECTORIES:
@@ -46,24 +46,24 @@ def register_broker_record_version(metadata_version: int) -> int:
 
 
 def bumps_leader_epoch_on_isr_shrink(metadata_version: int) -> bool:
-    """Whether a smaller ISR begins a new leader epoch, as it did in early KRaft."""
+    """Return whether shrinking the ISR increases the leader epoch, as in early KRaft."""
     return metadata_version < _NO_EPOCH_BUMP_ON_SHRINK
 
 
 def has_controller_registration(metadata_version: int) -> bool:
-    """Whether controllers register themselves in the metadata log."""
+    """Return whether controllers register in the metadata log."""
     return metadata_version >= _CONTROLLER_REGISTRATION
 
 
-# Levels that brought new records, or new fields that older levels would lose.
+# Levels with new records or fields, which a downgrade below the level would lose.
 _CHANGING_METADATA = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30, 32, 33})
 
 
 def changes_metadata(lower: int, higher: int) -> bool:
-    """Whether going from `higher` down to `lower` could lose metadata."""
+    """Return whether a downgrade from `higher` to `lower` could lose metadata."""
     return any(lower < level <= higher for level in _CHANGING_METADATA)
 
 
 def has_eligible_leader_replicas(metadata_version: int) -> bool:
-    """Whether partition records can name eligible leader replicas."""
+    """Return whether partition records can contain eligible leader replicas."""
     return metadata_version >= _ELIGIBLE_LEADER_REPLICAS

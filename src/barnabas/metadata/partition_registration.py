@@ -1,4 +1,4 @@
-"""One partition as the metadata log has it (KIP-631; directories KIP-858; ELR KIP-966)."""
+"""The state of one partition in the metadata log (KIP-631; directories: KIP-858; ELR: KIP-966)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 NO_LEADER = -1
 NO_LEADER_CHANGE = -2
 
-# Directory ids with a meaning of their own (KIP-858): from before directories had ids; the broker
-# has not said yet; in none that can be used.
+# Reserved directory ids (KIP-858): the metadata is older than directory ids; the broker has not
+# reported the directory yet; the directory is offline.
 DIRECTORY_MIGRATING = bytes(16)
 DIRECTORY_UNASSIGNED = bytes(15) + b"\x01"
 DIRECTORY_LOST = bytes(15) + b"\x02"
@@ -31,31 +31,31 @@ _RECOVERY_UNCHANGED = -1
 
 
 class PartitionRegistration(msgspec.Struct, frozen=True):
-    """Replicas of a partition, and who leads it."""
+    """The replicas, leader and epochs of a partition."""
 
-    # Broker ids in order of preference: the first is the preferred leader.
+    # Broker ids in order of preference; the first is the preferred leader.
     replicas: tuple[int, ...]
-    # Log directory of each replica, in the order of `replicas`.
+    # Log directory id of each replica, in the order of `replicas`.
     directories: tuple[bytes, ...]
     # In-sync replicas; a subset of `replicas`.
     isr: tuple[int, ...]
-    # Broker id in the ISR (or elected uncleanly), NO_LEADER if nobody can lead.
+    # Broker id of the leader; NO_LEADER if no replica can lead.
     leader: int
-    # Goes up with every change of leader.
+    # Increases with every change record that names a leader.
     leader_epoch: int
-    # Goes up with every change of the partition.
+    # Increases with every change of the partition.
     partition_epoch: int
     removing_replicas: tuple[int, ...] = ()
     adding_replicas: tuple[int, ...] = ()
-    # Out of the ISR, yet known to have all that is committed; disjoint from `isr`.
+    # Eligible leader replicas: they have all committed records, but are not in `isr`.
     elr: tuple[int, ...] = ()
     last_known_elr: tuple[int, ...] = ()
-    # RECOVERING after an unclean election, until the leader says otherwise.
+    # RECOVERING after an unclean election, until the leader reports RECOVERED.
     leader_recovery_state: int = RECOVERED
 
     @classmethod
     def from_record(cls, record: PartitionRecord) -> PartitionRegistration:
-        """The partition that a PartitionRecord declares."""
+        """Create the partition that a PartitionRecord declares."""
         replicas = tuple(record.replicas)
         return cls(
             replicas=replicas,
@@ -72,7 +72,7 @@ class PartitionRegistration(msgspec.Struct, frozen=True):
         )
 
     def merge(self, change: PartitionChangeRecord) -> PartitionRegistration:
-        """This partition after `change`; what the record leaves null stays."""
+        """Return this partition with `change` applied; null fields of the record change nothing."""
         replicas = _or_kept(change.replicas, self.replicas)
         directories = self.directories
         if change.directories is not None or replicas != self.replicas:
@@ -98,7 +98,7 @@ class PartitionRegistration(msgspec.Struct, frozen=True):
         )
 
     def without_elr(self) -> PartitionRegistration:
-        """This partition with its eligible leader replicas forgotten (ClearElrRecord)."""
+        """Return this partition without eligible leader replicas (ClearElrRecord)."""
         if not self.elr and not self.last_known_elr:
             return self
         return replace(self, elr=(), last_known_elr=(), partition_epoch=self.partition_epoch + 1)
@@ -106,7 +106,7 @@ class PartitionRegistration(msgspec.Struct, frozen=True):
     def to_record(
         self, topic_id: bytes, partition: int, metadata_version: int
     ) -> tuple[PartitionRecord, int]:
-        """The record, and its version, that declares this partition."""
+        """Return the record that declares this partition, and the record's version."""
         version = partition_record_version(metadata_version)
         record = PartitionRecord(
             partition_id=partition,
@@ -129,11 +129,11 @@ class PartitionRegistration(msgspec.Struct, frozen=True):
 
     @property
     def preferred_leader(self) -> int:
-        """The first replica, NO_LEADER if there is none."""
+        """Broker id of the first replica; NO_LEADER if there are no replicas."""
         return self.replicas[0] if self.replicas else NO_LEADER
 
     def directory_of(self, broker_id: int) -> bytes:
-        """The log directory of a replica; DIRECTORY_UNASSIGNED if it is none."""
+        """Return the directory of a replica; DIRECTORY_UNASSIGNED if the broker has no replica."""
         for replica, directory in zip(self.replicas, self.directories, strict=True):
             if replica == broker_id:
                 return directory

@@ -1,8 +1,8 @@
-"""An immutable map of many keys that shares almost everything with the map it came from.
+"""An immutable map of many keys that shares most of its storage with the map it was made from.
 
-A cluster has 10,000 topics and a change touches one. Copying a dict of them all would cost 60 µs
-per change and twice per topic; here the keys lie in buckets, and only the touched ones are copied.
-A hash trie would share more, at ten times the code.
+A cluster may have 10,000 topics, and a change affects one of them. To copy a dictionary of all
+topics takes 60 µs per change, twice per topic. Here the keys are in buckets, and a change copies
+only the affected buckets. A hash trie would share more, but needs ten times the code.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _FIRST_BUCKETS = 8
 
 
 def _hash_of(key: str | bytes) -> int:
-    # Not hash(): the order of iteration is the same in every process.
+    # Unlike hash(), this gives the same iteration order in every process.
     return crc32(key.encode() if isinstance(key, str) else key)
 
 
 class PersistentMap(Mapping[K, V], Generic[K, V]):
-    """Keys are strings or bytes; iteration order depends on the keys alone."""
+    """An immutable mapping with str or bytes keys. The iteration order depends only on the keys."""
 
     __slots__ = ("_buckets", "_length")
 
@@ -43,9 +43,9 @@ class PersistentMap(Mapping[K, V], Generic[K, V]):
         return isinstance(key, str | bytes) and self.get(cast("K", key)) is not None
 
     def get(self, key: K, default: V | None = None) -> V | None:  # type: ignore[override]
-        """The value of `key`, `default` if it is not there; no exception on the way."""
+        """Return the value of `key`, or `default`; raises no exception internally."""
         buckets = self._buckets
-        # `_hash_of`, written out: nearly every request looks a topic up.
+        # `_hash_of` inlined, because nearly every request looks up a topic.
         hashed = crc32(key.encode() if isinstance(key, str) else key)
         return buckets[hashed & (len(buckets) - 1)].get(key, default)
 
@@ -60,11 +60,11 @@ class PersistentMap(Mapping[K, V], Generic[K, V]):
         return f"PersistentMap({dict(self)!r})"
 
     def evolve(self, changes: Mapping[K, V], removals: Iterable[K] = ()) -> PersistentMap[K, V]:
-        """This map with `changes` put in and then `removals` left out; this one stays as it is.
+        """Return a new map with `changes` applied, and then without `removals`.
 
         Args:
-            changes: values are never None.
-            removals: keys that are not there are ignored.
+            changes: new values, never None.
+            removals: keys to remove; missing keys are ignored.
         """
         wanted = self._length + len(changes)
         buckets = self._spread(wanted)
@@ -84,7 +84,7 @@ class PersistentMap(Mapping[K, V], Generic[K, V]):
         return made
 
     def _spread(self, wanted: int) -> list[dict[K, V]]:
-        """The buckets, as many as `wanted` keys need."""
+        """Return the buckets, rehashed into more buckets if `wanted` keys need them."""
         count = len(self._buckets)
         if wanted <= count * _BUCKET_KEYS_MAX:
             return list(self._buckets)
@@ -98,7 +98,7 @@ class PersistentMap(Mapping[K, V], Generic[K, V]):
 
 
 def _own(buckets: list[dict[K, V]], fresh: dict[int, dict[K, V]], index: int) -> dict[K, V]:
-    """A copy of bucket `index` that may be changed, made once."""
+    """Return the copy of bucket `index` that may be changed; the bucket is copied only once."""
     bucket = fresh.get(index)
     if bucket is None:
         bucket = fresh[index] = dict(buckets[index])

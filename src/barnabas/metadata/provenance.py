@@ -1,4 +1,4 @@
-"""How far into the metadata log an image has got."""
+"""The position of an image in the metadata log."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Provenance(NamedTuple):
-    """The last record that an image contains; all -1 before the first."""
+    """Offset, epoch and time of the last record in an image; all -1 for the empty image."""
 
     offset: int = -1
     epoch: int = -1

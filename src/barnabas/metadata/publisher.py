@@ -1,7 +1,7 @@
-"""Turns what the quorum commits into images, and tells the broker's parts (Kafka's MetadataLoader).
+"""Turns committed records into images, and passes them to listeners (Kafka's MetadataLoader).
 
-Records between BeginTransactionRecord and EndTransactionRecord (KIP-868) are held back until the
-end is there, and dropped if the transaction is aborted.
+Records between BeginTransactionRecord and EndTransactionRecord (KIP-868) are applied at the end of
+the transaction, or dropped if the transaction is aborted.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ _ABORT_TRANSACTION = 25
 
 
 class MetadataPublisher:
-    """Holds the latest committed image. A listener of the raft driver."""
+    """Holds the latest committed image. It is a listener of the raft driver."""
 
     def __init__(self) -> None:
         # The cluster as of the last committed record outside an open transaction.
         self.image = ClusterImage()
         self._listeners: list[Callable[[ClusterDelta, ClusterImage], None]] = []
-        # Records of the metadata transaction that is open; None if none is.
+        # Records of the open metadata transaction; None if no transaction is open.
         self._open_transaction: list[tuple[Record, int]] | None = None
-        # Calls of listeners that have failed, since the start.
+        # Number of failed listener calls since the start.
         self.apply_errors = 0
 
     def add_listener(self, listener: Callable[[ClusterDelta, ClusterImage], None]) -> None:
-        """Call `listener(delta, image)` after each new image, in the order of being added.
+        """Call `listener(delta, image)` after each new image, in the order of registration.
 
-        One call may stand for many committed batches (at start: for all there are).
+        One call may cover many committed batches; at the start it may cover the whole log.
         """
         self._listeners.append(listener)
 
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
-        """Records were committed: one delta, one image, one call of each listener."""
+        """Apply committed batches: create one delta and one image, and call each listener once."""
         delta = ClusterDelta(self.image)
         provenance = self.image.provenance
         for batch in batches:
@@ -58,7 +58,7 @@ class MetadataPublisher:
         self._publish(delta, provenance)
 
     def on_snapshot(self, snapshot: LoadedSnapshot) -> None:
-        """A snapshot takes the place of all that came before it."""
+        """Replace the image by the content of a snapshot."""
         self._open_transaction = None
         delta = ClusterDelta(self.image)
         for record, version in snapshot.records:
@@ -68,7 +68,7 @@ class MetadataPublisher:
         self._publish(delta, Provenance(last, snapshot.id.epoch, snapshot.timestamp))
 
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
-        """Who leads the quorum is no part of the image."""
+        """Do nothing, because the quorum leader is not part of the image."""
 
     def _take(self, delta: ClusterDelta, record: Record, version: int) -> None:
         number = record.__record_type__
@@ -96,8 +96,9 @@ class MetadataPublisher:
                 listener(delta, self.image)
             except AssertionError:
                 raise
-            except Exception:  # noqa: BLE001 - the other listeners follow the image
-                # As Kafka's MetadataLoader: the image is right, only this part lags behind it.
+            except Exception:  # noqa: BLE001 - the other listeners still receive the image
+                # As in Kafka's MetadataLoader: the image is correct, and only this listener misses
+                # the change.
                 _log.exception(
                     "Unexpected error while metadata is applied: offset=%d", provenance.offset
                 )

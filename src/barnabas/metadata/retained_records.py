@@ -1,7 +1,7 @@
-"""Metadata that this version keeps but does not act on: ACLs, SCRAM, tokens, new types.
+"""Records that the image stores without interpreting them: ACLs, SCRAM credentials and tokens.
 
-A snapshot must not lose what another node wrote. Each such record is kept by what identifies it,
-so that a later one replaces it and its remover takes it out.
+A snapshot must contain these records too. Each record is stored under its identity. A later record
+with the same identity replaces it, and a remove record deletes it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DELEGATION_TOKEN = 10
 REMOVE_DELEGATION_TOKEN = 26
 
 
-# What identifies a record; one that removes has the key of those it removes.
+# The identity of a record. A remove record has the identity of the records that it removes.
 _KEY_OF: dict[int, Callable[[Any], str]] = {
     ACCESS_CONTROL_ENTRY: lambda record: f"acl/{record.id.hex()}",
     REMOVE_ACCESS_CONTROL_ENTRY: lambda record: f"acl/{record.id.hex()}",
@@ -39,7 +39,7 @@ _REMOVERS = frozenset(
 
 
 class RetainedRecords:
-    """The records by what identifies them, each with the version it was written in."""
+    """Records by identity, each with the version in which it was written."""
 
     __slots__ = ("_by_key",)
 
@@ -53,11 +53,11 @@ class RetainedRecords:
         return len(self._by_key)
 
     def identities(self) -> Iterator[str]:
-        """What identifies each."""
+        """Yield the identity of each record."""
         return iter(self._by_key)
 
     def evolve(self, changes: Mapping[str, tuple[Record, int] | None]) -> RetainedRecords:
-        """These records with `changes` made; None takes one out."""
+        """Return these records with `changes` applied; None removes a record."""
         made = RetainedRecords()
         made._by_key = self._by_key.evolve(
             {key: value for key, value in changes.items() if value is not None},
@@ -67,11 +67,11 @@ class RetainedRecords:
 
 
 def is_retained(record: Record) -> bool:
-    """Whether this module keeps records of that type."""
+    """Return whether the image stores records of this type here."""
     return record.__record_type__ in _KEY_OF
 
 
 def retained_change(record: Record, version: int) -> tuple[str, tuple[Record, int] | None]:
-    """What the record changes: its key, and what is kept under it from now on."""
+    """Return the identity of a record, and the value to store; None for a remove record."""
     number = record.__record_type__
     return _KEY_OF[number](record), None if number in _REMOVERS else (record, version)

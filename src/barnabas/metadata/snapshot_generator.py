@@ -1,10 +1,11 @@
-"""Writes a snapshot of the image when enough was committed since the last one (KIP-630).
+"""Writes a snapshot of the image after enough records have been committed (KIP-630).
 
-Kafka counts bytes and hours. We also count records: a broker with 10,000 partitions writes 20,000
-when it is stopped and started, which the next start replays; a snapshot has 10,000.
+Kafka starts a snapshot after a number of bytes or hours. Barnabas also counts records. A broker
+with 10,000 partitions writes 20,000 records when it is stopped and started, and the next start
+would replay them. A snapshot has only 10,000.
 
-Encoding 10,000 partitions takes longer than the loop may be held, so the image, which cannot
-change, is written in slices, one per turn; the sync runs off the loop.
+Encoding 10,000 partitions would block the event loop for too long. The immutable image is therefore
+written in slices, one per turn of the loop, and the sync runs outside the loop.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ if TYPE_CHECKING:
     from barnabas.raft.snapshot import SnapshotWriter
 
 _SLICE_RECORDS = 200
-# A start is not to replay more than so many records behind a snapshot, or so many per partition.
+# Maximum number of records to replay after a snapshot: absolute, and per partition.
 _REPLAYED_RECORDS_MAX = 20_000
 _REPLAYED_PER_PARTITION_MAX = 4
 
 
 class SnapshotGenerator:
-    """A listener of the raft driver, added behind the publisher."""
+    """A listener of the raft driver, registered after the publisher."""
 
     def __init__(
         self, driver: RaftDriver, publisher: MetadataPublisher, config: RaftConfig
@@ -41,13 +42,13 @@ class SnapshotGenerator:
         self._config = config
         # Bytes committed since the last snapshot.
         self._bytes = 0
-        # Records likewise: what a start would replay.
+        # Records committed since the last snapshot, which a start would replay.
         self._records = 0
         self._last_ms = driver.doors.clock.monotonic_ms()
         self._writer: SnapshotWriter | None = None
 
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
-        """Count, and begin a snapshot when it is time."""
+        """Count the batches, and start a snapshot if it is due."""
         self._bytes += sum(batch.size for batch in batches)
         self._records += sum(len(batch.records) for batch in batches)
         interval = self._config.snapshot_interval_ms
@@ -64,14 +65,17 @@ class SnapshotGenerator:
         return self._records >= max(_REPLAYED_RECORDS_MAX, _REPLAYED_PER_PARTITION_MAX * partitions)
 
     def on_snapshot(self, snapshot: LoadedSnapshot) -> None:  # noqa: ARG002
-        """Counting starts anew."""
+        """Reset the counters."""
         self._bytes = self._records = 0
 
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
-        """Every replica writes its own snapshots, whoever leads."""
+        """Do nothing, because every replica writes its own snapshots."""
 
     def maybe_begin(self) -> bool:
-        """Begin a snapshot of the latest image unless it has one, or one is being written."""
+        """Start a snapshot of the latest image, and return whether one was started.
+
+        No snapshot is started if the image has one already, or while one is being written.
+        """
         image = self._publisher.image
         if self._writer is not None or image.provenance.offset < 0:
             return False

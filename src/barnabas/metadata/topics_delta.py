@@ -1,4 +1,4 @@
-"""What changed about topics, and what of it concerns one broker (Kafka's TopicsDelta)."""
+"""Changes of topics, and their effects on the replicas of one broker (Kafka's TopicsDelta)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class LocalPartition(NamedTuple):
-    """A partition of this broker, as it is after the delta."""
+    """A partition with a replica on this broker, in its state after the delta."""
 
     topic: str
     partition: int
@@ -30,23 +30,23 @@ class LocalPartition(NamedTuple):
 
 
 class DeletedPartition(NamedTuple):
-    """A partition that this broker has no replica of any more."""
+    """A partition that no longer has a replica on this broker."""
 
     topic: str
     partition: int
     topic_id: bytes
-    # The topic is gone; else only this broker's replica.
+    # Whether the topic was deleted; otherwise only this broker's replica was.
     topic_deleted: bool
 
 
 class LocalChanges(msgspec.Struct):
-    """What one broker has to do about its replicas."""
+    """The actions of one broker on its replicas."""
 
-    # First of all.
+    # Replicas to delete, before all other actions.
     deletes: list[DeletedPartition] = msgspec.field(default_factory=list)
-    # This broker leads them; a new leader epoch began, or replicas or ISR changed.
+    # Changed partitions that this broker leads.
     leaders: list[LocalPartition] = msgspec.field(default_factory=list)
-    # Another broker leads them, or nobody.
+    # Changed partitions with a replica on this broker that it does not lead.
     followers: list[LocalPartition] = msgspec.field(default_factory=list)
 
     @property
@@ -56,37 +56,37 @@ class LocalChanges(msgspec.Struct):
 
 
 class TopicDelta:
-    """Changes of one topic, new or old."""
+    """Changes of one new or existing topic."""
 
     __slots__ = ("image", "partition_changes")
 
     def __init__(self, image: TopicImage) -> None:
-        # The topic before; without partitions if it is new.
+        # The topic before the changes; without partitions if the topic is new.
         self.image = image
-        # Changed and new partitions, as they are afterwards.
+        # Changed and new partitions in their state after the changes.
         self.partition_changes: dict[int, PartitionRegistration] = {}
 
     @property
     def name(self) -> str:
-        """The topic's name."""
+        """The name of the topic."""
         return self.image.name
 
     @property
     def id(self) -> bytes:
-        """The topic's id."""
+        """The id of the topic."""
         return self.image.id
 
     def partition(self, partition: int) -> PartitionRegistration | None:
-        """A partition as it is now."""
+        """Return the current state of a partition; None if it does not exist."""
         changed = self.partition_changes.get(partition)
         return self.image.partitions.get(partition) if changed is None else changed
 
     def replay_partition(self, record: PartitionRecord) -> None:
-        """A new partition, or an old one declared anew."""
+        """Add a partition, or replace an existing one."""
         self.partition_changes[record.partition_id] = PartitionRegistration.from_record(record)
 
     def replay_change(self, record: PartitionChangeRecord) -> None:
-        """A partition changed in part."""
+        """Apply a change to a partition."""
         before = self.partition(record.partition_id)
         if before is None:
             raise MetadataReplayError(
@@ -95,7 +95,7 @@ class TopicDelta:
         self.partition_changes[record.partition_id] = before.merge(record)
 
     def clear_elr(self) -> None:
-        """Forget the eligible leader replicas of every partition."""
+        """Clear the eligible leader replicas of every partition."""
         for partition in sorted({*self.image.partitions, *self.partition_changes}):
             before = self.partition(partition)
             assert before is not None
@@ -104,7 +104,7 @@ class TopicDelta:
                 self.partition_changes[partition] = after
 
     def forget_unchanged(self) -> None:
-        """Drop partitions that were declared anew just as they were."""
+        """Drop partitions whose new state is equal to the old state."""
         before = self.image.partitions
         self.partition_changes = {
             partition: after
@@ -113,26 +113,26 @@ class TopicDelta:
         }
 
     def apply(self) -> TopicImage:
-        """The topic afterwards."""
+        """Return the topic with all changes applied."""
         return TopicImage(self.name, self.id, {**self.image.partitions, **self.partition_changes})
 
 
 class TopicsDelta:
-    """Changes of all topics in one batch of records."""
+    """Changes of all topics."""
 
     __slots__ = ("changed", "created", "deleted", "image")
 
     def __init__(self, image: TopicsImage) -> None:
         self.image = image
-        # Changed and new topics by id, in the order of their first change.
+        # Changes of new and existing topics by topic id, in the order of their first change.
         self.changed: dict[bytes, TopicDelta] = {}
-        # Ids of those that are new, by name.
+        # Ids of new topics by name.
         self.created: dict[str, bytes] = {}
-        # Topics of `image` that are gone, by id.
+        # Deleted topics of `image` by topic id.
         self.deleted: dict[bytes, TopicImage] = {}
 
     def replay_topic(self, record: TopicRecord) -> None:
-        """A new topic; or, while a snapshot is loaded, one that may be known already."""
+        """Add a topic. While a snapshot is loaded, the topic may exist already."""
         known = self.image.by_id(record.topic_id)
         if known is None:
             self.created[record.name] = record.topic_id
@@ -140,15 +140,15 @@ class TopicsDelta:
         self.changed[record.topic_id] = TopicDelta(known)
 
     def replay_partition(self, record: PartitionRecord) -> None:
-        """A new partition."""
+        """Add a partition."""
         self._topic(record.topic_id).replay_partition(record)
 
     def replay_partition_change(self, record: PartitionChangeRecord) -> None:
-        """A changed partition."""
+        """Change a partition."""
         self._topic(record.topic_id).replay_change(record)
 
     def replay_remove_topic(self, record: RemoveTopicRecord) -> str:
-        """A topic gone; returns its name."""
+        """Delete a topic; returns its name."""
         name = self._topic(record.topic_id).name
         self.changed.pop(record.topic_id, None)
         if self.created.get(name) == record.topic_id:
@@ -159,7 +159,7 @@ class TopicsDelta:
         return name
 
     def replay_clear_elr(self, record: ClearElrRecord) -> None:
-        """Eligible leader replicas forgotten, of one topic or of all."""
+        """Clear the eligible leader replicas of one topic or of all topics."""
         if record.topic_name:
             topic_id = self.created.get(record.topic_name)
             if topic_id is None:
@@ -173,7 +173,7 @@ class TopicsDelta:
             self._topic(topic_id).clear_elr()
 
     def finish_snapshot(self) -> None:
-        """The records were a whole snapshot: what they did not mention is gone."""
+        """Delete the topics that the records do not mention, because they are a full snapshot."""
         for topic in self.image:
             delta = self.changed.get(topic.id)
             if delta is None:
@@ -184,7 +184,7 @@ class TopicsDelta:
                 del self.changed[topic.id]
 
     def apply(self) -> TopicsImage:
-        """All topics afterwards; the very same object if nothing changed."""
+        """Return all topics with the changes applied; the same object if nothing changed."""
         if not self.changed and not self.deleted:
             return self.image
         return self.image.evolve(
@@ -192,7 +192,7 @@ class TopicsDelta:
         )
 
     def topic_by_name(self, name: str) -> TopicImage | TopicDelta | None:
-        """The topic of that name, as far as it has changed."""
+        """Return the current state of a topic; None if it does not exist."""
         topic_id = self.created.get(name)
         if topic_id is not None:
             return self.changed[topic_id]
@@ -202,7 +202,7 @@ class TopicsDelta:
         return self.changed.get(before.id, before)
 
     def local_changes(self, broker_id: int) -> LocalChanges:
-        """What the broker has to do: replicas to delete, to lead, to follow with."""
+        """Return the replicas that the broker has to delete, lead, or use as follower."""
         local = LocalChanges()
         for topic in self.deleted.values():
             for partition, registration in topic.partitions.items():
@@ -222,7 +222,7 @@ class TopicsDelta:
     def changed_partitions(
         self,
     ) -> Iterator[tuple[TopicDelta, int, PartitionRegistration | None, PartitionRegistration]]:
-        """(topic, partition, before or None, after) of each changed partition."""
+        """Yield (topic, partition, before, after) of each changed partition; before may be None."""
         for delta in self.changed.values():
             before: Mapping[int, PartitionRegistration] = delta.image.partitions
             for partition, after in delta.partition_changes.items():

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class TopicImage(msgspec.Struct, frozen=True):
-    """One topic; `partitions` must not be changed."""
+    """The state of a topic. Callers must not change `partitions`."""
 
     name: str
     id: bytes
@@ -23,31 +23,31 @@ class TopicImage(msgspec.Struct, frozen=True):
 
 
 class TopicsImage:
-    """All topics, found by name and by id."""
+    """All topics, by name and by id."""
 
     __slots__ = ("_by_id", "_by_name", "partition_count")
 
     def __init__(self) -> None:
         self._by_name: PersistentMap[str, TopicImage] = PersistentMap()
         self._by_id: PersistentMap[bytes, TopicImage] = PersistentMap()
-        # Partitions of all topics together.
+        # Number of partitions of all topics.
         self.partition_count = 0
 
     def by_name(self, name: str) -> TopicImage | None:
-        """The topic of that name."""
+        """Return the topic with a name; None if there is none."""
         return self._by_name.get(name)
 
     def by_id(self, topic_id: bytes) -> TopicImage | None:
-        """The topic with that id."""
+        """Return the topic with an id; None if there is none."""
         return self._by_id.get(topic_id)
 
     def partition(self, name: str, partition: int) -> PartitionRegistration | None:
-        """A partition by topic name."""
+        """Return a partition by topic name; None if there is none."""
         topic = self._by_name.get(name)
         return None if topic is None else topic.partitions.get(partition)
 
     def names(self) -> Iterator[str]:
-        """All topic names, in no meaningful order (the same in every process)."""
+        """Return all topic names, in an arbitrary order that is the same in every process."""
         return iter(self._by_name)
 
     def __iter__(self) -> Iterator[TopicImage]:
@@ -57,9 +57,9 @@ class TopicsImage:
         return len(self._by_name)
 
     def evolve(self, changed: Iterable[TopicImage], deleted: Iterable[TopicImage]) -> TopicsImage:
-        """These topics with `deleted` gone and `changed` put in.
+        """Return these topics without `deleted`, and with `changed` added or replaced.
 
-        A name that is deleted and created in one batch has the new topic afterwards.
+        If a topic is deleted and another one with the same name is created, the new topic stays.
         """
         changed, deleted = list(changed), list(deleted)
         count = self.partition_count
