@@ -1,3 +1,3 @@
-"""The producer: records gathered into batches, sent in order, and its faces' common core (F7)."""
+"""The producer: collects records in batches and sends them in order."""
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Records that wait to be sent, in batches by partition (Kafka's RecordAccumulator).
+"""Pending records of a producer, grouped into batches by partition (Kafka's RecordAccumulator).
 
-A batch is ready when it is full, when it is `linger.ms` old or when a flush wants it out. All
-batches together hold at most `buffer.memory` bytes; who wants more has to wait for room.
+A batch is ready when it is full, when it is `linger.ms` old, or when a flush requests it. All
+batches together use at most `buffer.memory` bytes; a caller that needs more waits for room.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.timer import Timer
 
-    # Key, value, headers, timestamp in ms (None: now).
+    # Key, value, headers, timestamp in ms (None: the current time).
     BatchRecord = tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes | None]], int | None]
 
 __all__ = ["REFUSALS", "Accumulator", "PartitionQueue"]
 
-# What the writer of batches, and the loops around it, raise for a record that cannot be.
+# What the batch writer and its loops raise for a record with a wrong type or value.
 REFUSALS = (TypeError, ValueError, AttributeError, OverflowError, BufferError)
-# Upper bound of what encoding adds to key, value and headers: batch header, lengths, deltas.
+# Upper bound of the bytes that encoding adds: batch header, lengths, deltas.
 _OVERHEAD = 61 + 36
 _HEADER_OVERHEAD = 10
 _NO_ID = -1
-# After so many full batches `extend` lets the sender have a turn.
+# After this number of full batches, `extend` returns so that the sender can run.
 _BATCHES_PER_TURN = 8
 
 
 class PartitionQueue:
-    """The batches of one partition: one open, some closed, some in flight; ordered by number."""
+    """The batches of one partition: at most one open, others closed or in flight; in order."""
 
     __slots__ = (
         "closed",
@@ -60,37 +60,37 @@ class PartitionQueue:
         self.open: ProducerBatch | None = None
         self.closed: deque[ProducerBatch] = deque()
         self.in_flight: list[ProducerBatch] = []
-        # The open batch may go though it is not full.
+        # Whether the open batch may be sent before it is full.
         self.due = False
-        # In its retry back-off.
+        # Whether the queue waits for the end of a retry backoff.
         self.delayed = False
         self.next_number = 0
         # Sequence of the next record of an idempotent producer (KIP-98).
         self.next_sequence = 0
-        # The producer id of whom the broker has acknowledged a batch, -1 for none.
+        # Producer id of the last batch that the broker acknowledged, -1 if there is none.
         self.known_producer_id = -1
 
     @property
     def waiting(self) -> int:
-        """Batches that have not left: what the adaptive partitioner goes by (KIP-794)."""
+        """Number of unsent batches; the adaptive partitioner uses it as the load (KIP-794)."""
         return len(self.closed) + (self.open is not None)
 
     @property
     def is_empty(self) -> bool:
-        """Whether all its records were delivered or given up."""
+        """Whether all records of the queue are either delivered or failed."""
         return self.open is None and not self.closed and not self.in_flight
 
     def is_head(self, batch: ProducerBatch) -> bool:
-        """Whether no earlier batch is still undelivered."""
+        """Whether no earlier batch is pending."""
         earlier = [*self.in_flight, *list(self.closed)[:1]]
         return all(other.number >= batch.number for other in earlier)
 
     def may_send(self) -> bool:
-        """Whether the next batch can leave now without breaking the order of a retry.
+        """Whether the next batch can be sent now without breaking the order of records.
 
-        A repeated batch goes alone: after all before it were settled, before any behind it. So does
-        the first of a producer id: of one that it does not know a broker takes any sequence, so
-        that the second could come before a first that it refused.
+        A retried batch is sent alone: after all earlier batches are complete and before any later
+        one. The first batch of a producer id is sent alone too. A broker accepts any sequence from
+        an unknown producer id, so it could accept the second batch after it refused the first.
         """
         if not self.in_flight:
             return True
@@ -101,7 +101,7 @@ class PartitionQueue:
         return not (self.closed and self.closed[0].attempts)
 
     def put_back(self, batch: ProducerBatch) -> None:
-        """Queue a batch again, at its place."""
+        """Insert a batch into the queue again, at the place that its number gives."""
         later = []
         while self.closed and self.closed[0].number < batch.number:
             later.append(self.closed.popleft())
@@ -109,7 +109,7 @@ class PartitionQueue:
         self.closed.extendleft(reversed(later))
 
     def number_again_behind(self, number: int) -> None:
-        """Make the number behind `number` free, for the second half of a batch that is split."""
+        """Add 1 to the number of all later batches, to make room for half of a split batch."""
         batches = [*self.in_flight, *self.closed]
         if self.open is not None:
             batches.append(self.open)
@@ -120,7 +120,7 @@ class PartitionQueue:
 
 
 class Accumulator:
-    """Batches of all partitions."""
+    """The batches of all partitions."""
 
     def __init__(
         self, config: ClientConfig, clock: Clock, timer: Timer, on_ready: Callable[[], None]
@@ -128,36 +128,37 @@ class Accumulator:
         self._config = config
         self._clock = clock
         self._timer = timer
-        # Called when the linger time made batches ready.
+        # Called when linger.ms has passed for at least one batch.
         self._on_ready = on_ready
         self._batch_bytes = max(1, config.batch_size)
         self._compression = CODES[config.compression_type]
         self.queues: dict[TopicPartition, PartitionQueue] = {}
-        # Queues with something to send, oldest first. A set that keeps its order.
+        # Queues with a batch to send, oldest first; a dict serves as an ordered set.
         self.ready: dict[PartitionQueue, None] = {}
-        # Queues with an open batch, and since when: oldest first.
+        # Open batches with their queues, oldest first.
         self._lingering: deque[tuple[ProducerBatch, PartitionQueue]] = deque()
         self._linger_armed = False
-        # Held by batches, open ones with their full size; at most buffer.memory, save one batch.
+        # Bytes of all batches; an open batch counts with its capacity. At most buffer.memory, but
+        # a single batch is always allowed.
         self.reserved_bytes = 0
-        # Batches that were closed since the producer was made: a change is a reason to send.
+        # Batches closed since the producer was created; faces compare it to decide when to send.
         self.closed_count = 0
         keep_freed_memory()
 
     @property
     def has_room(self) -> bool:
-        """Whether a new batch may be opened."""
+        """Whether `buffer.memory` has room for a new batch."""
         return self.reserved_bytes + self._batch_bytes <= self._config.buffer_memory or (
             self.reserved_bytes == 0
         )
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing waits or is in flight."""
+        """Whether no batch is pending or in flight."""
         return self.reserved_bytes == 0
 
     def unsettled(self) -> list[ProducerBatch]:
-        """All batches that were neither delivered nor given up."""
+        """Return all batches that are neither delivered nor failed."""
         found: list[ProducerBatch] = []
         for queue in self.queues.values():
             found += queue.in_flight
@@ -167,7 +168,7 @@ class Accumulator:
         return found
 
     def queue(self, tp: TopicPartition) -> PartitionQueue:
-        """The queue of a partition, made if it is new."""
+        """Return the queue of a partition; create it if it does not exist."""
         queue = self.queues.get(tp)
         if queue is None:
             queue = self.queues[tp] = PartitionQueue(tp)
@@ -180,10 +181,15 @@ class Accumulator:
         now_ms: int,
         on_delivery: DeliveryCallback | None,
     ) -> ProducerBatch | None:
-        """Add one record; the batch whose last record it now is, None if there is no room.
+        """Append one record.
+
+        Returns:
+            The batch that ends with this record; None if `buffer.memory` has no room.
 
         Raises:
-            RecordTooLargeError: it is over max.request.size.
+            RecordTooLargeError: the record is larger than `max.request.size`.
+            InvalidRecordError: the timestamp is negative or exceeds 64 bits.
+            UnfitRecordError: the timestamp is not an integer.
         """
         queue = self.queues.get(tp) or self.queue(tp)
         key, value, headers, timestamp = record
@@ -210,7 +216,7 @@ class Accumulator:
         batch: ProducerBatch,
         record: tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]],
     ) -> None:
-        """Put the first record in; a batch without one is none."""
+        """Append the first record; remove the new batch again if the record is refused."""
         try:
             batch.append(0, *record)
         except BaseException:
@@ -228,21 +234,21 @@ class Accumulator:
         pending: BatchRecord | None,
         now_ms: int,
     ) -> BatchRecord | None:
-        """Add records to one partition until they end, room ends, or the sender needs a turn.
+        """Append records to one partition until they end, room ends, or the sender must run.
 
         Args:
             tp: the partition.
-            records: an iterator, taken from where it stands.
-            pending: a record that comes before them: what the last call returned.
-            now_ms: timestamp of records without one.
+            records: an iterator; records are taken from its current position.
+            pending: a record to append before `records`: the return value of the previous call.
+            now_ms: timestamp of records without one, in ms.
 
         Returns:
-            The record that was taken from `records` and not added, None if they came to the end.
+            A record that was taken from `records` but not appended; None if all were appended.
 
         Raises:
-            RecordTooLargeError: a record is over max.request.size.
+            RecordTooLargeError: a record is larger than `max.request.size`.
             UnfitRecordError: a part of a record has the wrong type.
-            InvalidRecordError: a record's timestamp cannot be.
+            InvalidRecordError: a timestamp is negative or exceeds 64 bits.
         """
         queue = self.queue(tp)
         opened = 0
@@ -262,14 +268,14 @@ class Accumulator:
                 return None
 
     def _append_pending(self, tp: TopicPartition, record: BatchRecord, now_ms: int) -> bool:
-        """Add the record that begins a batch; whether there was room."""
+        """Append the first record of a batch; return whether there was room."""
         try:
             return self.append(tp, record_parts(tp.topic, record), now_ms, None) is not None
         except REFUSALS as error:
             raise_unfit(tp.topic, record, error)
 
     def _open_next(self, queue: PartitionQueue, first: BatchRecord) -> ProducerBatch | None:
-        """Close the open batch and open another for the record, if there is room for it."""
+        """Close the open batch and open a new one for the record; None if there is no room."""
         key, value, headers, _timestamp = first
         size = _OVERHEAD + (len(key) if key else 0) + (len(value) if value else 0)
         for name, content in headers:
@@ -294,7 +300,7 @@ class Accumulator:
         return batch
 
     def close_open(self, queue: PartitionQueue) -> None:
-        """Close the open batch of a queue: it is ready to be sent."""
+        """Close the open batch of a queue, so that it can be sent."""
         batch = queue.open
         assert batch is not None, queue.tp
         queue.open = None
@@ -307,7 +313,10 @@ class Accumulator:
         self.ready[queue] = None
 
     def take(self, queue: PartitionQueue) -> ProducerBatch | None:
-        """The next batch of the queue that may leave now; the open one if it is due."""
+        """Remove and return the next batch that may be sent now; None if there is none.
+
+        The open batch is closed for this if it is due.
+        """
         if queue.delayed or not queue.may_send():
             return None
         if not queue.closed and queue.due and queue.open is not None:
@@ -321,12 +330,12 @@ class Accumulator:
         return batch
 
     def release(self, batch: ProducerBatch) -> None:
-        """Give back the memory of a batch that was delivered or given up."""
+        """Release the buffer memory of a batch that is delivered or failed."""
         self.reserved_bytes -= batch.reserved_bytes
         batch.reserved_bytes = 0
 
     def split(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """Queue the halves of a batch that the broker finds too large in its place."""
+        """Replace a batch that the broker refused as too large by its two halves."""
         self.release(batch)
         queue.number_again_behind(batch.number)
         batch.halves = split(batch, self._compression, self._config.compression_level)
@@ -336,7 +345,7 @@ class Accumulator:
         self.ready[queue] = None
 
     def make_all_due(self) -> None:
-        """Let every open batch go now: a flush."""
+        """Mark every open batch as due, for a flush."""
         self._lingering.clear()
         for queue in self.queues.values():
             if queue.open is not None:
@@ -357,7 +366,7 @@ class Accumulator:
         self._arm_linger()
 
     def make_lingered_due(self) -> bool:
-        """Let open batches go that are linger.ms old; whether there were any."""
+        """Mark open batches as due that are `linger.ms` old; return whether there were any."""
         limit = self._clock.monotonic_ms() - self._config.linger_ms
         found = False
         while self._lingering and (
@@ -372,7 +381,7 @@ class Accumulator:
 
 
 def _fill(batch: ProducerBatch, records: Iterator[BatchRecord], now_ms: int) -> BatchRecord | None:
-    """Append records until one does not fit, which is returned, or they end (None)."""
+    """Append records until one does not fit; return that record, or None at the end."""
     append = batch.append
     count = batch.count
     record: BatchRecord = (None, None, (), None)
@@ -392,6 +401,6 @@ def _fill(batch: ProducerBatch, records: Iterator[BatchRecord], now_ms: int) -> 
     except REFUSALS as error:
         raise_unfit(batch.tp.topic, record, error)
     finally:
-        # Also if one of them does not fit in any batch: those before it are in this one.
+        # Also after an error: the records before the refused one are in this batch.
         batch.count = count
     return None

@@ -1,7 +1,7 @@
-"""A batch that the broker finds too large, as two of half its records (KAFKA-3995).
+"""Splits a batch that the broker refuses as too large into two halves (KAFKA-3995).
 
-The bytes of a batch are bounded by `batch.size` here and by `max.message.bytes` there; where the
-second is smaller a batch is refused though each of its records would be taken.
+The client bounds a batch by `batch.size`, the broker by `max.message.bytes`. Where the broker's
+bound is smaller, it refuses a batch although it would accept each of the records.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ __all__ = ["split"]
 
 
 def split(batch: ProducerBatch, compression: int, level: int | None) -> list[ProducerBatch]:
-    """Two closed batches with the records and callbacks of a closed one of two records or more.
+    """Return two closed batches with the records and callbacks of a closed batch.
 
-    An idempotent producer's sequences stay with their records, so that the halves are to the broker
-    what the whole was. They count as sent once: such batches go one at a time, in order.
+    The batch must have two records or more. Records of an idempotent producer keep their sequences,
+    so the broker sees the same sequences as before. The halves count one attempt, which makes the
+    sender send them one at a time and in order.
 
     Args:
-        batch: what was refused; its number is the first half's, the second half has the next.
+        batch: the refused batch; the first half gets its number, the second half the next.
         compression: code of the codec for the halves.
-        level: of the codec, None for its default.
+        level: compression level, None for the codec's default.
     """
     assert batch.data is not None, "still open"
     assert batch.count > 1, "nothing to split"

@@ -1,7 +1,7 @@
-"""What `send` returns: the delivery of one record, like a future (Kafka's FutureRecordMetadata).
+"""The delivery of one record, returned by `send` (Kafka's FutureRecordMetadata).
 
-Nothing happens per record when a batch is settled: a delivery knows its batch and its place in it,
-and reads the outcome there when it is asked.
+Completing a batch costs nothing per record: a delivery knows its batch and its index in it, and
+reads the outcome from the batch on request.
 """
 
 from __future__ import annotations
@@ -22,27 +22,28 @@ __all__ = ["Delivery", "DeliveryState"]
 
 
 class DeliveryState(msgspec.Struct, eq=False):
-    """One record on its way, without the waiting: that is a matter of the face.
+    """The delivery of one record without waiting, which differs between the two faces.
 
-    The fields are the producer's own.
+    The fields are private to the producer.
     """
 
-    # The batch it is in, and the record's place there; after a split those of the half.
+    # The batch and the record's index in it; after a split those of the half.
     _batch: Any
     _index: int
-    # In ms, as the producer set it.
+    # The producer's timestamp in ms.
     _timestamp: int
-    # Lets time pass until a condition holds.
+    # Function (predicate, timeout) that waits until the predicate holds.
     _wait: Any
 
     def done(self) -> bool:
-        """Whether the record was delivered or given up."""
+        """Whether the record is delivered or has failed."""
         return self._final().is_settled
 
     def add_done_callback(self, callback: Callable[[Any], object]) -> None:
-        """Call `callback(delivery)` when it is done, within a later call of the producer.
+        """Call `callback(delivery)` when the record is delivered or has failed.
 
-        At once if it is done already. Whoever asks counts as told of a failure.
+        If that is already the case, the callback runs before this method returns; else it runs
+        while a later call of the producer runs. `flush` no longer raises this record's error.
         """
         batch = self._final()
         if batch.is_settled:
@@ -53,7 +54,7 @@ class DeliveryState(msgspec.Struct, eq=False):
             batch.callbacks.append(entry)
 
     def _final(self) -> ProducerBatch:
-        """The batch that decides: not one that was split."""
+        """Return the batch that holds the record's outcome; follow splits to the right half."""
         batch: ProducerBatch = self._batch
         while batch.halves:
             first, second = batch.halves
@@ -79,25 +80,31 @@ class DeliveryState(msgspec.Struct, eq=False):
 
 
 class Delivery(DeliveryState, eq=False):
-    """One record sent by the blocking producer."""
+    """The delivery of one record that the blocking producer sends."""
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Where the record lies; waits, sending what is due, for up to `timeout` seconds.
+        """Wait until the record is delivered and return its position in the log.
 
-        None waits as long as delivery.timeout.ms lets the record live.
+        Sends pending batches that are due while it waits.
+
+        Args:
+            timeout: seconds; None waits until `delivery.timeout.ms` has decided the outcome.
+
+        Returns:
+            Topic, partition, offset and timestamp (ms).
 
         Raises:
-            ClientTimeoutError: neither delivered nor given up in time.
-            ClientError: it was given up.
+            ClientTimeoutError: the record was neither delivered nor failed in time.
+            ClientError: the delivery failed.
         """
         self._settled_within(timeout)
         return self._outcome()
 
     def exception(self, timeout: float | None = None) -> ClientError | None:
-        """Why the record was given up, None if it was delivered; waits as `result` does.
+        """Return the error of a failed record, None if it was delivered; waits as `result` does.
 
         Raises:
-            ClientTimeoutError: neither in time.
+            ClientTimeoutError: the record was neither delivered nor failed in time.
         """
         self._settled_within(timeout)
         return self._error()

@@ -1,4 +1,4 @@
-"""What stands between user and producer (KIP-42): it sees records go and deliveries come."""
+"""Interceptors of a producer (KIP-42): the user's hooks for records and acknowledgements."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Interceptors", "ProducerInterceptor", "ProducerRecord"]
 
 
 class ProducerRecord(NamedTuple):
-    """A record as it was given to `send`, before its key and value are serialized."""
+    """A record as given to `send`, before its key and value are serialized."""
 
     topic: str
     value: Any
@@ -27,31 +27,31 @@ class ProducerRecord(NamedTuple):
 
 
 class ProducerInterceptor(Protocol):
-    """The user's own; what it raises is logged and otherwise changes nothing, as with Kafka's."""
+    """Interface of an interceptor. Its exceptions are logged and ignored, as in Kafka's client."""
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """The record that goes on: the same, or another."""
+        """Return the record to send: the given one, or a replacement."""
         ...
 
     def on_acknowledgement(
         self, metadata: RecordMetadata | None, error: ClientError | None
     ) -> object:
-        """A record was delivered, or given up."""
+        """Receive the outcome of a record: its metadata, or the error."""
         ...
 
     def close(self) -> object:
-        """The producer is closed."""
+        """Release resources; the producer is being closed."""
         ...
 
 
 class Interceptors:
-    """All interceptors of a producer, in their order."""
+    """All interceptors of a producer, in the configured order."""
 
     def __init__(self, chain: Sequence[ProducerInterceptor]) -> None:
         self._chain = tuple(chain)
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """The record as the last of them gives it."""
+        """Pass the record through all interceptors and return the result."""
         for interceptor in self._chain:
             with Shielded(interceptor):
                 made = interceptor.on_send(record)
@@ -61,7 +61,7 @@ class Interceptors:
         return record
 
     def telling(self, on_delivery: DeliveryCallback | None) -> DeliveryCallback:
-        """A callback that tells the interceptors, then calls `on_delivery`."""
+        """Return a callback that informs the interceptors, then calls `on_delivery`."""
 
         def told(metadata: RecordMetadata | None, error: ClientError | None, /) -> None:
             for interceptor in self._chain:
@@ -73,7 +73,7 @@ class Interceptors:
         return told
 
     def close(self) -> None:
-        """Close them all."""
+        """Close all interceptors."""
         for interceptor in self._chain:
             with Shielded(interceptor):
                 interceptor.close()

@@ -1,8 +1,8 @@
-"""Which partition a record goes to (Kafka's built-in partitioner; KIP-480, KIP-794).
+"""Choice of a record's partition (Kafka's built-in partitioner; KIP-480, KIP-794).
 
-A record with a key goes where murmur2 of the key says, the same place as with Kafka's own client.
-Others stick to one partition until a batch worth of bytes went there, then move to another: most
-likely one whose queue is short, since its broker is quick.
+The murmur2 hash of a key gives the same partition as Kafka's Java client. Records without a key
+stay with one partition for `batch.size` bytes. Then the partitioner picks another one at random;
+partitions with few pending batches are more likely, because their leader is fast.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _M = 0x5BD1E995
 _SEED = 0x9747B28C
 _MASK = 0xFFFFFFFF
 _POSITIVE = 0x7FFFFFFF
-# Bytes of a record in a batch beside its key and value.
+# Bytes of a record in a batch besides its key and value.
 _RECORD_OVERHEAD = 8
 
 
 @lru_cache(maxsize=65_536)
 def murmur2(data: bytes) -> int:
-    """The 32 bit murmur2 hash of `data` with Kafka's seed, as an unsigned number.
+    """Return the 32 bit murmur2 hash of `data` with Kafka's seed, as an unsigned integer.
 
-    Keys repeat, and the hash costs a microsecond and more, so the last ones are kept.
+    Keys repeat and a hash takes about a microsecond, so recent results are cached.
     """
     length = len(data)
     h = _SEED ^ length
@@ -55,24 +55,24 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_for_key(key: bytes, partition_count: int) -> int:
-    """The partition of a record with a key: the hash without its sign, modulo the partitions."""
+    """Return the partition of a key: the hash without its sign bit, modulo the partitions."""
     return (murmur2(key) & _POSITIVE) % partition_count
 
 
 class TopicPartitioner(Protocol):
-    """Chooses partitions for the records of one topic."""
+    """Chooses the partition of each record of one topic."""
 
     def renew(self, count: int, available: Sequence[int]) -> None:
-        """Take over what metadata says: number of partitions, and which of them have a leader."""
+        """Apply new metadata: the number of partitions, and which of them have a leader."""
         ...
 
     def choose(self, key: bytes | None, value: bytes | None, /) -> int:
-        """The partition of a record."""
+        """Return the partition of a record."""
         ...
 
 
 class StickyPartitioner:
-    """Kafka's own way: by key, or sticking to a partition for `batch.size` bytes (KIP-794)."""
+    """Kafka's default: by key, or the same partition for `batch.size` bytes (KIP-794)."""
 
     __slots__ = (
         "_available",
@@ -93,7 +93,15 @@ class StickyPartitioner:
         ignore_keys: bool = False,
         loads: Callable[[Sequence[int]], Sequence[int]] | None = None,
     ) -> None:
-        """Stick for `sticky_bytes`; `loads` tells the queued batches of partitions, -1 for dead."""
+        """Create the partitioner.
+
+        Args:
+            rng: source of random numbers.
+            sticky_bytes: bytes after which another partition is chosen.
+            ignore_keys: whether records with a key are treated as records without one.
+            loads: returns the number of pending batches of each given partition, -1 for a
+                partition whose leader is unavailable. None disables adaptive partitioning.
+        """
         self._rng = rng
         # Bytes after which another partition is chosen: batch.size.
         self._sticky_bytes = max(1, sticky_bytes)
@@ -102,18 +110,18 @@ class StickyPartitioner:
         self._count = 0
         self._available: Sequence[int] = ()
         self._current = -1
-        # Bytes that went to the current partition since it was chosen.
+        # Bytes sent to the current partition since it was chosen.
         self._bytes = 0
 
     def renew(self, count: int, available: Sequence[int]) -> None:
-        """As in `TopicPartitioner`: a partition that lost its leader is left at once."""
+        """See `TopicPartitioner`. A partition without a leader is no longer used."""
         self._count = count
         self._available = available or range(count)
         if self._current not in self._available:
             self._current = -1
 
     def choose(self, key: bytes | None, value: bytes | None, /) -> int:
-        """As in `TopicPartitioner`."""
+        """See `TopicPartitioner`."""
         if key is not None and not self._ignore_keys:
             if key.__class__ is not bytes:
                 key = bytes(memoryview(key))
@@ -125,7 +133,7 @@ class StickyPartitioner:
         return self._current
 
     def _another(self) -> int:
-        """A random partition with a leader, not the one just used if there are others."""
+        """Return a random partition with a leader; not the current one if there are others."""
         choices = [partition for partition in self._available if partition != self._current]
         if not choices:
             return self._available[0]
@@ -134,18 +142,18 @@ class StickyPartitioner:
         return self._by_load(choices, self._loads(choices))
 
     def _by_load(self, choices: list[int], loads: Sequence[int]) -> int:
-        """One of `choices`, each as likely as its queue is shorter than the longest (KIP-794)."""
+        """Return one of `choices`; a shorter queue makes a partition more likely (KIP-794)."""
         longest = max(loads)
         steps = list(accumulate(longest + 1 - load if load >= 0 else 0 for load in loads))
         if not steps[-1]:
-            # No broker takes anything: then none is better than another.
+            # No leader is available, so all partitions are equal.
             return choices[self._rng.randint(0, len(choices) - 1)]
         drawn = self._rng.randint(1, steps[-1])
         return next(choice for choice, step in zip(choices, steps, strict=True) if drawn <= step)
 
 
 class RoundRobinPartitioner:
-    """Each record, whatever its key, to the next partition that has a leader."""
+    """Sends each record to the next partition that has a leader; ignores keys."""
 
     __slots__ = ("_available", "_turn")
 
@@ -154,20 +162,20 @@ class RoundRobinPartitioner:
         self._turn = first
 
     def renew(self, count: int, available: Sequence[int]) -> None:
-        """As in `TopicPartitioner`."""
+        """See `TopicPartitioner`."""
         self._available = available or range(count)
 
     def choose(self, _key: bytes | None, _value: bytes | None, /) -> int:
-        """As in `TopicPartitioner`."""
+        """See `TopicPartitioner`."""
         chosen = self._available[self._turn % len(self._available)]
         self._turn += 1
         return chosen
 
 
 class CallablePartitioner:
-    """The user's own: `function(key, partitions, available)`, as kafka-python and aiokafka have it.
+    """The user's `function(key, partitions, available)`, as in kafka-python and aiokafka.
 
-    `partitions` are all numbers of the topic, `available` those that have a leader.
+    `partitions` holds all partition numbers of the topic, `available` those with a leader.
     """
 
     __slots__ = ("_available", "_function", "_partitions")
@@ -180,15 +188,15 @@ class CallablePartitioner:
         self._available: Sequence[int] = ()
 
     def renew(self, count: int, available: Sequence[int]) -> None:
-        """As in `TopicPartitioner`."""
+        """See `TopicPartitioner`."""
         self._partitions = range(count)
         self._available = available
 
     def choose(self, key: bytes | None, _value: bytes | None, /) -> int:
-        """As in `TopicPartitioner`.
+        """See `TopicPartitioner`.
 
         Raises:
-            ValueError: the function named no partition of the topic.
+            ValueError: the function returned no partition of the topic.
         """
         chosen = self._function(key, self._partitions, self._available)
         if isinstance(chosen, bool) or chosen not in self._partitions:

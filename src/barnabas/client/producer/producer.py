@@ -1,4 +1,4 @@
-"""`barnabas.Producer`: the blocking producer with connections of its own."""
+"""`barnabas.Producer`: the blocking producer with its own connections."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ class Producer(SharedProducer):
     """Sends records to topics. Use it in a `with` block, or call `close()`.
 
     Args:
-        bootstrap_servers: "HOST:PORT,HOST:PORT" or a list of them.
-        config: keys of Kafka's producer with "_" for "."; `**{"linger.ms": 1}` works too. Beside
-            them `key_serializer` and `value_serializer` (functions of one value that make bytes),
+        bootstrap_servers: "HOST:PORT,HOST:PORT" or a list of such strings.
+        config: Kafka's producer settings with "_" for "."; `**{"linger.ms": 1}` works too. Further
+            keys are `key_serializer` and `value_serializer` (functions from a value to bytes),
             `partitioner` ("round_robin", or a function of (key, partitions, available)) and
             `interceptors` (a list of `ProducerInterceptor`).
+
+    Raises:
+        ClientConfigError: a setting is unknown or has an invalid value.
     """
 
     def __init__(self, bootstrap_servers: str | Sequence[str], **config: Any) -> None:

@@ -1,7 +1,7 @@
-"""A batch of records on its way to one partition (KIP-98).
+"""A batch of records for one partition (KIP-98).
 
-Records are encoded as they come, by the C writer of `aiokafka.record`; compression, producer id and
-sequence come when the batch is closed and sent, since they are known only then.
+The C writer of `aiokafka.record` encodes each record when it is appended. Compression happens when
+the batch is closed; producer id and sequence are written when it is first sent.
 """
 
 from __future__ import annotations
@@ -25,20 +25,23 @@ _LENGTH = Struct(">i")
 _LENGTH_POSITION = 8
 _ATTRIBUTES = Struct(">h")
 _ATTRIBUTES_POSITION = 21
-# In the lower byte of the attributes.
+# Bit in the lower byte of the attributes.
 _TRANSACTIONAL = 0x10
-# Producer id, epoch and base sequence.
+# Layout: producer id, producer epoch, base sequence.
 _PRODUCER = Struct(">qhi")
 _PRODUCER_POSITION = 43
 
 
-# The bytes of a batch that nobody sends any more.
+# Replaces the bytes of a completed batch, so that their memory is freed.
 _SPENT = bytearray()
 
 
 @lru_cache(maxsize=1)
 def _builder_class() -> Any:
-    """The writer's class; making a reader first keeps aiokafka's own client from being loaded."""
+    """Return the class of the C writer.
+
+    The reader is created first, which keeps aiokafka's own client from being imported.
+    """
     CompiledReader()
     from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
@@ -46,24 +49,24 @@ def _builder_class() -> Any:
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record lies in the log."""
+    """Position of a delivered record in its partition's log."""
 
     topic: str
     partition: int
     # -1 with acks=0, and for a duplicate whose offset the broker no longer knows.
     offset: int
-    # Milliseconds; the broker's if the topic has log append time.
+    # Milliseconds since 1970; the broker's time if the topic has log append time.
     timestamp: int
 
 
 class DeliveryCallback(Protocol):
-    """Told about one record: where it is, or why it is not there."""
+    """Function that receives the outcome of one record: its position, or the error."""
 
     def __call__(self, metadata: RecordMetadata | None, error: ClientError | None, /) -> object: ...
 
 
 class ProducerBatch:
-    """Records of one partition, encoded; first open, then closed, then in flight until acked."""
+    """Encoded records of one partition; first open, then closed, then in flight, then complete."""
 
     __slots__ = (
         "_builder",
@@ -90,44 +93,44 @@ class ProducerBatch:
 
     def __init__(self, tp: TopicPartition, number: int, max_bytes: int, created_ms: float) -> None:
         self.tp = tp
-        # Counts the batches of the partition: the order they have to keep.
+        # Number of the batch in its partition; batches are sent in this order.
         self.number = number
         self.created_ms = created_ms
         self._builder = _builder_class()(2, NONE, 0, -1, -1, -1, max_bytes)
         # append(relative offset, timestamp, key, value, headers) -> None if it does not fit.
         self.append = self._builder.append
-        # Records so far; whoever appends counts.
+        # Records so far; the caller of `append` increments it.
         self.count = 0
-        # (relative offset, timestamp, callback) of the records whose senders want to be told.
+        # (relative offset, timestamp in ms, callback) of the records that have a callback.
         self.callbacks: list[tuple[int, int, DeliveryCallback]] = []
         # Bytes of buffer.memory held by this batch.
         self.reserved_bytes = max_bytes
-        # Encoded whole; None while the batch is open.
+        # The encoded batch; None while the batch is open.
         self.data: bytearray | None = None
         self.attempts = 0
         self.last_error: ClientError | None = None
-        # Set when first sent by an idempotent producer; -1 before and without idempotence.
+        # Set at the first send of an idempotent producer; -1 before that and without idempotence.
         self.producer_id = -1
         self.producer_epoch = -1
         self.base_sequence = -1
-        # Delivered or given up: then the four below say how.
+        # Whether the batch is delivered or failed; then the three fields below hold the outcome.
         self.is_settled = False
         self.base_offset = -1
-        # Of all its records if the topic has log append time, else -1.
+        # Timestamp in ms of all records if the topic has log append time, else -1.
         self.append_time = -1
         self.error: ClientError | None = None
-        # Whether somebody was told of the error, or has asked.
+        # Whether a callback or a caller of the delivery received the error.
         self.is_told = False
-        # What it became when the broker found it too large: its fate is theirs.
+        # The two batches that replace this one after a split; they hold the outcome of its records.
         self.halves: list[ProducerBatch] = []
 
     @property
     def size(self) -> int:
-        """Bytes so far; of the encoded batch once it is closed."""
+        """Bytes of the records so far; of the encoded batch once it is closed."""
         return len(self.data) if self.data is not None else int(self._builder.size())
 
     def close(self, compression: int, level: int | None) -> None:
-        """Encode: from now on nothing is appended."""
+        """Encode and compress the batch; no record can be appended afterwards."""
         assert self.data is None, "closed twice"
         plain: bytearray = self._builder.build()
         if compression == NONE:
@@ -150,7 +153,7 @@ class ProducerBatch:
         *,
         is_transactional: bool = False,
     ) -> None:
-        """Write the idempotent producer's id and this batch's sequence into the closed batch."""
+        """Write producer id, epoch and base sequence into the closed batch."""
         assert self.data is not None, "still open"
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
@@ -163,27 +166,30 @@ class ProducerBatch:
         set_crc(self.data, 0, len(self.data))
 
     def complete(self, base_offset: int, log_append_time: int) -> None:
-        """It is in the log; `tell` tells the senders."""
+        """Record that the batch is in the log; `tell` calls the callbacks."""
         self.base_offset = base_offset
         self.append_time = log_append_time
         self._settle()
 
     def fail(self, error: ClientError) -> None:
-        """It is not, or may not be, in the log; `tell` tells the senders."""
+        """Record that delivery failed; `tell` calls the callbacks.
+
+        The batch may be in the log nevertheless, for example after a timeout.
+        """
         self.error = error
         self.is_told = self.is_told or bool(self.callbacks)
         self._settle()
 
     def _settle(self) -> None:
-        """Let go of the bytes: deliveries that the user keeps hold the batch."""
+        """Mark the batch complete and free its bytes: deliveries of the user refer to the batch."""
         self.is_settled = True
         self.data = _SPENT
         self._builder = self.append = None
 
     def tell(self) -> None:
-        """Tell the senders that want to be told what became of the settled batch.
+        """Call the callbacks of a completed batch with its outcome.
 
-        What a callback raises is logged: other senders, and other batches, still have to be told.
+        An exception of a callback is logged, so that the other callbacks still run.
         """
         callbacks, self.callbacks = self.callbacks, []
         for index, timestamp, callback in callbacks:
@@ -194,7 +200,12 @@ class ProducerBatch:
                     callback(None, self.error)
 
     def metadata(self, index: int, timestamp: int) -> RecordMetadata:
-        """Where a record of the delivered batch lies."""
+        """Return the position of the record at `index` of this delivered batch.
+
+        Args:
+            index: offset of the record relative to the batch.
+            timestamp: the producer's timestamp in ms; log append time takes precedence.
+        """
         topic, partition = self.tp
         offset = self.base_offset + index if self.base_offset >= 0 else -1
         time = timestamp if self.append_time < 0 else self.append_time

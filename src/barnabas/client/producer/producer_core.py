@@ -1,7 +1,7 @@
-"""The producer without its face: places records, queues them, sends them; never waits.
+"""The part of the producer that both faces share: it partitions, queues and sends; never waits.
 
-What cannot go on at once says so: a topic that is not known yet, a buffer that is full. Each face
-waits for it in its own way and tries again.
+A call that cannot proceed says so in its return value: the topic is unknown, or the buffer is full.
+The blocking and the asyncio face each wait in their own way and call again.
 """
 
 from __future__ import annotations
@@ -41,24 +41,25 @@ if TYPE_CHECKING:
 
 __all__ = ["ProducerCore", "SendOptions", "Target"]
 
-# Failed batches whose senders may still ask for the reason.
+# Number of failed batches whose error is kept for a later flush.
 _UNTOLD_MAX = 1_000
 _BYTES_PER_TURN = 512 * 1024
 
 
 class SendOptions(TypedDict, total=False):
-    """What `send` takes by keyword beside topic, value, key and partition."""
+    """Keyword arguments of `send` besides topic, value, key and partition."""
 
-    # (name, bytes or None) pairs.
+    # Pairs of a name (str) and a value (bytes or None).
     headers: Sequence[tuple[str, bytes | None]]
-    # Now if None.
+    # Milliseconds since 1970; None means the current time.
     timestamp_ms: int | None
-    # Called with (RecordMetadata, None) or (None, ClientError) within a later call of the producer.
+    # Called with (RecordMetadata, None) or (None, ClientError) while a call of the producer runs;
+    # this can be the same `send`.
     on_delivery: DeliveryCallback | None
 
 
 class Target:
-    """What sending to a topic needs at hand; made anew when metadata changed."""
+    """Partitions and partitioner of one topic; replaced when metadata changes."""
 
     __slots__ = ("choose", "count", "generation", "partitioner", "partitions")
 
@@ -72,14 +73,14 @@ class Target:
 
 
 class ProducerSession(Protocol):
-    """What a producer needs of the face's session."""
+    """The parts of the client's session that a producer uses."""
 
     cluster: Cluster
     coordinators: Coordinators
 
 
 class ProducerCore:
-    """One producer's records on their way. `delivered` and `failed` count them."""
+    """Queues and sends the records of one producer; `delivered` and `failed` count them."""
 
     def __init__(
         self, session: ProducerSession, config: ClientConfig, parts: ProducerParts
@@ -102,18 +103,18 @@ class ProducerCore:
         self.transactions = TransactionCalls(self.manager, self._on_call_ended)
         self.delivered = 0
         self.failed = 0
-        # Batches that failed and whose records nobody was told of, oldest first.
+        # Failed batches whose error no caller has received yet, oldest first.
         self._untold: deque[ProducerBatch] = deque(maxlen=_UNTOLD_MAX)
-        # Called when a batch was settled; a face that waits by itself sets it.
+        # Called when a batch or a transaction call is complete; the asyncio face sets it.
         self.on_progress: Callable[[], None] = _nothing
         self._targets: dict[str, Target] = {}
         self.is_closed = False
-        # So many batches are closed before the network has a turn, unless linger.ms is over before:
-        # a turn costs as much as many records.
+        # Number of batches to close before the event loop runs, unless linger.ms passes earlier. A
+        # loop iteration costs as much as many records.
         self.batches_per_turn = max(
             1, min(_BYTES_PER_TURN, config.buffer_memory // 4) // max(1, config.batch_size)
         )
-        # Whether `prepare` has anything to do.
+        # Whether `prepare` has to be called: the producer has serializers or interceptors.
         self.needs_preparation = any(
             part is not None
             for part in (parts.key_serializer, parts.value_serializer, parts.interceptors)
@@ -124,10 +125,13 @@ class ProducerCore:
     def prepare(
         self, record: ProducerRecord, options: SendOptions
     ) -> tuple[ProducerRecord, SendOptions]:
-        """The record after interceptors and serializers, and `send`'s options to go with it.
+        """Pass a record through interceptors and serializers.
+
+        Returns:
+            The record to enqueue, and the options of `send` that belong to it.
 
         Raises:
-            whatever a serializer raises.
+            Exception: any exception of a serializer.
         """
         parts = self._parts
         if parts.interceptors is not None:
@@ -148,7 +152,7 @@ class ProducerCore:
         return record, options
 
     def prepare_all(self, topic: str, records: Iterable[BatchRecord]) -> Iterable[BatchRecord]:
-        """As `prepare`, for records of `send_batch`; interceptors see them without callbacks."""
+        """Apply `prepare` to the records of `send_batch`; interceptors get no acknowledgements."""
         for record in records:
             key, value, headers, timestamp = record_parts(topic, record)
             given = ProducerRecord(topic, value, key, None, headers, timestamp)
@@ -163,15 +167,17 @@ class ProducerCore:
         options: SendOptions,
         now_ms: int,
     ) -> ProducerBatch | None:
-        """Queue (key, value, partition or None); the batch whose last record it now is.
+        """Append (key, value, partition or None) to the topic's queue.
 
-        None: the topic has to be learnt first if `target` gives none, else there is no room.
+        Returns:
+            The batch that ends with this record. None if the topic or partition is unknown (then
+            `target` returns None too), or else if the buffer has no room.
 
         Raises:
-            RecordTooLargeError: over max.request.size.
-            UnfitRecordError: a part of it has the wrong type.
-            InvalidRecordError: a blank topic, or a timestamp that cannot be.
-            IllegalTransactionStateError: records are for transactions only, and there is none.
+            RecordTooLargeError: the record is larger than `max.request.size`.
+            UnfitRecordError: a part of the record has the wrong type.
+            InvalidRecordError: the topic is blank, or the timestamp is out of range.
+            IllegalTransactionStateError: the producer is transactional and no transaction is open.
         """
         if self.manager is not None:
             self.manager.check_sending()
@@ -206,7 +212,7 @@ class ProducerCore:
         else:
             self.failed += batch.count
             if not batch.is_told and self.manager is None:
-                # Of transactions commit and abort tell.
+                # The errors of a transaction are raised by its commit.
                 self._untold.append(batch)
         self.on_progress()
 
@@ -215,11 +221,11 @@ class ProducerCore:
 
     @property
     def is_in_transaction(self) -> bool:
-        """Whether there is a transaction that has to be aborted before the producer may end."""
+        """Whether a transaction is open; it must be aborted before the producer closes."""
         return self.manager is not None and self.manager.is_open
 
     def metrics(self) -> dict[str, float]:
-        """What has been counted so far, and the buffer's state, by Kafka's names."""
+        """Return totals and averages so far and the state of the buffer, under Kafka's names."""
         held = self.accumulator.reserved_bytes
         return {
             **self.sender.metrics.snapshot(),
@@ -229,7 +235,7 @@ class ProducerCore:
         }
 
     def take_untold(self) -> ClientError | None:
-        """The first failure that nobody was told of or has asked for; each is given once."""
+        """Return the first error that no caller has received, and forget the others."""
         untold = [batch for batch in self._untold if not batch.is_told]
         self._untold.clear()
         return untold[0].error if untold else None
@@ -237,7 +243,7 @@ class ProducerCore:
     # Ends
 
     def flush(self) -> Callable[[], bool]:
-        """Have all that was sent so far leave at once; the result tells whether it is settled."""
+        """Send all pending batches now; return a predicate that says whether they are complete."""
         waited_for = self.accumulator.unsettled()
         self.accumulator.make_all_due()
         self.sender.pump()
@@ -256,8 +262,8 @@ class ProducerCore:
         return is_done
 
     def close(self) -> None:
-        """Give up what was not delivered."""
-        # What is sent from now on has to look for its topic, and finds the producer closed.
+        """Fail all pending records and stop."""
+        # Without targets, every later `send` looks up its topic and finds the producer closed.
         self._targets.clear()
         self.is_closed = True
         self.sender.close()
@@ -267,13 +273,13 @@ class ProducerCore:
     # Topics
 
     def target(self, topic: str, partition: int | None = None) -> Target | None:
-        """Where records of a topic go; None if `learn` has to be asked first.
+        """Return the partitions of a topic; None if `learn` must fetch its metadata first.
 
         Raises:
-            UnknownPartitionError: a negative number.
-            UnfitRecordError: the topic is no string, or the partition no number.
+            UnknownPartitionError: the partition is negative.
+            UnfitRecordError: the topic is not a string, or the partition not an integer.
             InvalidRecordError: the topic is blank.
-            IllegalTransactionStateError: records are for transactions only, and there is none.
+            IllegalTransactionStateError: the producer is transactional and no transaction is open.
         """
         if self.manager is not None:
             self.manager.check_sending()
@@ -293,7 +299,7 @@ class ProducerCore:
         return None
 
     def learn(self, topic: str, partition: int | None, on_done: OnDone[bool]) -> None:
-        """Look for a topic that has the partition; the broker may create the topic now."""
+        """Fetch metadata until the topic has the partition; the broker may create the topic."""
         cluster = self.cluster
         cluster.tracked.add(topic)
         cluster.allow_auto_creation = True
@@ -311,12 +317,12 @@ class ProducerCore:
         TopicLookup(cluster, [topic], limit, on_found, partition=partition or 0).start()
 
     def partitions(self, topic: str) -> list[PartitionInfo]:
-        """The partitions of a topic that is known, by number."""
+        """Return the partitions of a known topic, ordered by number."""
         known = self._metadata.topics[topic].partitions
         return [known[number] for number in sorted(known)]
 
     def _renewed(self, info: TopicInfo) -> Target:
-        # Also a topic that was known already has to be looked at again when its leaders move.
+        # A known topic is tracked too, so that metadata updates include it when its leaders change.
         self.cluster.tracked.add(info.name)
         before = self._targets.get(info.name)
         partitioner = before.partitioner if before is not None else self._partitioner(info.name)
@@ -331,7 +337,7 @@ class ProducerCore:
         return self._parts.partitioner_for_topic(self.config, self.cluster.runtime.rng, loads)
 
     def _load(self, tp: TopicPartition) -> int:
-        """Batches that wait for a partition's leader; -1 if it has taken none for too long."""
+        """Return the number of unsent batches of a partition; -1 if its leader is unavailable."""
         limit_ms = self.config.partitioner_availability_timeout_ms
         if limit_ms and self.sender.stuck_ms(self._metadata.leader(tp)) > limit_ms:
             return -1
@@ -343,4 +349,4 @@ _NO_HEADERS: list[tuple[str, bytes | None]] = []
 
 
 def _nothing() -> None:
-    """No face waits by itself."""
+    """Default of `on_progress`: do nothing."""

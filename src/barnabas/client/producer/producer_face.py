@@ -1,4 +1,4 @@
-"""What both faces of the producer have in common: all that needs no wait."""
+"""What the blocking and the asyncio producer share: all calls that do not wait."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 __all__ = ["MS_PER_S", "FaceSession", "ProducerFace"]
 
 MS_PER_S = 1000
-# Beyond the time that what is waited for has by itself: time for its own error to arrive.
+# Added to the timeout of the operation itself, so that its own error arrives first.
 _GRACE_MS = 5_000.0
 
 
 class FaceSession(ProducerSession, Protocol):
-    """What a face needs of its session besides."""
+    """The parts of the client's session that a producer's face uses."""
 
     def check_usable(self) -> None:
-        """Raise unless calls may be made."""
+        """Raise an error unless calls are allowed (client open, process not forked)."""
         ...
 
 
@@ -36,32 +36,35 @@ class ProducerFace:
         self._clock = session.cluster.runtime.clock
         self._core = ProducerCore(session, config, parts)
         self._accumulator = self._core.accumulator
-        # `closed_count` of the accumulator when the loop last had a turn.
+        # `closed_count` of the accumulator at the last loop iteration.
         self._closed_seen = 0
-        # When the loop last had a turn from here, in ms of the wall clock.
+        # Wall clock time of the last loop iteration that this producer started, in ms.
         self._stepped_ms = 0
         self._closed = False
 
     @property
     def delivered(self) -> int:
-        """Records that were acknowledged."""
+        """Number of acknowledged records."""
         return self._core.delivered
 
     @property
     def failed(self) -> int:
-        """Records that were given up."""
+        """Number of records whose delivery failed."""
         return self._core.failed
 
     def metrics(self) -> dict[str, float]:
-        """Totals and averages since the producer was made, by Kafka's names."""
+        """Return totals and averages since the producer was created, under Kafka's names.
+
+        Times are in milliseconds, sizes in bytes.
+        """
         return self._core.metrics()
 
     def begin_transaction(self) -> None:
-        """Begin: what is sent from now on is seen by read_committed consumers whole, or never.
+        """Begin a transaction: `read_committed` consumers see all of its records, or none.
 
         Raises:
-            IllegalTransactionStateError: out of order.
-            ProducerFencedError: another producer has the id.
+            IllegalTransactionStateError: the producer is not initialized, or a transaction is open.
+            ProducerFencedError: another producer uses the transactional id.
         """
         self._check_open()
         self._core.transactions.begin()
@@ -71,10 +74,10 @@ class ProducerFace:
         if self._closed:
             raise ClientClosedError("the producer is closed")
 
-    # Around the waits of the faces
+    # Shared steps before and after the waits of the faces
 
     def _end_flush(self, timeout: float | None, *, is_empty: bool) -> None:
-        """A flush has waited: raise what it ends with."""
+        """Raise the error with which a flush ends, if there is one."""
         if not is_empty:
             seconds = self._settling_ms() / MS_PER_S if timeout is None else timeout
             raise ClientTimeoutError(f"flush: records still undelivered after {seconds:g} s")
@@ -83,7 +86,7 @@ class ProducerFace:
             raise untold
 
     def _make_room(self) -> None:
-        """Send all that is held, so that there will be room."""
+        """Send all pending batches, so that the buffer gets room."""
         self._check_open()
         if self._core.manager is not None:
             self._core.manager.check_sending()
@@ -94,7 +97,7 @@ class ProducerFace:
         return self._accumulator.has_room
 
     def _full(self) -> BufferFullError:
-        """There was no room for max.block.ms."""
+        """Return the error for a buffer that stayed full for `max.block.ms`."""
         config = self._config
         return BufferFullError(
             f"buffer.memory={config.buffer_memory} stayed full for max.block.ms="
@@ -103,11 +106,11 @@ class ProducerFace:
         )
 
     def _settling_ms(self) -> float:
-        """By when every record that was sent is delivered or given up."""
+        """Return the time in ms after which every sent record is delivered or failed."""
         return self._config.delivery_timeout_ms + self._config.request_timeout_ms + _GRACE_MS
 
     def _learning_ms(self) -> float:
-        """By when a topic's metadata is known, or why it is not."""
+        """Return the time in ms after which a metadata lookup has succeeded or failed."""
         return self._config.max_block_ms + _GRACE_MS
 
     def _not_learned(self, topic: str) -> ClientTimeoutError:
@@ -115,11 +118,11 @@ class ProducerFace:
         return ClientTimeoutError(f"metadata of {topic} was not to be had within {limit}")
 
     def _seconds_of(self, timeout: float | None) -> float:
-        """How long a call of transactions waits."""
+        """Return how long a transaction call waits, in seconds."""
         return self._config.max_block_ms / MS_PER_S if timeout is None else timeout
 
     def _end_call(self, outcome: Outcome, seconds: float, *, is_done: bool) -> None:
-        """A call of transactions has been waited for: raise what it ended with."""
+        """Raise the error with which a transaction call ended, or a timeout."""
         if not is_done:
             raise ClientTimeoutError(
                 f"{outcome.call} did not end within {seconds} s; it goes on: call it again"

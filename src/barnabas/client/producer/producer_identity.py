@@ -23,28 +23,28 @@ if TYPE_CHECKING:
 __all__ = ["ProducerIdentity"]
 
 _NO_ID = -1
-# From this version on a producer can have its epoch raised; before, it asks for another id.
+# From this version on, a producer can request a higher epoch; before, it requests a new id.
 _BUMP_FROM = 3
 _INT32_MAX = 0x7FFFFFFF
 
 
 class ProducerIdentity:
-    """Asks for an id, and for the next epoch when sequences have to start again."""
+    """Requests a producer id, and a higher epoch when sequences must restart at 0."""
 
     def __init__(self, cluster: Cluster, on_ready: Callable[[], None]) -> None:
         self._cluster = cluster
         self._on_ready = on_ready
         self.producer_id = _NO_ID
         self.producer_epoch = -1
-        # Whether id and epoch may be used.
+        # Whether id and epoch are valid and no request is pending.
         self.is_ready = False
-        # Set for good when the cluster refuses to give an id.
+        # Fatal error of the cluster's response; never reset.
         self.error: ClientError | None = None
         self._requesting = False
         self._attempts = 0
 
     def request(self) -> None:
-        """Get an id, or the next epoch; `on_ready` is called when it is there."""
+        """Request an id or the next epoch; `on_ready` is called when the response has arrived."""
         self.is_ready = False
         if self._requesting or self.error is not None:
             return
@@ -73,7 +73,7 @@ class ProducerIdentity:
             code = response.error_code or ErrorCode.UNKNOWN_SERVER_ERROR
             error = broker_error(code, "producer id")
             if self.producer_id != _NO_ID and not error.retriable:
-                # The old id cannot be raised any more: start over with a new one.
+                # The broker cannot raise the old epoch: request a new id.
                 self.producer_id = _NO_ID
                 self.request()
                 return

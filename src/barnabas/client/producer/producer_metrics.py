@@ -1,4 +1,4 @@
-"""What a producer counts, under Kafka's names (`producer-metrics`): per request and batch only."""
+"""Counters of a producer under Kafka's names (`producer-metrics`), per request and batch."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ __all__ = ["ProducerMetrics"]
 
 
 class ProducerMetrics:
-    """Counters since the producer was made; times in ms."""
+    """Counters since the producer was created; times in ms, sizes in bytes."""
 
     def __init__(self) -> None:
         self.requests = 0
         self.answers = 0
         self.batches = 0
         self.bytes = 0
-        # Records that left for the first time, and those that left again.
+        # Records of first sends, and records of retries.
         self.records = 0
         self.retried_records = 0
         self.splits = 0
-        # Sums of what the averages are of.
+        # Sums for the averages, in ms.
         self._latency_ms = 0.0
         self._queue_ms = 0.0
 
     def on_sent(self, batches: Sequence[ProducerBatch], now_ms: float) -> None:
-        """A request with these batches leaves."""
+        """Count a request that is sent with these batches."""
         self.requests += 1
         for batch in batches:
             self.batches += 1
@@ -41,12 +41,12 @@ class ProducerMetrics:
                 self._queue_ms += (now_ms - batch.created_ms) * batch.count
 
     def on_answered(self, sent_ms: float, now_ms: float) -> None:
-        """A request has ended."""
+        """Count a request that has ended, with a response or an error."""
         self.answers += 1
         self._latency_ms += now_ms - sent_ms
 
     def snapshot(self) -> dict[str, float]:
-        """Totals and averages by Kafka's names."""
+        """Return totals and averages under Kafka's names; times in ms, sizes in bytes."""
         sent = self.records + self.retried_records
         return {
             "request-total": self.requests,

@@ -1,7 +1,7 @@
-"""What a user plugs into a producer: serializers, a partitioner, interceptors.
+"""Objects that a user passes to a producer: serializers, a partitioner, interceptors.
 
-These are objects, not values of a properties file, so they are taken out of the keyword arguments
-before the rest is checked as configuration.
+They cannot be values of a properties file. The producer removes them from its keyword arguments
+before it parses the rest as configuration.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["ProducerParts", "take_parts"]
 
 PartitionFunction = Callable[[bytes | None, Sequence[int], Sequence[int]], int]
 _ROUND_ROBIN = "round_robin"
-# Names that properties files and other clients' programs have for the two that are built in.
+# Names of the two built-in partitioners in properties files and in other clients.
 _NAMES = {
     "default": "",
     "sticky": "",
@@ -40,23 +40,23 @@ _NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class ProducerParts:
-    """The user's objects of one producer."""
+    """The objects that the user passed to one producer."""
 
     key_serializer: Serializer | None = None
     value_serializer: Serializer | None = None
-    # "" for Kafka's own way.
+    # "" means Kafka's default partitioner.
     partitioner: PartitionFunction | str = ""
     interceptors: Interceptors | None = None
 
     def partitioner_for_topic(
         self, config: ClientConfig, rng: Rng, loads: Callable[[Sequence[int]], Sequence[int]]
     ) -> TopicPartitioner:
-        """A partitioner for the records of one topic.
+        """Create a partitioner for the records of one topic.
 
         Args:
-            config: the producer's.
-            rng: where chance comes from.
-            loads: tells the queued batches of the topic's partitions (KIP-794).
+            config: the producer's configuration.
+            rng: source of random numbers.
+            loads: returns the number of pending batches of each given partition (KIP-794).
         """
         if callable(self.partitioner):
             return CallablePartitioner(self.partitioner)
@@ -71,10 +71,10 @@ class ProducerParts:
 
 
 def take_parts(given: Mapping[str, Any]) -> tuple[ProducerParts, dict[str, Any]]:
-    """The parts, and the keyword arguments that are left.
+    """Split a producer's keyword arguments into its parts and its configuration.
 
     Raises:
-        ClientConfigError: something that is not what its name says.
+        ClientConfigError: a part has the wrong type, or the partitioner is unknown.
     """
     left = dict(given)
     partitioner = left.pop("partitioner", None) or left.pop("partitioner_class", None) or ""
@@ -101,7 +101,7 @@ def take_parts(given: Mapping[str, Any]) -> tuple[ProducerParts, dict[str, Any]]
 def _serializer(given: dict[str, Any], name: str) -> Serializer | None:
     found = given.get(name)
     if found is None or isinstance(found, str):
-        # The name of a Java class in a properties file means nothing here.
+        # The name of a Java class in a properties file has no meaning here.
         given.pop(name, None)
         return None
     if not callable(found):

@@ -1,9 +1,9 @@
-"""Sending batches: one request per leader at a time up to five in flight, retries in order.
+"""Sends batches: up to five requests in flight per leader, retries in order.
 
-Idempotence (KIP-98): a batch gets id, epoch and sequence when it is first sent and keeps them over
-retries, so that the broker takes it once. When a batch with a sequence is given up, sequences of
-the partitions have a gap: all in flight is waited for, the epoch raised, and what is still queued
-starts again from 0 (KIP-360).
+Idempotence (KIP-98): a batch gets producer id, epoch and sequence when it is first sent and keeps
+them on a retry, so that the broker appends it once. A failed batch with a sequence leaves a gap in
+the sequences of its partition. The sender then waits for all requests in flight, requests a higher
+epoch, and restarts the sequences of pending batches at 0 (KIP-360).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["Sender"]
 
 _SEQUENCE_MASK = 0x7FFFFFFF
-# How often queued batches are looked through for those past delivery.timeout.ms.
+# Interval of the check for pending batches past delivery.timeout.ms.
 _EXPIRY_INTERVAL_MS = 1_000.0
 _STALE_METADATA = frozenset({
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -57,7 +57,7 @@ _STALE_METADATA = frozenset({
     ErrorCode.FENCED_LEADER_EPOCH,
     ErrorCode.KAFKA_STORAGE_ERROR,
 })  # fmt: skip
-# A leader that cannot commit may be cut off from the others, who have another leader by now.
+# Errors of a leader that may be isolated, so that the other replicas may have a new leader.
 _DOUBTFUL_LEADER = frozenset({
     ErrorCode.REQUEST_TIMED_OUT,
     ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -71,7 +71,7 @@ _NEW_EPOCH_NEEDED = frozenset({
 
 
 class Sender:
-    """Moves batches from an accumulator to the leaders, and settles them."""
+    """Sends the batches of an accumulator to the leaders and completes them."""
 
     def __init__(
         self,
@@ -79,23 +79,23 @@ class Sender:
         config: ClientConfig,
         on_settled: Callable[[ProducerBatch, ClientError | None], None],
     ) -> None:
-        """Call `on_settled(batch, error)` for each batch that is done with, before its senders."""
+        """Call `on_settled(batch, error)` for each completed batch, before the record callbacks."""
         self._cluster = cluster
         self._config = config
         self._on_settled = on_settled
         self._accumulator: Accumulator | None = None
-        # Of a producer with a transactional id; then it is also who gives ids and epochs.
+        # Set for a transactional producer; the manager then provides producer id and epoch.
         self._transactions: TransactionManager | None = None
         self._identity: ProducerIdentity | None = None
         if self._config.enable_idempotence and self._config.transactional_id is None:
             self._identity = ProducerIdentity(cluster, self.pump)
         self.metrics = ProducerMetrics()
-        # Requests in flight by node id, and in all.
+        # Number of requests in flight, by node id and in total.
         self._in_flight: dict[int, int] = {}
         self._in_flight_total = 0
-        # Since when a node was sent nothing though there is something, in ms; absent if it was.
+        # Since when pending batches of a node could not be sent, in ms; absent after a send.
         self._stuck_since: dict[int, float] = {}
-        # Sequences have a gap: nothing is sent until the epoch was raised.
+        # Whether sequences have a gap; nothing is sent until the epoch is raised.
         self._new_epoch_wanted = False
         self._expiry_armed = False
         self._pumping = False
@@ -104,21 +104,21 @@ class Sender:
         cluster.on_update(self.pump)
 
     def attach(self, accumulator: Accumulator) -> None:
-        """Take batches from `accumulator`."""
+        """Set the source of batches."""
         self._accumulator = accumulator
 
     def attach_transactions(self, transactions: TransactionManager) -> None:
-        """Send within transactions only."""
+        """Make the sender transactional: batches are sent within transactions only."""
         self._transactions = transactions
 
     @property
     def accumulator(self) -> Accumulator:
-        """Where batches come from."""
+        """The source of batches."""
         assert self._accumulator is not None, "not attached"
         return self._accumulator
 
     def close(self) -> None:
-        """Give up what was not delivered."""
+        """Stop and fail all batches that are not delivered."""
         self._closed = True
         self._cluster.remove_listener(self.pump)
         for queue in self.accumulator.queues.values():
@@ -133,7 +133,7 @@ class Sender:
     # Sending
 
     def pump(self) -> None:
-        """Send whatever can leave now."""
+        """Send all batches that can be sent now."""
         if self._closed or self._pumping or not self.accumulator.ready:
             return
         self._pumping = True
@@ -188,7 +188,7 @@ class Sender:
                 self._send(node_id, batches)
 
     def _take_batches(self, queues: list[PartitionQueue]) -> list[ProducerBatch]:
-        """At most one batch of each queue, up to max.request.size; spent queues leave the list."""
+        """Take at most one batch of each queue, up to max.request.size; drop queues without any."""
         batches: list[ProducerBatch] = []
         size = 0
         for queue in list(queues):
@@ -206,7 +206,7 @@ class Sender:
         return batches
 
     def _prepare(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """Note the batch as in flight; an idempotent producer numbers it if it is new."""
+        """Mark the batch as in flight; assign producer id and sequence if it has none."""
         batch.attempts += 1
         queue.in_flight.append(batch)
         queue.in_flight.sort(key=_by_number)
@@ -221,7 +221,7 @@ class Sender:
             queue.next_sequence = (queue.next_sequence + batch.count) & _SEQUENCE_MASK
 
     def stuck_ms(self, node_id: int) -> float:
-        """For how long the node was sent nothing though batches waited for it (KIP-794)."""
+        """Return for how many ms batches of the node have been waiting for a send (KIP-794)."""
         since = self._stuck_since.get(node_id)
         return 0.0 if since is None else self._cluster.runtime.clock.monotonic_ms() - since
 
@@ -246,7 +246,7 @@ class Sender:
 
         def on_done(response: Message | None, error: ClientError | None) -> None:
             nonlocal is_counted
-            # A response that cannot be used ends the request a second time, with an error.
+            # If the response cannot be used, this is called a second time, with an error.
             if not is_counted:
                 is_counted = True
                 self._in_flight[node_id] -= 1
@@ -275,7 +275,7 @@ class Sender:
         )
         self._cluster.call(node_id, call)
 
-    # Answers
+    # Responses
 
     def _on_request_failed(self, batches: list[ProducerBatch], error: ClientError) -> None:
         if error.retriable:
@@ -347,12 +347,12 @@ class Sender:
         if self._is_overdue(batch) or batch.attempts > self._config.retries:
             return False
         if self._transactions is not None:
-            # What a plain producer mends with a new epoch is for the abort to mend here.
+            # Here the abort raises the epoch, not a retry as in a plain idempotent producer.
             waits = error.error_code in _NEW_EPOCH_NEEDED and not queue.is_head(batch)
             return self._transactions.may_send and (waits or error.retriable)
         if self._identity is not None and error.error_code in _NEW_EPOCH_NEEDED:
-            # Behind an earlier undelivered batch it only has to wait for its turn. At the head, the
-            # broker does not have what it once acknowledged, or forgot us: start sequences again.
+            # Behind an earlier pending batch the batch only waits for its turn. At the head, the
+            # broker has lost records or forgotten the producer: restart the sequences.
             if queue.is_head(batch):
                 self._new_epoch_wanted = True
             return True
@@ -380,15 +380,15 @@ class Sender:
         if self._transactions is not None:
             self._transactions.on_batch_failed(error, has_sequence=has_sequence)
 
-    # What transactions ask
+    # Interface for the transaction manager
 
     @property
     def has_unsettled(self) -> bool:
-        """Whether batches wait or are in flight."""
+        """Whether batches are pending or in flight."""
         return not self.accumulator.is_empty
 
     def send_all(self) -> None:
-        """Have also batches leave that could take more records."""
+        """Send all pending batches, including open ones."""
         self.accumulator.make_all_due()
         self.pump()
 
@@ -407,11 +407,11 @@ class Sender:
             self._give_up(batch, error)
 
     def restart_sequences(self) -> None:
-        """Forget the sequences of all that is queued; they are numbered again when sent."""
+        """Remove the sequences of all pending batches; new ones are assigned at the next send."""
         for queue in self.accumulator.queues.values():
             queue.next_sequence = 0
             if self._transactions is None:
-                # The broker may have forgotten the producer.
+                # The broker may have forgotten the producer id.
                 queue.known_producer_id = -1
             for batch in queue.closed:
                 batch.producer_id = -1
@@ -429,7 +429,7 @@ class Sender:
             self._cluster.runtime.timer.call_later(interval, self._expire)
 
     def _expire(self) -> None:
-        """Give up queued batches past delivery.timeout.ms; those in flight end by themselves."""
+        """Fail pending batches past delivery.timeout.ms; those in flight end by themselves."""
         self._expiry_armed = False
         if self._closed:
             return

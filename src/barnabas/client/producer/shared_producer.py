@@ -1,7 +1,7 @@
-"""The blocking producer: send, flush, close, and a path for whole batches.
+"""The blocking producer: `send`, `flush`, `close`, and `send_batch` for many records.
 
-There is no thread: what was sent moves on while `send`, `poll`, `flush` or a delivery's `result`
-runs. End with `flush()` or `close()`, or use it in a `with` block.
+The producer has no thread. Records make progress while `send`, `poll`, `flush` or a delivery's
+`result` runs. End with `flush()` or `close()`, or use a `with` block.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 
 __all__ = ["SharedProducer"]
 
-# Records of `send_batch` without a partition that are sorted by partition at a time.
+# Number of records that `send_batch` groups by partition at a time.
 _SORTED_AT_ONCE = 5_000
 
 
 class SharedProducer(WithBlock, ProducerFace):
-    """Sends records over the connections of a client; made by `Client.producer()`.
+    """Sends records over the connections of a client; created by `Client.producer()`.
 
-    A record whose delivery failed makes the next `flush()` or `close()` raise, unless it had an
-    `on_delivery` or its delivery was asked.
+    A failed record makes the next `flush()` or `close()` raise, unless the record has an
+    `on_delivery` callback or the caller asked its delivery for the outcome.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class SharedProducer(WithBlock, ProducerFace):
         on_closed: Callable[[Any], None],
         parts: ProducerParts,
     ) -> None:
-        """Send over the session's connections; call `on_closed` with the producer at its end."""
+        """Use the session's connections; call `on_closed(producer)` when the producer is closed."""
         super().__init__(session, config, parts)
         self._session = session
         self._stepper = session.stepper
@@ -61,21 +61,28 @@ class SharedProducer(WithBlock, ProducerFace):
         self._wait = self._run_until
         self._linger_ms = config.linger_ms
 
-    # Life
+    # Closing
 
     def _give_up(self) -> None:
         self.close(flush=False)
 
     def close(self, timeout: float | None = None, *, flush: bool = True) -> None:
-        """Deliver what is held (unless `flush` is off), give up the rest; abort a transaction.
+        """Flush pending records and close the producer; does nothing if it is closed.
+
+        An open transaction is aborted instead.
+
+        Args:
+            timeout: limit of the flush or the abort in seconds; None uses their default.
+            flush: if False, pending records fail instead.
 
         Raises:
-            ClientError: as `flush`.
+            ClientTimeoutError: the flush or the abort did not end in time. The producer is closed.
+            ClientError: as of `flush`. The producer is closed.
         """
         if self._closed:
             return
         if self._session.lifetime.is_forked:
-            # What is held is the parent's to deliver.
+            # After a fork, pending records belong to the parent process.
             self._closed = True
             return
         try:
@@ -98,24 +105,30 @@ class SharedProducer(WithBlock, ProducerFace):
         partition: int | None = None,
         **options: Unpack[SendOptions],
     ) -> Delivery:
-        """Queue a record; waits only for room in the buffer, or for the topic's metadata.
+        """Queue a record; waits only for room in the buffer or for the topic's metadata.
+
+        Callbacks of earlier records can run during the call.
 
         Args:
-            topic: its name; created by the broker if that is allowed there.
-            value: bytes, None for a tombstone; with a `value_serializer` what that takes.
-            key: bytes; the same key goes to the same partition, the one Java's client chooses.
-            partition: where to, whatever the key.
+            topic: the topic's name; the broker creates the topic if auto-creation is enabled.
+            value: bytes, None for a tombstone; any value that the `value_serializer` accepts.
+            key: bytes or None. Records with the same key go to the same partition, the one that
+                Kafka's Java client chooses.
+            partition: the partition to use whatever the key is; None lets the partitioner choose.
             options: `headers`, `timestamp_ms` and `on_delivery`, see `SendOptions`.
 
         Returns:
-            The record's delivery: `result()` waits for it; may be thrown away.
+            The record's delivery; its `result()` waits for the outcome. It may be ignored.
 
         Raises:
-            BufferFullError: no room within max.block.ms.
-            RecordTooLargeError: over max.request.size.
+            BufferFullError: the buffer had no room within `max.block.ms`.
+            ClientTimeoutError: the topic's metadata did not arrive within `max.block.ms`.
+            RecordTooLargeError: the record is larger than `max.request.size`.
             UnfitRecordError: an argument has the wrong type.
-            InvalidRecordError: a blank topic, or a timestamp that cannot be.
-            UnknownTopicError: no such topic or partition, even in metadata asked for just now.
+            InvalidRecordError: the topic is blank, or the timestamp is out of range.
+            UnknownTopicError: the topic does not exist.
+            UnknownPartitionError: the partition does not exist.
+            IllegalTransactionStateError: the producer is transactional and no transaction is open.
         """
         if self._core.needs_preparation:
             given = ProducerRecord(topic, value, key, partition)
@@ -141,7 +154,7 @@ class SharedProducer(WithBlock, ProducerFace):
         options: SendOptions,
         now: int,
     ) -> ProducerBatch:
-        """Wait for the topic's metadata, or for room, as often as it takes."""
+        """Wait for the topic's metadata or for room until the record can be queued."""
         while True:
             if self._core.target(topic, record[2]) is None:
                 self._learned(topic, record[2])
@@ -154,13 +167,18 @@ class SharedProducer(WithBlock, ProducerFace):
     def send_batch(
         self, topic: str, records: Iterable[BatchRecord], partition: int | None = None
     ) -> None:
-        """Queue many records cheaply: (key, value, headers, timestamp in ms or None) each.
+        """Queue many records at a lower cost than `send`.
 
-        With a partition all go there in order; otherwise each goes where `send` would put it. No
-        record has a callback or a delivery: failures show in `failed` and make `flush` raise.
+        The records have no callbacks and no deliveries. `failed` counts those that fail, and
+        `flush` raises the first error.
+
+        Args:
+            topic: the topic's name.
+            records: tuples (key, value, headers, timestamp in ms or None).
+            partition: if given, all records go there in order; else the partitioner chooses.
 
         Raises:
-            as `send`; records before the one that raised stay queued.
+            ClientError: as of `send`. Records before the refused record stay queued.
         """
         if self._core.needs_preparation:
             records = self._core.prepare_all(topic, records)
@@ -201,20 +219,23 @@ class SharedProducer(WithBlock, ProducerFace):
                 self._wait_for_room()
 
     def poll(self, timeout_ms: float = 0.0) -> None:
-        """Let deliveries go on, and callbacks run, for up to `timeout_ms`."""
+        """Process network events and run callbacks for up to `timeout_ms`.
+
+        Returns early when no record is pending. 0 processes the events that have already arrived.
+        """
         self._check_usable()
         self._send_due()
         self._stepper.run_until(lambda: self._accumulator.is_empty, timeout_ms)
 
     def flush(self, timeout: float | None = None) -> None:
-        """Wait until everything sent so far is delivered or given up.
+        """Send all pending records and wait until each is delivered or has failed.
 
         Args:
-            timeout: seconds; None waits as long as delivery.timeout.ms lets records live.
+            timeout: seconds; None waits until `delivery.timeout.ms` has decided every record.
 
         Raises:
-            ClientTimeoutError: not all was settled in time.
-            ClientError: records could not be delivered and nobody was told; the first reason.
+            ClientTimeoutError: some records are still pending.
+            ClientError: the first failed record without a callback whose error was not read.
         """
         self._check_open()
         self._end_flush(timeout, is_empty=self._run_until(self._core.flush(), timeout))
@@ -222,21 +243,22 @@ class SharedProducer(WithBlock, ProducerFace):
     def _run_until(self, predicate: Callable[[], bool], timeout: float | None) -> bool:
         """Let the loop run until the predicate holds; `timeout` in seconds.
 
-        What is full or due leaves first: a sender lets some batches come together before it does.
+        Batches that are full or due are sent first: the sender may have held them back to send
+        several together.
         """
         self._send_due()
         timeout_ms = self._settling_ms() if timeout is None else timeout * MS_PER_S
         return self._stepper.run_until(predicate, timeout_ms)
 
     def _step(self, now: int) -> None:
-        """Send what is ready and take what has come, without waiting."""
+        """Send ready batches and process arrived responses, without waiting."""
         self._stepped_ms = now
         self._closed_seen = self._accumulator.closed_count
         self._send_due()
         self._stepper.run_until(_never, 0)
 
     def _send_due(self) -> None:
-        """Have what is full, or has lingered, leave with the loop's next turn."""
+        """Send batches that are full or older than `linger.ms` in the next loop iteration."""
         self._accumulator.make_lingered_due()
         self._core.sender.pump()
 
@@ -248,16 +270,19 @@ class SharedProducer(WithBlock, ProducerFace):
     # Transactions
 
     def init_transactions(self, timeout: float | None = None) -> None:
-        """Take `transactional_id` over; to be called once, before the first transaction.
+        """Register `transactional_id` with its coordinator; call it once, before all transactions.
 
-        Whoever had the id is fenced; what it left open is aborted, or its commit finished.
+        Other producers with this id are fenced. Their open transaction is aborted; a commit that
+        has started is completed.
 
         Args:
-            timeout: seconds, max.block.ms if None. After a time-out the same call goes on waiting;
-                so with the others.
+            timeout: seconds; None means `max.block.ms`. After a timeout the operation continues;
+                call the same method again to wait for it.
 
         Raises:
-            ClientTimeoutError: no end in time.
+            ClientTimeoutError: the operation did not end in time.
+            ClientConfigError: the producer has no `transactional_id`.
+            IllegalTransactionStateError: the producer is already initialized.
             ClientError: the coordinator refused.
         """
         self._end_of(self._core.transactions.initialize(), timeout)
@@ -268,38 +293,49 @@ class SharedProducer(WithBlock, ProducerFace):
         group_metadata: GroupGeneration | str,
         timeout: float | None = None,
     ) -> None:
-        """Commit a group's offsets with the transaction, if it is committed (KIP-447).
+        """Commit a group's offsets as part of the transaction (KIP-447).
 
         Args:
-            offsets: for each (topic, partition) the next offset to be read.
-            group_metadata: of the consumer that read: `consumer.group_metadata()`; or a group's
-                name, which fences nobody.
+            offsets: for each (topic, partition) the next offset to read.
+            group_metadata: `consumer.group_metadata()` of the consumer that read the records, which
+                lets the coordinator refuse an outdated member; or only the group's name.
             timeout: as of `init_transactions`.
+
+        Raises:
+            ClientTimeoutError: the operation did not end in time; call again.
+            ProducerFencedError: another producer uses the id; fatal.
+            ClientError: the coordinator refused; call `abort_transaction`.
         """
         self._end_of(self._core.transactions.send_offsets(offsets, group_metadata), timeout)
 
     def commit_transaction(self, timeout: float | None = None) -> None:
-        """Deliver all that was sent, then commit.
+        """Send all pending records and commit the transaction.
+
+        Args:
+            timeout: as of `init_transactions`.
 
         Raises:
-            ClientTimeoutError: no end in time: whether it is committed is not known; call again.
-            ProducerFencedError: another producer has the id; fatal.
-            ClientError: something was not delivered; `abort_transaction` and do it again.
+            ClientTimeoutError: the outcome is unknown; call again to wait for it.
+            ProducerFencedError: another producer uses the id; fatal.
+            ClientError: a record was not delivered; call `abort_transaction` and start over.
         """
         self._end_of(self._core.transactions.commit(), timeout)
 
     def abort_transaction(self, timeout: float | None = None) -> None:
-        """Abort: nobody who reads read_committed sees what was sent.
+        """Abort the transaction: `read_committed` consumers see none of its records.
+
+        Args:
+            timeout: as of `init_transactions`.
 
         Raises:
-            ClientTimeoutError: no end in time; call again.
-            ProducerFencedError: another producer has the id; fatal.
+            ClientTimeoutError: the operation did not end in time; call again.
+            ProducerFencedError: another producer uses the id; fatal.
         """
         self._end_of(self._core.transactions.abort(), timeout)
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:
-        """A `with` block as a transaction: committed at its end, aborted when it raises."""
+        """Return a `with` block that commits at its end and aborts on an exception."""
         self.begin_transaction()
         try:
             yield self
@@ -318,10 +354,13 @@ class SharedProducer(WithBlock, ProducerFace):
     # Topics
 
     def partitions_for(self, topic: str) -> list[PartitionInfo]:
-        """The topic's partitions, by number; waits for metadata if it is not known.
+        """Return the topic's partitions by number; waits for metadata if the topic is unknown.
+
+        The broker creates the topic if auto-creation is enabled.
 
         Raises:
-            UnknownTopicError: no such topic.
+            UnknownTopicError: the topic does not exist.
+            ClientTimeoutError: the metadata did not arrive within `max.block.ms`.
         """
         self._check_open()
         if self._core.target(topic) is None:
@@ -329,7 +368,7 @@ class SharedProducer(WithBlock, ProducerFace):
         return self._core.partitions(topic)
 
     def _learned(self, topic: str, partition: int | None) -> Target:
-        """Wait for metadata with the topic's partition; the broker may create the topic now."""
+        """Wait for metadata of the partition; the broker may create the topic."""
         self._check_open()
         outcome: list[ClientError | None] = []
         self._core.learn(topic, partition, lambda _found, error: outcome.append(error))

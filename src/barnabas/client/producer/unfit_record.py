@@ -1,4 +1,4 @@
-"""Checks of what `send` is given, and what to say of a record that no batch takes."""
+"""Checks the arguments of `send`, and explains why a record was refused."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def exact_topic(topic: object) -> str:
     """Return the topic's name as a plain `str`.
 
     Raises:
-        UnfitRecordError: it is no string.
-        InvalidRecordError: it is blank.
+        UnfitRecordError: the topic is not a string.
+        InvalidRecordError: the topic is blank.
     """
     if not isinstance(topic, str):
         raise UnfitRecordError("producer", f"the topic is {_kind(topic)}", "give its name as a str")
@@ -40,10 +40,10 @@ def exact_topic(topic: object) -> str:
 
 
 def exact_partition(topic: str, partition: object) -> int:
-    """Return the partition's number as a plain `int`; numpy's integers are taken too.
+    """Return the partition's number as a plain `int`; numpy integers are accepted.
 
     Raises:
-        UnfitRecordError: it is no integer.
+        UnfitRecordError: the partition is not an integer.
     """
     if isinstance(partition, bool) or not hasattr(partition, "__index__"):
         raise UnfitRecordError(
@@ -53,11 +53,11 @@ def exact_partition(topic: str, partition: object) -> int:
 
 
 def exact_timestamp(topic: str, timestamp: object) -> int:
-    """Return the timestamp in ms as a plain `int`; numpy's integers are taken too.
+    """Return the timestamp in ms as a plain `int`; numpy integers are accepted.
 
     Raises:
-        UnfitRecordError: it is no integer.
-        InvalidRecordError: it is negative, or more than 64 bits hold.
+        UnfitRecordError: the timestamp is not an integer.
+        InvalidRecordError: the timestamp is negative or exceeds 64 bits.
     """
     hint = "give milliseconds since 1970 as an int"
     if isinstance(timestamp, bool) or not hasattr(timestamp, "__index__"):
@@ -69,10 +69,10 @@ def exact_timestamp(topic: str, timestamp: object) -> int:
 
 
 def check_options(topic: str, options: Mapping[str, object]) -> None:
-    """Check the keyword arguments of `send` that are no part of the batch.
+    """Check the names of the keyword arguments of `send` and the callback.
 
     Raises:
-        UnfitRecordError: a name that `send` does not have, or a callback that cannot be called.
+        UnfitRecordError: a name is unknown, or `on_delivery` is not callable.
     """
     if not options.keys() <= _OPTIONS:
         wrong = ", ".join(sorted(options.keys() - _OPTIONS))
@@ -89,7 +89,7 @@ def record_parts(topic: str, record: object) -> tuple[Any, Any, Any, Any]:
     """Return the four parts of a record given to `send_batch`.
 
     Raises:
-        UnfitRecordError: it does not have four parts.
+        UnfitRecordError: the record is not a tuple or list of four parts.
     """
     if not isinstance(record, tuple | list) or len(record) != _RECORD_PARTS:
         size = f" of {len(record)}" if isinstance(record, tuple | list) else ""
@@ -103,14 +103,14 @@ def record_parts(topic: str, record: object) -> tuple[Any, Any, Any, Any]:
 
 
 def raise_unfit(topic: str, record: object, error: Exception) -> NoReturn:
-    """A record (key, value, headers, timestamp) was refused with `error`: tell why.
+    """Raise the error that explains why a record (key, value, headers, timestamp) was refused.
 
-    It is looked at only now, so that records that fit cost nothing.
+    The parts are checked only after `error`, so that valid records cost nothing.
 
     Raises:
-        UnfitRecordError: a part of it has the wrong type.
-        InvalidRecordError: its timestamp cannot be.
-        Exception: `error`, where it is fine.
+        UnfitRecordError: a part of the record has the wrong type.
+        InvalidRecordError: the timestamp is negative or exceeds 64 bits.
+        Exception: `error` itself, if no part is wrong.
     """
     if isinstance(error, UnfitRecordError | InvalidRecordError):
         raise error
@@ -127,7 +127,7 @@ def raise_unfit(topic: str, record: object, error: Exception) -> NoReturn:
 
 
 def _complaint(record: tuple[object, ...]) -> tuple[str, str] | None:
-    """What is wrong, and what to do about it."""
+    """Return a description of the wrong part and a hint, None if no part is wrong."""
     key, value, headers, _timestamp = record
     for what, data in (("key", key), ("value", value)):
         if data is not None and not isinstance(data, _BYTES):

@@ -1,7 +1,7 @@
-"""The calls of a user's transaction, under both faces: each starts, and its end is claimed once.
+"""Transaction calls of both faces: each call is started, and its outcome is read once.
 
-A call that was given up waiting for goes on; the next call, which must be the same, waits for the
-same end (KIP-691: a time-out of a commit says nothing about it).
+A call continues after the user's timeout. The next call must be the same method and waits for the
+same outcome (KIP-691: the timeout of a commit does not tell its outcome).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["Outcome", "TransactionCalls"]
 
 
 class Outcome:
-    """The end of one call, when it has come."""
+    """Outcome of one transaction call."""
 
     __slots__ = ("_on_end", "call", "error", "is_done")
 
@@ -36,27 +36,27 @@ class Outcome:
         self._on_end = on_end
 
     def end(self, _done: bool | None, error: ClientError | None) -> None:
-        """The call has ended."""
+        """Record that the call has ended."""
         self.error = error
         self.is_done = True
         self._on_end()
 
 
 class TransactionCalls:
-    """What a user does with transactions; `None` as manager: the producer has no id for them."""
+    """Transaction calls of a producer; `manager` is None without a transactional id."""
 
     def __init__(self, manager: TransactionManager | None, on_progress: Callable[[], None]) -> None:
         self._manager = manager
         self._on_progress = on_progress
-        # Started, and its end not claimed yet.
+        # A started call whose outcome the user has not read.
         self._unclaimed: Outcome | None = None
 
     @property
     def manager(self) -> TransactionManager:
-        """The machine below.
+        """The transaction manager.
 
         Raises:
-            ClientConfigError: the producer has none.
+            ClientConfigError: the producer has no `transactional_id`.
         """
         if self._manager is None:
             raise ClientConfigError("transactions need a producer with a transactional_id")
@@ -67,7 +67,11 @@ class TransactionCalls:
         return self._started("init_transactions", self.manager.initialize)
 
     def begin(self) -> None:
-        """Begin a transaction."""
+        """Begin a transaction.
+
+        Raises:
+            IllegalTransactionStateError: the producer is in another state, or a call is unfinished.
+        """
         self._check_unclaimed("begin_transaction")
         self.manager.begin()
 
@@ -76,7 +80,7 @@ class TransactionCalls:
         offsets: Mapping[K, int | CommittedOffset],
         group: GroupGeneration | str,
     ) -> Outcome:
-        """Start `send_offsets_to_transaction`; `group` is who speaks, or a name alone."""
+        """Start `send_offsets_to_transaction`; `group` is a member's metadata or a group's name."""
         speaker = GroupGeneration(group) if isinstance(group, str) else group
         wanted = offsets_of(offsets)
 
@@ -98,10 +102,10 @@ class TransactionCalls:
         return self._started("abort_transaction", self.manager.abort)
 
     def claim(self, outcome: Outcome) -> None:
-        """Take note of an end.
+        """Mark the outcome as read and raise its error.
 
         Raises:
-            ClientError: what the call ended with.
+            ClientError: the error of the call.
         """
         if self._unclaimed is outcome:
             self._unclaimed = None
@@ -123,7 +127,8 @@ class TransactionCalls:
         if unclaimed is None:
             return
         if unclaimed.is_done and unclaimed.error is not None:
-            # It has failed in the end; the state of the transaction says what may follow.
+            # The failed call needs no reader; the transaction's state decides which calls are
+            # allowed.
             self._unclaimed = None
             return
         raise IllegalTransactionStateError(

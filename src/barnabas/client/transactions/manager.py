@@ -1,12 +1,11 @@
-"""The transactions of one producer: states, and one request to a coordinator at a time.
+"""The transactions of one producer: their states, and one coordinator request at a time.
 
-Source: KIP-98; KIP-360 (epochs raised after failed batches), KIP-447 (offsets with the group's
-generation), KIP-588 (an abort tells who was really fenced), KIP-890 (version 2: partitions are
-added by producing to them, and every end raises the epoch).
+Source: KIP-98; KIP-360 (higher epoch after failed batches), KIP-447 (offsets with the group's
+generation), KIP-588 (an abort finds out whether the producer is fenced), KIP-890 (version 2: a
+produce request adds its partitions, and each end of a transaction raises the epoch).
 
-`advance` looks what has to be sent next; it is called whenever something changed. An operation of
-the user's (initialize, send offsets, commit, abort) ends when its callback is called, however long
-that takes.
+`advance` sends the next request, if there is one; every change of state calls it. An operation of
+the user (initialize, send offsets, commit, abort) ends with its callback and has no timeout here.
 """
 
 from __future__ import annotations
@@ -47,27 +46,27 @@ __all__ = ["BatchesOfTransaction", "TransactionManager"]
 _S = TransactionState
 _FEATURE = "transaction.version"
 _V2 = 2
-# The end of the transaction before takes a few milliseconds: its successor asks again soon.
+# The previous transaction usually ends within milliseconds, so the retry comes soon.
 _CONCURRENT_RETRY_MS = 20.0
-# The coordinator, or a partition, does not know the producer any more.
+# The coordinator or a partition leader has forgotten the producer id.
 _LOST = frozenset({ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_ID_MAPPING})
 _SENDS = frozenset({_S.IN_TRANSACTION, _S.COMMITTING})
 
 
 class BatchesOfTransaction(Protocol):
-    """What the manager asks of the sender of its producer's batches."""
+    """What the manager needs of the producer's sender."""
 
     @property
     def has_unsettled(self) -> bool:
-        """Whether batches wait or are in flight."""
+        """Whether batches are pending or in flight."""
         ...
 
     def pump(self) -> None:
-        """Send what may be sent now."""
+        """Send all batches that can be sent now."""
         ...
 
     def send_all(self) -> None:
-        """Have also batches leave that could take more records."""
+        """Send all pending batches, including open ones."""
         ...
 
     def give_up_queued(self, error: ClientError) -> None:
@@ -75,12 +74,12 @@ class BatchesOfTransaction(Protocol):
         ...
 
     def restart_sequences(self) -> None:
-        """A new epoch begins: sequences start from 0."""
+        """Restart the sequences at 0 for a new epoch."""
         ...
 
 
 class TransactionManager:
-    """Transactions of the producer with `transactional.id`."""
+    """The transactions of a producer with a `transactional.id`."""
 
     def __init__(
         self,
@@ -97,55 +96,55 @@ class TransactionManager:
         self._batches = batches
         self.transactional_id: str = config.transactional_id
         self.state = _S.UNINITIALIZED
-        # Why the state is ABORTABLE_ERROR or FATAL_ERROR.
+        # Set in the states ABORTABLE_ERROR and FATAL_ERROR: the error that led there.
         self.error: ClientError | None = None
         self.who = ProducerIdAndEpoch()
-        # Whether this transaction is one of version 2 (KIP-890); settled when it begins.
+        # Whether the transaction uses version 2 (KIP-890); decided when it begins.
         self.is_v2 = False
-        # Partitions of the transaction: those the coordinator knows, and those to tell it of.
+        # Partitions that the coordinator has added, and partitions that are still to be added.
         self._added: set[TopicPartition] = set()
         self._new: dict[TopicPartition, None] = {}
         self._offsets: list[OffsetsToSend] = []
-        # Whether the coordinator may have a transaction of ours open.
+        # Whether the coordinator may have an open transaction of this producer.
         self._started = False
-        # A batch with a sequence failed: the next transaction needs another epoch.
+        # Whether a batch with a sequence failed: the next transaction needs a higher epoch.
         self._bump_wanted = False
-        # The coordinator has forgotten the producer: there is no transaction to end.
+        # Whether the coordinator has forgotten the producer id: no EndTxn request is possible.
         self._mapping_lost = False
-        # Callback of initialize, commit or abort, whichever is under way.
+        # Callback of the pending initialize, commit or abort.
         self._waiting: OnDone[bool] | None = None
-        # A request, or the back-off before the next.
+        # Whether a request or a retry backoff is pending.
         self._busy = False
         self._attempts = 0
 
-    # What the sender asks
+    # Interface for the sender
 
     @property
     def producer_id(self) -> int:
-        """Of the batches."""
+        """Producer id of new batches."""
         return self.who.producer_id
 
     @property
     def producer_epoch(self) -> int:
-        """Of the batches."""
+        """Producer epoch of new batches."""
         return self.who.producer_epoch
 
     @property
     def may_send(self) -> bool:
-        """Whether batches may leave."""
+        """Whether batches may be sent."""
         return self.state in _SENDS
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a transaction that nobody has begun to end."""
+        """Whether a transaction is open and neither commit nor abort was called."""
         return self.state in (_S.IN_TRANSACTION, _S.ABORTABLE_ERROR)
 
     def admits(self, tp: TopicPartition) -> bool:
-        """Whether batches of a partition may leave now; if not it is about to be added."""
+        """Whether batches of a partition may be sent now; otherwise schedule adding the partition."""
         if tp in self._added:
             return True
         if self.is_v2:
-            # Producing to it adds it (KIP-890).
+            # The produce request adds the partition (KIP-890).
             self._added.add(tp)
             self._started = True
             return True
@@ -155,12 +154,17 @@ class TransactionManager:
         return False
 
     def on_batch_failed(self, error: ClientError, *, has_sequence: bool) -> None:
-        """A batch was given up; without having left (`has_sequence`) it leaves no gap."""
+        """Handle a failed batch.
+
+        Args:
+            error: why it failed.
+            has_sequence: whether the batch was sent, so that its failure leaves a sequence gap.
+        """
         self._bump_wanted |= has_sequence
         if error.error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING:
             self._mapping_lost = True
         if error is self.error:
-            # It was given up because the transaction has failed already.
+            # The failure of the transaction is what failed this batch.
             return
         if judge_batch(error) is Verdict.FATAL:
             self._fail_fatally(error)
@@ -168,19 +172,19 @@ class TransactionManager:
             self._fail_abortably(error)
 
     def check_sending(self) -> None:
-        """Raise unless records may be sent: within a transaction without errors.
+        """Raise an error unless records may be sent.
 
         Raises:
-            IllegalTransactionStateError: `begin_transaction` was not called.
-            ClientError: what the transaction failed with; abort it.
+            IllegalTransactionStateError: no transaction is open.
+            ClientError: the transaction failed with this error and must be aborted.
         """
         if self.state is not _S.IN_TRANSACTION:
             self._refuse("send")
 
-    # What the user asks
+    # Operations of the user
 
     def initialize(self, on_done: OnDone[bool]) -> None:
-        """Take over the id; whoever had it is fenced, what it left open is ended."""
+        """Register the id with the coordinator, which fences other producers with this id."""
         if self.state is not _S.UNINITIALIZED:
             self._refuse("init_transactions")
         self._waiting = on_done
@@ -191,7 +195,7 @@ class TransactionManager:
         """Begin a transaction.
 
         Raises:
-            IllegalTransactionStateError: not initialized, or within one.
+            IllegalTransactionStateError: the producer is not initialized, or a transaction is open.
         """
         if self.state is not _S.READY:
             self._refuse("begin_transaction")
@@ -204,13 +208,13 @@ class TransactionManager:
         group: GroupGeneration,
         on_done: OnDone[bool],
     ) -> None:
-        """Have the group's offsets committed with the transaction."""
+        """Commit the group's offsets as part of the transaction."""
         self.check_sending()
         self._offsets.append(OffsetsToSend(dict(offsets), group, on_done))
         self.advance()
 
     def commit(self, on_done: OnDone[bool]) -> None:
-        """Commit, after all was delivered."""
+        """Send all pending batches, then commit."""
         if self.state is not _S.IN_TRANSACTION:
             self._refuse("commit_transaction")
         self._waiting = on_done
@@ -219,7 +223,7 @@ class TransactionManager:
         self.advance()
 
     def abort(self, on_done: OnDone[bool]) -> None:
-        """Abort; what did not leave yet fails with `TransactionAbortedError`."""
+        """Abort; pending batches fail with `TransactionAbortedError`."""
         if self.state not in (_S.IN_TRANSACTION, _S.ABORTABLE_ERROR):
             self._refuse("abort_transaction")
         self._waiting = on_done
@@ -238,10 +242,10 @@ class TransactionManager:
             f"then begin_transaction, send, commit_transaction or abort_transaction"
         )
 
-    # The next step
+    # The next request
 
     def advance(self) -> None:
-        """Send the next request, if one is due and none is under way."""
+        """Send the next request, if there is one and no other is pending."""
         if self._busy:
             return
         if self.state is _S.INITIALIZING:
@@ -299,7 +303,7 @@ class TransactionManager:
                     return
             self._on_error(error)
 
-        # Whether it arrives is not known if no answer does.
+        # Set before the response: without a response the outcome is unknown.
         self._started = True
         self._call(
             ApiKey.ADD_PARTITIONS_TO_TXN, build, on_done, max_version=requests.ADD_PARTITIONS_MAX
@@ -351,7 +355,7 @@ class TransactionManager:
         self._call(ApiKey.END_TXN, build, on_done, max_version=bound)
 
     def _ended(self) -> None:
-        """The transaction is over; only the epoch may have to be raised yet."""
+        """Reset the state after a transaction; first raise the epoch if a batch failed."""
         self._added.clear()
         self._new.clear()
         self._started = False
@@ -395,12 +399,12 @@ class TransactionManager:
     def _on_error(
         self, error: ClientError | None, group: str | None = None, *, is_end: bool = False
     ) -> None:
-        """A request failed.
+        """Handle the error of a request: retry, fail the transaction, or fail the producer.
 
         Args:
-            error: why.
-            group: whose coordinator answered, None: the transaction's.
-            is_end: the request was to commit or abort.
+            error: why the request failed.
+            group: group whose coordinator answered, None for the transaction coordinator.
+            is_end: whether the request was the commit or the abort.
         """
         assert error is not None
         self._busy = False
@@ -418,10 +422,10 @@ class TransactionManager:
         elif self.state is not _S.ABORTING:
             self._fail_abortably(error)
         elif not is_end:
-            # It came too late to matter: the abort goes on.
+            # The failed request no longer matters: continue with the abort.
             self._next()
         elif error.error_code in _LOST:
-            # There is nothing to abort any more.
+            # The coordinator has no transaction to abort.
             self._ended()
         else:
             self._fail_fatally(error)

@@ -1,6 +1,7 @@
-"""Offsets on their way into a transaction: told to its coordinator, then to the group's (KIP-447).
+"""Sends offsets as part of a transaction (KIP-447).
 
-In transactions of version 2 the group's coordinator tells the other one by itself (KIP-890).
+The producer first tells the transaction coordinator, then the group coordinator. With version 2
+the group coordinator informs the transaction coordinator itself (KIP-890).
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ __all__ = ["OffsetsCall", "OffsetsToSend"]
 
 
 class OffsetsCall(NamedTuple):
-    """The next request for some offsets."""
+    """The next request for pending offsets."""
 
-    # To the group's coordinator, not the transaction's.
+    # Whether the request goes to the group coordinator instead of the transaction coordinator.
     to_group: bool
     api_key: ApiKey
     build: Callable[[int], Message]
@@ -40,7 +41,7 @@ class OffsetsCall(NamedTuple):
 
 
 class OffsetsToSend:
-    """What one call of `send_offsets_to_transaction` gave, less what was taken."""
+    """Offsets of one `send_offsets_to_transaction` call that are not yet accepted."""
 
     def __init__(
         self,
@@ -49,15 +50,15 @@ class OffsetsToSend:
         on_done: OnDone[bool],
     ) -> None:
         self.group = group
-        # Called when all were taken, or none will be.
+        # Called when all offsets are accepted, or with the error.
         self.on_done = on_done
-        # Not taken yet.
+        # Offsets that the group coordinator has not accepted.
         self._left = offsets
         self._is_added = False
 
     @property
     def is_done(self) -> bool:
-        """Whether all were taken."""
+        """Whether the group coordinator has accepted all offsets."""
         return not self._left
 
     def next_call(
@@ -68,7 +69,7 @@ class OffsetsToSend:
         *,
         is_v2: bool,
     ) -> OffsetsCall:
-        """The request to be sent now; `on_done` gets its error."""
+        """Return the request to send now; `on_done` receives its error, or None."""
         if not is_v2 and not self._is_added:
             return self._adding(transactional_id, who, on_done)
         return self._committing(transactional_id, who, on_done, is_v2=is_v2)
@@ -115,7 +116,7 @@ class OffsetsToSend:
                         self._left.pop(tp, None)
                 error = worst(results.values())
                 if error is None and self._left:
-                    # Else they were sent again and again.
+                    # Without this error the request would be repeated forever.
                     subject = f"offsets of group {self.group.group_id}"
                     code = ErrorCode.UNKNOWN_SERVER_ERROR
                     error = broker_error(code, subject, f"no answer for {min(self._left)}")

@@ -1,6 +1,6 @@
-"""The requests of a transaction, and what their answers say; no I/O.
+"""Builds the requests of a transaction and reads their responses; no I/O.
 
-Versions above the bounds belong to transactions of version 2 (KIP-890), or to brokers.
+Versions above the bounds are for transactions of version 2 (KIP-890), or for brokers.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ __all__ = [
     "read_committed_offsets",
 ]
 
-# Later versions are for brokers that add for many producers at once.
+# Later versions are for brokers, which add partitions for several producers at once.
 ADD_PARTITIONS_MAX = 3
 END_MAX_BEFORE_V2 = 4
 OFFSETS_MAX_BEFORE_V2 = 4
-# From this version on a producer's epoch can be raised by who has it, and by nobody else.
+# From this version on, a request may name the current id and epoch to raise the epoch.
 _BUMP_FROM = 3
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """Who writes; (-1, -1) for nobody yet."""
+    """Producer id and epoch; (-1, -1) before the first InitProducerId response."""
 
     producer_id: int = -1
     producer_epoch: int = -1
@@ -64,7 +64,11 @@ class ProducerIdAndEpoch(NamedTuple):
 def initialize(
     transactional_id: str, timeout_ms: int, who: ProducerIdAndEpoch, version: int
 ) -> InitProducerIdRequest:
-    """Take the transactional id over, or raise the epoch of who has it."""
+    """Build the request that registers the transactional id or raises the epoch.
+
+    Raises:
+        ProtocolError: the epoch must be raised, but the broker is older than 2.5.
+    """
     request = InitProducerIdRequest(
         transactional_id=transactional_id, transaction_timeout_ms=timeout_ms
     )
@@ -78,7 +82,7 @@ def initialize(
 def add_partitions(
     transactional_id: str, who: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
 ) -> AddPartitionsToTxnRequest:
-    """Tell the coordinator what the transaction writes to, before it does."""
+    """Build the request that adds partitions to the transaction."""
     return AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=transactional_id,
         v3_and_below_producer_id=who.producer_id,
@@ -93,7 +97,7 @@ def add_partitions(
 def read_added_partitions(
     response: AddPartitionsToTxnResponse,
 ) -> dict[TopicPartition, ClientError | None]:
-    """Each partition's error, None for those that are in the transaction."""
+    """Return the error of each partition, None for an added partition."""
     return {
         TopicPartition(topic.name, each.partition_index): _error(
             each.partition_error_code, f"add {topic.name}-{each.partition_index} to the transaction"
@@ -106,7 +110,7 @@ def read_added_partitions(
 def add_offsets(
     transactional_id: str, who: ProducerIdAndEpoch, group: str
 ) -> AddOffsetsToTxnRequest:
-    """Tell the coordinator which group's offsets the transaction commits."""
+    """Build the request that adds a group's offsets to the transaction."""
     return AddOffsetsToTxnRequest(
         transactional_id=transactional_id,
         producer_id=who.producer_id,
@@ -121,7 +125,7 @@ def commit_offsets(
     group: GroupGeneration,
     offsets: Mapping[TopicPartition, CommittedOffset],
 ) -> TxnOffsetCommitRequest:
-    """Offsets that become the group's when the transaction is committed (KIP-447)."""
+    """Build the request with offsets that take effect when the transaction commits (KIP-447)."""
     topics = by_topic(
         (
             tp,
@@ -149,7 +153,7 @@ def commit_offsets(
 def read_committed_offsets(
     response: TxnOffsetCommitResponse, group: str
 ) -> dict[TopicPartition, ClientError | None]:
-    """Each partition's error, None for those that were taken."""
+    """Return the error of each partition, None for an accepted offset."""
     return {
         TopicPartition(topic.name, each.partition_index): _error(
             each.error_code, f"offset of {topic.name}-{each.partition_index} in group {group}"
@@ -160,7 +164,7 @@ def read_committed_offsets(
 
 
 def end(transactional_id: str, who: ProducerIdAndEpoch, *, committed: bool) -> EndTxnRequest:
-    """Commit or abort."""
+    """Build the request that commits or aborts the transaction."""
     return EndTxnRequest(
         transactional_id=transactional_id,
         producer_id=who.producer_id,

@@ -1,4 +1,4 @@
-"""The states of a transactional producer, and which may follow which (KIP-98, KIP-360)."""
+"""The states of a transactional producer and their transitions (KIP-98, KIP-360)."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ __all__ = ["TransactionState", "check_transition"]
 
 
 class TransactionState(Enum):
-    """Where a transactional producer stands."""
+    """State of a transactional producer."""
 
     UNINITIALIZED = "uninitialized"
-    # InitProducerId is under way: the first, or one that raises the epoch after an abort.
+    # InitProducerId is pending: the first one, or one that raises the epoch after an abort.
     INITIALIZING = "initializing"
     READY = "ready"
     IN_TRANSACTION = "in transaction"
     COMMITTING = "committing"
     ABORTING = "aborting"
-    # Only an abort helps.
+    # Only an abort is allowed.
     ABORTABLE_ERROR = "abortable error"
-    # Nothing helps but another producer: this one is fenced, or may not go on.
+    # The producer is fenced or not authorized; the application needs a new producer.
     FATAL_ERROR = "fatal error"
 
 
 _S = TransactionState
-# What each state may come from.
+# For each state the states that may precede it.
 _FROM: dict[TransactionState, frozenset[TransactionState]] = {
     _S.UNINITIALIZED: frozenset(),
     _S.INITIALIZING: frozenset({_S.UNINITIALIZED, _S.ABORTING}),
@@ -38,5 +38,5 @@ _FROM: dict[TransactionState, frozenset[TransactionState]] = {
 
 
 def check_transition(before: TransactionState, after: TransactionState) -> None:
-    """Assert that the producer may go from one state to the other."""
+    """Assert that the transition from `before` to `after` is allowed."""
     assert before in _FROM[after], f"{before.value} to {after.value}"

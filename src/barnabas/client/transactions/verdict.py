@@ -1,4 +1,4 @@
-"""What a coordinator's error means for the transaction (KIP-588, KIP-890)."""
+"""Decides what a coordinator's error means for the transaction (KIP-588, KIP-890)."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ __all__ = ["Verdict", "fenced", "judge", "judge_batch", "worst"]
 
 
 class Verdict(Enum):
-    """What to do about an error."""
+    """How the producer reacts to an error."""
 
-    # The same again after the back-off.
+    # Send the same request again after the backoff.
     RETRY = "retry"
-    # As before, at another coordinator.
+    # Find the coordinator again, then retry.
     MOVED = "moved"
-    # The transaction can only be aborted.
+    # Abort the transaction.
     ABORT = "abort"
-    # The producer can do nothing any more.
+    # Stop: the producer cannot continue.
     FATAL = "fatal"
 
 
@@ -38,7 +38,8 @@ _ABORT = frozenset({
     ErrorCode.INVALID_PRODUCER_ID_MAPPING,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ErrorCode.OPERATION_NOT_ATTEMPTED,
-    # Of TxnOffsetCommit: the consumer has left its generation; another member has the partitions.
+    # TxnOffsetCommit: the consumer is no longer in this generation; other members own its
+    # partitions.
     ErrorCode.GROUP_AUTHORIZATION_FAILED,
     ErrorCode.UNKNOWN_MEMBER_ID,
     ErrorCode.ILLEGAL_GENERATION,
@@ -56,7 +57,7 @@ _FATAL_FOR_BATCHES = frozenset({
 
 
 def judge(error: ClientError) -> Verdict:
-    """What a coordinator's error means."""
+    """Return the reaction to a coordinator's error."""
     if isinstance(error, DisconnectedError) or error.error_code in _MOVED:
         return Verdict.MOVED
     if error.retriable:
@@ -65,23 +66,23 @@ def judge(error: ClientError) -> Verdict:
 
 
 def judge_batch(error: ClientError) -> Verdict:
-    """What it means that records of the transaction could not be written.
+    """Return the reaction to a failed batch of the transaction.
 
-    INVALID_PRODUCER_EPOCH from a partition's leader is no proof of another producer: the abort
-    asks the coordinator, who knows (KIP-588).
+    INVALID_PRODUCER_EPOCH from a partition leader does not prove that another producer exists. The
+    abort asks the transaction coordinator, which knows (KIP-588).
     """
     return Verdict.FATAL if error.error_code in _FATAL_FOR_BATCHES else Verdict.ABORT
 
 
 def fenced(error: ClientError, transactional_id: str) -> ClientError:
-    """The error by its name, if it says that another producer has taken the id over."""
+    """Convert an error that means fencing to `ProducerFencedError`; return others unchanged."""
     if error.error_code in _FENCED:
         return ProducerFencedError(transactional_id, str(error))
     return error
 
 
 def worst(errors: Iterable[ClientError | None]) -> ClientError | None:
-    """The error that decides about a request with several results: rather one that ends all."""
+    """Return the most severe error of a request with several results, None without errors."""
     order = {Verdict.FATAL: 0, Verdict.ABORT: 1, Verdict.MOVED: 2, Verdict.RETRY: 3}
     found = [error for error in errors if error is not None]
     # OPERATION_NOT_ATTEMPTED only says that another partition failed.
