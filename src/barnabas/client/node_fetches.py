@@ -1,7 +1,7 @@
-"""Fetch requests to the nodes of a cluster: one in flight per node, each with a session (KIP-227).
+"""Fetch requests: at most one in flight per node, each node with a fetch session (KIP-227).
 
-Knows nothing of positions: what is wanted of a node comes in, answers go to the owner partition by
-partition, and however a request ends, its node is free again, maybe after a back-off.
+This layer does not track positions. The owner passes the wanted partitions and receives the
+response by partition. A node is free after its request has ended, or after a backoff.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["FetchOwner", "NodeFetches"]
 
 Wanted = dict[TopicPartition, FetchPosition]
 
-# How long the end of sessions is waited for; a broker that hears nothing of it loses little.
+# Timeout for closing sessions; an unclosed session costs the broker little.
 _END_SESSIONS_MS = 1_000.0
 
 _TOPIC_ID_ERRORS = frozenset({
@@ -42,37 +42,37 @@ _TOPIC_ID_ERRORS = frozenset({
 
 
 class FetchOwner(Protocol):
-    """Who knows the positions."""
+    """Tracks positions and handles responses."""
 
     def on_partition(self, tp: TopicPartition, asked: FetchPosition, data: PartitionData) -> None:
-        """One partition's answer; views in `data` die when this returns."""
+        """Handle one partition of a response; memory views in `data` are valid during the call."""
         ...
 
     def on_answered(self, elapsed_ms: float) -> None:
-        """All partitions of an answer were told of; its node can be asked again."""
+        """Handle the end of a response; its node can receive the next request."""
         ...
 
     def on_hopeless(self, partitions: Iterable[TopicPartition], error: ClientError) -> None:
-        """The request failed for a reason that no retry mends."""
+        """Handle a request that failed with an error that is not retriable."""
         ...
 
     def on_unanswered(self, node_id: int, partitions: Iterable[TopicPartition]) -> None:
-        """A node did not answer the request for these; it is asked again after a back-off."""
+        """Handle a request without a response; the node is asked again after a backoff."""
         ...
 
     def on_node_free(self) -> None:
-        """A node may be asked again: its back-off is over, or its session begins anew."""
+        """Handle a node that became free after a backoff or a session reset."""
         ...
 
 
 class _Node:
-    """Fetching from one node: its session, and whether a request is in flight."""
+    """State of one node: its session, and whether a request is in flight."""
 
     __slots__ = ("delayed", "error", "failures", "in_flight", "session")
 
     def __init__(self) -> None:
         self.session = FetchSession()
-        # Why the last request got no answer, None since one did.
+        # Error of the last request if it got no response, else None.
         self.error: ClientError | None = None
         self.in_flight = False
         self.delayed = False
@@ -80,12 +80,12 @@ class _Node:
 
 
 class NodeFetches:
-    """Sends fetches and hands their answers on.
+    """Sends fetch requests and passes the responses to the owner.
 
     Args:
-        cluster: reaches the nodes.
-        limits: what every request carries.
-        owner: is told of answers.
+        cluster: sends requests to nodes.
+        limits: wait time and sizes of every request.
+        owner: receives the responses.
     """
 
     def __init__(self, cluster: Cluster, limits: FetchLimits, owner: FetchOwner) -> None:
@@ -95,17 +95,17 @@ class NodeFetches:
         self._clock = cluster.runtime.clock
         self._nodes: dict[int, _Node] = {}
         self._closed = False
-        # Requests sent so far.
+        # Number of requests sent so far.
         self.sent = 0
 
     def trouble(self, node_ids: Iterable[int]) -> ClientError | None:
-        """Why one of these nodes does not answer, None while all do."""
+        """Return the error of a node that does not respond, None if all of them do."""
         nodes = (self._nodes.get(node_id) for node_id in node_ids)
         return next((node.error for node in nodes if node and node.error is not None), None)
 
     @property
     def session_ids(self) -> dict[int, int]:
-        """The sessions that are open, by node."""
+        """The ids of open sessions, by node id."""
         found = {node_id: node.session.session_id for node_id, node in self._nodes.items()}
         return {node_id: session_id for node_id, session_id in found.items() if session_id}
 
@@ -115,7 +115,7 @@ class NodeFetches:
         return node is None or not (node.in_flight or node.delayed)
 
     def send(self, node_id: int, wanted: Wanted) -> None:
-        """Ask a free node for `wanted`: all that is wanted of it, which a session shortens."""
+        """Send a fetch for `wanted` to a free node; a fetch session omits unchanged partitions."""
         node = self._nodes.get(node_id)
         if node is None:
             node = self._nodes[node_id] = _Node()
@@ -146,11 +146,11 @@ class NodeFetches:
         self._cluster.call(node_id, Call(ApiKey.FETCH, build, on_done, timeout_ms, max_version))
 
     def end_sessions(self, on_done: Callable[[], None]) -> None:
-        """Send no more fetches; have the nodes forget their sessions.
+        """Stop fetching and close the sessions of all nodes; then call `on_done`.
 
-        Then `on_done`, maybe at once. Over connections beside the usual ones, where the last fetch
-        may still wait for data. A session that cannot be ended in time, its node ends by itself
-        when it needs the room.
+        `on_done` may run before this returns. The requests use other connections, because a fetch
+        may still be pending on the usual ones. A broker removes unclosed sessions when it needs the
+        space.
         """
         self._closed = True
         finals = {
@@ -160,7 +160,7 @@ class NodeFetches:
             and node_id in self._cluster.metadata.nodes
             and (final := node.session.build_final()) is not None
         }
-        # Whose answers are still to come; empty at the end.
+        # Nodes whose response is pending; `on_done` is called when it becomes empty.
         waiting = set(finals)
 
         def end(nodes: Iterable[int]) -> None:
@@ -183,11 +183,11 @@ class NodeFetches:
             self._cluster.call_coordinator(node_id, Call(ApiKey.FETCH, build, on_answer))
 
     def close(self) -> None:
-        """Drop answers that are still under way."""
+        """Ignore all pending responses."""
         self._closed = True
 
     def _on_request_failed(self, node: _Node, error: ClientError) -> None:
-        """The request as a whole got no answer: a full one follows after a back-off."""
+        """Handle a request without a response: reset the session and retry after a backoff."""
         node.session.reset()
         node.error = error
         if not error.retriable:
@@ -235,16 +235,16 @@ class NodeFetches:
         self._owner.on_answered(self._clock.monotonic_ms() - sent_ms)
 
     def _on_unasked(self, node: _Node, tp: TopicPartition) -> None:
-        """The node and we disagree on what the session holds: it begins anew, after a while."""
+        """Handle an unrequested partition: reset the session and retry after a backoff."""
         node.session.reset()
         subject = f"fetch answer with {tp}, which was not asked for"
         node.error = broker_error(ErrorCode.UNKNOWN_SERVER_ERROR, subject)
-        # The names of topic ids may be wrong.
+        # The cached names of topic ids may be outdated.
         self._cluster.request_update()
         self._delay(node)
 
     def _on_session_error(self, node: _Node, error_code: int) -> None:
-        """The node dropped the session or a topic id changed: all is asked again, in full."""
+        """Handle a lost session or a changed topic id: the next request is a full one."""
         if error_code in _TOPIC_ID_ERRORS:
             self._cluster.request_update()
         if node.failures or error_code not in (

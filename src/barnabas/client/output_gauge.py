@@ -1,8 +1,8 @@
-"""Which connections have more output than their peer takes: the bound of requests without answers.
+"""Detects connections whose output buffer is full, to bound requests without a response.
 
-A request that is answered counts as in flight until then. A Produce with acks=0 has only the socket
-to go by: it is done when the connection has no more buffered than the stream's low-water mark, as
-with Kafka's client, where it is done when its last byte was written.
+A request with a response counts as in flight until the response arrives. A Produce request with
+acks=0 has no response. It is done when the buffered output is at most the stream's low-water mark;
+in Kafka's client it is done when its last byte is written.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ __all__ = ["OutputGauge"]
 
 
 class OutputGauge:
-    """The network's door, with an eye on how full each outgoing connection is."""
+    """Wraps the sockets and observes how full each outgoing connection is."""
 
     def __init__(self, sockets: Sockets) -> None:
         self._sockets = sockets
-        # Those that stand: they come when connected and go when closed.
+        # Established connections: added when connected, removed when closed.
         self._watched: dict[StreamHandler, _Watched] = {}
 
     def listen(
@@ -35,7 +35,7 @@ class OutputGauge:
         factory: Callable[[], StreamHandler],
         options: ListenOptions = USUAL_OPTIONS,
     ) -> Listening:
-        """As the door it stands for."""
+        """Listen as the wrapped sockets do."""
         return self._sockets.listen(host, port, factory, options)
 
     def connect(
@@ -46,14 +46,14 @@ class OutputGauge:
         on_failed: Callable[[OSError], None],
         timeout_ms: float,
     ) -> Cancellable:
-        """As the door it stands for."""
+        """Connect as the wrapped sockets do, and observe the connection."""
         watched = _Watched(handler, self._watched)
         return self._sockets.connect(host, port, watched, on_failed, timeout_ms)
 
     def when_drained(self, handler: StreamHandler, on_drained: Callable[[bool], None]) -> None:
-        """Call `on_drained(True)` once the handler's connection has room, maybe at once.
+        """Call `on_drained(True)` when the handler's connection has room, possibly at once.
 
-        `on_drained(False)`: the connection ended before, and what was buffered is lost.
+        `on_drained(False)` means that the connection is closed and buffered output is lost.
         """
         watched = self._watched.get(handler)
         if watched is None:
@@ -65,7 +65,7 @@ class OutputGauge:
 
 
 class _Watched:
-    """Stands between a stream and its handler."""
+    """Wraps a handler to observe its stream."""
 
     __slots__ = ("_handler", "_standing", "get_buffer", "on_received", "waiting", "writable")
 
@@ -75,7 +75,7 @@ class _Watched:
         self.get_buffer = handler.get_buffer
         self.on_received = handler.on_received
         self.writable = True
-        # Who waits for room, oldest first.
+        # Callbacks of requests that wait for room, oldest first.
         self.waiting: list[Callable[[bool], None]] = []
 
     def on_connected(self, stream: Stream) -> None:

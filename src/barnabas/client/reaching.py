@@ -1,4 +1,4 @@
-"""Waiting for the first broker that answers, and telling early that none does."""
+"""Waits for the first broker that responds, and reports early when no broker does."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ def await_broker(
     notice_ms: float,
     on_notice: Callable[[NoBrokersError], None],
 ) -> None:
-    """Run the loop until a broker answers.
+    """Run the event loop until a broker responds.
 
     Args:
-        session: of the client.
-        timeout_ms: when to give up.
-        notice_ms: when to tell that no broker has answered yet.
-        on_notice: is told so once, with what came of dialling so far.
+        session: the client's session.
+        timeout_ms: how long to wait, in ms.
+        notice_ms: after how many ms to report that no broker has responded yet.
+        on_notice: called once at that time, with the results of the connection attempts.
 
     Raises:
-        NoBrokersError: no broker answered in time.
+        NoBrokersError: no broker responded in time.
     """
     session.check_usable()
     cluster = session.cluster
@@ -44,7 +44,7 @@ def await_broker(
     def on_done(_none: None, error: ClientError | None) -> None:
         nonlocal answered, attempts
         if error is None or not error.retriable:
-            # An error that a broker answered is for the call that follows.
+            # An error from a broker proves that it is reachable; the next call reports it.
             answered = True
             return
         attempts += 1
@@ -63,7 +63,7 @@ def await_broker(
 
 
 def _unreached(session: Session, elapsed_ms: float) -> NoBrokersError:
-    """Return what came of dialling: of the last round, or that all are still silent."""
+    """Return the error of the last connection attempts; without any, that none has ended."""
     if session.cluster.outage is not None:
         return session.cluster.outage
     addresses = [f"{host}:{port}" for host, port in session.config.bootstrap_servers]

@@ -1,4 +1,4 @@
-"""Records out of raw record sets: bounds applied, aborted transactions left out (KIP-98)."""
+"""Decodes record sets: applies offset bounds and skips aborted transactions (KIP-98)."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ _ABORT_KEY = b"\x00\x00\x00\x00"
 
 
 class ConsumerRecord(NamedTuple):
-    """One record as users get it."""
+    """One record as a consumer receives it."""
 
     topic: str
     partition: int
     offset: int
-    # Milliseconds; of the kind that `timestamp_type` says: 0 create time, 1 log append time.
+    # Milliseconds since 1970; `timestamp_type` is 0 for create time, 1 for log append time.
     timestamp: int
     timestamp_type: int
-    # Bytes, None for null, or what a deserializer made of them.
+    # Bytes, None for null, or the return value of a deserializer.
     key: Any
     value: Any
     headers: Sequence[tuple[str, bytes | None]]
 
 
 def read_records(records: RecordSet) -> list[CompiledRecord]:
-    """The records of a set as the compiled reader makes them: the fast way to their attributes.
+    """Decode the records of a set with the compiled reader.
 
-    They have `offset`, `timestamp`, `timestamp_type`, `key`, `value` and `headers`; control records
-    and aborted transactions are left out.
+    Each record has `offset`, `timestamp`, `timestamp_type`, `key`, `value` and `headers`. Control
+    records and aborted transactions are skipped.
 
     Raises:
-        CorruptBatchError: malformed bytes.
+        CorruptBatchError: the bytes are malformed.
     """
     found = list(_committed(records) if records.aborted else iter_records(records.data))
     first, end = records.first_offset, records.end_offset
@@ -59,7 +59,11 @@ def read_records(records: RecordSet) -> list[CompiledRecord]:
 
 
 def decode_record_set(records: RecordSet) -> list[ConsumerRecord]:
-    """The same as named tuples that know their topic and partition."""
+    """Decode the records of a set as named tuples with topic and partition.
+
+    Raises:
+        CorruptBatchError: the bytes are malformed.
+    """
     topic, partition = records.topic, records.partition
     make = ConsumerRecord._make
     return [
@@ -69,7 +73,7 @@ def decode_record_set(records: RecordSet) -> list[ConsumerRecord]:
 
 
 def visible_batches(records: RecordSet) -> list[BatchSpan]:
-    """The batches that consumers see: no control batches, none of an aborted transaction."""
+    """Return the batches visible to consumers: no control batches or aborted transactions."""
     spans = records.batches
     if not records.aborted:
         return [s for s in spans if s.magic != MAGIC_V2 or not s.attributes & CONTROL_FLAG]
@@ -90,16 +94,16 @@ def visible_batches(records: RecordSet) -> list[BatchSpan]:
 
 
 def _committed(records: RecordSet) -> Iterator[CompiledRecord]:
-    """Records of batches outside of the aborted transactions that the answer listed."""
+    """Yield the records outside the aborted transactions that the response lists."""
     for span in visible_batches(records):
         yield from span_records(records.data, span)
 
 
 def span_records(data: bytes, span: BatchSpan) -> Sequence[CompiledRecord]:
-    """The records of one batch, or message of old format.
+    """Decode the records of one batch, or of one message of an old format.
 
     Raises:
-        CorruptBatchError: malformed bytes.
+        CorruptBatchError: the bytes are malformed.
     """
     if span.magic == MAGIC_V2:
         return batch_records(data, span.start, read_header(data, span.start))
@@ -107,10 +111,10 @@ def span_records(data: bytes, span: BatchSpan) -> Sequence[CompiledRecord]:
 
 
 def iter_span_records(data: bytes, span: BatchSpan) -> Iterator[CompiledRecord]:
-    """Yield the records of one batch: few of them are in memory at a time, whatever their number.
+    """Yield the records of one batch; only a few of them are in memory at a time.
 
     Raises:
-        CorruptBatchError: malformed bytes, perhaps after some records.
+        CorruptBatchError: the bytes are malformed; some records may already be yielded.
     """
     if span.magic != MAGIC_V2:
         yield from iter_records(memoryview(data)[span.start : span.end])
@@ -121,7 +125,7 @@ def iter_span_records(data: bytes, span: BatchSpan) -> Iterator[CompiledRecord]:
 
 
 def iter_record_set(records: RecordSet) -> Iterator[ConsumerRecord]:
-    """Yield the records of a set, as `decode_record_set` does, with few in memory at a time."""
+    """Yield the records of a set like `decode_record_set`, with few in memory at a time."""
     topic, partition = records.topic, records.partition
     for span in visible_batches(records):
         for r in iter_span_records(records.data, span):

@@ -1,6 +1,6 @@
-"""A walk over the batch headers of fetched bytes: where they end, and whether they are sound.
+"""Scans the batch headers of fetched bytes: offsets, sizes and CRCs.
 
-No record is decoded, so raw record sets can be handed on at the speed of the network.
+No record is decoded, so raw record sets pass through at the speed of the network.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ _OFFSET_MAX = 2**63 - 1
 
 
 class Flaw(NamedTuple):
-    """Bytes that are not a record batch, or whose CRC is wrong."""
+    """Bytes that are not a valid record batch, or a batch with a wrong CRC."""
 
     offset: int
-    # Of the batch behind it, as far as its header can be trusted.
+    # Offset of the next batch, as far as the header can be trusted.
     next_offset: int
     reason: str
 
 
 class BatchSpan(NamedTuple):
-    """One batch, or one message of the formats before v2, as its header tells."""
+    """Position and header fields of one batch, or of one message of a format before v2."""
 
     start: int
     end: int
     base_offset: int
-    # Offset after its last record; of a compressed message of old format not to be relied on.
+    # Offset after the last record; unreliable for a compressed message of an old format.
     next_offset: int
-    # -1 where only decoding tells.
+    # -1 for old formats, where only decoding reveals the count.
     record_count: int
     leader_epoch: int
     attributes: int
@@ -48,21 +48,25 @@ class BatchSpan(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """What a record set holds."""
+    """Result of scanning a record set."""
 
-    # Offset after its last complete batch; -1 if there is none.
+    # Offset after the last complete batch; -1 if there is none.
     next_offset: int
-    # Bytes of its complete batches.
+    # Bytes of all complete batches.
     length: int
     batches: list[BatchSpan]
-    # What ended the walk before the end.
+    # The flaw that ended the scan early, else None.
     flaw: Flaw | None = None
 
 
 def scan_records(data: bytes, *, check_crcs: bool) -> Scan:
-    """Walk the complete batches of `data`; what is cut off at the end is not counted.
+    """Scan the complete batches of `data`; an incomplete batch at the end is not counted.
 
-    A length that cannot be, or a wrong CRC of a v2 batch, ends the walk: what lies before is good.
+    An invalid length or the wrong CRC of a v2 batch ends the scan; the batches before it are valid.
+
+    Args:
+        data: record batches as received.
+        check_crcs: whether to verify the CRCs of v2 batches.
     """
     unpack = _HEAD.unpack_from
     position = 0

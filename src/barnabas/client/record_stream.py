@@ -1,4 +1,4 @@
-"""Blocking reads over a fetcher: raw record sets, or records, until an end or for ever."""
+"""Blocking reads over a fetcher: raw record sets or records, bounded or endless."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["RecordStream"]
 
 
 class RecordStream(WithBlock):
-    """Partitions being read. The next fetches are on their way while the caller works."""
+    """Reads partitions; the next fetches are in flight while the caller processes records."""
 
     def __init__(
         self,
@@ -38,16 +38,16 @@ class RecordStream(WithBlock):
         self._check_usable = check_usable
         self._on_closed = on_closed
         self._fetcher = Fetcher(cluster)
-        # Where the caller is: behind the last record set that was handed out.
+        # For each partition the offset after the last record set returned to the caller.
         self._positions = {tp: bounds[0] for tp, bounds in ranges.items()}
-        # Exclusive; None for a partition that is read for ever.
+        # Exclusive end offset; None for a partition without an end.
         self._ends = {tp: bounds[1] for tp, bounds in ranges.items()}
         self._closed = False
         self._learn_leaders({tp.topic for tp in ranges if ranges[tp][1] != ranges[tp][0]})
         self._fetcher.assign(ranges)
 
     def _learn_leaders(self, topics: set[str]) -> None:
-        """Have metadata of the topics, so that a misspelt one is noticed here."""
+        """Fetch metadata of the topics, so that a misspelled name raises here."""
         missing = [name for name in topics if name not in self._cluster.metadata.topics]
         if not missing:
             return
@@ -63,7 +63,7 @@ class RecordStream(WithBlock):
             raise outcome[0]
 
     def close(self) -> None:
-        """Stop reading."""
+        """Stop reading; a second call does nothing."""
         if not self._closed:
             self._closed = True
             self._fetcher.close()
@@ -71,29 +71,29 @@ class RecordStream(WithBlock):
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
-        """For each partition the offset behind what was handed out: what to commit."""
+        """For each partition the offset after the last returned record: the offset to commit."""
         return dict(self._positions)
 
     @property
     def high_watermarks(self) -> dict[TopicPartition, int]:
-        """For each partition the end of what can be read, as of its last answer."""
+        """The high watermark of each partition in its last fetch response."""
         return self._fetcher.high_watermarks
 
     @property
     def is_finished(self) -> bool:
-        """Whether every partition came to its end."""
+        """Whether every partition has reached its end offset."""
         return self._fetcher.is_finished
 
     @property
     def trouble(self) -> ClientError | None:
-        """Why a broker that is read from does not answer; reading goes on when it does again."""
+        """The error of a broker that does not respond, else None; reading resumes with it."""
         return self._fetcher.trouble
 
     def poll(self, timeout_ms: float) -> RecordSet | None:
-        """The next record set; None if none came in time, or all partitions are at their end.
+        """Return the next record set; None after `timeout_ms` or at the end of all partitions.
 
         Raises:
-            ClientError: a partition cannot be read on; the others can, by polling again.
+            ClientError: a partition failed; later calls continue with the other partitions.
         """
         self._check_usable()
         fetcher = self._fetcher
@@ -110,22 +110,23 @@ class RecordStream(WithBlock):
         return item
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
-        """Read a partition of this stream on from another offset, also after it failed."""
+        """Continue a partition of this stream at another offset; works after a failure too."""
         self._positions[tp] = offset
         self._fetcher.assign({tp: (offset, self._ends[tp])})
 
     def partition_of(self, record: ConsumerRecord) -> TopicPartition:
-        """The partition that a record is from."""
+        """Return the partition of a record."""
         return TopicPartition(record.topic, record.partition)
 
     def _has_something(self) -> bool:
         return self._fetcher.has_output or self._fetcher.is_finished
 
     def sets(self) -> Iterator[RecordSet]:
-        """Record sets until every partition is at its end.
+        """Yield record sets until every partition is at its end.
 
         Raises:
-            RangeStalledError: nothing came for default.api.timeout.ms.
+            RangeStalledError: no data arrived for `default.api.timeout.ms`.
+            ClientError: a partition failed.
         """
         timeout_ms = self._cluster.config.default_api_timeout_ms
         bounded = all(end is not None for _, end in self._fetcher.unfinished().values())
@@ -139,11 +140,11 @@ class RecordStream(WithBlock):
                 raise RangeStalledError(tp, position, end, timeout_ms / 1000)
 
     def records(self) -> Iterator[ConsumerRecord]:
-        """Records, one by one, until every partition is at its end."""
+        """Yield single records until every partition is at its end; raises as `sets` does."""
         for item in self.sets():
             yield from iter_record_set(item)
 
     def poll_records(self, timeout_ms: float) -> list[ConsumerRecord]:
-        """The records of the next record set; empty if none came in time."""
+        """Return the records of the next record set; empty if none arrived in `timeout_ms`."""
         item = self.poll(timeout_ms)
         return [] if item is None else decode_record_set(item)

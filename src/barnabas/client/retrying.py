@@ -1,4 +1,4 @@
-"""One call repeated, with back-off, until it works, cannot work, or time is up (KIP-580)."""
+"""Repeats a call with backoff until it succeeds, fails for good, or times out (KIP-580)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 __all__ = ["OnDone", "RetryingCall"]
 
 T = TypeVar("T")
-# What a call ends with: a result, or why there is none. Called exactly once.
+# Receives the outcome of a call: (result, None) or (None, error). Called exactly once.
 OnDone: TypeAlias = Callable[[T | None, ClientError | None], None]
 
 
 class RetryingCall(Generic[T]):
-    """Runs `attempt` until it yields a result or an error that no retry mends.
+    """Calls `attempt` until it returns a result or an error that is not retriable.
 
-    The result, or the error, goes to `on_done` exactly once, not before `start` was called.
+    The outcome goes to `on_done` exactly once, after `start` was called.
     """
 
     __slots__ = (
@@ -48,7 +48,7 @@ class RetryingCall(Generic[T]):
         self._timer = runtime.timer
         self._backoff = backoff
         self._deadline_ms = self._clock.monotonic_ms() + timeout_ms
-        # Names the call in the message of a time-out.
+        # Names the call in the message of a timeout.
         self._what = what
         self._attempt = attempt
         self._on_done = on_done

@@ -1,7 +1,7 @@
-"""What every blocking face of the client stands on: a private loop, the cluster, ways to wait.
+"""Base of all blocking clients: a private event loop, the cluster, and ways to wait.
 
-There is no thread: the loop moves while a call waits. Ctrl-C interrupts any wait. A session belongs
-to the process that made it; one thread at a time may use it.
+There is no thread: the loop runs while a call waits. Ctrl-C interrupts any wait. A session belongs
+to the process that created it, and only one thread at a time may use it.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ T = TypeVar("T")
 
 
 class Session:
-    """Connections and their loop, for one face or for several over the same connections.
+    """Connections and their event loop, shared by all clients that use them.
 
     Args:
-        config: checked keys of the client.
-        what: names the face in the message of a call after `close`.
+        config: the parsed configuration.
+        what: names the client in the error of a call after `close`.
     """
 
     def __init__(self, config: ClientConfig, what: str = "client") -> None:
         self.config = config
         self.lifetime = Lifetime(what)
-        # Raises when the session must not be used: closed, or in a forked child.
+        # Raises an error if the session is closed or belongs to another process.
         self.check_usable = self.lifetime.check
         self.stepper = LoopStepper()
         self.runtime = self.stepper.runtime
@@ -45,15 +45,15 @@ class Session:
         self.waiter = Waiter(self.stepper, self.check_usable, config.default_api_timeout_ms)
 
     def wait(self, start: Callable[[OnDone[T]], None], what: str) -> T:
-        """Start a call and run the loop until it is done; `what` names it should it time out.
+        """Start a call and run the loop until its end; `what` names the call in a timeout error.
 
         Raises:
-            ClientError: what the call ended with.
+            ClientError: the call failed.
         """
         return self.waiter.wait(start, what)
 
     def close(self) -> None:
-        """Close all connections and the loop; again, or in a forked child, it does nothing."""
+        """Close all connections and the loop; does nothing when repeated or in a forked child."""
         if self.lifetime.end():
             self.cluster.close()
             self.stepper.close()

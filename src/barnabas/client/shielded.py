@@ -1,4 +1,4 @@
-"""Calls of the user's code whose errors must not end what the client is doing (KIP-42)."""
+"""Calls user code whose exceptions must not stop the client (KIP-42)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _log = logging.getLogger(__name__)
 
 
 class Shielded:
-    """Logs what the user's code raises, and goes on.
+    """A `with` block that logs exceptions of user code and continues after the block.
 
     Args:
         code: the user's object that is called.
-        what: names its kind in the log.
+        what: names the kind of object in the log.
     """
 
     __slots__ = ("_code", "_what")

@@ -1,4 +1,4 @@
-"""Finding topics by name, with a little patience for those that were created a moment ago."""
+"""Looks up topics by name, with retries for topics that were created recently."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 __all__ = ["TopicLookup"]
 
-# About 1.5 s with the default back-off: metadata of a new topic is everywhere by then.
+# About 1.5 s with the default backoff; by then all brokers know a new topic.
 _UNKNOWN_ATTEMPTS = 5
 
 
 class TopicLookup:
-    """Refreshes metadata until it has all `topics` with a leader for every partition, or an error.
+    """Refreshes metadata until it contains all `topics`, or an error ends the lookup.
 
-    With `wait_for_leaders` off a topic counts as found whatever its leaders. With `partition` each
-    topic must have a partition of that number: it may have been added a moment ago.
+    With `wait_for_leaders`, every partition must have a leader too. With `partition`, each topic
+    must have a partition of that number, which may have been added recently.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class TopicLookup:
         self._attempts = 0
 
     def start(self) -> None:
-        """Refresh once more and look."""
+        """Start the next attempt."""
         self._attempts += 1
         self._cluster.refresh(self._topics, self._on_refreshed)
 
@@ -70,7 +70,8 @@ class TopicLookup:
         self._cluster.runtime.timer.call_later(delay, self.start)
 
     def _is_hopeless(self, error: ClientError) -> bool:
-        # Who waits for leaders has made the topics: a broker that is slow hears of them later.
+        # A caller that waits for leaders has created the topics: a slow broker learns of them
+        # later.
         return (
             isinstance(error, UnknownTopicError)
             and not self._wait_for_leaders

@@ -1,4 +1,4 @@
-"""The name of a partition as users of the client write it (Kafka's TopicPartition)."""
+"""Name of a partition in the client's API (Kafka's TopicPartition)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = [
     "numbers_by_topic",
 ]
 
-# A TopicPartition or a plain (topic, partition): mappings of either are taken.
+# A TopicPartition or a plain tuple (topic, partition), so that mappings of both are accepted.
 K = TypeVar("K", bound=tuple[str, int])
 V = TypeVar("V")
 
@@ -34,10 +34,10 @@ class TopicPartition(NamedTuple):
 
 
 def as_partition(given: object) -> TopicPartition:
-    """What a user gave as a partition.
+    """Convert a TopicPartition or a tuple (topic, partition).
 
     Raises:
-        TypeError: it is none.
+        TypeError: the argument is neither.
     """
     if isinstance(given, tuple) and len(given) == 2:
         topic, partition = given
@@ -47,17 +47,17 @@ def as_partition(given: object) -> TopicPartition:
 
 
 def as_partitions(given: Iterable[tuple[str, int]]) -> list[TopicPartition]:
-    """What a user gave as partitions, in the same order."""
+    """Convert partitions as `as_partition` does, in the same order."""
     return [as_partition(each) for each in given]
 
 
 def by_partition(given: Mapping[K, V]) -> dict[TopicPartition, V]:
-    """What a user gave for each partition."""
+    """Convert the keys of a mapping as `as_partition` does."""
     return {as_partition(each): value for each, value in given.items()}
 
 
 def by_topic(pairs: Iterable[tuple[TopicPartition, V]]) -> dict[str, list[V]]:
-    """Values of partitions, topic by topic."""
+    """Group the values of partitions by topic."""
     topics: dict[str, list[V]] = {}
     for tp, value in pairs:
         topics.setdefault(tp.topic, []).append(value)
@@ -65,5 +65,5 @@ def by_topic(pairs: Iterable[tuple[TopicPartition, V]]) -> dict[str, list[V]]:
 
 
 def numbers_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Numbers of partitions, topic by topic."""
+    """Group partition numbers by topic."""
     return by_topic((tp, tp.partition) for tp in partitions)

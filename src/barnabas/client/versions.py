@@ -1,6 +1,6 @@
-"""Which versions of each API the client speaks, and what it settles on with a broker (KIP-35).
+"""API versions of the client, and their negotiation with a broker (KIP-35).
 
-The lower ends are those of Apache Kafka 2.1, the upper ones what the client makes use of.
+The lowest versions are those of Apache Kafka 2.1, the highest those that the client uses.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from barnabas.protocol.api_keys import ApiKey
 
 __all__ = ["CLIENT_VERSIONS", "VersionTable"]
 
-# Up to and including these the broker names topics, from the next version on it wants ids.
+# Last versions that identify topics by name; later versions use topic ids.
 FETCH_MAX_BY_NAME = 12
 PRODUCE_MAX_BY_NAME = 12
-# From the next version on producing to a partition adds it to the transaction (KIP-890).
+# In later versions, producing to a partition adds it to the transaction (KIP-890).
 PRODUCE_MAX_BEFORE_TRANSACTIONS_V2 = 11
 
 CLIENT_VERSIONS: dict[int, tuple[int, int]] = {
@@ -20,7 +20,7 @@ CLIENT_VERSIONS: dict[int, tuple[int, int]] = {
     ApiKey.FETCH: (4, 17),
     ApiKey.LIST_OFFSETS: (1, 11),
     ApiKey.METADATA: (1, 13),
-    # Group offsets are named by topic; the versions that want topic ids (10) bring nothing else.
+    # Version 10 differs only in using topic ids instead of names.
     ApiKey.OFFSET_COMMIT: (2, 9),
     ApiKey.OFFSET_FETCH: (1, 9),
     ApiKey.FIND_COORDINATOR: (0, 5),
@@ -28,9 +28,9 @@ CLIENT_VERSIONS: dict[int, tuple[int, int]] = {
     ApiKey.HEARTBEAT: (0, 4),
     ApiKey.LEAVE_GROUP: (0, 5),
     ApiKey.SYNC_GROUP: (0, 5),
-    # Before version 4 brokers leave out the features that may be off (level 0).
+    # Before version 4, brokers omit features that may have level 0.
     ApiKey.API_VERSIONS: (0, 4),
-    # From version 3 on consumers may ask.
+    # Consumers may send this request from version 3 on.
     ApiKey.OFFSET_FOR_LEADER_EPOCH: (3, 4),
     ApiKey.CREATE_TOPICS: (2, 7),
     ApiKey.DELETE_TOPICS: (1, 6),
@@ -38,7 +38,7 @@ CLIENT_VERSIONS: dict[int, tuple[int, int]] = {
     ApiKey.ADD_PARTITIONS_TO_TXN: (0, 3),
     ApiKey.ADD_OFFSETS_TO_TXN: (0, 4),
     ApiKey.END_TXN: (0, 5),
-    # The version that wants topic ids (6) brings nothing else.
+    # Version 6 differs only in using topic ids instead of names.
     ApiKey.TXN_OFFSET_COMMIT: (0, 5),
     ApiKey.DESCRIBE_CONFIGS: (1, 4),
     ApiKey.CREATE_PARTITIONS: (0, 3),
@@ -89,7 +89,7 @@ CLIENT_VERSIONS: dict[int, tuple[int, int]] = {
 
 
 class VersionTable:
-    """What one broker said it serves."""
+    """The API versions that one broker supports."""
 
     __slots__ = ("_ranges",)
 
@@ -97,11 +97,11 @@ class VersionTable:
         self._ranges = ranges
 
     def choose(self, api_key: int, max_version: int | None = None) -> int | None:
-        """The highest version of an API that both sides speak, None if there is none.
+        """Return the highest version of an API that both sides support, None if there is none.
 
         Args:
             api_key: the API.
-            max_version: a bound of the caller's, such as the last version without topic ids.
+            max_version: an upper bound, such as the last version without topic ids.
         """
         theirs = self._ranges.get(api_key)
         if theirs is None:
@@ -113,7 +113,7 @@ class VersionTable:
         return version if version >= max(low, theirs[0]) else None
 
     def explain(self, api_key: int) -> str:
-        """Why `choose` found nothing, in words."""
+        """Return an explanation of why `choose` returned None."""
         theirs = self._ranges.get(api_key)
         low, high = CLIENT_VERSIONS[api_key]
         if theirs is None:

@@ -1,4 +1,4 @@
-"""Waiting for calls that answer by callback: the loop moves while the caller waits."""
+"""Waits for calls that complete by callback; the event loop runs during the wait."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ __all__ = ["Waiter"]
 
 K = TypeVar("K")
 T = TypeVar("T")
-# Beyond the time-out that a call keeps itself: time for its own error to arrive.
+# Added to the timeout of the call itself, so that its own error arrives first.
 _GRACE_MS = 5_000.0
 
 
 class Waiter:
-    """Turns calls with a callback into ones that return.
+    """Converts calls with a callback to blocking calls.
 
     Args:
-        stepper: owns the loop.
-        check_usable: raises when its client may not be used any more.
-        timeout_ms: what every call bounds itself by (default.api.timeout.ms).
+        stepper: runs the event loop.
+        check_usable: raises if the client may no longer be used.
+        timeout_ms: the timeout that every call enforces itself (`default.api.timeout.ms`).
     """
 
     def __init__(
@@ -37,10 +37,10 @@ class Waiter:
         self._limit_ms = timeout_ms + _GRACE_MS
 
     def wait(self, start: Callable[[OnDone[T]], None], what: str) -> T:
-        """Start a call and run the loop until it is done.
+        """Start a call and run the loop until its end.
 
         Raises:
-            ClientError: what the call ended with.
+            ClientError: the call failed.
         """
         found = self.wait_all({what: start})[what]
         if isinstance(found, ClientError):
@@ -48,7 +48,7 @@ class Waiter:
         return found
 
     def wait_all(self, starts: Mapping[K, Callable[[OnDone[T]], None]]) -> dict[K, T | ClientError]:
-        """Start calls at once and wait for all of them; each one's result or error."""
+        """Start calls in parallel and wait for all; return each one's result or error."""
         self._check_usable()
         outcomes: dict[K, T | ClientError] = {}
         for key, start in starts.items():
@@ -61,7 +61,7 @@ class Waiter:
         return {key: outcomes[key] for key in starts}
 
     def pause(self, delay_ms: float) -> None:
-        """Let time pass, and whatever is on its way arrive."""
+        """Wait for `delay_ms`; network events are processed in the meantime."""
         self._stepper.run_until(lambda: False, delay_ms)
 
 

@@ -1,4 +1,4 @@
-"""What is closed at the end of its `with` block."""
+"""Base class of objects that are closed at the end of a `with` block."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["WithBlock"]
 
 
 class WithBlock(ABC):
-    """Base of the blocking faces."""
+    """Base class of the blocking clients."""
 
     @abstractmethod
     def close(self) -> None:
-        """End it, whatever happened."""
+        """Close the object; the end of the block calls this."""
 
     def _give_up(self) -> None:
-        """The block ended with an exception."""
+        """Close the object after an exception in the block."""
         self.close()
 
     def __enter__(self) -> Self:

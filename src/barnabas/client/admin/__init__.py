@@ -1,1 +1,1 @@
-"""Admin calls: one file per area with its values, requests and answers; and the blocking face."""
+"""The admin client: calls by area with their values, requests and responses."""

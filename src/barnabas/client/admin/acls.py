@@ -1,4 +1,4 @@
-"""Access control lists: who may do what to which resources (KIP-11, KIP-290)."""
+"""Access control lists: which principals may access which resources (KIP-11, KIP-290)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ __all__ = [
 
 
 class AclResourceType(enum.IntEnum):
-    """What can be protected, by Kafka's numbers."""
+    """Types of protected resources, with Kafka's numbers."""
 
     ANY = 1
     TOPIC = 2
@@ -59,17 +59,17 @@ class AclResourceType(enum.IntEnum):
 
 
 class PatternType(enum.IntEnum):
-    """How the name of a resource is meant; ANY and MATCH are for filters."""
+    """How a resource name is matched; ANY and MATCH are for filters only."""
 
     ANY = 1
-    # Whatever would apply to a resource of the name: literal, wildcard and prefix.
+    # All patterns that apply to a resource of this name: literal, wildcard and prefixed.
     MATCH = 2
     LITERAL = 3
     PREFIXED = 4
 
 
 class AclOperation(enum.IntEnum):
-    """What is done; ANY is for filters."""
+    """Operations on a resource; ANY is for filters only."""
 
     ANY = 1
     ALL = 2
@@ -89,7 +89,7 @@ class AclOperation(enum.IntEnum):
 
 
 class AclPermission(enum.IntEnum):
-    """Whether it may be done; ANY is for filters."""
+    """Whether the operation is allowed or denied; ANY is for filters only."""
 
     ANY = 1
     DENY = 2
@@ -98,23 +98,23 @@ class AclPermission(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Acl:
-    """One entry."""
+    """One access control entry."""
 
     resource_type: AclResourceType
-    # "*" with a literal pattern means all; the cluster's is "kafka-cluster".
+    # With a literal pattern, "*" means all; the cluster resource is named "kafka-cluster".
     resource_name: str
-    # "User:NAME", or "User:*" for everybody.
+    # "User:NAME", or "User:*" for all users.
     principal: str
     operation: AclOperation
     permission: AclPermission = AclPermission.ALLOW
-    # An address, or "*" for all.
+    # An IP address, or "*" for all.
     host: str = "*"
     pattern_type: PatternType = PatternType.LITERAL
 
 
 @dataclass(frozen=True, slots=True)
 class AclFilter:
-    """Entries that agree in everything that is given."""
+    """Selects the entries that match all given fields; None and ANY match everything."""
 
     resource_type: AclResourceType = AclResourceType.ANY
     resource_name: str | None = None
@@ -127,15 +127,15 @@ class AclFilter:
 
 @dataclass(frozen=True, slots=True)
 class DeletedAcls:
-    """What one filter deleted."""
+    """The entries that one filter deleted."""
 
     acls: tuple[Acl, ...]
-    # Of entries that matched and could not be deleted.
+    # Errors of entries that matched but could not be deleted.
     errors: tuple[BrokerError, ...] = ()
 
 
 def describe_acls(wanted: AclFilter) -> AdminCall[list[Acl]]:
-    """All entries that match."""
+    """Return all entries that match the filter."""
 
     def build(_version: int) -> Message:
         return DescribeAclsRequest(
@@ -157,7 +157,7 @@ def describe_acls(wanted: AclFilter) -> AdminCall[list[Acl]]:
 
 
 def create_acls(acls: Sequence[Acl]) -> AdminCall[dict[Acl, BrokerError | None]]:
-    """Create entries; an error or None for each. Those that are there already are no error."""
+    """Create entries; return an error or None for each. An existing entry is not an error."""
 
     def build(_version: int) -> Message:
         return CreateAclsRequest(
@@ -189,7 +189,7 @@ def create_acls(acls: Sequence[Acl]) -> AdminCall[dict[Acl, BrokerError | None]]
 def delete_acls(
     filters: Sequence[AclFilter],
 ) -> AdminCall[dict[AclFilter, DeletedAcls | BrokerError]]:
-    """Delete all entries that match one of the filters; for each what it deleted, or an error."""
+    """Delete all entries that match; return the deleted entries or an error for each filter."""
 
     def build(_version: int) -> Message:
         return DeleteAclsRequest(
@@ -224,7 +224,7 @@ def _acl(
     resource: DescribeAclsResource | DeleteAclsMatchingAcl,
     entry: AclDescription | DeleteAclsMatchingAcl,
 ) -> Acl:
-    """The entry, of a resource that stands around it, or beside it in the same struct."""
+    """Build an entry; its resource is in the same struct or in the enclosing one."""
     return Acl(
         AclResourceType(resource.resource_type),
         resource.resource_name,

@@ -1,4 +1,4 @@
-"""`barnabas.Admin`: all admin calls, blocking, with connections of its own."""
+"""`barnabas.Admin`: the blocking admin client with its own connections."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ __all__ = ["Admin"]
 
 
 class Admin(WithBlock, AdminClient):
-    """What administrators do to a cluster. Use it in a `with` block, or call `close()`.
+    """Administrative operations on a cluster. Use it in a `with` block, or call `close()`.
 
     Args:
-        bootstrap_servers: "HOST:PORT,HOST:PORT" or a list of them.
-        config: keys of Kafka's clients with "_" for ".".
+        bootstrap_servers: "HOST:PORT,HOST:PORT" or a list of such strings.
+        config: Kafka's client settings with "_" for ".".
+
+    Raises:
+        ClientConfigError: a setting is unknown or has an invalid value.
     """
 
     def __init__(self, bootstrap_servers: str | Sequence[str], **config: Any) -> None:
@@ -29,5 +32,5 @@ class Admin(WithBlock, AdminClient):
         super().__init__(self._session.cluster, self._session.coordinators, self._session.waiter)
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections; a second call does nothing."""
         self._session.close()

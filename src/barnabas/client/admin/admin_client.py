@@ -1,9 +1,9 @@
-"""The blocking face of all admin calls: `client.admin`, and `barnabas.Admin`.
+"""The blocking admin client: `client.admin` and `barnabas.Admin`.
 
-Each method returns when it is done. Where many things are asked at once the result has a value or
-an error for each. A call that changes things raises `AdminResultsError` if any of them failed, with
-all results, unless it is given `raise_errors=False`. What is asked as a whole raises its
-`ClientError`. The methods are the plans of the same names: see `plans/` for their arguments.
+Each method returns when its operation is complete. A method for several resources returns a value
+or an error for each. If one of several changes failed, the method raises `AdminResultsError`, which
+holds all results, unless `raise_errors=False` is given. A failure of the whole call raises its
+`ClientError`. The arguments are documented at the plans of the same names in `plans/`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ T = TypeVar("T")
 def _blocking(
     plan: Callable[Concatenate[AdminSender, P], Plan[T]],
 ) -> Callable[Concatenate[AdminClient, P], T]:
-    """A method that runs a plan to its end."""
+    """Return a method that runs a plan and waits for its result."""
 
     @wraps(plan)
     def method(admin: AdminClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -49,7 +49,7 @@ def _blocking(
 
 
 class AdminClient:
-    """What administrators do to a cluster, over the connections of a client."""
+    """Administrative operations on a cluster, over the connections of a client."""
 
     def __init__(self, cluster: Cluster, groups: Coordinators, waiter: Waiter) -> None:
         self.sender = AdminSender(cluster, groups)

@@ -1,4 +1,4 @@
-"""One admin call as data: how to build its request, and what its answer means."""
+"""An admin call as data: how to build the request and how to read the response."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ __all__ = ["AdminCall", "errors_by_name", "raise_error"]
 
 K = TypeVar("K")
 T_co = TypeVar("T_co", covariant=True)
-# Retriable by Kafka's table, yet for who names a resource it is an answer, not a passing state.
+# Retriable in Kafka's table; but for a call that names the resource the error is final.
 LASTING = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
 @dataclass(frozen=True, slots=True)
 class AdminCall(Generic[T_co]):
-    """A request and the reading of its answer; neither does any I/O."""
+    """A function that builds a request and one that reads its response, both without I/O."""
 
     api_key: ApiKey
-    # Makes the request for the version settled on.
+    # Builds the request for the negotiated version.
     build: Callable[[int], Message]
-    # The answer's meaning; raises BrokerError if the call as a whole failed.
+    # Converts the response; raises BrokerError if the whole call failed.
     read: Callable[[Message], T_co]
 
 
 def raise_error(code: int, subject: str, detail: str | None = None) -> None:
-    """Raise what a broker answered, unless it is 0."""
+    """Raise the broker's error unless the code is 0."""
     if code:
         raise broker_error(code, subject, detail)
 
@@ -42,10 +42,10 @@ def raise_error(code: int, subject: str, detail: str | None = None) -> None:
 def errors_by_name(
     what: str, results: Iterable[tuple[K, int, str | None]]
 ) -> dict[K, BrokerError | None]:
-    """Errors by name, or by what else was meant.
+    """Return the error or None for each name.
 
     Raises:
-        BrokerError: NOT_CONTROLLER and the like for one: an error of the whole call.
+        BrokerError: a result has a retriable error such as NOT_CONTROLLER; the call is repeated.
     """
     found: dict[K, BrokerError | None] = {}
     for name, code, detail in results:

@@ -1,4 +1,4 @@
-"""The cluster, and what its brokers speak (KIP-700, KIP-1073, KIP-584)."""
+"""Describes the cluster and the versions of its brokers (KIP-700, KIP-1073, KIP-584)."""
 
 from __future__ import annotations
 
@@ -25,37 +25,37 @@ __all__ = [
     "describe_versions",
 ]
 
-# From this version on brokers that are registered and fenced are listed too (KIP-1073).
+# From this version on, the response contains fenced brokers (KIP-1073).
 _FENCED_FROM = 2
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """The cluster's id, its controller as clients are told, and its brokers."""
+    """The cluster's id, its controller as reported to clients, and its brokers."""
 
     cluster_id: str
     controller_id: int
-    # Those that serve clients.
+    # The brokers that serve clients.
     brokers: tuple[NodeInfo, ...]
-    # Those that are registered and may not serve: stopped, dead or not ready. Empty if the broker
-    # that was asked is too old to tell.
+    # Registered brokers that are fenced: stopped, failed or starting. Empty if the responding
+    # broker is too old.
     fenced: tuple[NodeInfo, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """What one broker speaks."""
+    """API versions and feature levels of one broker."""
 
-    # First and last version by API number.
+    # (first, last) version by API key.
     apis: dict[int, tuple[int, int]]
-    # First and last level by feature.
+    # (first, last) level by feature.
     supported_features: dict[str, tuple[int, int]]
-    # Level by feature.
+    # Finalized level by feature.
     finalized_features: dict[str, int]
 
 
 def describe_cluster() -> AdminCall[ClusterDescription]:
-    """The cluster's id, controller and brokers."""
+    """Describe the cluster's id, controller and brokers."""
 
     def build(version: int) -> Message:
         request = DescribeClusterRequest(include_cluster_authorized_operations=False)
@@ -80,7 +80,7 @@ def describe_cluster() -> AdminCall[ClusterDescription]:
 
 
 def describe_versions() -> AdminCall[Versions]:
-    """APIs and features of the broker that is asked."""
+    """Return the API versions and features of the receiving broker."""
 
     def build(version: int) -> Message:
         if version < 3:

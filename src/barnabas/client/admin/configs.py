@@ -1,4 +1,4 @@
-"""Configs of topics, brokers, groups, loggers and client metrics (KIP-226, KIP-339, KIP-1142)."""
+"""Configs of topics, brokers, groups, loggers and client metrics (KIP-226, 339, 1142)."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ _TYPES = {
 
 
 class ResourceType(enum.IntEnum):
-    """What has configs, by Kafka's numbers."""
+    """Types of resources that have configs, with Kafka's numbers."""
 
     TOPIC = 2
     BROKER = 4
@@ -97,14 +97,14 @@ class ResourceType(enum.IntEnum):
 
 
 class ConfigResource(NamedTuple):
-    """One thing that has configs; a broker of the empty name is the default of all brokers."""
+    """A resource that has configs; a broker with an empty name is the default of all brokers."""
 
     type: ResourceType
     name: str
 
     @property
     def node_id(self) -> int | None:
-        """The only broker that answers for it, None if any does."""
+        """The id of the broker that must handle the request, None if any broker can."""
         if self.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and self.name:
             return int(self.name) if self.name.isdigit() else None
         return None
@@ -116,7 +116,7 @@ class ConfigResource(NamedTuple):
 
 
 class ConfigSynonym(NamedTuple):
-    """Another place where a value is set, under the name that it has there."""
+    """Another place where a config's value is set, with its name there."""
 
     name: str
     value: str | None
@@ -125,7 +125,7 @@ class ConfigSynonym(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One config of a topic or broker as it is in force."""
+    """The effective value of one config of a resource."""
 
     name: str
     value: str | None
@@ -134,9 +134,9 @@ class ConfigEntry:
     is_default: bool
     is_read_only: bool
     is_sensitive: bool
-    # "int", "list", ...; empty if the broker is too old to tell.
+    # "int", "list", ...; empty if the broker does not send it.
     type: str = ""
-    # All places where it is set, the one that holds first; only if asked for.
+    # All places where the config is set, highest priority first; empty unless requested.
     synonyms: tuple[ConfigSynonym, ...] = ()
     documentation: str | None = None
 
@@ -144,7 +144,7 @@ class ConfigEntry:
 def describe_configs(
     resources: Sequence[ConfigResource], *, synonyms: bool = False, documentation: bool = False
 ) -> AdminCall[dict[ConfigResource, list[ConfigEntry] | ClientError]]:
-    """All configs in force of resources, or why they are not to be had."""
+    """Describe all configs of resources; an error for a resource that cannot be described."""
 
     def build(version: int) -> Message:
         request = DescribeConfigsRequest(
@@ -197,7 +197,7 @@ def _entry(entry: DescribeConfigsResourceResult) -> ConfigEntry:
 def alter_configs(
     resource: ConfigResource, changes: Mapping[str, str | None], *, validate_only: bool = False
 ) -> AdminCall[bool]:
-    """Set configs of one resource, or take them back to their default with None."""
+    """Set configs of one resource; a value of None resets the config to its default."""
     configs = [(key, _DELETE if value is None else _SET, value) for key, value in changes.items()]
     return _altering(resource, configs, validate_only=validate_only)
 
@@ -205,7 +205,7 @@ def alter_configs(
 def change_config_list(
     resource: ConfigResource, append: Mapping[str, str], subtract: Mapping[str, str]
 ) -> AdminCall[bool]:
-    """Add values, separated by commas, to configs that are lists, and take others out."""
+    """Add values to configs that are lists, and remove others; values are comma-separated."""
     configs = [(key, _APPEND, value) for key, value in append.items()]
     configs += [(key, _SUBTRACT, value) for key, value in subtract.items()]
     return _altering(resource, configs, validate_only=False)
@@ -217,7 +217,7 @@ def _altering(
     *,
     validate_only: bool,
 ) -> AdminCall[bool]:
-    """One incremental change: (key, operation, value) each (KIP-339)."""
+    """Build one incremental change from tuples (key, operation, value) (KIP-339)."""
 
     def build(_version: int) -> Message:
         altered = AlterConfigsResource(
@@ -240,7 +240,7 @@ def _altering(
 def replace_configs(
     resource: ConfigResource, values: Mapping[str, str], *, validate_only: bool = False
 ) -> AdminCall[bool]:
-    """Set all configs of one resource: those not given go back to their default."""
+    """Replace all configs of one resource; configs that are not given return to their default."""
 
     def build(_version: int) -> Message:
         replaced = ReplacedResource(
@@ -261,10 +261,10 @@ def _none_refused(
     resource: ConfigResource,
     answers: Iterable[AlterConfigsResourceResponse | ReplacedResourceResponse],
 ) -> bool:
-    """True.
+    """Check that no change was refused; return True.
 
     Raises:
-        BrokerError: the change was refused.
+        BrokerError: a change was refused.
     """
     for answer in answers:
         raise_error(answer.error_code, f"configs of {resource}", answer.error_message)
@@ -272,10 +272,10 @@ def _none_refused(
 
 
 def list_config_resources(types: Sequence[ResourceType]) -> AdminCall[list[ConfigResource]]:
-    """The resources of these types that have configs of their own; all types if none is given."""
+    """List the resources of these types that have configs; no types means all types."""
 
     def build(version: int) -> Message:
-        # Version 0 (KIP-1000) lists client metrics and nothing else.
+        # Version 0 (KIP-1000) lists client metrics only.
         if version == 0:
             return ListConfigResourcesRequest()
         return ListConfigResourcesRequest(resource_types=[int(each) for each in types])

@@ -1,4 +1,4 @@
-"""Levels of features that the cluster has finalised (KIP-584, KIP-778)."""
+"""Updates the finalized feature levels of the cluster (KIP-584, KIP-778)."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _KIND_FROM = 1
 
 
 class UpgradeType(enum.IntEnum):
-    """Which changes of a level are meant, by Kafka's numbers."""
+    """Which changes of a level are allowed, with Kafka's numbers."""
 
     UPGRADE = 1
-    # Only where nothing is lost.
+    # Only downgrades without loss of metadata.
     SAFE_DOWNGRADE = 2
-    # Also where metadata is lost.
+    # Also downgrades that lose metadata.
     UNSAFE_DOWNGRADE = 3
 
 
 def update_features(
     levels: Mapping[str, int], kind: UpgradeType, timeout_ms: int, *, validate_only: bool
 ) -> AdminCall[bool]:
-    """Finalise these levels, all or none of them; 0 takes a feature away."""
+    """Set these levels, either all or none; a level of 0 removes the feature."""
 
     def build(version: int) -> Message:
         request = UpdateFeaturesRequest(timeout_ms=timeout_ms, feature_updates=[])

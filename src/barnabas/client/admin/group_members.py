@@ -1,4 +1,4 @@
-"""Members taken out of a classic group by somebody else (KIP-345, KIP-571)."""
+"""Removes members from a classic group (KIP-345, KIP-571)."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 __all__ = ["MemberToRemove", "remove_members"]
 
-# Before, a request is one member's own farewell.
+# Earlier versions let a member only remove itself.
 _MANY_FROM = 3
 
 
 class MemberToRemove(NamedTuple):
-    """A member by its id, or a static one by its instance id."""
+    """Names a member by its member id, or a static member by its instance id."""
 
     member_id: str = ""
     instance_id: str | None = None
@@ -35,7 +35,7 @@ class MemberToRemove(NamedTuple):
 def remove_members(
     group: str, members: Sequence[MemberToRemove], reason: str
 ) -> AdminCall[dict[MemberToRemove, BrokerError | None]]:
-    """Have these leave; an error or None for each."""
+    """Remove members; return an error or None for each."""
 
     def build(version: int) -> Message:
         if version < _MANY_FROM:
@@ -43,7 +43,7 @@ def remove_members(
         return LeaveGroupRequest(
             group_id=group,
             members=[
-                # A static member is named by its instance id alone.
+                # A static member is identified by its instance id only.
                 MemberIdentity(
                     member_id="" if each.instance_id is not None else each.member_id,
                     group_instance_id=each.instance_id,

@@ -1,4 +1,4 @@
-"""Groups: listed, described, deleted, their offsets too (KIP-222, KIP-496, KIP-518, KIP-848)."""
+"""Groups: list, describe and delete them and their offsets (KIP-222, 496, 518, 848)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ __all__ = [
     "list_groups",
 ]
 
-# The newest version of the consumer protocol's payloads that there is.
+# Newest version of the consumer protocol's payloads.
 _CONSUMER_PROTOCOL_MAX = 3
 _STATES_FROM = 4
 _TYPES_FROM = 5
@@ -65,7 +65,7 @@ _TYPES_FROM = 5
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """A group as ListGroups shows it; what the broker is too old to tell is empty."""
+    """A group in the result of ListGroups; fields that an old broker does not send are empty."""
 
     group_id: str
     protocol_type: str
@@ -75,7 +75,7 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """A member of a group, and what it reads."""
+    """A member of a group, with its subscription and assignment."""
 
     member_id: str
     instance_id: str | None
@@ -83,31 +83,31 @@ class GroupMember:
     host: str
     topics: tuple[str, ...] = ()
     assignment: tuple[TopicPartition, ...] = ()
-    # What the group wants it to read, and the epoch it has come to; of the new protocol only, else
-    # None and -1.
+    # Target assignment and member epoch of the new protocol (KIP-848); None and -1 in classic
+    # groups.
     target: tuple[TopicPartition, ...] | None = None
     epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group as its coordinator knows it."""
+    """A group as its coordinator describes it."""
 
     group_id: str
-    # "classic" or "consumer" (KIP-848).
+    # "classic", "consumer" (KIP-848) or "share" (KIP-932).
     type: str
-    # "Empty", "Stable", "PreparingRebalance", ...; "Dead" if there is no such group.
+    # "Empty", "Stable", "PreparingRebalance", ...; "Dead" if the group does not exist.
     state: str
     protocol_type: str
-    # The assignor or protocol that the members agreed on; empty without members.
+    # The assignor or protocol that the members use; empty without members.
     protocol: str
     members: tuple[GroupMember, ...] = ()
-    # Of the new protocol only, else -1.
+    # Group epoch of the new protocols; -1 in classic groups.
     epoch: int = -1
 
 
 def list_groups(states: Sequence[str], types: Sequence[str]) -> AdminCall[list[GroupListing]]:
-    """The groups that one broker coordinates; an empty filter takes all."""
+    """List the groups that one broker coordinates; an empty filter accepts all."""
 
     def build(version: int) -> Message:
         request = ListGroupsRequest()
@@ -124,7 +124,7 @@ def list_groups(states: Sequence[str], types: Sequence[str]) -> AdminCall[list[G
             GroupListing(g.group_id, g.protocol_type, g.group_state, g.group_type)
             for g in response.groups
         ]
-        # A broker too old to filter lists them all.
+        # Brokers that are too old for the filters return all groups.
         wanted_states = {state.lower() for state in states}
         wanted_types = {kind.lower() for kind in types}
         return [
@@ -140,7 +140,7 @@ def list_groups(states: Sequence[str], types: Sequence[str]) -> AdminCall[list[G
 def describe_classic_groups(
     groups: Sequence[str],
 ) -> AdminCall[dict[str, GroupDescription | ClientError]]:
-    """Classic groups with their members; one that is not there is described as Dead."""
+    """Describe classic groups with their members; the state of a missing group is "Dead"."""
 
     def build(_version: int) -> Message:
         return DescribeGroupsRequest(groups=list(groups))
@@ -153,7 +153,7 @@ def describe_classic_groups(
 
 
 def _classic(group: DescribedGroup) -> GroupDescription | ClientError:
-    # From version 6 on a group that is not there is an error, before it was a state (KIP-1043).
+    # From version 6 on, a missing group is an error; before, it was a state (KIP-1043).
     if group.error_code and group.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
         return broker_error(group.error_code, f"group {group.group_id}", group.error_message)
     is_consumer = group.protocol_type == "consumer"
@@ -189,7 +189,7 @@ def _subscribed(payload: bytes) -> tuple[str, ...]:
         known = min(version, _CONSUMER_PROTOCOL_MAX)
         return tuple(sorted(decode(ConsumerProtocolSubscription, known, payload, 2).topics))
     except ProtocolError:
-        # Members write what they like; a listing shows the rest all the same.
+        # Members choose their payload freely; an invalid one must not hide the rest of the group.
         return ()
 
 
@@ -208,7 +208,7 @@ def _assigned(payload: bytes) -> tuple[TopicPartition, ...]:
 def describe_consumer_groups(
     groups: Sequence[str],
 ) -> AdminCall[dict[str, GroupDescription | ClientError]]:
-    """Groups of the new protocol; GROUP_ID_NOT_FOUND for one of another kind."""
+    """Describe groups of the new protocol; other groups get GROUP_ID_NOT_FOUND."""
 
     def build(_version: int) -> Message:
         return ConsumerGroupDescribeRequest(
@@ -260,7 +260,7 @@ def _partitions(assignment: Assignment) -> tuple[TopicPartition, ...]:
 
 
 def delete_groups(groups: Sequence[str]) -> AdminCall[dict[str, bool | ClientError]]:
-    """Delete groups without members; True or an error for each."""
+    """Delete groups without members; return True or an error for each."""
 
     def build(_version: int) -> Message:
         return DeleteGroupsRequest(groups_names=list(groups))
@@ -282,7 +282,7 @@ def delete_groups(groups: Sequence[str]) -> AdminCall[dict[str, bool | ClientErr
 def alter_offsets(
     group: str, offsets: Mapping[TopicPartition, CommittedOffset]
 ) -> AdminCall[dict[TopicPartition, BrokerError | None]]:
-    """Commit for a group without members; an error or None for each partition."""
+    """Commit offsets for a group without members; return an error or None for each partition."""
 
     def build(_version: int) -> Message:
         return commit_request(GroupGeneration(group), offsets)
@@ -303,7 +303,7 @@ def alter_offsets(
 def delete_offsets(
     group: str, partitions: Sequence[TopicPartition]
 ) -> AdminCall[dict[TopicPartition, BrokerError | None]]:
-    """Delete committed offsets of a group; an error or None for each partition."""
+    """Delete committed offsets of a group; return an error or None for each partition."""
 
     def build(_version: int) -> Message:
         topics = by_topic(

@@ -1,4 +1,4 @@
-"""The log directories of a broker and what lies in them (KIP-113, KIP-827)."""
+"""The log directories of a broker and their replicas (KIP-113, KIP-827)."""
 
 from __future__ import annotations
 
@@ -37,10 +37,11 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class ReplicaInfo:
-    """One replica in a log directory."""
+    """One replica in a log directory; `size` in bytes."""
 
     size: int
-    # How far its end is behind: the high watermark, or for a future replica the current one's end.
+    # Records between its log end offset and the high watermark; a future replica is compared with
+    # the log end offset of the current replica.
     offset_lag: int
     is_future: bool
 
@@ -50,9 +51,9 @@ class LogDirectory:
     """One log directory of a broker."""
 
     path: str
-    # Why it cannot be used, None if it can.
+    # The error of an unusable directory, else None.
     error: BrokerError | None
-    # -1 if the broker is too old to tell.
+    # Size and free space of the volume in bytes; -1 if the broker does not send them.
     total_bytes: int
     usable_bytes: int
     replicas: dict[TopicPartition, ReplicaInfo]
@@ -60,17 +61,17 @@ class LogDirectory:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaDirectories:
-    """Where a replica lies on its broker; paths are None where there is none."""
+    """Directories of a replica on its broker; a path is None if there is no replica."""
 
     path: str | None = None
     offset_lag: int = -1
-    # The directory it is moving to, and how far that copy is behind.
+    # The directory to which the replica is moving, and the offset lag of that copy.
     future_path: str | None = None
     future_offset_lag: int = -1
 
 
 def directories_of(tp: TopicPartition, directories: Iterable[LogDirectory]) -> ReplicaDirectories:
-    """One replica's places, out of all directories of its broker."""
+    """Find the directories of one replica among all directories of its broker."""
     found = ReplicaDirectories()
     for directory in directories:
         replica = directory.replicas.get(tp)
@@ -86,7 +87,7 @@ def directories_of(tp: TopicPartition, directories: Iterable[LogDirectory]) -> R
 def alter_replica_log_dirs(
     targets: Mapping[TopicPartition, str],
 ) -> AdminCall[dict[TopicPartition, BrokerError | None]]:
-    """Move replicas of the broker that is asked to other directories; an error or None for each."""
+    """Move replicas of the receiving broker to other directories; an error or None for each."""
 
     def build(_version: int) -> Message:
         by_path: dict[str, list[tuple[TopicPartition, int]]] = {}
@@ -119,7 +120,7 @@ def alter_replica_log_dirs(
 
 
 def describe_log_dirs() -> AdminCall[list[LogDirectory]]:
-    """All directories of the broker that is asked."""
+    """Describe all log directories of the receiving broker."""
 
     def build(_version: int) -> Message:
         return DescribeLogDirsRequest(topics=None)

@@ -1,7 +1,7 @@
-"""Offsets of partitions one by one, of followers too (ListOffsets; KIP-79, KIP-392).
+"""Offsets of partitions from one broker, also from followers (ListOffsets; KIP-79, KIP-392).
 
-A replica answers a debugging consumer (replica id -2) whether it leads or not, and with its own log
-end offset where others get the high watermark.
+A replica accepts a request of a debugging consumer (replica id -2) even if it is not the leader.
+For "latest" it returns its log end offset instead of the high watermark.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def list_offsets(
     replica_id: int = CONSUMER,
     read_committed: bool = False,
 ) -> AdminCall[dict[TopicPartition, ListedOffset | ClientError]]:
-    """Offsets at timestamps or special ones of the broker that is asked; a result for each."""
+    """List offsets by timestamp (ms) or special value; an offset or an error for each."""
 
     def build(_version: int) -> Message:
         entries = by_topic(

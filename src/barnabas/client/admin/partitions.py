@@ -1,4 +1,4 @@
-"""What concerns single partitions: deleted records, elections, producers (KIP-107, 460, 664)."""
+"""Calls for partitions: delete records, elect leaders, describe producers (KIP-107, 460, 664)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = [
 
 
 class ElectionType(enum.IntEnum):
-    """Which replica is to lead."""
+    """Whether to elect the preferred replica, or any replica with possible data loss."""
 
     PREFERRED = 0
     UNCLEAN = 1
@@ -42,7 +42,7 @@ class ElectionType(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ActiveProducer:
-    """A producer that the partition's leader remembers; -1 stands for none."""
+    """A producer known to the partition's leader; -1 means none, the timestamp is in ms."""
 
     producer_id: int
     producer_epoch: int
@@ -55,9 +55,9 @@ class ActiveProducer:
 def delete_records(
     offsets: Mapping[TopicPartition, int], timeout_ms: int
 ) -> AdminCall[dict[TopicPartition, int | ClientError]]:
-    """Delete what is before an offset (-1: all) on the partitions' leader.
+    """Delete the records before an offset (-1: all) on the partitions' leader.
 
-    The result is the new low watermark of each.
+    The result is the new low watermark of each partition.
     """
 
     def build(_version: int) -> Message:
@@ -85,7 +85,7 @@ def delete_records(
 def elect_leaders(
     kind: ElectionType, partitions: Sequence[TopicPartition] | None, timeout_ms: int
 ) -> AdminCall[dict[TopicPartition, BrokerError | None]]:
-    """Have leaders elected, of all partitions if None; those that need none are left out."""
+    """Elect leaders, for all partitions if None; the result omits those that need no election."""
 
     def build(version: int) -> Message:
         topics = None
@@ -114,7 +114,7 @@ def elect_leaders(
 def describe_producers(
     partitions: Sequence[TopicPartition],
 ) -> AdminCall[dict[TopicPartition, list[ActiveProducer] | ClientError]]:
-    """The producers that the partitions' leader remembers."""
+    """Describe the producers that the leader of the partitions knows."""
 
     def build(_version: int) -> Message:
         numbers = numbers_by_topic(partitions)

@@ -1,7 +1,7 @@
-"""What an admin call does, step by step, without the waiting: one text under both faces.
+"""Admin calls as plans: steps without waiting, shared by the blocking and the asyncio face.
 
-A plan is a generator. It yields calls to be made at once and gets their outcomes, or a pause; what
-it returns is the result. The blocking face and the asyncio face differ only in how they run it.
+A plan is a generator. It yields either a set of calls to make in parallel and receives their
+outcomes, or a pause. Its return value is the result. The faces differ only in how they run plans.
 """
 
 from __future__ import annotations
@@ -20,27 +20,30 @@ T = TypeVar("T")
 
 
 class Pause(NamedTuple):
-    """Let time pass before the next step."""
+    """A step of a plan that waits before the next step; `delay_ms` in ms."""
 
     delay_ms: float
 
 
-# Calls by what they are for; the plan gets each one's result or ClientError.
+# Start functions by key; the plan receives the result or the ClientError of each.
 Starts: TypeAlias = "Mapping[Any, Callable[[OnDone[Any]], None]]"
 Step: TypeAlias = "Starts | Pause"
 Plan: TypeAlias = "Generator[Step, Any, T]"
 
 
 def names_of(given: Iterable[str]) -> list[str]:
-    """Return names as users give them; a single one is not taken for its letters."""
+    """Return names as a list; a single string counts as one name."""
     return [given] if isinstance(given, str) else list(given)
 
 
 def run(plan: Plan[T], waiter: Waiter) -> T:
-    """Run a plan to its end, waiting for each step.
+    """Run a plan and wait for each of its steps.
+
+    Returns:
+        The plan's result.
 
     Raises:
-        ClientError: what the plan ended with.
+        ClientError: the plan failed.
     """
     outcomes: Any = None
     while True:

@@ -1,4 +1,4 @@
-"""The metadata quorum: described, and its voters changed (KIP-595, KIP-836, KIP-853)."""
+"""The metadata quorum: describe it and change its voters (KIP-595, KIP-836, KIP-853)."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ __all__ = [
 ]
 
 METADATA_TOPIC = "__cluster_metadata"
-# The directory id of a voter of a static quorum, and of all replicas where brokers are too old.
+# Directory id of voters in a static quorum, and of all replicas if the broker is too old.
 NO_DIRECTORY = bytes(16)
 
 
 class VoterEndpoint(NamedTuple):
-    """Where a voter listens for the other controllers."""
+    """Address at which a voter listens for other controllers."""
 
     listener: str
     host: str
@@ -51,7 +51,7 @@ class VoterEndpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QuorumReplica:
-    """A voter or observer of the metadata log; times are ms, -1 if not known."""
+    """A voter or observer of the metadata log; times in ms since 1970, -1 if unknown."""
 
     node_id: int
     log_end_offset: int
@@ -62,19 +62,19 @@ class QuorumReplica:
 
 @dataclass(frozen=True, slots=True)
 class QuorumDescription:
-    """The metadata quorum as its leader sees it."""
+    """The metadata quorum as its leader describes it."""
 
     leader_id: int
     leader_epoch: int
     high_watermark: int
     voters: tuple[QuorumReplica, ...]
     observers: tuple[QuorumReplica, ...]
-    # Of voters, by node; empty if the broker is too old to tell.
+    # Endpoints of the voters by node id; empty if the broker does not send them.
     endpoints: Mapping[int, tuple[VoterEndpoint, ...]] = field(default_factory=dict)
 
 
 def describe_quorum() -> AdminCall[QuorumDescription]:
-    """Leader, voters and observers of the metadata log."""
+    """Describe leader, voters and observers of the metadata log."""
 
     def build(_version: int) -> Message:
         partitions = [PartitionDataRequest(partition_index=0)]
@@ -119,7 +119,7 @@ def _replicas(states: Iterable[ReplicaState]) -> tuple[QuorumReplica, ...]:
 def add_voter(
     node_id: int, directory_id: bytes, endpoints: Sequence[VoterEndpoint], timeout_ms: int
 ) -> AdminCall[bool]:
-    """Make an observer with the controller's role a voter; DUPLICATE_VOTER if it is one."""
+    """Make an observer with the controller role a voter; DUPLICATE_VOTER if it is a voter."""
 
     def build(_version: int) -> Message:
         return AddRaftVoterRequest(
@@ -142,7 +142,7 @@ def add_voter(
 
 
 def remove_voter(node_id: int, directory_id: bytes) -> AdminCall[bool]:
-    """Take a voter out of the quorum."""
+    """Remove a voter from the quorum."""
 
     def build(_version: int) -> Message:
         return RemoveRaftVoterRequest(

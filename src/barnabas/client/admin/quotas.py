@@ -1,4 +1,4 @@
-"""Client quotas: who may produce, fetch and ask how much (KIP-546)."""
+"""Client quotas: limits on producing, fetching and request time (KIP-546)."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 
 __all__ = ["QuotaEntity", "alter_quotas", "describe_quotas"]
 
-# (type, name) pairs sorted by type: user, client-id or ip; the name None is the type's default.
+# Pairs (type, name), sorted by type: user, client-id or ip; a name of None is the default entity.
 QuotaEntity: TypeAlias = tuple[tuple[str, str | None], ...]
 
 _EXACT = 0
 _DEFAULT = 1
 _ANY = 2
-# Stands for any name of a type.
+# Matches any name of a type.
 ANY_NAME = "*"
 
 
 def describe_quotas(
     components: Mapping[str, str | None], *, strict: bool = False
 ) -> AdminCall[dict[QuotaEntity, dict[str, float]]]:
-    """Quotas of the entities that match all components; ANY_NAME matches every name of a type."""
+    """Describe quotas of entities that match all components; ANY_NAME matches any name."""
 
     def build(_version: int) -> Message:
         return DescribeClientQuotasRequest(
@@ -70,7 +70,7 @@ def _component(kind: str, name: str | None) -> ComponentData:
 def alter_quotas(
     entity: QuotaEntity, changes: Mapping[str, float | None], *, validate_only: bool = False
 ) -> AdminCall[bool]:
-    """Set quotas of one entity; None takes one away."""
+    """Set quotas of one entity; a value of None removes the quota."""
 
     def build(_version: int) -> Message:
         ops = [

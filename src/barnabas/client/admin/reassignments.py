@@ -1,4 +1,4 @@
-"""Reassignments of replicas: begun, cancelled, listed (KIP-455, KIP-860)."""
+"""Reassignments of replicas: start, cancel and list them (KIP-455, KIP-860)."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ __all__ = ["Reassignment", "alter_reassignments", "list_reassignments"]
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """A reassignment under way."""
+    """An active reassignment; replicas are broker ids."""
 
-    # All replicas of the moment, those that come first.
+    # All current replicas, including those being added and removed.
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
     removing: tuple[int, ...]
 
     @property
     def target(self) -> tuple[int, ...]:
-        """The replicas that are to remain."""
+        """The replicas after the reassignment."""
         return tuple(replica for replica in self.replicas if replica not in self.removing)
 
 
 def alter_reassignments(
     targets: Mapping[TopicPartition, Sequence[int] | None], timeout_ms: int
 ) -> AdminCall[dict[TopicPartition, BrokerError | None]]:
-    """Begin reassignments to the given replicas, cancel those for None; an error or None each."""
+    """Start reassignments to the given replicas; None cancels. Return an error or None each."""
 
     def build(_version: int) -> Message:
         entries = by_topic(
@@ -81,7 +81,7 @@ def alter_reassignments(
 def list_reassignments(
     partitions: Iterable[TopicPartition] | None, timeout_ms: int
 ) -> AdminCall[dict[TopicPartition, Reassignment]]:
-    """The reassignments under way, of all partitions if None."""
+    """List active reassignments; None means all partitions."""
     wanted = None if partitions is None else list(partitions)
 
     def build(_version: int) -> Message:

@@ -1,4 +1,4 @@
-"""Brokers and controllers that are gone for good, taken out of the metadata (KIP-631)."""
+"""Removes brokers and controllers from the cluster metadata (KIP-631)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["unregister_broker", "unregister_controller"]
 
 
 def unregister_broker(node: int) -> AdminCall[bool]:
-    """Forget a broker."""
+    """Unregister a broker that was shut down permanently."""
 
     def build(_version: int) -> Message:
         return UnregisterBrokerRequest(broker_id=node)
@@ -36,7 +36,7 @@ def unregister_broker(node: int) -> AdminCall[bool]:
 
 
 def unregister_controller(node: int) -> AdminCall[bool]:
-    """Forget a controller."""
+    """Unregister a controller that was shut down permanently."""
 
     def build(_version: int) -> Message:
         return UnregisterControllerRequest(controller_id=node)

@@ -1,7 +1,7 @@
-"""Results of calls over many things: a failure of one of them is raised, unless told otherwise.
+"""Raises an error if a part of an admin call failed, unless the caller disables it.
 
-A result that only says what failed is easily thrown away by its caller. So a call that changes
-something raises if any part of it failed, after all parts were done; the error has all results.
+Callers easily ignore a result that contains errors. A call that changes something therefore raises
+when any part has failed, after all parts are complete; the error holds all results.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ __all__ = ["checked", "raise_failed"]
 
 K = TypeVar("K")
 V = TypeVar("V")
-# Errors that say that things are already as they were to be made.
+# Errors that mean the requested state already existed.
 _NO_FAILURE = frozenset({ErrorCode.ELECTION_NOT_NEEDED})
 
 
 def raise_failed(results: Mapping[Any, object]) -> None:
-    """Raise if one of the results is an error.
+    """Raise an error if one of the results is an error.
 
     Raises:
-        AdminResultsError: with all results.
+        AdminResultsError: holds all results.
     """
     if any(
         isinstance(result, ClientError) and result.error_code not in _NO_FAILURE
@@ -38,7 +38,7 @@ def raise_failed(results: Mapping[Any, object]) -> None:
 
 
 def checked(plan: Plan[dict[K, V]], *, raise_errors: bool) -> Plan[dict[K, V]]:
-    """Run a plan to its results, and raise if one of them is an error and that is wanted.
+    """Run a plan; with `raise_errors`, raise if one of its results is an error.
 
     Raises:
         AdminResultsError: one of the results is an error.

@@ -1,4 +1,4 @@
-"""Credentials of SCRAM users, kept by the cluster (KIP-554, RFC 5802)."""
+"""SCRAM credentials that the cluster stores (KIP-554, RFC 5802)."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ __all__ = [
 
 
 class ScramMechanism(enum.IntEnum):
-    """The two mechanisms, by Kafka's numbers."""
+    """The two mechanisms, with Kafka's numbers."""
 
     SCRAM_SHA_256 = 1
     SCRAM_SHA_512 = 2
 
     @property
     def hash_name(self) -> str:
-        """As `hashlib` has it."""
+        """The name of the hash function in `hashlib`."""
         return "sha256" if self is ScramMechanism.SCRAM_SHA_256 else "sha512"
 
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """A credential as the cluster shows it: without anything secret."""
+    """A credential as the cluster describes it, without secrets."""
 
     mechanism: ScramMechanism
     iterations: int
@@ -59,19 +59,19 @@ class ScramCredential:
 
 @dataclass(frozen=True, slots=True)
 class ScramUpsertion:
-    """A password for a user, new or changed; only its salted hash leaves the process."""
+    """Sets the password of a user; only its salted hash is sent to the broker."""
 
     user: str
     mechanism: ScramMechanism
     password: str
     iterations: int = 8192
-    # None for a random one.
+    # None for a random salt.
     salt: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ScramDeletion:
-    """A credential to be deleted."""
+    """Deletes the credential of a user for one mechanism."""
 
     user: str
     mechanism: ScramMechanism
@@ -80,7 +80,7 @@ class ScramDeletion:
 def describe_scram_credentials(
     users: Sequence[str] | None,
 ) -> AdminCall[dict[str, list[ScramCredential] | BrokerError]]:
-    """Credentials by user, of all users for None; RESOURCE_NOT_FOUND for one without any."""
+    """Describe credentials by user; None means all users. Others get RESOURCE_NOT_FOUND."""
 
     def build(_version: int) -> Message:
         names = None if users is None else [UserName(name=user) for user in users]
@@ -107,12 +107,12 @@ def describe_scram_credentials(
 def alter_scram_credentials(
     upsertions: Sequence[ScramUpsertion], deletions: Sequence[ScramDeletion], salt: bytes
 ) -> AdminCall[dict[str, BrokerError | None]]:
-    """Set and delete credentials; an error or None for each user.
+    """Set and delete credentials; return an error or None for each user.
 
     Args:
-        upsertions: set.
-        deletions: deleted.
-        salt: random bytes, for upsertions that bring none; each user's is made of them.
+        upsertions: the credentials to set.
+        deletions: the credentials to delete.
+        salt: random bytes, from which the salt of each upsertion without one is derived.
     """
     made = [_upsertion(each, salt) for each in upsertions]
 

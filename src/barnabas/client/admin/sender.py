@@ -1,8 +1,9 @@
-"""Sends admin calls where they belong, again where the reason passes (KIP-580).
+"""Sends admin calls to the right broker and retries passing errors (KIP-580).
 
 A call goes to any broker, to the controller, to one broker, or to the coordinator of a group or of
-a transactional id. What concerns many of them, or many partitions, is split by broker, and what was
-at the wrong one is sent again. All of it as plans: whoever runs them waits.
+a transactional id. Calls for several groups or partitions are split by broker; parts that reached
+the wrong broker are sent again. All methods are plans, so that the blocking and the asyncio face
+each wait in their own way.
 """
 
 from __future__ import annotations
@@ -33,18 +34,18 @@ T = TypeVar("T")
 
 
 class CoordinatorOf(NamedTuple):
-    """The broker that coordinates a group, or something else by the kind of its key."""
+    """Destination of a call: the coordinator of a group or of another kind of key."""
 
     key: str
     key_type: int = GROUP
 
 
 class AdminSender:
-    """Makes plans that take admin calls to their end."""
+    """Creates plans that send admin calls until they succeed or fail."""
 
     def __init__(self, cluster: Cluster, groups: Coordinators) -> None:
         self.cluster = cluster
-        # By the kind of their keys.
+        # Coordinators by the type of their keys.
         self._coordinators = {
             GROUP: groups,
             TRANSACTION: Coordinators(cluster, TRANSACTION),
@@ -54,19 +55,19 @@ class AdminSender:
 
     @property
     def timeout_ms(self) -> int:
-        """What brokers are given to do what they are asked."""
+        """Timeout in ms that a request gives the broker for its operation."""
         return self.cluster.config.request_timeout_ms
 
     def send(self, to: int | CoordinatorOf, call: AdminCall[T], *, once: bool = False) -> Plan[T]:
-        """Send until it works, cannot work, or default.api.timeout.ms is over.
+        """Send a call until it succeeds, fails, or `default.api.timeout.ms` has passed.
 
         Args:
-            to: a node's id, ANY_NODE, CONTROLLER, or the coordinator of a group.
-            call: what to send.
-            once: one attempt only.
+            to: a node id, ANY_NODE, CONTROLLER, or a coordinator.
+            call: the call to send.
+            once: whether to make only one attempt.
 
         Raises:
-            ClientError: it did not work.
+            ClientError: the call failed.
         """
         name = _name(call)
         outcomes: dict[str, T | ClientError]
@@ -76,11 +77,12 @@ class AdminSender:
     def send_each(
         self, calls: Mapping[int, AdminCall[T]], *, once: bool = False
     ) -> Plan[dict[int, T | ClientError]]:
-        """Send to several nodes at once; each one's result or error.
+        """Send calls to several nodes in parallel; return each node's result or error.
 
         Args:
-            calls: what to send, by node.
-            once: one attempt each: that a node does not answer is an answer, too.
+            calls: the calls by node id.
+            once: whether to make only one attempt for each node; then a missing response is an
+                error in the result.
         """
         start = self._attempt if once else self._retrying
         outcomes: dict[int, T | ClientError]
@@ -90,17 +92,17 @@ class AdminSender:
     def send_to_brokers(
         self, brokers: Callable[[], Plan[list[int]]], call: AdminCall[T]
     ) -> Plan[dict[int, T]]:
-        """Send to all brokers of the cluster until all of one moment have answered.
+        """Send a call to all brokers of the cluster until all of them have responded.
 
-        A broker that is gone is not asked for ever; what it had is with others by then, so these
-        are asked again.
+        If a broker fails, the list of brokers is read again and all are asked again: its replicas
+        may have moved to other brokers in the meantime.
 
         Args:
-            brokers: a plan that tells who is in the cluster now.
-            call: what to send.
+            brokers: a plan that returns the ids of the current brokers.
+            call: the call to send.
 
         Raises:
-            ClientError: one did not answer and was there all the time, or refused.
+            ClientError: a broker refused the call, or did not respond before the timeout.
         """
         clock = self.cluster.runtime.clock
         deadline_ms = clock.monotonic_ms() + self.cluster.config.default_api_timeout_ms
@@ -162,10 +164,10 @@ class AdminSender:
         self.cluster.request_update()
 
     def refresh(self) -> Plan[None]:
-        """Have metadata name all brokers.
+        """Refresh the cluster metadata, so that it contains all brokers.
 
         Raises:
-            ClientError: none answered.
+            ClientError: no broker responded.
         """
         outcomes: dict[str, bool | ClientError]
         outcomes = yield {"metadata": self._refreshing(())}
@@ -177,7 +179,7 @@ class AdminSender:
 
         return start
 
-    # Many things, each at a broker of its own
+    # Calls that are split by broker
 
     def send_to_coordinators(
         self,
@@ -187,9 +189,9 @@ class AdminSender:
         once: bool = False,
         key_type: int = GROUP,
     ) -> Plan[dict[str, T | ClientError]]:
-        """One call per coordinator over its groups; each group's result or error.
+        """Send one call to each coordinator for its groups; return each group's result or error.
 
-        With `once` errors that may pass are results too.
+        With `once`, retriable errors are results too.
         """
 
         def locate(keys: list[str]) -> Plan[dict[str, int | ClientError]]:
@@ -206,9 +208,9 @@ class AdminSender:
         *,
         once: bool = False,
     ) -> Plan[dict[TopicPartition, T | ClientError]]:
-        """One call per leader over its partitions; each partition's result or error.
+        """Send one call to each leader for its partitions; return each result or error.
 
-        With `once` errors that may pass are results too.
+        With `once`, retriable errors are results too.
         """
         return self._spread(list(dict.fromkeys(partitions)), self._leaders_of, call_for, once=once)
 
@@ -241,7 +243,7 @@ class AdminSender:
         locate: Callable[[list[K]], Plan[dict[K, int | ClientError]]],
         call_for: Callable[[list[K]], AdminCall[dict[K, T | ClientError]]],
     ) -> Plan[dict[K, T | ClientError]]:
-        """One attempt for all `keys`."""
+        """Make one attempt for all `keys`."""
         found: dict[K, T | ClientError] = {}
         by_node: dict[int, list[K]] = {}
         places = yield from locate(keys)
@@ -270,7 +272,7 @@ class AdminSender:
     def coordinators(
         self, keys: list[str], key_type: int = GROUP
     ) -> Plan[dict[str, int | ClientError]]:
-        """The node that coordinates each group; one attempt."""
+        """Find the node that coordinates each key, in one attempt."""
 
         def finding(key: str) -> Callable[[OnDone[int]], None]:
             return lambda done: self._coordinators[key_type].find(key, done)
@@ -305,7 +307,7 @@ class AdminSender:
 
 
 def _is_passing(found: object) -> bool:
-    """Whether it is an error that another attempt may mend."""
+    """Whether `found` is an error that a retry may resolve."""
     return isinstance(found, ClientError) and found.retriable and found.error_code not in LASTING
 
 

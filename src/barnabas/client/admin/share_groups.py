@@ -1,4 +1,4 @@
-"""Share groups: described, and where they stand (KIP-932, KIP-1226)."""
+"""Share groups: describe them, and read and change their offsets (KIP-932, KIP-1226)."""
 
 from __future__ import annotations
 
@@ -51,18 +51,18 @@ Offsets = dict[TopicPartition, "ShareOffset | ClientError"]
 
 @dataclass(frozen=True, slots=True)
 class ShareOffset:
-    """Where a share group's records of a partition begin."""
+    """The start offset of a share group in one partition."""
 
     start_offset: int
     leader_epoch: int
-    # Records not delivered yet; -1 if the broker does not know.
+    # Number of records not yet delivered; -1 if the broker does not send it.
     lag: int
 
 
 def describe_share_groups(
     groups: Sequence[str],
 ) -> AdminCall[dict[str, GroupDescription | ClientError]]:
-    """Share groups with their members; GROUP_ID_NOT_FOUND for one of another kind."""
+    """Describe share groups with their members; other groups get GROUP_ID_NOT_FOUND."""
 
     def build(_version: int) -> Message:
         return ShareGroupDescribeRequest(
@@ -107,7 +107,7 @@ def _group(group: DescribedGroup) -> GroupDescription | ClientError:
 
 
 def describe_share_offsets(groups: Sequence[str]) -> AdminCall[dict[str, Offsets | ClientError]]:
-    """Where share groups stand in all their partitions."""
+    """Describe the offsets of share groups in all their partitions."""
 
     def build(_version: int) -> Message:
         return DescribeShareGroupOffsetsRequest(
@@ -140,7 +140,7 @@ def _offsets(group: DescribeShareGroupOffsetsResponseGroup) -> Offsets | ClientE
 def alter_share_offsets(
     group: str, offsets: Mapping[TopicPartition, int]
 ) -> AdminCall[dict[TopicPartition, BrokerError | None]]:
-    """Have a share group without members begin elsewhere; an error or None for each partition."""
+    """Set start offsets of a share group without members; an error or None for each partition."""
 
     def build(_version: int) -> Message:
         entries = by_topic(
@@ -178,7 +178,7 @@ def alter_share_offsets(
 def delete_share_offsets(
     group: str, topics: Sequence[str]
 ) -> AdminCall[dict[str, BrokerError | None]]:
-    """Have a share group without members forget topics; an error or None for each."""
+    """Delete the offsets of topics in a share group without members; an error or None for each."""
 
     def build(_version: int) -> Message:
         return DeleteShareGroupOffsetsRequest(

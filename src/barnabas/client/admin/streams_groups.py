@@ -1,4 +1,4 @@
-"""Groups of Kafka Streams applications, described (KIP-1071)."""
+"""Describes the groups of Kafka Streams applications (KIP-1071)."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ __all__ = [
     "describe_streams_groups",
 ]
 
-# Subtopology and partition.
+# Id of the subtopology, and partition.
 Task = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class StreamsTasks:
-    """Tasks of a member."""
+    """The tasks of a member, by role."""
 
     active: tuple[Task, ...]
     standby: tuple[Task, ...]
@@ -44,7 +44,7 @@ class StreamsTasks:
 
 @dataclass(frozen=True, slots=True)
 class StreamsMember:
-    """One instance of an application."""
+    """One member of a streams group."""
 
     member_id: str
     instance_id: str | None
@@ -59,7 +59,7 @@ class StreamsMember:
 
 @dataclass(frozen=True, slots=True)
 class Subtopology:
-    """A part of the application that is assigned as one."""
+    """A part of the topology whose tasks are assigned together."""
 
     id: str
     source_topics: tuple[str, ...]
@@ -70,13 +70,13 @@ class Subtopology:
 
 @dataclass(frozen=True, slots=True)
 class StreamsGroupDescription:
-    """An application as its coordinator knows it."""
+    """A streams group as its coordinator describes it."""
 
     group_id: str
     state: str
     epoch: int
     assignment_epoch: int
-    # -1 and nothing while no member told it.
+    # -1, and no subtopologies, until a member has sent the topology.
     topology_epoch: int
     subtopologies: tuple[Subtopology, ...]
     members: tuple[StreamsMember, ...]
@@ -85,7 +85,7 @@ class StreamsGroupDescription:
 def describe_streams_groups(
     groups: Sequence[str],
 ) -> AdminCall[dict[str, StreamsGroupDescription | ClientError]]:
-    """Streams groups with their members; GROUP_ID_NOT_FOUND for one of another kind."""
+    """Describe streams groups with their members; other groups get GROUP_ID_NOT_FOUND."""
 
     def build(_version: int) -> Message:
         return StreamsGroupDescribeRequest(

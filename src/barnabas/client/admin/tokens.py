@@ -1,7 +1,7 @@
-"""Delegation tokens: made, prolonged, ended, listed (KIP-48, KIP-373).
+"""Delegation tokens: create, renew, expire and describe them (KIP-48, KIP-373).
 
-Brokers take these calls over connections that are authenticated, and from no one who is so by a
-token.
+Brokers accept these calls only from authenticated connections, and refuse connections that were
+authenticated with a token.
 """
 
 from __future__ import annotations
@@ -43,24 +43,24 @@ _OWNER_FROM = 3
 
 @dataclass(frozen=True, slots=True)
 class DelegationToken:
-    """A token; principals are "User:NAME", times in ms."""
+    """A delegation token; principals are "User:NAME", times are in ms since 1970."""
 
     token_id: str
     hmac: bytes
     owner: str
-    # Who made it; empty if the broker is too old to tell.
+    # Principal that created the token; empty if the broker does not send it.
     requester: str
     renewers: tuple[str, ...]
     issue_timestamp: int
     expiry_timestamp: int
-    # It cannot be prolonged beyond.
+    # The token cannot be renewed beyond this time.
     max_timestamp: int
 
 
 def create_token(
     owner: str | None, renewers: Sequence[str], max_lifetime_ms: int
 ) -> AdminCall[DelegationToken]:
-    """Make a token; -1 as lifetime for the broker's greatest."""
+    """Create a token; `max_lifetime_ms` of -1 means the broker's maximum."""
 
     def build(version: int) -> Message:
         request = CreateDelegationTokenRequest(
@@ -97,7 +97,7 @@ def create_token(
 
 
 def renew_token(hmac: bytes, period_ms: int) -> AdminCall[int]:
-    """Prolong a token by a period, -1 for the broker's; the result is when it ends, in ms."""
+    """Renew a token for a period in ms, -1 for the broker's default; return its expiry in ms."""
 
     def build(_version: int) -> Message:
         return RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=period_ms)
@@ -111,7 +111,7 @@ def renew_token(hmac: bytes, period_ms: int) -> AdminCall[int]:
 
 
 def expire_token(hmac: bytes, period_ms: int) -> AdminCall[int]:
-    """End a token after a period, at once for -1; the result is when it ends, in ms."""
+    """Expire a token after a period in ms, immediately for -1; return its expiry in ms."""
 
     def build(_version: int) -> Message:
         return ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=period_ms)
@@ -125,7 +125,7 @@ def expire_token(hmac: bytes, period_ms: int) -> AdminCall[int]:
 
 
 def describe_tokens(owners: Sequence[str] | None) -> AdminCall[list[DelegationToken]]:
-    """Tokens of these owners, all that one may see for None."""
+    """Describe the tokens of these owners; None means all tokens that the caller may see."""
 
     def build(_version: int) -> Message:
         wanted = None

@@ -1,7 +1,7 @@
-"""Topics partition by partition, with eligible leader replicas (KIP-966).
+"""Describes topics by partition, with eligible leader replicas (KIP-966).
 
-Answers come in pages. Brokers before 3.8 have no such API: what Metadata tells takes its place, and
-the eligible leader replicas are not known.
+Responses come in pages. Brokers before 3.8 lack the API; the client then uses Metadata, which does
+not contain the eligible leader replicas.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _AUTO_CREATION_FROM = 4
 
 
 class Cursor(NamedTuple):
-    """Where the next page begins."""
+    """Topic and partition at which the next page begins."""
 
     topic: str
     partition: int
@@ -54,20 +54,20 @@ class Cursor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """One partition as the controller has it."""
+    """State of one partition according to the controller; replicas are broker ids."""
 
     number: int
-    # -1 while there is none.
+    # -1 while the partition has no leader.
     leader: int
-    # -1 if the broker is too old to tell.
+    # -1 if the broker does not send it.
     leader_epoch: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
-    # Replicas out of sync that have everything committed; None if the broker is too old to tell.
+    # Replicas outside the ISR that have all committed records; None if the broker is too old.
     elr: tuple[int, ...] | None
-    # Those that were in sync last, when the others were lost uncleanly.
+    # The last known in-sync replicas after an unclean loss of the others; None as above.
     last_known_elr: tuple[int, ...] | None
-    # Replicas of brokers that do not serve, or on log directories that failed.
+    # Replicas on brokers that are down, or in failed log directories.
     offline_replicas: tuple[int, ...]
 
 
@@ -76,7 +76,7 @@ class TopicState:
     """One topic with its partitions by number."""
 
     name: str
-    # All zero if the broker is too old to tell.
+    # 16 bytes; all zero if the broker does not send it.
     topic_id: bytes
     is_internal: bool
     partitions: dict[int, PartitionState]
@@ -84,28 +84,28 @@ class TopicState:
 
 @dataclass(frozen=True, slots=True)
 class TopicListing:
-    """That a topic exists."""
+    """Name and id of an existing topic."""
 
     name: str
-    # All zero if the broker is too old to tell.
+    # 16 bytes; all zero if the broker does not send it.
     topic_id: bytes
     is_internal: bool
 
 
 @dataclass(frozen=True, slots=True)
 class TopicPage:
-    """Some partitions of some topics, and where the rest begins."""
+    """A page of partitions, and the cursor of the next page (None at the end)."""
 
     topics: dict[str, TopicState | ClientError]
     next_cursor: Cursor | None
 
 
 def describe_topic_partitions(names: Sequence[str], cursor: Cursor | None) -> AdminCall[TopicPage]:
-    """A page of the named topics, of all topics if none is named."""
+    """Describe a page of the named topics; no names means all topics."""
 
     def build(_version: int) -> Message:
         request = DescribeTopicPartitionsRequest(
-            # The broker goes by the order of names and needs them so.
+            # The broker requires the names in order.
             topics=[TopicRequest(name=name) for name in sorted(names)]
         )
         if cursor is not None:
@@ -126,7 +126,7 @@ def describe_topic_partitions(names: Sequence[str], cursor: Cursor | None) -> Ad
 
 
 def _topic(topic: Any, state: Callable[[Any], PartitionState]) -> TopicState | ClientError:
-    """What either API says of a topic; `state` reads its partitions."""
+    """Convert a topic of either API; `state` converts its partitions."""
     name = topic.name or ""
     if topic.error_code:
         return broker_error(topic.error_code, name)
@@ -142,7 +142,7 @@ def _state(partition: DescribeTopicPartitionsResponsePartition) -> PartitionStat
         partition.leader_epoch,
         tuple(partition.replica_nodes),
         tuple(partition.isr_nodes),
-        # A broker without the feature has none, and says so by null or by an empty list.
+        # A broker without the feature sends null or an empty list.
         tuple(elr or ()),
         tuple(last_known or ()),
         tuple(partition.offline_replicas),
@@ -163,7 +163,7 @@ def _metadata_state(partition: MetadataResponsePartition) -> PartitionState:
 
 
 def describe_topics_by_metadata(names: Sequence[str]) -> AdminCall[TopicPage]:
-    """The same from Metadata, in one page."""
+    """Describe topics with a Metadata request, in one page."""
 
     def build(version: int) -> Message:
         topics = [MetadataRequestTopic(name=name) for name in sorted(names)] or None
@@ -180,7 +180,7 @@ def describe_topics_by_metadata(names: Sequence[str]) -> AdminCall[TopicPage]:
 
 
 def list_topics() -> AdminCall[dict[str, TopicListing]]:
-    """The names and ids of all topics, from Metadata; those with an error are left out."""
+    """List names and ids of all topics with Metadata; topics with an error are omitted."""
 
     def build(version: int) -> Message:
         return MetadataRequest(topics=None, allow_auto_topic_creation=version < _AUTO_CREATION_FROM)

@@ -1,4 +1,4 @@
-"""Creating, deleting and widening topics (KIP-4, KIP-195)."""
+"""Create and delete topics, and add partitions to them (KIP-4, KIP-195)."""
 
 from __future__ import annotations
 
@@ -44,35 +44,36 @@ __all__ = [
     "delete_topics_by_id",
 ]
 
-# From this version on topics are deleted by structs with a name or an id.
+# From this version on, the request names topics by a struct of name and id.
 _DELETE_BY_STRUCT_FROM = 6
 
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to be created; -1 stands for the broker's default."""
+    """A topic to create; -1 means the broker's default."""
 
     name: str
     partitions: int = -1
     replication_factor: int = -1
     configs: Mapping[str, str] = field(default_factory=dict)
-    # Brokers of each partition, the preferred leader first; then the two numbers above stay -1.
+    # Replicas (broker ids) by partition, preferred leader first. With assignments, partitions and
+    # replication_factor stay -1.
     assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
-    """How many partitions a topic is to have, and where the new ones lie."""
+    """The new number of partitions of a topic, and the replicas of the added partitions."""
 
     count: int
-    # Brokers of each new partition, in order; None leaves it to the controller.
+    # Replicas (broker ids) of each added partition, in order; None lets the controller choose.
     assignments: Sequence[Sequence[int]] | None = None
 
 
 def create_topics(
     topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool
 ) -> AdminCall[dict[str, BrokerError | None]]:
-    """Create topics; the result has an error or None for each."""
+    """Create topics; return an error or None for each."""
 
     def build(_version: int) -> Message:
         return CreateTopicsRequest(
@@ -92,7 +93,7 @@ def create_topics(
 def delete_topics(
     names: Sequence[str], timeout_ms: int
 ) -> AdminCall[dict[str, BrokerError | None]]:
-    """Delete topics by name; the result has an error or None for each."""
+    """Delete topics by name; return an error or None for each."""
 
     def build(version: int) -> Message:
         if version >= _DELETE_BY_STRUCT_FROM:
@@ -113,7 +114,7 @@ def delete_topics(
 def delete_topics_by_id(
     ids: Sequence[bytes], timeout_ms: int
 ) -> AdminCall[dict[bytes, BrokerError | None]]:
-    """Delete topics by id; the result has an error or None for each."""
+    """Delete topics by id; return an error or None for each."""
 
     def build(version: int) -> Message:
         if version < _DELETE_BY_STRUCT_FROM:
@@ -140,7 +141,7 @@ def delete_topics_by_id(
 def create_partitions(
     counts: Mapping[str, int | NewPartitions], timeout_ms: int, *, validate_only: bool = False
 ) -> AdminCall[dict[str, BrokerError | None]]:
-    """Raise the number of partitions of topics to `counts`."""
+    """Increase the number of partitions of topics to `counts`; an error or None for each."""
 
     def build(_version: int) -> Message:
         return CreatePartitionsRequest(

@@ -1,4 +1,4 @@
-"""Transactions as coordinators know them, and taken from producers (KIP-664, KIP-1152)."""
+"""Lists, describes, fences and aborts transactions (KIP-664, KIP-1152)."""
 
 from __future__ import annotations
 
@@ -48,20 +48,20 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class TransactionFilter:
-    """Which transactions are listed; what is not given takes all."""
+    """Selects transactions; a field that is not given matches all."""
 
     producer_ids: tuple[int, ...] = ()
     # "Ongoing", "PrepareCommit", ...
     states: tuple[str, ...] = ()
-    # Those that have been open for longer; -1 for all.
+    # Minimum duration of an open transaction in ms; -1 for all.
     duration_ms: int = -1
-    # A regular expression that the transactional id has to match.
+    # A regular expression that matches the transactional id.
     pattern: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionListing:
-    """A transactional id and what it does."""
+    """A transactional id and the state of its transaction."""
 
     transactional_id: str
     producer_id: int
@@ -71,21 +71,21 @@ class TransactionListing:
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """A transactional id as its coordinator knows it."""
+    """A transactional id as its coordinator describes it."""
 
     coordinator_id: int
     state: str
     producer_id: int
     producer_epoch: int
     timeout_ms: int
-    # When the transaction under way began, in ms; -1 without one.
+    # Start of the open transaction, in ms since 1970; -1 without one.
     start_time_ms: int
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class FencedProducer:
-    """The id and epoch that nobody may write with any more: those before are fenced."""
+    """Producer id and new epoch of a transactional id; older epochs are fenced."""
 
     producer_id: int
     producer_epoch: int
@@ -93,17 +93,17 @@ class FencedProducer:
 
 @dataclass(frozen=True, slots=True)
 class AbortableTransaction:
-    """An open transaction of a partition, as `describe_producers` shows it."""
+    """An open transaction of a partition, as listed by `describe_producers`."""
 
     partition: TopicPartition
     producer_id: int
     producer_epoch: int
-    # -1 if the producer's transaction has none.
+    # -1 if the partition has no coordinator epoch for the producer.
     coordinator_epoch: int = -1
 
 
 def list_transactions(wanted: TransactionFilter) -> AdminCall[list[TransactionListing]]:
-    """The transactions that one broker coordinates."""
+    """List the transactions that one broker coordinates."""
 
     def build(_version: int) -> Message:
         return ListTransactionsRequest(
@@ -127,7 +127,7 @@ def list_transactions(wanted: TransactionFilter) -> AdminCall[list[TransactionLi
 def describe_transactions(
     ids: Sequence[str], coordinator_id: int
 ) -> AdminCall[dict[str, TransactionDescription | ClientError]]:
-    """Transactional ids that the broker asked, `coordinator_id`, coordinates."""
+    """Describe transactional ids that are coordinated by the broker `coordinator_id`."""
 
     def build(_version: int) -> Message:
         return DescribeTransactionsRequest(transactional_ids=list(ids))
@@ -157,7 +157,7 @@ def describe_transactions(
 
 
 def fence_producer(transactional_id: str, timeout_ms: int) -> AdminCall[FencedProducer]:
-    """Take the id over from whoever has it; its open transaction is aborted."""
+    """Fence the producer that uses the id and abort its open transaction."""
 
     def build(_version: int) -> Message:
         return InitProducerIdRequest(
@@ -175,7 +175,7 @@ def fence_producer(transactional_id: str, timeout_ms: int) -> AdminCall[FencedPr
 def abort_transaction(
     given: AbortableTransaction,
 ) -> AdminCall[dict[TopicPartition, bool | ClientError]]:
-    """Write the marker that aborts, past the coordinator: for transactions that hang."""
+    """Write an abort marker without the coordinator, for a hanging transaction."""
     tp = given.partition
 
     def build(_version: int) -> Message:
@@ -185,7 +185,7 @@ def abort_transaction(
             producer_epoch=given.producer_epoch,
             transaction_result=False,
             topics=[topic],
-            # A producer without a marker so far knows no coordinator's: then the first one passes.
+            # Without an earlier marker the partition knows no coordinator epoch and accepts 0.
             coordinator_epoch=max(0, given.coordinator_epoch),
         )
         return WriteTxnMarkersRequest(markers=[marker])

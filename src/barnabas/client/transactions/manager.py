@@ -140,7 +140,7 @@ class TransactionManager:
         return self.state in (_S.IN_TRANSACTION, _S.ABORTABLE_ERROR)
 
     def admits(self, tp: TopicPartition) -> bool:
-        """Whether batches of a partition may be sent now; otherwise schedule adding the partition."""
+        """Whether batches of a partition may be sent now; if not, schedule adding the partition."""
         if tp in self._added:
             return True
         if self.is_v2:

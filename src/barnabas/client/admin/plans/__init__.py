@@ -1,3 +1,3 @@
-"""All admin calls as plans, one file per family: `Admin` and `aio.Admin` are made of them."""
+"""All admin calls as plans, one file per area; `Admin` and `aio.Admin` run them."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The cluster: brokers, controllers, the metadata quorum, features, log directories."""
+"""Plans for the cluster: brokers, controllers, metadata quorum, features, log directories."""
 
 from __future__ import annotations
 
@@ -20,18 +20,22 @@ if TYPE_CHECKING:
 
 
 def describe_cluster(sender: AdminSender) -> Plan[cluster_info.ClusterDescription]:
-    """The cluster's id, its controller and its brokers."""
+    """Describe the cluster: its id, its controller and its brokers."""
     return sender.send(ANY_NODE, cluster_info.describe_cluster())
 
 
 def broker_ids(sender: AdminSender) -> Plan[list[int]]:
-    """Ids of the brokers that serve clients."""
+    """Return the ids of all brokers that are not fenced."""
     described = yield from describe_cluster(sender)
     return [broker.id for broker in described.brokers]
 
 
 def know(sender: AdminSender, node: int) -> Plan[None]:
-    """Have metadata name a broker; an id that it does not name is the user's mistake."""
+    """Ensure that the cached metadata contains a broker.
+
+    Raises:
+        BrokerError: BROKER_NOT_AVAILABLE: the cluster has no broker with this id.
+    """
     if node == ANY_NODE or node in sender.cluster.metadata.nodes:
         return
     known = yield from broker_ids(sender)
@@ -44,7 +48,7 @@ def know(sender: AdminSender, node: int) -> Plan[None]:
 
 
 def describe_versions(sender: AdminSender, node: int = ANY_NODE) -> Plan[cluster_info.Versions]:
-    """APIs and features of a broker."""
+    """Return the API versions and feature levels of a broker; by default of any broker."""
     yield from know(sender, node)
     return (yield from sender.send(node, cluster_info.describe_versions()))
 
@@ -56,47 +60,56 @@ def update_features(
     kind: features.UpgradeType = features.UpgradeType.UPGRADE,
     validate_only: bool = False,
 ) -> Plan[None]:
-    """Finalise levels of features, 0 to take one away (KIP-584).
+    """Set finalized feature levels; a level of 0 removes the feature (KIP-584).
 
     Raises:
-        BrokerError: FEATURE_UPDATE_FAILED, INVALID_UPDATE_VERSION: none of them was changed.
+        BrokerError: FEATURE_UPDATE_FAILED or INVALID_UPDATE_VERSION; no feature was changed.
     """
     call = features.update_features(levels, kind, sender.timeout_ms, validate_only=validate_only)
     yield from sender.send(CONTROLLER, call)
 
 
 def unregister_broker(sender: AdminSender, node: int) -> Plan[None]:
-    """Forget a broker that is gone for good."""
+    """Remove a broker from the cluster metadata after it was shut down permanently."""
     yield from sender.send(CONTROLLER, registrations.unregister_broker(node))
 
 
 def unregister_controller(sender: AdminSender, node: int) -> Plan[None]:
-    """Forget a controller that is gone for good."""
+    """Remove a controller from the cluster metadata after it was shut down permanently."""
     yield from sender.send(CONTROLLER, registrations.unregister_controller(node))
 
 
 def describe_quorum(sender: AdminSender, *, once: bool = False) -> Plan[quorum.QuorumDescription]:
-    """The metadata quorum; `once` makes one attempt."""
+    """Describe the metadata quorum; `once` makes one attempt only."""
     return sender.send(ANY_NODE, quorum.describe_quorum(), once=once)
 
 
 def add_voter(
     sender: AdminSender, node: int, directory_id: bytes, endpoints: Sequence[quorum.VoterEndpoint]
 ) -> Plan[None]:
-    """Make a controller that follows the metadata log a voter of the quorum."""
+    """Make a controller that is an observer of the metadata log a voter of the quorum."""
     call = quorum.add_voter(node, directory_id, endpoints, sender.timeout_ms)
     yield from sender.send(ANY_NODE, call)
 
 
 def remove_voter(sender: AdminSender, node: int, directory_id: bytes) -> Plan[None]:
-    """Take a voter out of the quorum."""
+    """Remove a voter from the metadata quorum."""
     yield from sender.send(ANY_NODE, quorum.remove_voter(node, directory_id))
 
 
 def describe_log_dirs(
     sender: AdminSender, nodes: Iterable[int], *, once: bool = False
 ) -> Plan[dict[int, list[log_dirs.LogDirectory] | ClientError]]:
-    """The log directories of brokers; with `once` in one attempt, of unknown ones an error."""
+    """Describe the log directories of brokers.
+
+    With `once` the plan makes one attempt, and an unknown broker gets an error in the result.
+
+    Returns:
+        The directories, or an error, for each broker id.
+
+    Raises:
+        BrokerError: BROKER_NOT_AVAILABLE: a broker is unknown; not raised with `once`.
+    """
     wanted = list(nodes)
     if once:
         yield from sender.refresh()
@@ -110,7 +123,7 @@ def describe_log_dirs(
 def describe_replica_log_dirs(
     sender: AdminSender, replicas: Iterable[tuple[int, tuple[str, int]]]
 ) -> Plan[dict[tuple[int, TopicPartition], log_dirs.ReplicaDirectories | ClientError]]:
-    """For each (broker, partition) the directory of the replica, and where it is moving to."""
+    """Find the log directory of each (broker, partition), and the target of an active move."""
     wanted = [(node, as_partition(tp)) for node, tp in replicas]
     by_node = yield from describe_log_dirs(sender, dict.fromkeys(node for node, _ in wanted))
     found: dict[tuple[int, TopicPartition], log_dirs.ReplicaDirectories | ClientError] = {}
@@ -126,10 +139,15 @@ def describe_replica_log_dirs(
 def alter_replica_log_dirs(
     sender: AdminSender, targets: Mapping[tuple[int, K], str], *, raise_errors: bool = True
 ) -> Plan[dict[tuple[int, TopicPartition], BrokerError | ClientError | None]]:
-    """Move replicas of (broker, partition) to other log directories of the same broker (KIP-113).
+    """Move replicas to other log directories (paths) of the same broker (KIP-113).
+
+    The keys of `targets` are pairs (broker id, partition).
 
     Returns:
-        An error or None for each; a move that was begun goes on by itself.
+        An error or None for each key. An accepted move continues on the broker.
+
+    Raises:
+        AdminResultsError: a move was refused; not raised with `raise_errors=False`.
     """
     by_node: dict[int, dict[TopicPartition, str]] = {}
     for (node, tp), path in targets.items():

@@ -1,4 +1,4 @@
-"""Configs and quotas."""
+"""Plans for configs and quotas."""
 
 from __future__ import annotations
 
@@ -26,7 +26,13 @@ def describe_configs(
     synonyms: bool = False,
     documentation: bool = False,
 ) -> Plan[dict[ConfigResource, list[ConfigEntry] | ClientError]]:
-    """All configs in force of each resource."""
+    """Describe all configs of each resource.
+
+    `synonyms` and `documentation` request these fields of the entries.
+
+    Returns:
+        The configs, or an error, for each resource.
+    """
     by_node: dict[int, list[ConfigResource]] = {}
     for resource in resources:
         node = resource.node_id
@@ -46,7 +52,11 @@ def alter_configs(
     *,
     validate_only: bool = False,
 ) -> Plan[None]:
-    """Set configs of a resource; None takes one back to its default."""
+    """Set configs of a resource; a value of None resets the config to its default.
+
+    Raises:
+        BrokerError: the change was refused; nothing was changed.
+    """
     call = configs.alter_configs(resource, changes, validate_only=validate_only)
     yield from _send(sender, resource, call)
 
@@ -58,7 +68,13 @@ def change_config_list(
     append: Mapping[str, str] | None = None,
     subtract: Mapping[str, str] | None = None,
 ) -> Plan[None]:
-    """Put values into configs that are lists, or take them out, whatever else is in them."""
+    """Add values to configs that are lists, or remove values; other values stay.
+
+    The values of `append` and `subtract` are comma-separated lists, by config name.
+
+    Raises:
+        BrokerError: the change was refused; nothing was changed.
+    """
     call = configs.change_config_list(resource, append or {}, subtract or {})
     yield from _send(sender, resource, call)
 
@@ -70,9 +86,12 @@ def replace_configs(
     *,
     validate_only: bool = False,
 ) -> Plan[None]:
-    """Set these configs and take all others of the resource back to their defaults (AlterConfigs).
+    """Replace all configs of a resource (AlterConfigs); others return to their defaults.
 
-    Another's changes since they were read are lost: `alter_configs` is the better call.
+    The call overwrites concurrent changes of other clients. Prefer `alter_configs`.
+
+    Raises:
+        BrokerError: the change was refused; nothing was changed.
     """
     call = configs.replace_configs(resource, values, validate_only=validate_only)
     yield from _send(sender, resource, call)
@@ -88,14 +107,21 @@ def _send(sender: AdminSender, resource: ConfigResource, call: AdminCall[bool]) 
 def list_config_resources(
     sender: AdminSender, types: Sequence[ResourceType] = ()
 ) -> Plan[list[ConfigResource]]:
-    """Resources of these types that have configs of their own: client metrics, groups, ..."""
+    """List resources of these types that have configs; no types means all types."""
     return sender.send(ANY_NODE, configs.list_config_resources(types))
 
 
 def describe_quotas(
     sender: AdminSender, components: Mapping[str, str | None], *, strict: bool = False
 ) -> Plan[dict[QuotaEntity, dict[str, float]]]:
-    """Quotas by entity; see `quotas.describe_quotas`."""
+    """Describe the quotas of the entities that match all components.
+
+    `components` maps "user", "client-id" or "ip" to a name; None is the default entity, "*" any
+    name. With `strict`, entities with further components do not match.
+
+    Returns:
+        The quotas by entity. Rates are in bytes per second, `request_percentage` in percent.
+    """
     return sender.send(ANY_NODE, quotas.describe_quotas(components, strict=strict))
 
 
@@ -106,6 +132,10 @@ def alter_quotas(
     *,
     validate_only: bool = False,
 ) -> Plan[None]:
-    """Set quotas of an entity; None takes one away."""
+    """Set quotas of an entity; a value of None removes the quota.
+
+    Raises:
+        BrokerError: the change was refused.
+    """
     call = quotas.alter_quotas(entity, changes, validate_only=validate_only)
     yield from sender.send(CONTROLLER, call)

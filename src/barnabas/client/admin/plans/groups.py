@@ -1,4 +1,4 @@
-"""Groups of consumers: listed, described, emptied, deleted; their offsets."""
+"""Plans for groups: list, describe and delete them; their members and offsets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 def list_groups(
     sender: AdminSender, states: Sequence[str] = (), types: Sequence[str] = ()
 ) -> Plan[list[groups.GroupListing]]:
-    """All groups of the cluster, by name; those in one of `states` and of one of `types`."""
+    """List all groups of the cluster, ordered by name.
+
+    A group must be in one of `states` and have one of `types`; an empty filter accepts all.
+    """
     call = groups.list_groups(states, types)
     found: dict[str, groups.GroupListing] = {}
     answers = yield from sender.send_to_brokers(lambda: broker_ids(sender), call)
@@ -38,9 +41,9 @@ def list_groups(
 def describe_groups(
     sender: AdminSender, names: Iterable[str], *, once: bool = False
 ) -> Plan[dict[str, groups.GroupDescription | ClientError]]:
-    """Groups with their members; one that is not there has the state Dead.
+    """Describe groups with their members; the state of a missing group is "Dead".
 
-    With `once` there is one attempt, and what may pass (a coordinator that loads) is a result.
+    With `once` the plan makes one attempt, and retriable errors are results.
     """
     wanted = names_of(names)
     send = sender.send_to_coordinators
@@ -51,21 +54,28 @@ def describe_groups(
 
 
 def _is_classic(found: object) -> bool:
-    """Whether the answer says that the group is not one of the new protocol."""
+    """Whether the result says that the group does not use the new protocol."""
     if isinstance(found, UnsupportedVersionError):
         return True
     return isinstance(found, BrokerError) and found.error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def coordinators(sender: AdminSender, names: Iterable[str]) -> Plan[dict[str, int | ClientError]]:
-    """The node that coordinates each group."""
+    """Return the node id of the coordinator, or an error, for each group."""
     return sender.coordinators(names_of(names))
 
 
 def delete_groups(
     sender: AdminSender, names: Iterable[str], *, raise_errors: bool = True
 ) -> Plan[dict[str, bool | ClientError]]:
-    """Delete groups that have no members; True or an error for each."""
+    """Delete groups without members.
+
+    Returns:
+        True or an error for each group.
+
+    Raises:
+        AdminResultsError: a group was not deleted; not raised with `raise_errors=False`.
+    """
     return checked(
         sender.send_to_coordinators(names_of(names), groups.delete_groups),
         raise_errors=raise_errors,
@@ -75,9 +85,12 @@ def delete_groups(
 def list_group_offsets(
     sender: AdminSender, names: Iterable[str]
 ) -> Plan[dict[str, dict[TopicPartition, CommittedOffset] | ClientError]]:
-    """Committed offsets of groups of any kind; of partitions without one nothing.
+    """List the committed offsets of groups; partitions without one are omitted.
 
-    With isolation.level=read_committed they wait for transactions that commit offsets.
+    With `isolation.level=read_committed` the call waits for open transactions that commit offsets.
+
+    Returns:
+        The offsets by partition, or an error, for each group.
     """
 
     def reading(group: str) -> Callable[[OnDone[dict[TopicPartition, CommittedOffset]]], None]:
@@ -96,9 +109,15 @@ def alter_group_offsets(
     *,
     raise_errors: bool = True,
 ) -> Plan[dict[TopicPartition, BrokerError | None]]:
-    """Set committed offsets of a group without members; an error or None for each partition.
+    """Set the committed offsets of a group without members.
 
-    A group that has members gives UNKNOWN_MEMBER_ID for all of them.
+    A group with members refuses the change: each partition gets UNKNOWN_MEMBER_ID.
+
+    Returns:
+        An error or None for each partition.
+
+    Raises:
+        AdminResultsError: a partition failed; not raised with `raise_errors=False`.
     """
     return checked(
         sender.send(CoordinatorOf(group), groups.alter_offsets(group, offsets_of(offsets))),
@@ -109,7 +128,14 @@ def alter_group_offsets(
 def delete_offsets(
     sender: AdminSender, group: str, wanted: Sequence[tuple[str, int]], *, raise_errors: bool = True
 ) -> Plan[dict[TopicPartition, BrokerError | None]]:
-    """Delete committed offsets of partitions that no member of the group reads."""
+    """Delete committed offsets of a group; its members must not be subscribed to the topics.
+
+    Returns:
+        An error or None for each partition.
+
+    Raises:
+        AdminResultsError: a partition failed; not raised with `raise_errors=False`.
+    """
     return checked(
         sender.send(CoordinatorOf(group), groups.delete_offsets(group, as_partitions(wanted))),
         raise_errors=raise_errors,
@@ -124,10 +150,13 @@ def remove_members(
     reason: str = "removed by an administrator",
     raise_errors: bool = True,
 ) -> Plan[dict[group_members.MemberToRemove, BrokerError | None]]:
-    """Have members leave a classic group, all if none are named (KIP-345, KIP-571).
+    """Remove members from a classic group; None means all members (KIP-345, KIP-571).
 
     Returns:
-        An error or None for each.
+        An error or None for each member.
+
+    Raises:
+        AdminResultsError: a member was not removed; not raised with `raise_errors=False`.
     """
     wanted = members
     if wanted is None:

@@ -1,4 +1,4 @@
-"""ACLs, SCRAM credentials, delegation tokens."""
+"""Plans for ACLs, SCRAM credentials and delegation tokens."""
 
 from __future__ import annotations
 
@@ -19,28 +19,46 @@ if TYPE_CHECKING:
 def describe_acls(
     sender: AdminSender, wanted: acls.AclFilter | None = None
 ) -> Plan[list[acls.Acl]]:
-    """All entries that match the filter, or all."""
+    """Describe the entries that match the filter; None means all entries."""
     return sender.send(ANY_NODE, acls.describe_acls(wanted or acls.AclFilter()))
 
 
 def create_acls(
     sender: AdminSender, entries: Sequence[acls.Acl], *, raise_errors: bool = True
 ) -> Plan[dict[acls.Acl, BrokerError | None]]:
-    """Create entries; an error or None for each. Those that are there already are no error."""
+    """Create access control entries; an existing entry is not an error.
+
+    Returns:
+        An error or None for each entry.
+
+    Raises:
+        AdminResultsError: an entry was not created; not raised with `raise_errors=False`.
+    """
     return checked(sender.send(CONTROLLER, acls.create_acls(entries)), raise_errors=raise_errors)
 
 
 def delete_acls(
     sender: AdminSender, filters: Sequence[acls.AclFilter], *, raise_errors: bool = True
 ) -> Plan[dict[acls.AclFilter, acls.DeletedAcls | BrokerError]]:
-    """Delete all entries that match one of the filters; for each what it deleted, or an error."""
+    """Delete all entries that match one of the filters.
+
+    Returns:
+        The deleted entries, or an error, for each filter.
+
+    Raises:
+        AdminResultsError: a filter failed; not raised with `raise_errors=False`.
+    """
     return checked(sender.send(CONTROLLER, acls.delete_acls(filters)), raise_errors=raise_errors)
 
 
 def describe_scram_credentials(
     sender: AdminSender, users: Sequence[str] | None = None
 ) -> Plan[dict[str, list[scram.ScramCredential] | BrokerError]]:
-    """Mechanisms and iterations by user, of all users if none are named."""
+    """Describe mechanisms and iterations by user; None means all users.
+
+    Returns:
+        The credentials, or an error (RESOURCE_NOT_FOUND without any), for each user.
+    """
     return sender.send(ANY_NODE, scram.describe_scram_credentials(users))
 
 
@@ -51,7 +69,14 @@ def alter_scram_credentials(
     *,
     raise_errors: bool = True,
 ) -> Plan[dict[str, BrokerError | None]]:
-    """Set and delete passwords; an error or None for each user."""
+    """Set and delete passwords; only salted hashes are sent to the broker.
+
+    Returns:
+        An error or None for each user.
+
+    Raises:
+        AdminResultsError: a user failed; not raised with `raise_errors=False`.
+    """
     salt = sender.cluster.runtime.rng.uuid() + sender.cluster.runtime.rng.uuid()
     call = scram.alter_scram_credentials(upsertions, deletions, salt)
     return checked(sender.send(CONTROLLER, call), raise_errors=raise_errors)
@@ -64,22 +89,34 @@ def create_delegation_token(
     owner: str | None = None,
     max_lifetime_ms: int = -1,
 ) -> Plan[tokens.DelegationToken]:
-    """Make a token; principals are "User:NAME", the owner is who asks if none is given."""
+    """Create a delegation token.
+
+    Principals are "User:NAME"; without `owner` the caller owns the token. A lifetime of -1 means
+    the broker's maximum.
+    """
     return sender.send(CONTROLLER, tokens.create_token(owner, renewers, max_lifetime_ms))
 
 
 def renew_delegation_token(sender: AdminSender, hmac: bytes, period_ms: int = -1) -> Plan[int]:
-    """Prolong a token, by the broker's period for -1; the result is when it ends, in ms."""
+    """Renew a token for a period in ms, -1 for the broker's default.
+
+    Returns:
+        The new expiry time in ms since 1970.
+    """
     return sender.send(CONTROLLER, tokens.renew_token(hmac, period_ms))
 
 
 def expire_delegation_token(sender: AdminSender, hmac: bytes, period_ms: int = -1) -> Plan[int]:
-    """End a token after a period, at once for -1; the result is when it ends, in ms."""
+    """Expire a token after a period in ms, immediately for -1.
+
+    Returns:
+        The new expiry time in ms since 1970.
+    """
     return sender.send(CONTROLLER, tokens.expire_token(hmac, period_ms))
 
 
 def describe_delegation_tokens(
     sender: AdminSender, owners: Sequence[str] | None = None
 ) -> Plan[list[tokens.DelegationToken]]:
-    """Tokens of these owners, all that one may see if none are named."""
+    """Describe the tokens of these owners; None means all tokens that the caller may see."""
     return sender.send(ANY_NODE, tokens.describe_tokens(owners))

@@ -1,4 +1,4 @@
-"""Share groups and groups of Kafka Streams."""
+"""Plans for share groups and streams groups."""
 
 from __future__ import annotations
 
@@ -23,21 +23,28 @@ if TYPE_CHECKING:
 def describe_share_groups(
     sender: AdminSender, names: Iterable[str]
 ) -> Plan[dict[str, GroupDescription | ClientError]]:
-    """Share groups with their members; GROUP_ID_NOT_FOUND for those of another kind."""
+    """Describe share groups with their members; other groups get GROUP_ID_NOT_FOUND."""
     return sender.send_to_coordinators(names_of(names), share_groups.describe_share_groups)
 
 
 def describe_share_group_offsets(
     sender: AdminSender, names: Iterable[str]
 ) -> Plan[dict[str, share_groups.Offsets | ClientError]]:
-    """Where share groups stand, by group and partition."""
+    """Describe the offsets of share groups, by group and partition."""
     return sender.send_to_coordinators(names_of(names), share_groups.describe_share_offsets)
 
 
 def alter_share_group_offsets(
     sender: AdminSender, group: str, offsets: Mapping[K, int], *, raise_errors: bool = True
 ) -> Plan[dict[TopicPartition, BrokerError | None]]:
-    """Have a share group without members begin elsewhere; an error or None for each partition."""
+    """Set the start offsets of a share group without members.
+
+    Returns:
+        An error or None for each partition.
+
+    Raises:
+        AdminResultsError: a partition failed; not raised with `raise_errors=False`.
+    """
     call = share_groups.alter_share_offsets(group, by_partition(offsets))
     return checked(sender.send(CoordinatorOf(group), call), raise_errors=raise_errors)
 
@@ -45,7 +52,14 @@ def alter_share_group_offsets(
 def delete_share_group_offsets(
     sender: AdminSender, group: str, topics: Sequence[str], *, raise_errors: bool = True
 ) -> Plan[dict[str, BrokerError | None]]:
-    """Have a share group without members forget topics; an error or None for each."""
+    """Delete the offsets of topics in a share group without members.
+
+    Returns:
+        An error or None for each topic.
+
+    Raises:
+        AdminResultsError: a topic failed; not raised with `raise_errors=False`.
+    """
     return checked(
         sender.send(
             CoordinatorOf(group), share_groups.delete_share_offsets(group, names_of(topics))
@@ -57,5 +71,5 @@ def delete_share_group_offsets(
 def describe_streams_groups(
     sender: AdminSender, names: Iterable[str]
 ) -> Plan[dict[str, streams_groups.StreamsGroupDescription | ClientError]]:
-    """Groups of Kafka Streams with their tasks; GROUP_ID_NOT_FOUND for those of another kind."""
+    """Describe streams groups with their tasks; other groups get GROUP_ID_NOT_FOUND."""
     return sender.send_to_coordinators(names_of(names), streams_groups.describe_streams_groups)

@@ -1,4 +1,4 @@
-"""Topics and their partitions: created, deleted, described, moved; their records and offsets."""
+"""Plans for topics and partitions: create, delete, describe, reassign; records and offsets."""
 
 from __future__ import annotations
 
@@ -30,7 +30,14 @@ def create_topics(
     validate_only: bool = False,
     raise_errors: bool = True,
 ) -> Plan[dict[str, BrokerError | None]]:
-    """Create topics; an error or None for each. They may not have leaders yet."""
+    """Create topics; the new partitions may not have leaders yet when this returns.
+
+    Returns:
+        An error or None for each topic name.
+
+    Raises:
+        AdminResultsError: a topic was not created; not raised with `raise_errors=False`.
+    """
     call = topics.create_topics(new, sender.timeout_ms, validate_only=validate_only)
     return checked(sender.send(CONTROLLER, call), raise_errors=raise_errors)
 
@@ -38,7 +45,14 @@ def create_topics(
 def delete_topics(
     sender: AdminSender, names: Iterable[str], *, raise_errors: bool = True
 ) -> Plan[dict[str, BrokerError | None]]:
-    """Delete topics; an error or None for each."""
+    """Delete topics by name.
+
+    Returns:
+        An error or None for each topic name.
+
+    Raises:
+        AdminResultsError: a topic was not deleted; not raised with `raise_errors=False`.
+    """
     return checked(
         sender.send(CONTROLLER, topics.delete_topics(names_of(names), sender.timeout_ms)),
         raise_errors=raise_errors,
@@ -48,7 +62,16 @@ def delete_topics(
 def delete_topics_by_id(
     sender: AdminSender, ids: Sequence[bytes], *, raise_errors: bool = True
 ) -> Plan[dict[bytes, BrokerError | None]]:
-    """Delete topics by their ids of 16 bytes (KIP-516): not another of the same name."""
+    """Delete topics by id (KIP-516), which never deletes a new topic of the same name.
+
+    The ids are `bytes` of length 16.
+
+    Returns:
+        An error or None for each id.
+
+    Raises:
+        AdminResultsError: a topic was not deleted; not raised with `raise_errors=False`.
+    """
     return checked(
         sender.send(CONTROLLER, topics.delete_topics_by_id(ids, sender.timeout_ms)),
         raise_errors=raise_errors,
@@ -62,7 +85,16 @@ def create_partitions(
     validate_only: bool = False,
     raise_errors: bool = True,
 ) -> Plan[dict[str, BrokerError | None]]:
-    """Raise the number of partitions of topics to `counts`; an error or None for each."""
+    """Increase the number of partitions of topics.
+
+    `counts` has the new total for each topic name, or `NewPartitions` with assignments.
+
+    Returns:
+        An error or None for each topic name.
+
+    Raises:
+        AdminResultsError: a topic was not changed; not raised with `raise_errors=False`.
+    """
     call = topics.create_partitions(counts, sender.timeout_ms, validate_only=validate_only)
     return checked(sender.send(CONTROLLER, call), raise_errors=raise_errors)
 
@@ -70,7 +102,14 @@ def create_partitions(
 def describe_topic_partitions(
     sender: AdminSender, names: Iterable[str] = ()
 ) -> Plan[dict[str, topic_partitions.TopicState | ClientError]]:
-    """Topics with their partitions as the controller has them, all topics if none is named."""
+    """Describe topics with their partitions; no names means all topics.
+
+    Returns:
+        The topic's state, or an error, for each name.
+
+    Raises:
+        ClientError: the call as a whole failed.
+    """
     names = names_of(names)
     found: dict[str, topic_partitions.TopicState | ClientError] = {}
     cursor: topic_partitions.Cursor | None = None
@@ -88,12 +127,12 @@ def describe_topic_partitions(
             if known is None or isinstance(known, ClientError) or isinstance(topic, ClientError):
                 found[name] = topic
             else:
-                # A topic that goes on from the page before.
+                # The topic continues from the previous page.
                 known.partitions.update(topic.partitions)
         if page.next_cursor is None:
             return found
         if page.next_cursor == cursor or clock.monotonic_ms() >= deadline_ms:
-            # Else a broker decides for how long it is asked.
+            # Bounds the number of pages: a faulty broker could send pages forever.
             raise BrokerError(
                 ErrorCode.UNKNOWN_SERVER_ERROR, "describe topics", "the pages come to no end"
             )
@@ -103,7 +142,7 @@ def describe_topic_partitions(
 def list_topics(
     sender: AdminSender, *, internal: bool = False
 ) -> Plan[dict[str, topic_partitions.TopicListing]]:
-    """All topics that this user may see, by name; with `internal` the cluster's own ones too."""
+    """List the topics that the user may see, by name; `internal` includes internal topics."""
     found = yield from sender.send(ANY_NODE, topic_partitions.list_topics())
     return {name: found[name] for name in sorted(found) if internal or not found[name].is_internal}
 
@@ -111,12 +150,12 @@ def list_topics(
 def describe_topics(
     sender: AdminSender, names: Iterable[str] | None = None
 ) -> Plan[dict[str, topic_partitions.TopicState]]:
-    """Topics with their partitions, leaders and replicas; all topics if none are named.
+    """Describe topics with their partitions, leaders and replicas; None means all topics.
 
-    See `describe_topic_partitions` for topics of which some may not exist.
+    `describe_topic_partitions` returns an error for a missing topic instead of raising it.
 
     Raises:
-        AdminResultsError: one of them does not exist; its `results` have the others.
+        AdminResultsError: a topic does not exist; the error's `results` has the other topics.
     """
     wanted = None if names is None else names_of(names)
     if wanted == []:
@@ -136,10 +175,13 @@ def describe_topics(
 def delete_records(
     sender: AdminSender, before: Mapping[K, int], *, raise_errors: bool = True
 ) -> Plan[dict[TopicPartition, int | ClientError]]:
-    """Delete the records before an offset, all for -1.
+    """Delete the records before an offset; an offset of -1 deletes all records.
 
     Returns:
-        The offset that each partition now starts at.
+        The new log start offset, or an error, for each partition.
+
+    Raises:
+        AdminResultsError: a partition failed; not raised with `raise_errors=False`.
     """
 
     offsets_wanted = by_partition(before)
@@ -157,7 +199,16 @@ def elect_leaders(
     *,
     raise_errors: bool = True,
 ) -> Plan[dict[TopicPartition, BrokerError | None]]:
-    """Have leaders elected, of all partitions that need it if none are named."""
+    """Elect leaders; None means all partitions that need an election.
+
+    Returns:
+        An error or None for each partition; a named partition that needs no election gets
+        ELECTION_NOT_NEEDED.
+
+    Raises:
+        AdminResultsError: an election failed; not raised with `raise_errors=False` or for
+            ELECTION_NOT_NEEDED.
+    """
     chosen = None if wanted is None else as_partitions(wanted)
     return checked(
         sender.send(CONTROLLER, partitions.elect_leaders(kind, chosen, sender.timeout_ms)),
@@ -168,16 +219,23 @@ def elect_leaders(
 def describe_producers(
     sender: AdminSender, wanted: Iterable[tuple[str, int]], *, once: bool = False
 ) -> Plan[dict[TopicPartition, list[partitions.ActiveProducer] | ClientError]]:
-    """The producers that the partitions' leaders remember; `once` makes one attempt."""
+    """Describe the active producers of partitions; `once` makes one attempt only.
+
+    Returns:
+        The producers known to the partition's leader, or an error, for each partition.
+    """
     return sender.send_to_leaders(as_partitions(wanted), partitions.describe_producers, once=once)
 
 
 def list_offsets(
     sender: AdminSender, specs: Mapping[K, str | int], *, read_committed: bool = False
 ) -> Plan[dict[TopicPartition, ListedOffset | ClientError]]:
-    """Offsets that the leaders tell, in one attempt; a result or error for each.
+    """List offsets of partitions from their leaders, in one attempt.
 
-    See `Client.list_offsets` for `specs`; that one tries until all are known.
+    See `Client.list_offsets` for `specs`; that method retries until all offsets are known.
+
+    Returns:
+        The offset, or an error, for each partition.
     """
     times = {tp: offset_spec(spec) for tp, spec in by_partition(specs).items()}
 
@@ -193,9 +251,13 @@ def list_offsets(
 def list_replica_offsets(
     sender: AdminSender, specs: Mapping[int, Mapping[K, str | int]]
 ) -> Plan[dict[int, dict[TopicPartition, ListedOffset | ClientError] | ClientError]]:
-    """Offsets that replicas tell of their own logs, by node, in one attempt.
+    """List offsets from individual replicas, by node id, in one attempt.
 
-    "latest" is the log end offset, "earliest" the log start offset, of leaders and followers.
+    "latest" is the log end offset and "earliest" the log start offset of the replica, on leaders
+    and on followers.
+
+    Returns:
+        For each node an error, or the offset or error for each partition.
     """
     yield from sender.refresh()
     calls = {
@@ -212,7 +274,14 @@ def list_replica_offsets(
 def alter_reassignments(
     sender: AdminSender, targets: Mapping[K, Sequence[int] | None], *, raise_errors: bool = True
 ) -> Plan[dict[TopicPartition, BrokerError | None]]:
-    """Begin reassignments to the given replicas, cancel those for None."""
+    """Start reassignments to the given replicas (broker ids); None cancels a reassignment.
+
+    Returns:
+        An error or None for each partition. A started reassignment continues in the cluster.
+
+    Raises:
+        AdminResultsError: a partition failed; not raised with `raise_errors=False`.
+    """
     call = reassignments.alter_reassignments(by_partition(targets), sender.timeout_ms)
     return checked(sender.send(CONTROLLER, call), raise_errors=raise_errors)
 
@@ -220,7 +289,7 @@ def alter_reassignments(
 def list_reassignments(
     sender: AdminSender, wanted: Iterable[tuple[str, int]] | None = None, *, once: bool = False
 ) -> Plan[dict[TopicPartition, reassignments.Reassignment]]:
-    """The reassignments under way; `once` makes one attempt."""
+    """List active reassignments; None means all partitions. `once` makes one attempt only."""
     chosen = None if wanted is None else as_partitions(wanted)
     call = reassignments.list_reassignments(chosen, sender.timeout_ms)
     return sender.send(CONTROLLER, call, once=once)

@@ -1,4 +1,4 @@
-"""Transactions: listed, described, taken from their producers."""
+"""Plans for transactions: list, describe, fence and abort them."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def list_transactions(
     duration_ms: int = -1,
     pattern: str | None = None,
 ) -> Plan[list[transactions.TransactionListing]]:
-    """Transactions of these producer ids, of all if none is given, in one attempt.
+    """List transactions of all brokers that respond, in one attempt.
 
     Args:
-        sender: of the face.
+        sender: bound by the admin client.
         producer_ids: empty for all.
         states: "Ongoing", "PrepareCommit", ...; empty for all.
-        duration_ms: only those that have been open for longer.
-        pattern: a regular expression that the transactional id has to match.
+        duration_ms: minimum duration of an open transaction in ms; -1 for all.
+        pattern: a regular expression that matches the transactional id; None for all.
     """
     nodes = yield from broker_ids(sender)
     yield from sender.refresh()
@@ -53,7 +53,11 @@ def list_transactions(
 def describe_transactions(
     sender: AdminSender, ids: Iterable[str]
 ) -> Plan[dict[str, transactions.TransactionDescription | ClientError]]:
-    """Transactional ids as their coordinators know them."""
+    """Describe transactional ids.
+
+    Returns:
+        The description by the id's coordinator, or an error, for each id.
+    """
     wanted = names_of(ids)
     places = yield from sender.coordinators(wanted, TRANSACTION)
     known = {name: place for name, place in places.items() if isinstance(place, int)}
@@ -69,7 +73,14 @@ def describe_transactions(
 def fence_producers(
     sender: AdminSender, ids: Iterable[str], *, raise_errors: bool = True
 ) -> Plan[dict[str, transactions.FencedProducer | ClientError]]:
-    """Take transactional ids from whoever has them; what is open is aborted."""
+    """Fence the producers of transactional ids and abort their open transactions.
+
+    Returns:
+        The new producer id and epoch, or an error, for each id.
+
+    Raises:
+        AdminResultsError: an id failed; not raised with `raise_errors=False`.
+    """
     found: dict[str, transactions.FencedProducer | ClientError] = {}
     for name in names_of(ids):
         call = transactions.fence_producer(name, sender.timeout_ms)
@@ -83,7 +94,11 @@ def fence_producers(
 
 
 def abort_transaction(sender: AdminSender, given: transactions.AbortableTransaction) -> Plan[None]:
-    """Abort a transaction that hangs in a partition, without its coordinator (KIP-664)."""
+    """Abort a hanging transaction of one partition without its coordinator (KIP-664).
+
+    Raises:
+        ClientError: the leader refused the abort marker.
+    """
     call = transactions.abort_transaction(given)
     answers = yield from sender.send_to_leaders([given.partition], lambda _part: call)
     found = answers[given.partition]
@@ -92,7 +107,11 @@ def abort_transaction(sender: AdminSender, given: transactions.AbortableTransact
 
 
 def terminate_transaction(sender: AdminSender, transactional_id: str) -> Plan[None]:
-    """Abort what a transactional id has open, by fencing its producer."""
+    """Abort the open transaction of a transactional id by fencing its producer.
+
+    Raises:
+        ClientError: the producer was not fenced.
+    """
     found = (yield from fence_producers(sender, [transactional_id], raise_errors=False))[
         transactional_id
     ]
