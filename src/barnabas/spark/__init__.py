@@ -1,5 +1,5 @@
-"""PySpark over Barnabas: `format("barnabas")` to read and write topics, and a Java to run it on.
+"""PySpark support: `format("barnabas")` reads and writes topics; includes a Java for Spark.
 
-Names and meanings are those of Spark's own Kafka connector. Nothing here is imported unless Spark
-asks for it; workers import the client on their first read.
+Names and semantics are those of Spark's Kafka connector. Modules are imported only when Spark needs
+them; workers import the client on their first read.
 """

@@ -1,7 +1,7 @@
-"""One client per worker process and configuration: Spark's workers live for many tasks.
+"""One client per worker process and configuration, shared by the tasks of the worker.
 
-This is the one module with state of its own. Spark gives a task no other place to keep something
-between calls, and a new connection per task costs more than a small task.
+This module alone has global state. Spark offers tasks no other place to keep objects between calls,
+and a new connection per task costs more than a small task.
 """
 
 from __future__ import annotations
@@ -19,41 +19,41 @@ if TYPE_CHECKING:
     from barnabas.client.errors import NoBrokersError
     from barnabas.client.producer.shared_producer import SharedProducer
 
-# For long reads: fewer, larger answers than Kafka's defaults, enough rows for a batch in each.
+# Long reads: larger responses than Kafka's defaults, so that each holds enough rows.
 _READ_DEFAULTS = {
     "client.id": "barnabas-spark",
     "max.partition.fetch.bytes": str(2 << 20),
     "queued.max.bytes": str(32 << 20),
 }
-# The end of a task flushes, so lingering costs nothing and makes full batches.
+# A task ends with a flush, so lingering adds no latency and fills batches.
 _WRITE_DEFAULTS = {
     "client.id": "barnabas-spark",
     "batch.size": str(256 << 10),
     "linger.ms": "100",
 }
-# Showing progress to a group must not hold a query up.
+# Committing progress to a group must not delay the query.
 _MIRROR_DEFAULTS = {"client.id": "barnabas-spark-progress"}
 _MIRROR_LIMITS = {"default.api.timeout.ms": "5000", "request.timeout.ms": "5000"}
 
-# How long a query waits for its first broker.
+# How long a query waits for its first broker, in ms.
 _REACH_MS = 10_000
 
 _Items = tuple[tuple[str, str], ...]
 
 
 def reading_client(options: Mapping[str, str]) -> Client:
-    """The process's client for sources with these options."""
+    """Return this process's client for sources with these options."""
     return _client(getpid(), _items(_READ_DEFAULTS | dict(options)))
 
 
 def planning_client(options: Mapping[str, str]) -> Client:
-    """Return the reading client once a broker has answered.
+    """Return the reading client once a broker has responded.
 
-    Says on standard error after a second that no broker does, and gives up after ten, or after
-    default.api.timeout.ms if the options have it.
+    Without a response, a message goes to standard error after a second. The wait ends after ten
+    seconds, or after `default.api.timeout.ms` if the options contain it.
 
     Raises:
-        NoBrokersError: no broker answered in time.
+        NoBrokersError: no broker responded in time.
     """
     client = reading_client(options)
     given = {name.replace("_", "."): value for name, value in options.items()}
@@ -68,17 +68,17 @@ def planning_client(options: Mapping[str, str]) -> Client:
 
 
 def mirroring_client(options: Mapping[str, str]) -> Client:
-    """The process's client for committing offsets to groups, which gives up soon."""
+    """Return this process's client for committing offsets to groups; its timeouts are short."""
     return _client(getpid(), _items(_MIRROR_DEFAULTS | dict(options) | _MIRROR_LIMITS))
 
 
 def producer(options: Mapping[str, str]) -> SharedProducer:
-    """The process's producer for sinks with these options."""
+    """Return this process's producer for sinks with these options."""
     return _producer(getpid(), _items(_WRITE_DEFAULTS | dict(options)))
 
 
 def discard_producer(options: Mapping[str, str]) -> None:
-    """Drop the producer with what it holds, after a failed task."""
+    """Close the producer without sending its pending records, after a failed task."""
     items = _items(_WRITE_DEFAULTS | dict(options))
     client, failed = _client(getpid(), items), _producer(getpid(), items)
     _producer.cache_clear()

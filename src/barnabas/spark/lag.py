@@ -1,7 +1,7 @@
-"""The lag of a query's sources, from the progress that Spark reports.
+"""Lag of a query's sources, computed from the progress that Spark reports.
 
-Spark 4.2 takes no metrics from sources in Python. The names are those that Spark's own Kafka
-connector shows among its metrics.
+Spark 4.2 does not accept metrics from Python sources. The names are those of the metrics of Spark's
+Kafka connector.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SourceLag:
-    """How far one source of a query is behind the ends of its partitions, in offsets."""
+    """Lag of one source of a query behind the ends of its partitions, in offsets."""
 
-    # Each partition's end, minus where the last batch ended; never negative.
+    # By partition: its end offset minus the end of the last batch; never negative.
     behind_latest: Mapping[TopicPartition, int]
 
     @property
     def min_offsets_behind_latest(self) -> int:
-        """The lag of the partition that is least behind; 0 without partitions."""
+        """The smallest lag of a partition; 0 without partitions."""
         return min(self.behind_latest.values(), default=0)
 
     @property
     def max_offsets_behind_latest(self) -> int:
-        """The lag of the partition that is furthest behind; 0 without partitions."""
+        """The largest lag of a partition; 0 without partitions."""
         return max(self.behind_latest.values(), default=0)
 
     @property
     def avg_offsets_behind_latest(self) -> float:
-        """The average lag of a partition; 0 without partitions."""
+        """The average lag of the partitions; 0 without partitions."""
         count = len(self.behind_latest)
         return sum(self.behind_latest.values()) / count if count else 0.0
 

@@ -1,7 +1,7 @@
 """A stream reader that only raises the error of its options.
 
-If `DataSource.streamReader` itself raises, PySpark 4.2 reports an `UnboundLocalError` of its own
-above the error that the user has to see.
+If `DataSource.streamReader` raises, PySpark 4.2 reports an `UnboundLocalError` of its own, which
+hides the error that matters to the user.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 
 
 class MisconfiguredStreamReader(DataSourceStreamReader):
-    """Raises the error in each call by which Spark may begin or resume a query."""
+    """Raises the error in every call with which Spark can start or resume a query."""
 
     def __init__(self, error: OptionError) -> None:
         self._error = error
 
     def initialOffset(self) -> NoReturn:  # noqa: N802
-        """Raise the error: the first call of a query without a checkpoint."""
+        """Raise the error; this is the first call of a query without a checkpoint."""
         raise self._error
 
     def latestOffset(self, *_: object) -> NoReturn:  # noqa: N802
-        """Raise the error: the first call of a query with a checkpoint."""
+        """Raise the error; this is the first call of a query with a checkpoint."""
         raise self._error
 
     def partitions(self, *_: object) -> NoReturn:
-        """Raise the error: the first call of a query whose last batch is repeated."""
+        """Raise the error; this is the first call of a query that repeats its last batch."""
         raise self._error
 
     def read(self, *_: object) -> NoReturn:

@@ -1,6 +1,6 @@
-"""Offsets per partition, as JSON in options and checkpoints: `{"topic": {"0": 123}}`.
+"""Offsets by partition as JSON in options and checkpoints: `{"topic": {"0": 123}}`.
 
-The layout is that of Spark's Kafka connector, -2 for earliest and -1 for latest in options.
+The format is that of Spark's Kafka connector; in options -2 means earliest and -1 latest.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ EARLIEST = -2
 
 
 def parse_offsets(option: str, text: str, lowest: int) -> Offsets:
-    """The numbers per partition in a JSON option.
+    """Parse a JSON option with a number for each partition.
 
     Args:
-        option: the option's name, for the error.
-        text: its value.
-        lowest: the smallest number allowed.
+        option: the option's name, for errors.
+        text: the option's value.
+        lowest: the smallest allowed number.
 
     Raises:
-        OptionError: the value is not such JSON.
+        OptionError: the value is not JSON of this form, or a number is too small.
     """
     example = '{"topic": {"0": 23, "1": 42}}'
     try:
@@ -52,10 +52,10 @@ def parse_offsets(option: str, text: str, lowest: int) -> Offsets:
 
 
 def parse_partitions(option: str, text: str) -> list[TopicPartition]:
-    """The partitions in an `assign` option, `{"topic": [0, 1]}`.
+    """Parse an `assign` option such as `{"topic": [0, 1]}` to sorted partitions.
 
     Raises:
-        OptionError: the value is not such JSON.
+        OptionError: the value is not JSON of this form.
     """
     example = '{"topic": [0, 1]}'
     try:
@@ -81,7 +81,7 @@ def _items(option: str, value: object, example: str) -> list[tuple[str, Any]]:
 
 
 def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """Offsets as they go to Spark's checkpoint: sorted, so that equal offsets are equal text."""
+    """Convert offsets for Spark's checkpoint; sorted, so that equal offsets give equal text."""
     result: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
         result.setdefault(topic, {})[str(partition)] = offset
@@ -89,7 +89,7 @@ def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
 
 
 def from_json(value: Mapping[str, Mapping[str, int]]) -> Offsets:
-    """The reverse of `to_json`."""
+    """Convert offsets back from the form of `to_json`."""
     return {
         TopicPartition(topic, int(partition)): offset
         for topic, partitions in value.items()

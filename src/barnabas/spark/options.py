@@ -1,7 +1,7 @@
-"""Options of `format("barnabas")`: names, defaults and checks of Spark's Kafka connector.
+"""Options of `format("barnabas")`, with the names and defaults of Spark's Kafka connector.
 
-Spark hands options over with lower-cased keys and values as strings. Whatever starts with `kafka.`
-goes to the client.
+Spark passes option names in lower case and values as strings. Options that start with `kafka.` are
+passed to the client.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _SELECTIONS = ("subscribe", "subscribepattern", "assign")
-# Lower-cased names as Spark gives them -> as users write them.
+# Names in lower case, as Spark passes them, with their usual spelling.
 _SOURCE_NAMES = {
     name.lower(): name
     for name in (
@@ -40,12 +40,12 @@ _SOURCE_NAMES = {
 }  # fmt: skip
 _SINK_NAMES = {name.lower(): name for name in ("topic", "includeHeaders")}
 NAMES = _SOURCE_NAMES | _SINK_NAMES
-# Options of Spark's connector that change nothing here, and why.
+# Options of Spark's connector without effect here, with the reason.
 _WITHOUT_EFFECT = {
     "fetchoffset.numretries": "the client retries for kafka.default.api.timeout.ms",
     "fetchoffset.retryintervalms": "the client waits kafka.retry.backoff.ms between attempts",
 }
-# The source sets these itself, with what to use in their place.
+# Client settings that the source or sink sets itself, with the alternative.
 _REFUSED_CLIENT_KEYS = {
     "auto.offset.reset": "use startingOffsets",
     "enable.auto.commit": "the checkpoint holds the offsets, and they are mirrored to the group",
@@ -62,7 +62,7 @@ _INT64_MAX = (1 << 63) - 1
 
 
 class BoundKind(Enum):
-    """How the user said where to start or end."""
+    """How an option gives the start or end of reading."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -73,20 +73,20 @@ class BoundKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OffsetBound:
-    """Where reading starts or ends."""
+    """Start or end of reading, as given by an option."""
 
     kind: BoundKind
-    # Per partition, offsets for OFFSETS, ms since the epoch for TIMESTAMPS.
+    # By partition: offsets for OFFSETS, ms since 1970 for TIMESTAMPS.
     numbers: Offsets = field(default_factory=dict)
-    # For TIMESTAMP, ms since the epoch.
+    # For TIMESTAMP: ms since 1970.
     timestamp: int = -1
-    # The option that it came from, for errors.
+    # Name of the option, for error messages.
     option: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which partitions are read: exactly one of the three is set."""
+    """The partitions to read; exactly one of the three fields is set."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
@@ -94,7 +94,7 @@ class Selection:
 
     @property
     def text(self) -> str:
-        """What was selected, short, for names and errors."""
+        """A short text of the selection, for names and errors."""
         if self.pattern is not None:
             return self.pattern
         if self.partitions:
@@ -104,14 +104,14 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """All options of a read, checked; plain values, because it is pickled to the workers."""
+    """The checked options of a read; plain values, because Spark pickles them for its workers."""
 
     client: dict[str, str]
     selection: Selection
     starting: OffsetBound
     ending: OffsetBound
     group_id: str
-    # No record as late as a starting timestamp: True to start at the end, False to fail.
+    # If no record is as late as a starting timestamp: True starts at the end, False fails.
     latest_if_no_match: bool = False
     fail_on_data_loss: bool = True
     include_headers: bool = False
@@ -121,7 +121,7 @@ class SourceOptions:
     max_offsets_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
     max_trigger_delay_ms: int = 15 * 60_000
-    # How long a task waits for records that do not come; None for the client's limit.
+    # How long a task waits for missing records, in ms; None for the client's default.
     poll_timeout_ms: int | None = None
 
 
@@ -129,7 +129,7 @@ def parse_source_options(given: Mapping[str, str], *, streaming: bool) -> Source
     """Check the options of `spark.read` or `spark.readStream`.
 
     Raises:
-        OptionError: names the option, its value, and what would do.
+        OptionError: an option is wrong; names the option, its value and the valid values.
     """
     options = _checked_names(given, _SOURCE_NAMES, "read")
     _warn_without_effect(options)
@@ -169,10 +169,10 @@ def parse_source_options(given: Mapping[str, str], *, streaming: bool) -> Source
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """All options of a write, checked."""
+    """The checked options of a write."""
 
     client: dict[str, str]
-    # For all rows; None to take each row's `topic` column.
+    # The topic of all rows; None means the `topic` column of each row.
     topic: str | None
 
 
@@ -180,13 +180,13 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
     """Check the options of `df.write` or `df.writeStream`.
 
     Raises:
-        OptionError: names the option, its value, and what would do.
+        OptionError: an option is wrong; names the option, its value and the valid values.
     """
-    # Spark puts paths and checkpoint locations among the options of a stream's sink.
+    # Spark adds paths and checkpoint locations to the options of a stream's sink.
     own = ("path", "checkpointlocation", "queryname")
     chosen = {key: value for key, value in given.items() if key.lower() not in own}
     options = _checked_names(chosen, _SINK_NAMES, "write")
-    # As with Spark's connector: a column `headers` is written in either case.
+    # As in Spark's connector, a column `headers` is written whatever this option is.
     _boolean(options, "includeheaders", default=False)
     topic = options.get("topic")
     if topic is not None and not topic.strip():
@@ -200,11 +200,11 @@ def _checked_names(
     """Return the options under their lower-cased names.
 
     Args:
-        names: the options that are allowed beside those of the client.
+            names: allowed options besides those of the client.
         purpose: "read" or "write", for the error.
 
     Raises:
-        OptionError: an option is unknown, or is for the other purpose.
+            OptionError: an option is unknown, or is only valid for the other purpose.
     """
     options = {key.lower(): str(value) for key, value in given.items()}
     for key in options:
@@ -277,7 +277,7 @@ def _selection(options: Mapping[str, str]) -> Selection:
 
 
 def _bound(options: Mapping[str, str], side: str, default: BoundKind) -> OffsetBound:
-    """Where reading starts or ends; one time for all beats times beats offsets, as in Spark."""
+    """Return the start or end; a single time overrides times, and times override offsets."""
     name = f"{side}timestamp"
     if name in options:
         return OffsetBound(
@@ -324,9 +324,9 @@ def _offsets_of(bound: OffsetBound) -> list[int]:
 
 
 def _group_id(options: Mapping[str, str], selection: Selection) -> str:
-    """The group that shows the query's progress.
+    """Return the name of the consumer group that shows the query's progress.
 
-    Spark's connector makes up a new one per start; a stable one is what lag tools can follow.
+    Spark's connector generates a new name for each start. Lag tools need a stable name.
     """
     given = options.get("kafka.group.id", "").strip()
     if given:

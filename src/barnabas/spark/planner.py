@@ -1,4 +1,4 @@
-"""What the driver asks the cluster: which partitions there are, where reading starts and ends."""
+"""Asks the cluster on the driver: existing partitions, and where reading starts and ends."""
 
 from __future__ import annotations
 
@@ -18,25 +18,26 @@ if TYPE_CHECKING:
 
 
 class Planner:
-    """Partitions and offsets of the topics that the options select."""
+    """Finds the partitions and offsets of the selected topics."""
 
     def __init__(self, client: Client, options: SourceOptions) -> None:
         self._client = client
         self._options = options
-        # The id of each topic as it was last seen: a topic made anew under its name has another.
+        # Last known id of each topic; a recreated topic has another id.
         self._ids: dict[str, bytes] = {}
         self._recreated: set[str] = set()
-        # Whether topics did not exist at the last look: asking for them by name takes a second.
+        # Whether topics were missing at the last request: a lookup of missing topics takes a
+        # second.
         self._are_gone = False
 
     def partitions(self, may_be_gone: Container[str] = ()) -> list[TopicPartition]:
         """Return all partitions selected now, sorted; a pattern may match new topics each time.
 
         Args:
-            may_be_gone: topics whose partitions are left out if they do not exist.
+            may_be_gone: topics whose partitions are omitted if they do not exist.
 
         Raises:
-            UnknownTopicError: another topic or partition that was named does not exist.
+            UnknownTopicError: another selected topic or partition does not exist.
         """
         selection = self._options.selection
         topics: Iterable[str] = selection.topics
@@ -82,25 +83,24 @@ class Planner:
         return {topic: every[topic] for topic in topics if topic in every}
 
     def recreated(self) -> list[str]:
-        """Topics that were deleted and created again since they were first seen; told once."""
+        """Return topics that were deleted and recreated; each is returned once."""
         names = sorted(self._recreated)
         self._recreated.clear()
         return names
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """The end of each partition: high watermark, or last stable offset with read_committed."""
+        """Return the end of each partition: high watermark, or last stable offset."""
         return self._listed(dict.fromkeys(partitions, LATEST))
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """The first offset that each partition still has."""
+        """Return the log start offset of each partition."""
         return self._listed(dict.fromkeys(partitions, EARLIEST))
 
     def starting(self, partitions: list[TopicPartition]) -> Offsets:
-        """Offsets to start at.
+        """Return the offsets at which reading starts.
 
         Raises:
-            OptionError: the option does not cover the partitions, or no record is as late as the
-                time asked for.
+            OptionError: the option misses a partition, or no record is as late as its timestamp.
         """
         found = self._resolve(self._options.starting, partitions)
         unmatched = [tp for tp, offset in found.items() if offset < 0]
@@ -112,10 +112,10 @@ class Planner:
         return found | self.latest(unmatched)
 
     def ending(self, partitions: list[TopicPartition]) -> Offsets:
-        """Offsets to end at, exclusive; the end of what there is now for times that none reached.
+        """Return the exclusive end offsets; for a timestamp after all records the current end.
 
         Raises:
-            OptionError: the option does not cover the partitions, or lies behind their end.
+            OptionError: the option misses a partition, or gives an offset after its end.
         """
         found = self._resolve(self._options.ending, partitions)
         if self._options.ending.kind is BoundKind.LATEST:
@@ -152,7 +152,7 @@ class Planner:
 
 
 def _check_cover(bound: OffsetBound, partitions: list[TopicPartition]) -> None:
-    """Every partition must be named, so that a forgotten one is not read from a guess."""
+    """Require an entry for every partition, so that none starts at a guessed offset."""
     missing = [tp for tp in partitions if tp not in bound.numbers]
     extra = sorted(set(bound.numbers) - set(partitions))
     if missing:

@@ -1,7 +1,7 @@
-"""Ranges of offsets: what one task reads, and how much one trigger takes.
+"""Offset ranges: what each task reads, and how much each trigger takes.
 
-All of it is arithmetic on offsets: the same offsets give the same ranges after a restart, on which
-exactly-once rests.
+Ranges depend on offsets only. The same offsets give the same ranges after a restart, which
+exactly-once output requires.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, order=True)
 class OffsetRange:
-    """Offsets from `start` up to, not including, `end` of one partition."""
+    """Offsets of one partition from `start` to `end`, without `end`."""
 
     topic: str
     partition: int
@@ -30,17 +30,17 @@ class OffsetRange:
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """The partition's name."""
+        """The partition of the range."""
         return TopicPartition(self.topic, self.partition)
 
     @property
     def size(self) -> int:
-        """Offsets in it; records may be fewer (compaction, transaction markers)."""
+        """Number of offsets; compaction and transaction markers can make records fewer."""
         return self.end - self.start
 
 
 def ranges_between(start: Mapping[TopicPartition, int], end: Offsets) -> list[OffsetRange]:
-    """The non-empty ranges from `start` to `end`; a partition without a start begins at 0."""
+    """Return the non-empty ranges from `start` to `end`; a missing start means offset 0."""
     return [
         OffsetRange(tp.topic, tp.partition, start.get(tp, 0), offset)
         for tp, offset in sorted(end.items())
@@ -53,9 +53,9 @@ def split_ranges(
     min_partitions: int | None = None,
     max_records_per_partition: int | None = None,
 ) -> list[OffsetRange]:
-    """Cut ranges so that there are about `min_partitions`, and none is larger than the maximum.
+    """Split ranges to get about `min_partitions`, and none larger than the maximum.
 
-    Large ranges are cut into more parts than small ones.
+    Large ranges are split into more parts than small ranges.
     """
     result = list(ranges)
     if max_records_per_partition is not None:
@@ -81,10 +81,10 @@ def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
 
 
 def limit_offsets(start: Offsets, latest: Offsets, limit: int) -> Offsets:
-    """Where a trigger ends that takes at most about `limit` records.
+    """Return the end offsets of a trigger that takes about `limit` records.
 
-    Each partition gets its share of the limit by what it has, and at least one record, so that a
-    small one is not starved by large ones.
+    Each partition gets a share in proportion to its pending offsets, and at least one offset, so
+    that large partitions do not starve small ones.
     """
     sizes = {tp: latest[tp] - start.get(tp, 0) for tp in latest}
     total = sum(size for size in sizes.values() if size > 0)
@@ -97,7 +97,7 @@ def limit_offsets(start: Offsets, latest: Offsets, limit: int) -> Offsets:
         if size <= 0:
             result[tp] = latest[tp]
             continue
-        # Rounded on the running sum, so that shares add up to the limit and leave no crumbs.
+        # Rounding the running sum makes the shares add up to the limit.
         seen += size
         share = max(1, limit * seen // total - given)
         given += share

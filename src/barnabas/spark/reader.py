@@ -21,14 +21,19 @@ if TYPE_CHECKING:
 
 
 class TopicReader(DataSourceReader):
-    """Plans on the driver; is pickled to the workers, so it holds plain values only."""
+    """Plans the read on the driver; Spark pickles it for its workers, so it has plain values."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One range per task; where the read ends is fixed here."""
+        """Return one range per task; this call fixes the offsets at which the read ends.
+
+        Raises:
+            OptionError: the offset options do not fit the partitions.
+            NoBrokersError: no broker responded in time.
+        """
         from barnabas.spark.clients import planning_client
         from barnabas.spark.planner import Planner
 
@@ -44,7 +49,7 @@ class TopicReader(DataSourceReader):
         return [InputPartition(one) for one in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
-        """The records of one range; Spark makes up a partition of None if there is no range."""
+        """Yield the records of one range; without any range, Spark passes a partition of None."""
         from barnabas.spark.task import read_range
 
         if isinstance(partition.value, OffsetRange):

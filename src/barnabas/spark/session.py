@@ -1,4 +1,4 @@
-"""A Spark session that is ready for `format("barnabas")`: Java found, workers' Python set."""
+"""Creates a Spark session for `format("barnabas")` with Java and the workers' Python set up."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-# Local defaults; whatever is given, or was set by spark-submit, wins.
+# Defaults of local sessions; settings of the caller and of spark-submit take precedence.
 _LOCAL_DEFAULTS = {
     "spark.ui.enabled": "false",
-    # Spark's own bar would tear ours.
+    # Spark's progress bar would break the progress bar of the command line.
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.session.timeZone": "UTC",
@@ -26,15 +26,15 @@ def spark_session(
     master: str | None = "local[*]",
     config: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """Get or make a session.
+    """Return the active Spark session, or create one.
 
     Args:
-        name: shown by Spark.
-        master: None to leave it to spark-submit or the environment.
+        name: the application name.
+        master: Spark's master URL; None leaves the choice to spark-submit or the environment.
         config: Spark settings.
 
     Raises:
-        JavaNotFoundError: there is no Java.
+        JavaNotFoundError: no suitable Java was found.
     """
     from pyspark.sql import SparkSession
 

@@ -1,7 +1,7 @@
-"""`format("barnabas")`: what Spark asks for a schema, a reader or a writer.
+"""`format("barnabas")`: the data source that provides Spark with schema, readers and writers.
 
-Spark imports this while it looks for data sources, in every session: it imports nothing heavy, the
-client last of all.
+Spark imports this module in every session while it looks for data sources. The module therefore
+imports nothing large; in particular it does not import the client.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ class BarnabasSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name for `format(...)`."""
+        """Return the name for `format(...)`."""
         return "barnabas"
 
     def schema(self) -> str:
         """Return the columns of a read.
 
         Raises:
-            OptionError: an option is wrong, whether for `spark.read` or for `spark.readStream`.
-                Spark asks for the schema in `load()`, which is the earliest time to say so.
+            OptionError: the options are valid neither for `spark.read` nor for `spark.readStream`.
+                Spark calls this in `load()`, so the user sees the error as early as possible.
         """
         from barnabas.spark.options import parse_source_options
 
@@ -60,7 +60,11 @@ class BarnabasSource(DataSource):
         return (*_COLUMNS, _HEADERS) if with_headers else _COLUMNS
 
     def reader(self, schema: StructType) -> TopicReader:
-        """For `spark.read`."""
+        """Return the reader for `spark.read`.
+
+        Raises:
+            OptionError: an option is wrong, or the user gave a schema.
+        """
         from barnabas.spark.options import parse_source_options
         from barnabas.spark.reader import TopicReader
 
@@ -71,7 +75,7 @@ class BarnabasSource(DataSource):
     def streamReader(  # noqa: N802
         self, schema: StructType
     ) -> TopicStreamReader | MisconfiguredStreamReader:
-        """For `spark.readStream`."""
+        """Return the reader for `spark.readStream`; it raises the error of wrong options later."""
         from barnabas.runtime.clock import SystemClock
         from barnabas.spark.misconfigured_stream_reader import MisconfiguredStreamReader
         from barnabas.spark.options import parse_source_options
@@ -85,7 +89,11 @@ class BarnabasSource(DataSource):
         return TopicStreamReader(options, schema, SystemClock())
 
     def writer(self, schema: StructType, overwrite: bool) -> TopicWriter:
-        """For `df.write`; a topic can be appended to only."""
+        """Return the writer for `df.write`.
+
+        Raises:
+            OptionError: an option or column is wrong, or the mode is "overwrite".
+        """
         from barnabas.spark.options import parse_sink_options
         from barnabas.spark.writer import TopicWriter, sink_columns
 
@@ -99,7 +107,11 @@ class BarnabasSource(DataSource):
         schema: StructType,
         overwrite: bool,  # noqa: ARG002
     ) -> TopicStreamWriter:
-        """For `df.writeStream`; only output mode "complete" overwrites, and it is taken too."""
+        """Return the writer for `df.writeStream`; output mode "complete" appends too.
+
+        Raises:
+            OptionError: an option or column is wrong.
+        """
         from barnabas.spark.options import parse_sink_options
         from barnabas.spark.writer import TopicStreamWriter, sink_columns
 

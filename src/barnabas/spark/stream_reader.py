@@ -1,7 +1,8 @@
-"""`spark.readStream.format("barnabas")`: admission control, AvailableNow, offsets in a group.
+"""`spark.readStream.format("barnabas")`: rate limits, AvailableNow, offsets in a group.
 
-Offsets in the checkpoint are final (high watermark or last stable offset), and a range of them
-always gives the same records: on that rests exactly-once into files and tables.
+Offsets in the checkpoint are final: at most the high watermark, or the last stable offset. A range
+of offsets always yields the same records, which makes exactly-once output to files and tables
+possible.
 """
 
 from __future__ import annotations
@@ -38,29 +39,29 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Stands for "no maximum" where a minimum is given: only with a limit of its own does Spark let the
-# source hold data back.
+# The maximum when the user sets only a minimum: Spark calls the source with a limit only if the
+# source has one.
 _NO_MAXIMUM = (1 << 63) - 1
-# After a failure the group is left alone for so long.
+# After a failed commit, no offsets are committed to the group for this time.
 _MIRROR_PAUSE_MS = 60_000.0
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Lives on the driver for as long as the query runs; a copy of it reads on each worker."""
+    """Runs on the driver for the lifetime of the query; a copy of it reads on each worker."""
 
     def __init__(self, options: SourceOptions, schema: StructType, clock: Clock) -> None:
         self._options = options
         self._schema = schema
         self._clock = clock
-        # Made on the driver's first call, never sent to workers.
+        # Created by the driver's first call; never sent to workers.
         self._planner: Planner | None = None
-        # Where an AvailableNow query ends; None for other triggers. Never moves once set.
+        # End offsets of an AvailableNow query, constant once set; None for other triggers.
         self._target: Offsets | None = None
-        # When records were last taken, for maxTriggerDelay.
+        # Time of the last trigger with records, in ms, for maxTriggerDelay.
         self._triggered_ms: float | None = None
         self._mirror_paused_until_ms = 0.0
-        # What the group was last told; None before. A group that has something else then is
-        # shared with another query.
+        # Offsets last committed to the group; None before the first commit. If the group has other
+        # offsets later, another query uses it too.
         self._mirrored: Offsets | None = None
         self._is_group_shared = False
 
@@ -70,12 +71,12 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # Offsets
 
     def initialOffset(self) -> Json:  # noqa: N802
-        """Where a query without a checkpoint starts."""
+        """Return the offsets at which a query without a checkpoint starts."""
         planner = self._planning()
         return to_json(planner.starting(planner.partitions()))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """The limit per trigger from the options."""
+        """Return the limit of records per trigger, from the options."""
         options = self._options
         if options.max_offsets_per_trigger is not None:
             return ReadMaxRows(options.max_offsets_per_trigger)
@@ -84,14 +85,14 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
-        """Where the next trigger ends; `start` if it should not run yet.
+        """Return the offsets at which the next trigger ends; `start` if it should wait.
 
         Raises:
-            DataLossError: a partition went away or became shorter, and failOnDataLoss is on.
+            DataLossError: a partition was deleted or became shorter, and failOnDataLoss is on.
         """
         begin = from_json(start)
-        # Spark asks once the batch that ended at `start` is finished, the last one before a pause
-        # too; `commit` would come with the next batch only.
+        # Spark calls this when the batch that ends at `start` is complete, also before a pause. It
+        # calls `commit` only with the next batch.
         self._mirror(begin)
         if self._target is not None:
             latest = dict(self._target)
@@ -111,25 +112,25 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_json(latest)
 
     def reportLatestOffset(self) -> Json:  # noqa: N802
-        """The end of each partition, from which Spark's progress shows the lag."""
+        """Return the end of each partition; Spark's progress derives the lag from it."""
         return to_json(self._latest(self._selected_topics()))
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Fix where the query ends."""
+        """Fix the offsets at which the query ends."""
         self._target = self._latest(self._selected_topics())
 
     def _latest(self, may_be_gone: AbstractSet[str]) -> Offsets:
         """Return the end of each partition.
 
         Args:
-            may_be_gone: topics that are left out if they do not exist. `_checked` reports those
-                that the query was reading.
+            may_be_gone: topics that are omitted if they do not exist. `_checked` reports those that
+                the query was reading.
         """
         planner = self._planning()
         try:
             return planner.latest(planner.partitions(may_be_gone))
         except UnknownTopicError:
-            # A topic may be deleted between the two questions.
+            # A topic may be deleted between the two requests.
             return planner.latest(planner.partitions(may_be_gone))
 
     def _selected_topics(self) -> set[str]:
@@ -138,7 +139,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {*selection.topics, *(tp.topic for tp in selection.partitions)}
 
     def _should_wait(self, begin: Offsets, latest: Offsets) -> bool:
-        """Whether there is less than minOffsetsPerTrigger, and maxTriggerDelay is not over."""
+        """Whether minOffsetsPerTrigger is not reached and maxTriggerDelay has not passed."""
         minimum = self._options.min_offsets_per_trigger
         if minimum is None or self._target is not None:
             return False
@@ -150,7 +151,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return now - self._triggered_ms < self._options.max_trigger_delay_ms
 
     def _checked(self, begin: Offsets, latest: Offsets) -> Offsets:
-        """`latest`, if nothing that was read before went away, became shorter or another topic."""
+        """Return `latest`; report partitions that were deleted, recreated or became shorter."""
         for name in self._planning().recreated():
             self._lost(
                 f"Topic {name} was deleted and created again while the query was reading it."
@@ -172,7 +173,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # Reading
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
-        """One range per task: arithmetic on the two offsets, the same after every restart."""
+        """Return one range per task; a restart computes the same ranges from the same offsets."""
         begin, until = from_json(start), from_json(end)
         ranges = split_ranges(
             ranges_between(begin, until),
@@ -182,7 +183,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [InputPartition(one) for one in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
-        """The records of one range. Stateless: it runs on a worker."""
+        """Yield the records of one range; runs on a worker and keeps no state."""
         from barnabas.spark.task import read_range
 
         if isinstance(partition.value, OffsetRange):
@@ -191,9 +192,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # Progress
 
     def _mirror(self, offsets: Offsets) -> None:
-        """Show in a consumer group how far the query is, unless it shows that already.
+        """Commit the query's offsets to a consumer group, so that tools can show its progress.
 
-        The checkpoint alone decides where the query goes on.
+        The group has no influence on the query: it resumes from the checkpoint only.
         """
         if (
             not self._options.mirror_offsets
@@ -216,7 +217,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._mirrored = offsets
 
     def _warn_if_shared(self, client: Client) -> None:
-        """Warn once if the group has other offsets than those that this query committed last."""
+        """Warn once if the group's offsets differ from those that this query committed last."""
         if self._mirrored is None or self._is_group_shared:
             return
         group = self._options.group_id
@@ -235,7 +236,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return
 
     def stop(self) -> None:
-        """The query ended; the process, and its client, end with it."""
+        """End the query; the client closes when its process ends."""
         self._planner = None
 
     def _planning(self) -> Planner:

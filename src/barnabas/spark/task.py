@@ -1,4 +1,4 @@
-"""Reading one range of offsets in a Spark task."""
+"""Reads one range of offsets in a Spark task."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ logger = logging.getLogger(__name__)
 def read_range(
     options: SourceOptions, wanted: OffsetRange, schema: StructType
 ) -> Iterator[RecordBatch]:
-    """The records of a range as Arrow batches; the same ones whenever it is called.
+    """Yield the records of a range as Arrow batches; each call yields the same records.
 
-    The range ends when the position has come to its end: offsets without a record (compaction,
-    transaction markers) are no loss.
+    The range is complete when its last offset is passed. Offsets without a record (compaction,
+    transaction markers) do not count as data loss.
 
     Raises:
-        DataLossError: records of the range are gone, and failOnDataLoss is on.
+        DataLossError: records of the range were deleted, and failOnDataLoss is on.
     """
     client = reading_client(options.client | _poll_timeout(options))
     rows = RowBatches(wanted.topic, wanted.partition, schema)
@@ -54,13 +54,13 @@ def read_range(
 
 
 def _poll_timeout(options: SourceOptions) -> dict[str, str]:
-    """Return the client's limit for a range that stalls, if kafkaConsumer.pollTimeoutMs is set."""
+    """Return the client's timeout for a stalled range, if kafkaConsumer.pollTimeoutMs is set."""
     timeout_ms = options.poll_timeout_ms
     return {} if timeout_ms is None else {"default.api.timeout.ms": str(timeout_ms)}
 
 
 def _after_gap(client: Client, tp: TopicPartition, position: int, end: int) -> int | None:
-    """Where reading goes on after lost records; None if nothing of the range is left."""
+    """Return the offset after lost records; None if no record of the range is left."""
     try:
         earliest = client.list_offsets({tp: "earliest"})[tp].offset
     except UnknownTopicError:

@@ -1,7 +1,7 @@
-"""`df.write` and `df.writeStream` with `format("barnabas")`: rows to records, at least once.
+"""`df.write` and `df.writeStream` with `format("barnabas")`: produces rows at least once.
 
-A row has `value` and, if wanted, `key`, `topic`, `partition` and `headers`; other columns are left
-out. A task returns when all its records are acknowledged.
+A row has a `value` and optionally `key`, `topic`, `partition` and `headers`; other columns are
+ignored. A task returns when all its records are acknowledged.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class SinkColumns:
-    """Positions of the columns that make a record; None for those that the rows do not have."""
+    """Indexes of the columns of a record; None for a column that the rows do not have."""
 
     value: int
     key: int | None
@@ -52,7 +52,7 @@ class SinkColumns:
 
 @dataclass
 class WrittenRecords(WriterCommitMessage):
-    """What a task tells the driver."""
+    """Result of a task: the number of its records."""
 
     records: int
 
@@ -61,7 +61,7 @@ def sink_columns(schema: StructType, options: SinkOptions) -> SinkColumns:
     """Find the columns of a record in the rows to write.
 
     Raises:
-        OptionError: no `value`, no topic, or a column of another type.
+        OptionError: `value` or the topic is missing, or a column has the wrong type.
     """
     found: dict[str, int] = {}
     for index, column in enumerate(schema.fields):
@@ -91,7 +91,7 @@ def sink_columns(schema: StructType, options: SinkOptions) -> SinkColumns:
 
 
 class TopicWriter(DataSourceArrowWriter):
-    """Writes a DataFrame."""
+    """Writes a DataFrame to topics."""
 
     def __init__(self, options: SinkOptions, columns: SinkColumns) -> None:
         self._options = options
@@ -103,7 +103,7 @@ class TopicWriter(DataSourceArrowWriter):
 
 
 class TopicStreamWriter(DataSourceStreamArrowWriter):
-    """Writes each micro-batch; a batch that Spark repeats after a failure is written again."""
+    """Writes micro-batches; a batch that Spark repeats after a failure is written again."""
 
     def __init__(self, options: SinkOptions, columns: SinkColumns) -> None:
         self._options = options
@@ -117,10 +117,10 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
 def write_rows(
     options: SinkOptions, columns: SinkColumns, batches: Iterable[RecordBatch]
 ) -> WrittenRecords:
-    """Produce all rows.
+    """Produce all rows and wait for their acknowledgement.
 
     Raises:
-        RowError: a row without a topic.
+        RowError: a row has no topic.
         ClientError: a record was not acknowledged.
     """
     from barnabas.spark.clients import discard_producer, producer
@@ -133,7 +133,8 @@ def write_rows(
             count += batch.num_rows
         sender.flush()
     except BaseException:
-        # What the producer still holds belongs to a failed task: the next must not send it.
+        # The producer's pending records belong to the failed task; the next task must not send
+        # them.
         discard_producer(options.client)
         raise
     return WrittenRecords(count)
@@ -148,7 +149,7 @@ def _send(
     if topic is not None and partitions is None:
         sender.send_batch(topic, records)
         return
-    # Sorted by where they go, in the order of the rows for each.
+    # Records by target, in the order of the rows.
     targets: dict[tuple[str, int | None], list[BatchRecord]] = {}
     for name, partition, record in zip(
         topics or repeat(topic), partitions or repeat(None), records, strict=False

@@ -1,6 +1,6 @@
-"""What tests over Barnabas need, ours and users': brokers as processes and in this process.
+"""Test support: brokers as processes and in the test's process.
 
-pytest finds the fixtures `kafka_broker`, `kafka_topic` and `kafka_cluster` by itself.
+pytest finds the fixtures `kafka_broker`, `kafka_topic` and `kafka_cluster` without configuration.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for: pytest imports this package in every run (PEP 562)."""
+    """Import a name on first use, because pytest imports this package in every run (PEP 562)."""
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,10 +1,10 @@
-"""A broker in this process, on the event loop of an asyncio test.
+"""A broker in the test's process, on the event loop of an asyncio test.
 
     async with running_broker(topics=["orders:3"]) as broker:
         async with aio.Producer(broker.bootstrap) as producer: ...
 
-Broker and test share the loop and its thread: a client that blocks would wait for ever. Several
-brokers may run at the same time, on one loop or on several.
+Broker and test share the loop and its thread, so a blocking client would wait forever. Several
+brokers can run at the same time, on the same loop or on different loops.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BrokerOnLoop", "running_broker"]
 
-# For what hangs; a busy machine may need seconds.
+# Only a limit for operations that hang; long enough for a busy machine.
 _TIMEOUT_S = 90.0
 _SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 
@@ -44,19 +44,19 @@ async def running_broker(
     topics: Sequence[str] = (),
     directory: str | Path | None = None,
 ) -> AsyncIterator[BrokerOnLoop]:
-    """Run a broker on the running loop for the time of an `async with` block.
+    """Run a broker on the running loop during an `async with` block.
 
     Args:
         settings: Kafka's broker keys. Groups form without an initial delay unless
-            `group.initial.rebalance.delay.ms` says otherwise.
-        topics: NAME or NAME:PARTITIONS each; they exist when the block begins.
-        directory: where the data are kept, and stay; a temporary directory when None.
+            `group.initial.rebalance.delay.ms` is given.
+        topics: NAME or NAME:PARTITIONS each; the topics exist when the block begins.
+        directory: directory of the data, which is kept; a temporary directory when None.
 
     Raises:
-        ConfigError: a key has a wrong value.
+        ConfigError: a key has an invalid value.
         TopicError: a topic cannot be created.
-        StorageError: the directory is in use, or another's.
-        BaseException: what made the broker fail in the meantime, after an orderly block.
+        StorageError: the directory is in use or belongs to another node.
+        BaseException: the broker failed during the block, which itself raised nothing.
     """
     broker = BrokerOnLoop(directory, settings)
     try:
@@ -71,10 +71,10 @@ async def running_broker(
 
 
 class BrokerOnLoop:
-    """A lone broker on the running loop; `running_broker` starts and closes it.
+    """A single broker on the running loop; `running_broker` starts and closes it.
 
     Args:
-        directory: where the data are kept, and stay; a temporary directory when None.
+        directory: directory of the data, which is kept; a temporary directory when None.
         settings: Kafka's broker keys.
     """
 
@@ -87,9 +87,9 @@ class BrokerOnLoop:
         )
         self._settings = dict(settings or {})
         self.host = HOST
-        # 0 before the first start; kept from then on.
+        # 0 before the first start; constant afterwards.
         self.port = 0
-        # Why the broker cannot go on, if it cannot.
+        # The error that stopped the broker, else None.
         self.failure: BaseException | None = None
         self._node: Node | None = None
         self._runtime: Runtime | None = None
@@ -98,16 +98,16 @@ class BrokerOnLoop:
 
     @property
     def bootstrap(self) -> str:
-        """HOST:PORT, what clients call bootstrap.servers."""
+        """HOST:PORT, the value of bootstrap.servers."""
         return f"{self.host}:{self.port}"
 
     @property
     def is_running(self) -> bool:
-        """Whether it was started and not stopped."""
+        """Whether the broker is started and not stopped."""
         return self._node is not None
 
     async def start(self) -> None:
-        """Start on the running loop, on the same directory and port as before.
+        """Start the broker on the running loop, with the same directory and port as before.
 
         Raises:
             ConfigError, StorageError, OSError: see `running_broker`.
@@ -141,7 +141,7 @@ class BrokerOnLoop:
         self.port = int(address.rpartition(":")[2])
 
     async def stop(self) -> None:
-        """Stop cleanly, as SIGTERM does; the data stay until `close`."""
+        """Stop the broker cleanly, as SIGTERM does; the data remain until `close`."""
         node, runtime, timer = self._node, self._runtime, self._timer
         if runtime is None or timer is None:
             return
@@ -151,14 +151,14 @@ class BrokerOnLoop:
             node.stop(stopped.set)
             await asyncio.wait_for(stopped.wait(), _TIMEOUT_S)
         timer.close()
-        # Connections and listeners are closed by the loop within some turns.
+        # The loop needs some iterations to close connections and listeners.
         for _ in range(3):
             await asyncio.sleep(0)
         close_workers(runtime)
         await asyncio.sleep(0)
 
     async def restart(self) -> None:
-        """Stop if it runs, then start on the same directory and port."""
+        """Stop the broker if it runs, then start it with the same directory and port."""
         await self.stop()
         await self.start()
 
@@ -185,7 +185,7 @@ class BrokerOnLoop:
             raise failures[0]
 
     async def close(self) -> None:
-        """Stop, and remove the directory if it is temporary."""
+        """Stop the broker; remove the directory if it is temporary."""
         try:
             await self.stop()
         finally:

@@ -1,6 +1,7 @@
-"""A real broker process on a free port: started, stopped, killed, restarted on its directory.
+"""A broker as a separate process on a free port: start, stop, kill and restart it.
 
-It ends with this process, even if this process is killed, and then removes its temporary directory.
+The broker ends with this process, even if this process is killed. It then removes its temporary
+directory.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ _METRICS = "metrics "
 
 
 class BrokerProcess(ServerProcess):
-    """One `barnabas start`, as a context manager or by `start` and `stop`.
+    """A `barnabas start` process; use a `with` block, or `start` and `stop`.
 
     Args:
-        directory: where data and the log file lie; a temporary one when None.
-        settings: broker keys, as `--set` takes them.
-        arguments: more words for the command line.
+        directory: directory of the data and the log file; a temporary directory when None.
+        settings: broker keys, passed with `--set`.
+        arguments: further command line arguments.
     """
 
     def __init__(
@@ -47,12 +48,12 @@ class BrokerProcess(ServerProcess):
         self._arguments = list(arguments)
         self.host = HOST
         (self.port,) = free_ports(1)
-        # HOST:PORT of `metrics.listener`, if that is set.
+        # HOST:PORT of `metrics.listener` if it is set, else empty.
         self.metrics_address = ""
 
     @property
     def bootstrap(self) -> str:
-        """HOST:PORT, what clients call bootstrap.servers."""
+        """HOST:PORT, the value of bootstrap.servers."""
         return f"{self.host}:{self.port}"
 
     def create_topic(
@@ -68,7 +69,7 @@ class BrokerProcess(ServerProcess):
         create_topic(self.bootstrap, name, partitions, configs=configs)
 
     def close(self) -> None:
-        """Kill it if it runs, and remove the directory if it is temporary."""
+        """Kill the broker if it runs; remove the directory if it is temporary."""
         super().close()
         if self._temporary is not None:
             self._temporary.cleanup()

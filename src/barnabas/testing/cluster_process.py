@@ -1,4 +1,4 @@
-"""A cluster of real processes on free ports, each from a server.properties as Kafka has it."""
+"""A cluster of processes on free ports; each node has a server.properties as in Kafka."""
 
 from __future__ import annotations
 
@@ -24,37 +24,37 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-# Node ids of controllers that are no brokers.
+# First node id of processes that are only controllers.
 FIRST_CONTROLLER = 101
 _INTERNAL_TOPICS = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
 
 
 class Network(Protocol):
-    """Relays between nodes, which a test can cut and delay (`barnabas.testing.relays`)."""
+    """Relays between nodes, with which a test cuts and delays links (`barnabas.testing.relays`)."""
 
     @property
     def relays_clients(self) -> bool:
-        """Whether clients reach brokers through relays too."""
+        """Whether clients connect to brokers through relays too."""
         ...
 
     def relayed(self, node_id: int, listener: str, address: Address) -> Address:
-        """The address at which other nodes shall reach a node's listener."""
+        """Return the address at which other nodes reach a node's listener."""
         ...
 
 
 class ClusterProcess:
-    """Brokers and controllers as processes of this machine; a context manager, or by `start`.
+    """Brokers and controllers as local processes; use a `with` block, or `start` and `close`.
 
-    Brokers have the ids 1, 2, ...; they are controllers too, unless there are `controllers`, which
-    have the ids 101, 102, ...
+    Brokers have the ids 1, 2, ... and are controllers too, unless there are separate
+    `controllers`, which have the ids 101, 102, ...
 
     Args:
-        brokers: how many.
-        controllers: how many processes are controllers only; 0: every broker is one.
-        directory: where the nodes' directories lie; a temporary one when None.
-        settings: broker keys for every node, over those that are written anyway.
-        network: relays between the nodes; brokers then have a listener for each other.
-        node_type: makes a node's process; another server's have the same face.
+        brokers: the number of brokers.
+        controllers: the number of separate controllers; 0 makes every broker a controller.
+        directory: parent of the nodes' directories; a temporary directory when None.
+        settings: broker keys of every node; they override the generated keys.
+        network: relays between the nodes; brokers then have a separate listener for each other.
+        node_type: class of the nodes' processes; another server's class has the same interface.
     """
 
     def __init__(
@@ -101,34 +101,34 @@ class ClusterProcess:
             self.nodes[number] = node_type(options, keys)
 
     def node(self, number: int) -> NodeProcess:
-        """The node with that id."""
+        """Return the node with this id."""
         return self.nodes[number]
 
     @property
     def brokers(self) -> list[NodeProcess]:
-        """Nodes that clients can use."""
+        """The nodes that accept clients."""
         return [node for node in self.nodes.values() if node.is_broker]
 
     @property
     def controllers(self) -> list[NodeProcess]:
-        """Voters of the metadata quorum."""
+        """The voters of the metadata quorum."""
         return [node for node in self.nodes.values() if node.is_controller]
 
     @property
     def bootstrap(self) -> str:
-        """HOST:PORT of all brokers, what clients call bootstrap.servers."""
+        """HOST:PORT of all brokers, separated by commas: the value of bootstrap.servers."""
         return ",".join(_text(self._reached[x.node_id][CLIENT_LISTENER]) for x in self.brokers)
 
     def launch(self) -> None:
-        """Start all; does not wait (`await_ready` does)."""
+        """Start all nodes without waiting; `await_ready` waits."""
         for node in self.nodes.values():
             node.launch()
 
     def await_ready(self, timeout_s: float | None = None) -> Self:
-        """Wait until all are ready; all are killed if one is not in time.
+        """Wait until all nodes are ready; kill all if one is not ready in time.
 
         Raises:
-            BrokerStartError: one ended, or took longer than `timeout_s`; with its log.
+            BrokerStartError: a node ended or was not ready within `timeout_s`; has the node's log.
         """
         started = time.monotonic()
         try:
@@ -141,19 +141,19 @@ class ClusterProcess:
         return self
 
     def start(self, timeout_s: float | None = None) -> Self:
-        """Start all and wait until all are ready.
+        """Start all nodes and wait until all are ready.
 
         Raises:
-            BrokerStartError: one ended, or took longer than `timeout_s`; with its log.
+            BrokerStartError: a node ended or was not ready within `timeout_s`; has the node's log.
         """
         self.launch()
         return self.await_ready(timeout_s)
 
     def stop(self, timeout_s: float | None = None) -> None:
-        """Ask all to stop, and wait; who takes too long is killed.
+        """Stop all nodes and wait; kill a node that has not stopped after `timeout_s`.
 
-        Brokers first: a controlled shutdown needs a controller. Where brokers are the controllers
-        the last ones cannot have one, whatever the order.
+        Brokers stop before separate controllers, because a controlled shutdown needs a controller.
+        If brokers are the controllers, the last brokers stop without one.
         """
         for batch in (self.brokers, self.controllers):
             for node in batch:
@@ -162,19 +162,19 @@ class ClusterProcess:
                 node.stop(timeout_s)
 
     def kill(self) -> None:
-        """End all at once, as kill -9 does."""
+        """Kill all nodes with SIGKILL."""
         for node in self.nodes.values():
             if node.is_running:
                 node.kill()
 
     def log(self) -> str:
-        """The end of what each node has written to its log."""
+        """Return the last 2,000 characters of each node's log."""
         return "\n".join(
             f"--- node {number}\n{node.log()[-2000:]}" for number, node in self.nodes.items()
         )
 
     def close(self) -> None:
-        """Kill all, and remove the directory if it is temporary."""
+        """Kill all nodes; remove the directory if it is temporary."""
         for node in self.nodes.values():
             node.close()
         if self._temporary is not None:
@@ -206,7 +206,7 @@ class ClusterProcess:
         }
 
     def _node_keys(self, options: NodeOptions, voters: str) -> dict[str, str]:
-        """What every server.properties of a KRaft cluster says."""
+        """Return the generated keys of a node's server.properties."""
         between = CLIENT_LISTENER if self._network is None else REPLICATION_LISTENER
         names = {CLIENT_LISTENER, CONTROLLER_LISTENER, between}
         keys = {
@@ -227,7 +227,7 @@ class ClusterProcess:
 def _listeners(
     roles: Mapping[int, tuple[str, ...]], *, separate: bool
 ) -> dict[int, dict[str, Address]]:
-    """Addresses of all listeners of all nodes, with `separate` ones between brokers."""
+    """Choose addresses for all listeners; `separate` adds a listener between brokers."""
     names: dict[int, list[str]] = {}
     for number, its_roles in roles.items():
         named = names.setdefault(number, [])
@@ -242,7 +242,7 @@ def _listeners(
 
 
 def _replication_keys(brokers: int) -> dict[str, str]:
-    """Kafka's defaults want three brokers; fewer hold what they can."""
+    """Return replication factors for fewer than three brokers, which Kafka's defaults need."""
     keys: dict[str, str] = {}
     if brokers < 3:
         for topic in _INTERNAL_TOPICS:
@@ -265,6 +265,6 @@ def _text(address: Address) -> str:
 def _new_cluster_id() -> str:
     while True:
         text = uuid_to_string(os.urandom(16))
-        # A word that begins with a dash would be taken for an option.
+        # The command line would parse a value with a leading dash as an option.
         if not text.startswith("-"):
             return text

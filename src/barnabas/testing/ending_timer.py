@@ -1,4 +1,4 @@
-"""Timers of a part that ends while its loop goes on."""
+"""Timers of a component that ends before its event loop."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ if TYPE_CHECKING:
 __all__ = ["EndingTimer"]
 
 _MS_PER_S = 1000.0
-# So many handles are kept before those that were cancelled are let go.
+# Number of handles at which cancelled handles are removed for the first time.
 _PRUNE_FROM = 256
 
 
 class EndingTimer:
-    """A `Timer` whose pending calls `close` cancels."""
+    """A `Timer` whose pending calls are canceled by `close`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        # Every handle that may still call back; some were cancelled by whoever has them.
+        # Handles of pending calls, including handles that their owner has canceled.
         self._handles: set[asyncio.Handle] = set()
         self._prune_at = _PRUNE_FROM
         self._is_closed = False
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> asyncio.Handle:
-        """Call back after `delay_ms` milliseconds, unless `close` comes first."""
+        """Call `callback` after `delay_ms`, unless `close` comes first."""
         handle: asyncio.Handle
 
         def run() -> None:
@@ -41,7 +41,7 @@ class EndingTimer:
         return handle
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        """Call back in the next turn of the loop, unless `close` comes first."""
+        """Call `callback` in the next loop iteration, unless `close` comes first."""
 
         def run() -> None:
             if not self._is_closed:
@@ -50,7 +50,7 @@ class EndingTimer:
         self._loop.call_soon(run)
 
     def close(self) -> None:
-        """Cancel all that is pending, and all that is asked for later."""
+        """Cancel all pending calls and all later ones."""
         self._is_closed = True
         for handle in self._handles:
             handle.cancel()

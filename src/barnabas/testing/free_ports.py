@@ -1,4 +1,4 @@
-"""Ports for servers whose addresses must be known before they start, as KRaft's voters must."""
+"""Free ports for servers whose addresses must be known before they start (KRaft voters)."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from pathlib import Path
 
 HOST = "127.0.0.1"
 _RANGE_FILE = Path("/proc/sys/net/ipv4/ip_local_port_range")
-# Those of servers that may not have begun to listen yet, or are down for a while.
+# Recently returned ports; their servers may not listen yet, or may be down for a while.
 _given: deque[int] = deque(maxlen=1000)
-# Below what Linux, macOS and BSD give to outgoing connections unless told otherwise.
+# Below the default range of ports for outgoing connections on Linux, macOS and BSD.
 _FIRST, _END = 10_000, 32_768
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 on which nothing listens now, none of them given out lately.
+    """Return unused ports of 127.0.0.1 that were not returned recently.
 
-    They lie below those that outgoing connections take. A server that is down for a while would
-    else find its port taken by a client's connection, even by a client that tries to reach it: a
-    connection from a port to itself succeeds.
+    The ports are outside the range for outgoing connections. Otherwise a client's connection could
+    take the port of a server that is down. Even the connection attempt to that server could take
+    it: a connection from a port to itself succeeds.
     """
     end = _first_of_outgoing()
     first, end = _share(_FIRST, end)
@@ -36,7 +36,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def _share(first: int, end: int) -> tuple[int, int]:
-    """The part of a process of pytest-xdist: another's server that is down keeps its port."""
+    """Return this pytest-xdist worker's share of the range, to avoid ports of other workers."""
     worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     size = (end - first) // workers
@@ -54,7 +54,7 @@ def _first_of_outgoing() -> int:
 def is_free(port: int) -> bool:
     """Whether a server can listen on this port of 127.0.0.1."""
     with socket.socket() as probe:
-        # Servers bind with it too, which lets them have a port that was closed a moment ago.
+        # Servers set this option too; it permits a port that was closed recently.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))

@@ -1,4 +1,4 @@
-"""One node of a cluster as a process: `barnabas start FILE`, killed and started again."""
+"""One node of a cluster as a process: `barnabas start FILE`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-# What clients connect to, what controllers are reached at, and, if there is a third listener, what
-# brokers reach each other at.
+# Listener for clients, listener of controllers, and an optional listener between brokers.
 CLIENT_LISTENER = "PLAINTEXT"
 CONTROLLER_LISTENER = "CONTROLLER"
 REPLICATION_LISTENER = "REPLICATION"
@@ -25,27 +24,27 @@ Address = tuple[str, int]
 
 
 class NodeOptions(msgspec.Struct, frozen=True):
-    """What a node is, before it has a process."""
+    """Identity, roles and addresses of a node."""
 
     node_id: int
     # "broker", "controller", or both.
     roles: tuple[str, ...]
-    # Where it listens, by the listener's name.
+    # Addresses by listener name.
     listeners: Mapping[str, Address]
     cluster_id: str
-    # Its own; `server.properties`, the log file and the data lie in it.
+    # Directory of the node: contains `server.properties`, the log file and the data.
     directory: Path
-    # Removed by the node if the process that started it has ended; None: nothing is removed.
+    # Directory that the node removes if the process that started it has ended; None for none.
     orphaned_directory: Path | None = None
 
 
 class NodeProcess(ServerProcess):
-    """One `barnabas start FILE --set cluster.id=UUID`.
+    """A node as a process: `barnabas start FILE --set cluster.id=UUID`.
 
     Args:
-        options: what it is.
-        settings: all of its server.properties; changes to `node.settings` hold from its next start
-            on.
+        options: identity, roles and addresses of the node.
+        settings: the keys of server.properties. Changes to `node.settings` apply at the next
+            start.
     """
 
     def __init__(self, options: NodeOptions, settings: Mapping[str, str]) -> None:
@@ -58,26 +57,26 @@ class NodeProcess(ServerProcess):
 
     @property
     def is_broker(self) -> bool:
-        """Whether clients can use it."""
+        """Whether the node accepts clients."""
         return "broker" in self.options.roles
 
     @property
     def is_controller(self) -> bool:
-        """Whether it is a voter of the metadata quorum."""
+        """Whether the node is a voter of the metadata quorum."""
         return "controller" in self.options.roles
 
     @property
     def address(self) -> str:
-        """HOST:PORT of the listener for clients, past any relay; a controller's own listener."""
+        """HOST:PORT of the node's own listener, without a relay; for clients if it is a broker."""
         name = CLIENT_LISTENER if self.is_broker else CONTROLLER_LISTENER
         host, port = self.options.listeners[name]
         return f"{host}:{port}"
 
     def wipe(self) -> None:
-        """Lose everything it has stored; it must not run."""
+        """Delete all stored data; the node must not run."""
         assert not self.is_running, "a running node's directory is not wiped"
         for entry in self.data_directory.iterdir():
-            # The directory itself stays: it may be a file system of its own.
+            # Keep the directory itself: it may be a mount point.
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
 
     def prepare(self) -> None:

@@ -1,4 +1,4 @@
-"""Fixtures of this project's own tests, with short names; users have those of `pytest_plugin`."""
+"""Fixtures with short names for this project's own tests; users have `pytest_plugin`."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-# A test does not want its first consumer to wait three seconds for others.
+# Consumer groups form at once instead of waiting three seconds for more members.
 TEST_SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 CLUSTER_SETTINGS = {**TEST_SETTINGS, "offsets.topic.num.partitions": "3"}
 
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[BrokerProcess]:
-    """One running broker for the whole session; tests share it and use topics of their own."""
+    """A running broker for the whole session; tests share it and use their own topics."""
     with BrokerProcess(settings=TEST_SETTINGS) as process:
         yield process
 
 
 @pytest.fixture
 def broker_process(tmp_path: Path) -> Iterator[BrokerProcess]:
-    """A running broker for this test alone: it may be killed and restarted."""
+    """A running broker for one test, which may kill and restart it."""
     with BrokerProcess(tmp_path, TEST_SETTINGS) as process:
         yield process
 
 
 @pytest.fixture
 def make_broker(tmp_path: Path) -> Iterator[Callable[[Mapping[str, str]], BrokerProcess]]:
-    """Makes brokers with settings of their own, not yet started; all are ended after the test."""
+    """Create brokers with given settings, not yet started; they are closed after the test."""
     made: list[BrokerProcess] = []
 
     def make(settings: Mapping[str, str]) -> BrokerProcess:
@@ -50,7 +50,7 @@ def make_broker(tmp_path: Path) -> Iterator[Callable[[Mapping[str, str]], Broker
 
 @pytest.fixture
 def make_cluster(tmp_path: Path) -> Iterator[Callable[..., ClusterProcess]]:
-    """Makes clusters, not yet started: make_cluster(brokers=3, controllers=0, settings={...})."""
+    """Create clusters, not yet started: make_cluster(brokers=3, controllers=0, settings={...})."""
     made: list[ClusterProcess] = []
 
     def make(
@@ -69,5 +69,5 @@ def make_cluster(tmp_path: Path) -> Iterator[Callable[..., ClusterProcess]]:
 
 @pytest.fixture
 def cluster_process(make_cluster: Callable[..., ClusterProcess]) -> ClusterProcess:
-    """Three running brokers for this test alone, controllers too: any may be killed."""
+    """Three running brokers, also controllers, for one test, which may kill them."""
     return make_cluster().start()

@@ -1,7 +1,7 @@
-"""Fixtures for pytest: `kafka_broker`, `kafka_topic` and `kafka_cluster` (docs/testing.md).
+"""pytest fixtures `kafka_broker`, `kafka_topic` and `kafka_cluster` (docs/testing.md).
 
-pytest imports this module at every start, so it imports nothing but pytest itself. A fixture that
-is used imports what it needs.
+pytest imports this module at every start, so it imports nothing but pytest. Each fixture imports
+what it needs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _MARKER = "kafka_topic(partitions=1, configs=None): how the fixture `kafka_topic` creates its topic"
 _SCOPES = ("session", "package", "module", "class", "function")
-# A test does not want its first consumer to wait three seconds for others.
+# Consumer groups form at once instead of waiting three seconds for more members.
 _SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 _CLUSTER_SETTINGS = {**_SETTINGS, "offsets.topic.num.partitions": "3"}
 _LOG_CHARACTERS = 4000
@@ -28,7 +28,7 @@ _NAME_CHARACTERS = 150
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare the options of pytest.ini and pyproject.toml."""
+    """Declare the options for pytest.ini and pyproject.toml."""
     for name, what in (("kafka_broker", "the broker"), ("kafka_cluster", "the cluster")):
         parser.addini(
             f"{name}_scope", f"how long {what} lives: {', '.join(_SCOPES)}", default="session"
@@ -37,16 +37,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker."""
+    """Declare the marker `kafka_topic`."""
     config.addinivalue_line("markers", _MARKER)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Keep pytest from rewriting the assertions of all of Barnabas, which takes seconds.
+    """Keep pytest from rewriting the assertions of this package, which takes seconds.
 
-    pytest does that for each module of an installed package that brings a plugin. There is no
-    public way to say that only the tests are to be rewritten.
+    pytest rewrites all modules of an installed package that has a plugin, and has no public
+    setting to limit this to the tests.
     """
     hook = getattr(early_config.pluginmanager, "rewrite_hook", None)
     marked = getattr(hook, "_must_rewrite", None)
@@ -64,9 +64,9 @@ def _scope(fixture_name: str, config: pytest.Config) -> Any:
 
 
 class _Keeper:
-    """Makes a broker or a cluster whole again after each test, and shows its log of a failed one.
+    """Restores a broker or cluster after each test, and adds its log to the report of a failure.
 
-    Registered as a plugin for as long as the fixture lives.
+    The fixture registers it as a plugin during its lifetime.
     """
 
     def __init__(self, name: str, server: BrokerProcess | RelayedCluster) -> None:
@@ -75,7 +75,7 @@ class _Keeper:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_teardown(self) -> Any:
-        """Undo faults before the test's other fixtures end: a client could wait for ever."""
+        """Undo faults before other fixtures of the test end: a client could wait forever."""
         failure: RuntimeError | None = None
         try:
             self._server.restore()
@@ -88,7 +88,7 @@ class _Keeper:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> Any:
-        """Add the log to the report of a failure."""
+        """Add the log to the report of a failed test."""
         report = yield
         if report.failed and call.when == "call":
             log = self._server.log()[-_LOG_CHARACTERS:]
@@ -99,7 +99,7 @@ class _Keeper:
 
 @pytest.fixture(scope="session")
 def kafka_settings(pytestconfig: pytest.Config) -> dict[str, str]:
-    """Broker keys of `kafka_broker` and `kafka_cluster`; override it in a conftest.py."""
+    """Broker keys for `kafka_broker` and `kafka_cluster`; override this in a conftest.py."""
     settings: dict[str, str] = {}
     for line in pytestconfig.getini("kafka_settings"):
         key, equals, value = line.partition("=")
@@ -113,10 +113,10 @@ def kafka_settings(pytestconfig: pytest.Config) -> dict[str, str]:
 def kafka_broker(
     request: pytest.FixtureRequest, kafka_settings: dict[str, str]
 ) -> Iterator[BrokerProcess]:
-    """A running broker, a process of its own; `kafka_broker.bootstrap` is its address.
+    """A running broker as a separate process; `kafka_broker.bootstrap` is its address.
 
-    Tests may `kill`, `pause` and `stop` it: it runs again for the next test. Indirect parameters
-    are dictionaries of broker keys.
+    Tests may `kill`, `pause` and `stop` it; it runs again for the next test. An indirect parameter
+    is a dictionary of broker keys.
     """
     from barnabas.testing.broker_process import BrokerProcess
 
@@ -129,10 +129,10 @@ def kafka_broker(
 def kafka_cluster(
     request: pytest.FixtureRequest, kafka_settings: dict[str, str]
 ) -> Iterator[RelayedCluster]:
-    """Three running brokers, whose nodes and links may fail; all are whole for the next test.
+    """Three running brokers whose nodes and links can fail; the next test finds them restored.
 
-    Indirect parameters are a number of brokers, or a dictionary with any of `brokers`,
-    `controllers` and `settings`.
+    An indirect parameter is the number of brokers, or a dictionary with `brokers`, `controllers`
+    and `settings`, all optional.
     """
     from barnabas.testing.relayed_cluster import RelayedCluster
 
@@ -155,9 +155,9 @@ def _kept(config: pytest.Config, name: str, server: Any) -> Iterator[Any]:
 
 @pytest.fixture
 def kafka_topic(request: pytest.FixtureRequest, kafka_broker: BrokerProcess) -> str:
-    """The name of a new, empty topic of `kafka_broker`, with one partition.
+    """The name of a new, empty topic of `kafka_broker` with one partition.
 
-    `@pytest.mark.kafka_topic(partitions=3, configs={"retention.ms": "1000"})` changes that.
+    `@pytest.mark.kafka_topic(partitions=3, configs={"retention.ms": "1000"})` changes this.
     """
     marker = request.node.get_closest_marker("kafka_topic")
     options = {} if marker is None else marker.kwargs

@@ -1,4 +1,4 @@
-"""A cluster of processes whose links a test can cut and slow down."""
+"""A cluster of processes whose links a test can cut, stall and delay."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["CLIENTS", "RelayedCluster"]
 class RelayedCluster(ClusterProcess):
     """A `ClusterProcess` with a relay in front of each listener.
 
-    A link is a pair of node ids in either order: `(1, 2)`. `CLIENTS` in the place of one of them
-    stands for all clients: `(CLIENTS, 2)`. The bytes pass through a thread of this process.
+    A link is a pair of node ids in either order: `(1, 2)`. `CLIENTS` in place of an id stands for
+    all clients: `(CLIENTS, 2)`. A thread of this process moves the bytes.
 
     Args:
-        brokers: how many brokers there are; their ids are 1, 2, ...
-        controllers: how many processes are controllers only, with ids from 101; 0 makes each
-            broker a controller too.
-        directory: where the nodes' directories are; a temporary directory when None.
+        brokers: the number of brokers; their ids are 1, 2, ...
+        controllers: the number of separate controllers, with ids from 101; 0 makes each broker a
+            controller too.
+        directory: parent of the nodes' directories; a temporary directory when None.
         settings: broker keys of each node.
     """
 
@@ -45,11 +45,11 @@ class RelayedCluster(ClusterProcess):
         self.relays.pids = self._pids
 
     def cut(self, link: tuple[int, int]) -> None:
-        """End all connections of a link, and every new one, until `heal`."""
+        """Close all connections of a link, and every new one, until `heal`."""
         self.relays.cut(*self._checked(link))
 
     def stall(self, link: tuple[int, int]) -> None:
-        """Let no byte pass a link until `heal`; connections stay open and nobody is told."""
+        """Stop all bytes of a link until `heal`; connections stay open without an error."""
         self.relays.stall(*self._checked(link))
 
     def slow(self, link: tuple[int, int], delay_ms: float) -> None:
@@ -78,10 +78,13 @@ class RelayedCluster(ClusterProcess):
         """Create a topic; its partitions have leaders when this returns.
 
         Args:
+            name: the topic's name.
+            partitions: the number of partitions.
             replication_factor: -1 puts a replica on each broker, up to three.
+            configs: keys of the topic, such as `retention.ms`.
 
         Raises:
-            AdminResultsError: the topic exists already, or it was refused.
+            AdminResultsError: the topic exists already, or a broker refused it.
         """
         from barnabas.testing.topic_creation import create_topic
 
@@ -89,7 +92,7 @@ class RelayedCluster(ClusterProcess):
         create_topic(self.bootstrap, name, partitions, factor, configs)
 
     def heal(self) -> None:
-        """Remove the faults of all links; bytes that were held pass now."""
+        """Remove the faults of all links; held bytes pass now."""
         self.relays.heal()
 
     def restore(self) -> None:
@@ -113,15 +116,15 @@ class RelayedCluster(ClusterProcess):
             raise BrokerDiedError(f"nodes ended by themselves{logs}")
 
     def close(self) -> None:
-        """Kill all nodes, end the relays, and remove the directory if it is temporary."""
+        """Kill all nodes, stop the relays, and remove the directory if it is temporary."""
         super().close()
         self.relays.close()
 
     def _checked(self, link: tuple[int, int]) -> tuple[int, int]:
-        """Return the link.
+        """Check a link and return it.
 
         Raises:
-            ValueError: an end of the link is no node, or both ends are the same.
+            ValueError: an end of the link is not a node, or both ends are the same.
         """
         one, other = link
         known = {CLIENTS, *self.nodes}

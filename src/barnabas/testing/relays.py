@@ -1,13 +1,14 @@
-"""Relays between nodes of a cluster, whose links a test cuts, stalls and delays.
+"""Relays between the nodes of a cluster, with which a test cuts, stalls and delays links.
 
-A relay listens in front of each listener that others connect to, and the advertised address is the
-relay's. A link is a pair of node ids, in either order; `CLIENTS` stands for all clients.
+Each listener has a relay in front of it, and the node advertises the address of the relay. A link
+is a pair of node ids in either order; `CLIENTS` stands for all clients.
 
-cut      connections end at once, and new ones end too
-stall    connections stay, new ones are made, and no byte passes
-delay    each byte passes later by some milliseconds, in both directions
+cut      connections are closed, and new connections too
+stall    connections stay open and new ones are accepted, but no byte passes
+delay    each byte passes some milliseconds later, in both directions
 
-The node that opened a connection is found by its port in /proc, so links between nodes need Linux.
+The relay finds the node that opened a connection by its port in /proc. Links between nodes
+therefore need Linux.
 """
 
 from __future__ import annotations
@@ -30,18 +31,18 @@ from barnabas.testing.socket_inode import socket_inode
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-# The end of a link that stands for every client, in the place of a node id.
+# Stands for all clients at one end of a link, in place of a node id.
 CLIENTS = 0
 _UNKNOWN = -1
 # Bytes that a relay holds per direction before it stops reading.
 HELD_BYTES_MAX = 4 * 1024 * 1024
-# A limit for what hangs.
+# Only a limit for operations that hang.
 CALL_TIMEOUT_S = 90.0
 
 
 @dataclass
 class Link:
-    """The state of the link between two nodes."""
+    """The faults of the link between two nodes."""
 
     is_cut: bool = False
     is_stalled: bool = False
@@ -49,11 +50,11 @@ class Link:
 
 
 class Relays:
-    """A `Network` for `ClusterProcess`. A thread of its own moves the bytes.
+    """A `Network` for `ClusterProcess`; its own thread moves the bytes.
 
     Args:
-        pids: returns the process id of each running node, by node id. It is called from the
-            thread of the relays for each new connection between nodes.
+        pids: returns the process id of each running node, by node id. The thread of the relays
+            calls it for each new connection between nodes.
         relays_clients: whether clients connect through relays too.
     """
 
@@ -63,7 +64,7 @@ class Relays:
         self.pids = pids
         self.relays_clients = relays_clients
         self.loop = uvloop.new_event_loop()
-        # The links that a fault was set on.
+        # Links on which a fault was set since the last `heal`.
         self._links: dict[frozenset[int], Link] = {}
         self._pairs: set[_Pair] = set()
         self._servers: list[asyncio.Server] = []
@@ -88,11 +89,11 @@ class Relays:
         return asyncio.run_coroutine_threadsafe(listen(), self.loop).result(CALL_TIMEOUT_S)
 
     def cut(self, one: int, other: int) -> None:
-        """End all connections between two nodes, and every new one, until `heal`."""
+        """Close all connections between two nodes, and every new one, until `heal`."""
         self._change(one, other, is_cut=True)
 
     def stall(self, one: int, other: int) -> None:
-        """Let no byte pass between two nodes until `heal`; connections stay open."""
+        """Stop all bytes between two nodes until `heal`; connections stay open."""
         self._change(one, other, is_stalled=True)
 
     def delay(self, one: int, other: int, delay_ms: float) -> None:
@@ -100,13 +101,13 @@ class Relays:
         self._change(one, other, delay_ms=delay_ms)
 
     def isolate(self, node: int, others: Iterable[int], *, stalled: bool = False) -> None:
-        """Cut the links between a node and `others`, or stall them."""
+        """Cut or stall the links between a node and `others`."""
         for other in others:
             if other != node:
                 self.stall(node, other) if stalled else self.cut(node, other)
 
     def heal(self) -> None:
-        """Remove the faults of all links; bytes that were held pass now."""
+        """Remove the faults of all links; held bytes pass now."""
 
         def work() -> None:
             self._links.clear()
@@ -122,7 +123,7 @@ class Relays:
         return sorted(found)
 
     def close(self) -> None:
-        """End all connections, the listeners and the thread."""
+        """Close all connections and listeners, and end the thread."""
 
         def work() -> None:
             for server in self._servers:
@@ -148,7 +149,7 @@ class Relays:
         self._call(work)
 
     def _call(self, work: Callable[[], None]) -> None:
-        """Run on the relays' thread, and wait for it."""
+        """Run `work` on the thread of the relays and wait for its end."""
         done = threading.Event()
 
         def run() -> None:
@@ -160,20 +161,20 @@ class Relays:
         self.loop.call_soon_threadsafe(run)
         assert done.wait(CALL_TIMEOUT_S), "the relays do not answer"
 
-    # What follows runs on the relays' thread.
+    # All methods below run on the thread of the relays.
 
     def link(self, ends: frozenset[int]) -> Link:
         """Return the state of a link."""
         return self._links.get(ends) or Link()
 
     def open(self, incoming: _Incoming, target: _Target) -> None:
-        """Connect an accepted connection with its target, unless their link is cut."""
+        """Connect an accepted connection to its target, unless their link is cut."""
         transport = incoming.transport
         assert transport is not None
         source = CLIENTS if target.is_for_clients else self._source(transport)
         pair = _Pair(self, _UNKNOWN if source is None else source, target.node_id, incoming)
         incoming.pair = pair
-        # The link of a connection of an unknown process is unknown: its socket may be gone already.
+        # Without a source the link is unknown; the process may have closed its socket already.
         if source is None or self.link(pair.ends).is_cut:
             pair.abort()
             return
@@ -192,7 +193,7 @@ class Relays:
         pair.apply(self.link(pair.ends))
 
     def forget(self, pair: _Pair) -> None:
-        """A pair has ended."""
+        """Remove a pair that has ended."""
         self._pairs.discard(pair)
 
     def _source(self, transport: asyncio.Transport) -> int | None:
@@ -208,7 +209,7 @@ class Relays:
 
 
 class _Target(msgspec.Struct, frozen=True):
-    """What a relay stands in front of."""
+    """The listener behind a relay."""
 
     node_id: int
     address: Address
@@ -235,7 +236,7 @@ class _End(asyncio.Protocol):
 
 
 class _Incoming(_End):
-    """The side that connected."""
+    """The side of the client or node that opened the connection."""
 
     def __init__(self, relays: Relays, target: _Target) -> None:
         super().__init__()
@@ -248,18 +249,18 @@ class _Incoming(_End):
 
 
 class _Flow:
-    """One direction: what is held, and when it may pass (seconds of the loop)."""
+    """One direction: held bytes, each with the loop time (s) at which it may pass."""
 
     def __init__(self) -> None:
         self.held: deque[tuple[float, bytes]] = deque()
         self.held_bytes = 0
         self.is_scheduled = False
-        # Its sender has ended: the receiver hears of it behind what is held.
+        # Whether the sender closed its side; the receiver's side closes after the held bytes.
         self.has_ended = False
 
 
 class _Pair:
-    """A connection and its continuation."""
+    """A relayed connection: its incoming and its outgoing side."""
 
     def __init__(self, relays: Relays, source: int, target: int, incoming: _End) -> None:
         self._relays = relays
@@ -269,7 +270,7 @@ class _Pair:
         self._incoming = incoming
         self._outgoing: _End | None = None
         self._link = Link()
-        # By the side that receives.
+        # Key: whether the flow goes to the target.
         self._flows: dict[bool, _Flow] = {True: _Flow(), False: _Flow()}
         self.connecting: asyncio.Task[None] | None = None
         self._loop = relays.loop
@@ -278,7 +279,7 @@ class _Pair:
         self._outgoing = outgoing
 
     def apply(self, link: Link) -> None:
-        """The link has changed."""
+        """Apply the new state of the link."""
         if link.is_cut:
             self.abort()
             return
@@ -297,7 +298,7 @@ class _Pair:
         self._release(to_target)
 
     def on_lost(self, end: _End) -> None:
-        """One side has ended: so does the other, once it has what was sent before."""
+        """Close the other side as well, after all bytes sent before have passed."""
         to_target = end is self._incoming
         self._flows[to_target].has_ended = True
         self._release(to_target)
@@ -308,7 +309,7 @@ class _Pair:
         if receiver is None or receiver.transport is None or flow.is_scheduled:
             return
         if receiver.transport.is_closing():
-            # It ended while its link was stalled: now its sender hears of it.
+            # The receiver closed while its link was stalled: now the sender is closed too.
             self.abort()
             return
         if self._link.is_stalled:
@@ -339,7 +340,7 @@ class _Pair:
         self._release(to_target)
 
     def abort(self) -> None:
-        """End both sides at once, whatever is held."""
+        """Close both sides at once and drop held bytes."""
         self._relays.forget(self)
         if self.connecting is not None:
             self.connecting.cancel()

@@ -1,4 +1,4 @@
-"""A server as a process of its own: started, awaited, paused, stopped, killed, with a log file."""
+"""A server as a separate process with a log file: start, pause, stop and kill it."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-# Limits for what hangs, never measures of speed: a machine may be busy.
+# Limits for processes that hang; long enough for a busy machine.
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 60.0
 
 
 class BrokerStartError(RuntimeError):
-    """The process ended, or did not answer in time; the message has its log."""
+    """The process ended, or was not ready in time; the message contains its log."""
 
 
 class BrokerDiedError(RuntimeError):
-    """A broker ended although no test asked for it; the message has its log."""
+    """A broker ended without a request of the test; the message contains its log."""
 
 
 class ServerProcess:
-    """A process that prints "ready ..." on standard output when it serves.
+    """A process that prints "ready ..." on standard output when it is ready.
 
-    Subclasses say which command it is (`_command`) and may judge otherwise when it is ready
+    Subclasses define the command (`_command`) and may detect readiness in another way
     (`await_ready`).
 
     Args:
-        directory: its working directory, made if need be; the log file lies there.
-        log_name: the log file's name; it takes standard error of all its lives.
+        directory: working directory of the process, created if missing; has the log file.
+        log_name: name of the log file, which collects standard error of all starts.
     """
 
     start_timeout_s = START_TIMEOUT_S
@@ -45,27 +45,27 @@ class ServerProcess:
         self.directory = directory
         self.log_file = directory / log_name
         self._process: subprocess.Popen[bytes] | None = None
-        # Whether SIGSTOP was sent last, and SIGCONT not yet.
+        # Whether the process is stopped by SIGSTOP.
         self.is_paused = False
 
     @property
     def pid(self) -> int:
-        """The process's id."""
+        """The process id."""
         assert self._process is not None, "the process does not run"
         return self._process.pid
 
     @property
     def is_running(self) -> bool:
-        """Whether the process lives, paused or not."""
+        """Whether the process exists, paused or not."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def has_died(self) -> bool:
-        """Whether the process has ended although nobody here asked for it."""
+        """Whether the process ended without `stop` or `kill`."""
         return self._process is not None and self._process.poll() is not None
 
     def launch(self) -> None:
-        """Start; does not wait (`await_ready` does)."""
+        """Start the process without waiting; `await_ready` waits."""
         assert not self.is_running, "it runs already"
         self.forget_process()
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -76,15 +76,16 @@ class ServerProcess:
                 stdout=subprocess.PIPE if self._says_ready() else log,
                 stderr=log,
                 cwd=self.directory,
-                # A buffered pipe would keep what the selector then waits for.
+                # With a buffered pipe, the selector would wait for bytes that are already in the
+                # buffer.
                 bufsize=0,
             )
 
     def await_ready(self, timeout_s: float | None = None) -> Self:
-        """Wait until it serves; killed if it does not in time.
+        """Wait until the process is ready; kill it if it is not ready in time.
 
         Raises:
-            BrokerStartError: it ended, or took longer than `timeout_s`.
+            BrokerStartError: the process ended, or was not ready within `timeout_s`.
         """
         deadline = time.monotonic() + (self.start_timeout_s if timeout_s is None else timeout_s)
         try:
@@ -95,51 +96,51 @@ class ServerProcess:
         return self
 
     def start(self, timeout_s: float | None = None) -> Self:
-        """Start and wait until it serves.
+        """Start the process and wait until it is ready.
 
         Raises:
-            BrokerStartError: it ended, or took longer than `timeout_s`.
+            BrokerStartError: the process ended, or was not ready within `timeout_s`.
         """
         self.launch()
         return self.await_ready(timeout_s)
 
     def stop(self, timeout_s: float | None = None) -> int:
-        """Ask it to stop, and wait; returns its exit status. Killed when it takes too long."""
+        """Send SIGTERM and wait; kill the process after `timeout_s`. Return its exit status."""
         return self._end(signal.SIGTERM, self.stop_timeout_s if timeout_s is None else timeout_s)
 
     def terminate(self) -> None:
-        """Ask it to stop; does not wait (`stop` does)."""
+        """Send SIGTERM without waiting; `stop` waits."""
         if self.is_running:
             self._signal(signal.SIGTERM)
             self.resume()
 
     def kill(self) -> int:
-        """End it at once, as kill -9 does; returns its exit status."""
+        """Send SIGKILL and wait; return the exit status."""
         return self._end(signal.SIGKILL, self.stop_timeout_s)
 
     def wait(self, timeout_s: float | None = None) -> int:
-        """Wait until it has ended by itself; returns its exit status.
+        """Wait until the process ends by itself; return its exit status.
 
         Raises:
-            subprocess.TimeoutExpired: it still runs.
+            subprocess.TimeoutExpired: the process still runs after `timeout_s`.
         """
         assert self._process is not None, "the process does not run"
         return self._process.wait(self.stop_timeout_s if timeout_s is None else timeout_s)
 
     def pause(self) -> None:
-        """Have it stand still (SIGSTOP): its connections stay, it answers nothing."""
+        """Suspend the process (SIGSTOP): its connections stay open, but it does not respond."""
         assert self.is_running, "it does not run"
         self._signal(signal.SIGSTOP)
         self.is_paused = True
 
     def resume(self) -> None:
-        """Let it go on after `pause`."""
+        """Continue the process after `pause`."""
         if self.is_paused:
             self._signal(signal.SIGCONT)
             self.is_paused = False
 
     def restart(self) -> Self:
-        """Stop if it runs, then start on the same directory and ports."""
+        """Stop the process if it runs, then start it with the same directory and ports."""
         if self.is_running:
             self.stop()
         return self.start()
@@ -148,8 +149,9 @@ class ServerProcess:
         """Undo `pause`, `kill` and `stop`: resume or start the process.
 
         Raises:
-            BrokerDiedError: it had ended by itself; it runs again, and the message has its log.
-            BrokerStartError: it cannot be started.
+            BrokerDiedError: the process had ended by itself. It runs again; the message contains
+                its log.
+            BrokerStartError: the process cannot be started.
         """
         self.resume()
         if self.is_running:
@@ -161,11 +163,11 @@ class ServerProcess:
             raise died
 
     def log(self) -> str:
-        """What it has written to standard error, over all its lives."""
+        """Return what the process has written to standard error, over all starts."""
         return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
 
     def close(self) -> None:
-        """Kill it if it runs."""
+        """Kill the process if it runs."""
         if self.is_running:
             self.kill()
         self.forget_process()
@@ -184,13 +186,13 @@ class ServerProcess:
         self.close()
 
     def prepare(self) -> None:
-        """Write what the command reads; called before each start."""
+        """Write the files that the command reads; called before each start."""
 
     def _command(self) -> list[str]:
         raise NotImplementedError
 
     def _says_ready(self) -> bool:
-        """Whether standard output is a pipe to read "ready ..." from; else it goes to the log."""
+        """Whether standard output is a pipe with the ready line; otherwise it goes to the log."""
         return True
 
     def _await_ready(self, deadline: float) -> None:
@@ -200,7 +202,7 @@ class ServerProcess:
         self._on_ready(line.removeprefix("ready").strip(), deadline)
 
     def _on_ready(self, address: str, deadline: float) -> None:
-        """Told what the ready line said."""
+        """Handle the rest of the ready line."""
 
     def _read_line(self, deadline: float) -> str:
         process = self._process
@@ -228,7 +230,7 @@ class ServerProcess:
         if process is None:
             return 0
         self._signal(number)
-        # A process that stands still takes SIGTERM only when it goes on.
+        # A suspended process handles SIGTERM only after SIGCONT.
         self.resume()
         try:
             status = process.wait(timeout_s)
@@ -239,7 +241,7 @@ class ServerProcess:
         return status
 
     def forget_process(self) -> None:
-        """Let go of a process that has ended."""
+        """Drop the reference to an ended process and close its pipe."""
         if self._process is not None and self._process.stdout is not None:
             self._process.stdout.close()
         self._process = None

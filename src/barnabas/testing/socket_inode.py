@@ -1,8 +1,7 @@
-"""Find the inode of a TCP socket of this machine by its ports, to learn which process owns it.
+"""Finds the inode of a local TCP socket by its ports, which tells the process that owns it.
 
-The kernel is asked for that one socket (sock_diag over netlink, Linux). To read /proc/net/tcp takes
-time for each socket of the machine, 100 ms where there are thousands; it is the way where netlink
-is not allowed.
+sock_diag over netlink (Linux) returns this one socket. Reading /proc/net/tcp is slow, 100 ms with
+thousands of sockets, and is the fallback where netlink is not permitted.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ _ANY_STATE = 0xFFFFFFFF
 _NO_COOKIE = 0xFFFFFFFF
 # struct nlmsghdr: length, type, flags, sequence, port id.
 _HEADER = Struct("=IHHII")
-# struct inet_diag_req_v2 up to its id: family, protocol, extensions, padding, states.
+# First fields of struct inet_diag_req_v2: family, protocol, extensions, padding, states.
 _REQUEST = Struct("=BBBBI")
 # struct inet_diag_sockid: ports in network order, addresses of 16 bytes each.
 _PORTS = Struct(">HH")
 _INTERFACE_AND_COOKIE = Struct("=III")
-# struct inet_diag_msg behind its id: expires, receive queue, send queue, user, inode.
+# Last fields of struct inet_diag_msg: expires, receive queue, send queue, user, inode.
 _ANSWER = Struct("=IIIII")
 _SOCKID_BYTES = 48
 _BEFORE_ANSWER = _HEADER.size + 4 + _SOCKID_BYTES
@@ -35,9 +34,9 @@ def socket_inode(address: str, local_port: int, remote_port: int) -> str | None:
     """Return the inode of a connected socket; None if there is no such socket.
 
     Args:
-        address: the IPv4 address of both ends, on this machine.
-        local_port: the port of the socket that is wanted.
-        remote_port: the port that it is connected to.
+        address: the local IPv4 address of both ends.
+        local_port: the port of the socket.
+        remote_port: the port to which the socket is connected.
     """
     with contextlib.suppress(OSError):
         inode = _from_kernel(address, local_port, remote_port)
@@ -63,7 +62,7 @@ def _from_kernel(address: str, local_port: int, remote_port: int) -> str | None:
     if kind != _SOCK_DIAG_BY_FAMILY or len(answer) < _BEFORE_ANSWER + _ANSWER.size:
         return None
     if _PORTS.unpack_from(answer, _HEADER.size + 4) != (local_port, remote_port):
-        # A socket that listens on the port, for want of a connected one.
+        # Without a connected socket, the kernel returns a socket that listens on the port.
         return None
     inode = _ANSWER.unpack_from(answer, _BEFORE_ANSWER)[4]
     return str(inode) if inode else None

@@ -1,4 +1,4 @@
-"""Creating a topic for a test, so that it can be used when the call returns."""
+"""Creates a topic for a test and waits until it is usable."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["create_topic"]
 
-# For what hangs.
+# Only a limit for operations that hang.
 _TIMEOUT_S = 90.0
 _PAUSE_S = 0.005
 
@@ -30,13 +30,15 @@ def create_topic(
 
     Args:
         bootstrap: HOST:PORT of brokers, separated by commas.
-        replication_factor: -1 takes the broker's `default.replication.factor`.
+        name: the topic's name.
+        partitions: the number of partitions.
+        replication_factor: -1 means the broker's `default.replication.factor`.
         configs: keys of the topic, such as `retention.ms`.
 
     Raises:
         AdminResultsError: the topic exists already, or the broker refused it.
-        ClientTimeoutError: no broker answered.
-        TimeoutError: a partition has had no leader for 90 seconds.
+        ClientTimeoutError: no broker responded.
+        TimeoutError: a partition has no leader after 90 seconds.
     """
     with Admin(bootstrap) as admin:
         admin.create_topics([NewTopic(name, partitions, replication_factor, configs or {})])

@@ -1,1 +1,1 @@
-"""`format("barnabas_delta")`: a stream or DataFrame into a Delta table, without a jar."""
+"""`format("barnabas_delta")`: writes a stream or DataFrame to a Delta table without a jar."""

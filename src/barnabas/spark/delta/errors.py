@@ -1,7 +1,7 @@
-"""What can be wrong with a Delta table that a query writes to."""
+"""Errors of Delta tables."""
 
 from __future__ import annotations
 
 
 class DeltaTableError(RuntimeError):
-    """The rows do not fit the table, or the table is not where the query left it."""
+    """The rows do not fit the table, or the table is newer than the query's checkpoint."""

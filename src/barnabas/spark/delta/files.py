@@ -1,6 +1,6 @@
-"""A task's Parquet files for a Delta table: one per partition of the table, rolled by size.
+"""Parquet files that a task writes for a Delta table, at least one per table partition.
 
-The table's log says which partition a file belongs to, so that the files lie flat in its directory.
+The table's log assigns a file to its partition, so all files are directly in the table's directory.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     import pyarrow.fs as pafs
     import pyarrow.parquet as pq
 
-# A file is closed once it is as large.
+# A file that reaches this size is closed.
 FILE_BYTES = 128 << 20
-# Files open at once; what a task with more partitions holds is written out first.
+# Maximum number of open files; a task with more partitions closes all files first.
 _OPEN_FILES_MAX = 32
 
 PartitionValues = dict[str, str | None]
@@ -30,9 +30,9 @@ PartitionValues = dict[str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A file that is ready to be committed."""
+    """A complete file that is ready to be committed."""
 
-    # Within the table's directory.
+    # Path relative to the table's directory.
     path: str
     size: int
     partition_values: PartitionValues
@@ -42,7 +42,7 @@ class WrittenFile:
 
 
 class _OpenFile:
-    """One file being written."""
+    """One file that is being written."""
 
     __slots__ = ("_metadata", "_output", "_values", "_writer", "path")
 
@@ -58,7 +58,7 @@ class _OpenFile:
         )
 
     def write(self, batch: pa.RecordBatch) -> int:
-        """Add rows; returns the bytes in the file so far."""
+        """Append rows; return the bytes written to the file so far."""
         self._writer.write_batch(batch)
         size: int = self._output.tell()
         return size
@@ -81,7 +81,7 @@ class _OpenFile:
 
 
 class TableFiles:
-    """Writes batches of rows; `close` gives what was written."""
+    """Writes batches of rows to files; `close` returns the files."""
 
     def __init__(
         self, filesystem: pafs.FileSystem, schema: pa.Schema, partition_by: tuple[str, ...]
@@ -96,7 +96,7 @@ class TableFiles:
         self._written: list[WrittenFile] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add rows, whose columns are cast to the table's types."""
+        """Write rows; their columns are cast to the table's types."""
         for values, rows in self._split(conformed(batch, self._schema)):
             file = self._open.get(values)
             if file is None:
@@ -105,12 +105,12 @@ class TableFiles:
                 self._written.append(self._open.pop(values).close())
 
     def close(self) -> list[WrittenFile]:
-        """Finish all files."""
+        """Close all files and return them."""
         self._close_open()
         return self._written
 
     def discard(self) -> None:
-        """Remove all that was written: the task failed."""
+        """Delete all written files after a failed task."""
         paths = [each.path for each in self._written]
         for file in self._open.values():
             file.abandon()
@@ -135,7 +135,7 @@ class TableFiles:
         return file
 
     def _split(self, batch: pa.RecordBatch) -> Iterator[tuple[tuple[Any, ...], pa.RecordBatch]]:
-        """The rows of each partition of the table, in their order."""
+        """Yield the rows of each partition of the table, in their order."""
         if not self._partition_by:
             yield (), batch
             return
@@ -151,7 +151,7 @@ class TableFiles:
 
 
 def conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch with the types that Delta has: Spark gives times in the session's zone."""
+    """Return the batch with Delta's types: Spark's timestamps are in the session's time zone."""
     import pyarrow as pa
 
     if batch.schema.equals(schema):

@@ -1,6 +1,7 @@
-"""`format("barnabas_delta")`: what Spark asks for a writer, and the options it was given.
+"""`format("barnabas_delta")`: the data source that provides Spark with writers, and its options.
 
-Spark imports this while it looks for data sources, in every session: it imports nothing heavy.
+Spark imports this module in every session while it looks for data sources, so it imports nothing
+large.
 """
 
 from __future__ import annotations
@@ -22,36 +23,46 @@ if TYPE_CHECKING:
 
 _STORAGE_PREFIX = "storage."
 _OPTIONS = frozenset({"path", "partitioncolumns"})
-# Spark hands its own options for the query over too.
+# Spark passes its own options of the query too.
 _SPARK_OPTIONS = frozenset({"checkpointlocation", "queryname"})
 
 
 class DeltaSink(DataSource):
-    """A Delta table to write to; read it with `deltalake`, DuckDB, Spark's Delta jar and others."""
+    """A Delta table as a sink; `deltalake`, DuckDB, Spark's Delta jar and others can read it."""
 
     @classmethod
     def name(cls) -> str:
-        """The name for `format(...)`."""
+        """Return the name for `format(...)`."""
         return "barnabas_delta"
 
     def writer(self, schema: StructType, overwrite: bool) -> DeltaWriter:
-        """For `df.write`: one commit per job, which is not repeated by a second run."""
+        """Return the writer for `df.write`: one commit per job; a second run writes again.
+
+        Raises:
+            OptionError: an option or a column's type is wrong.
+        """
         from barnabas.spark.delta.writer import DeltaWriter
 
         return DeltaWriter(parse_options(self.options, schema), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DeltaStreamWriter:  # noqa: N802
-        """For `df.writeStream`: exactly once; output mode "complete" replaces the table's rows."""
+        """Return the writer for `df.writeStream`, which writes exactly once.
+
+        Output mode "complete" replaces the rows of the table.
+
+        Raises:
+            OptionError: an option or a column's type is wrong.
+        """
         from barnabas.spark.delta.writer import DeltaStreamWriter
 
         return DeltaStreamWriter(parse_options(self.options, schema), schema, overwrite)
 
 
 def parse_options(options: Mapping[str, str], schema: StructType) -> TableOptions:
-    """Check what the user set; Spark hands names over in lower case.
+    """Check the options of the user; Spark passes their names in lower case.
 
     Raises:
-        OptionError: an option that is missing, unknown, or names a column that is not there.
+        OptionError: an option is missing or unknown, or names a missing column.
     """
     storage: dict[str, str] = {}
     given: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Statistics of a Parquet file and values of partition columns, as Delta's protocol writes them."""
+"""Statistics and partition values of Parquet files, in the format of Delta's protocol."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-# Longer texts say little more, and a cut maximum would be none.
+# Longer texts add little, and a truncated maximum would be wrong.
 _TEXT_LENGTH_MAX = 64
 
 
 def column_statistics(metadata: pq.FileMetaData) -> dict[str, Any]:
-    """Rows of the file; least and greatest value and nulls of each column that has no parts."""
+    """Return the row count of a file, and minimum, maximum and nulls of its simple columns."""
     smallest: dict[str, Any] = {}
     largest: dict[str, Any] = {}
     nulls: dict[str, int] = {}
     for index in range(metadata.num_columns):
         column = metadata.schema.column(index)
         name = column.name
-        # A part of a struct, list or map, which is no column of its own.
+        # A field of a struct, list or map is not a column itself.
         if column.path != name or column.max_repetition_level:
             continue
         chunks = [metadata.row_group(each).column(index) for each in range(metadata.num_row_groups)]
@@ -45,7 +45,7 @@ def column_statistics(metadata: pq.FileMetaData) -> dict[str, Any]:
 
 
 def _json_value(value: Any) -> Any:
-    """A value as the statistics have it; None for what they cannot have."""
+    """Convert a value for the statistics; None if statistics cannot contain it."""
     match value:
         case bool() | bytes() | None:
             return None
@@ -65,7 +65,7 @@ def _json_value(value: Any) -> Any:
 
 
 def partition_text(value: Any) -> str | None:
-    """The value of a partition column as the log has it; None for null."""
+    """Return the value of a partition column as the table's log stores it; None for null."""
     match value:
         case None | "":
             return None

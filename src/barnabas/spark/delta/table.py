@@ -1,8 +1,8 @@
-"""The Delta table on the driver: files that tasks wrote become rows in one commit, once.
+"""Commits the files of all tasks to a Delta table on the driver, exactly once.
 
-A commit carries an application transaction (Delta protocol, action `txn`): the id of the query,
-which its checkpoint keeps, and the number of the batch. A batch that Spark runs again after a crash
-finds its number there and adds nothing.
+A commit contains an application transaction (Delta protocol, action `txn`) with the id of the
+query, which its checkpoint stores, and the number of the batch. If Spark repeats a batch after a
+crash, its number is already in the table, and the commit adds nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TableOptions:
-    """Which table, and how it is laid out."""
+    """Address and layout of a table."""
 
     # A directory, or an address such as s3://bucket/table.
     address: str
@@ -35,21 +35,21 @@ class TableOptions:
 
     @property
     def is_local(self) -> bool:
-        """Whether it is a directory of this machine."""
+        """Whether the table is a local directory."""
         return "://" not in self.address
 
 
 @dataclass(frozen=True, slots=True)
 class BatchIdentity:
-    """What makes a batch known again."""
+    """Identifies a batch that Spark may repeat."""
 
-    # Of the streaming query; stays the same over restarts from one checkpoint.
+    # Id of the streaming query; constant over restarts from the same checkpoint.
     query_id: str
     batch_id: int
 
 
 def open_files(options: TableOptions) -> pafs.FileSystem:
-    """The table's directory as a file system, made if it is a local one that does not exist."""
+    """Open the table's directory as a file system; create it if it is local and missing."""
     import pyarrow.fs as pafs
     from deltalake.fs import DeltaStorageHandler
 
@@ -60,9 +60,9 @@ def open_files(options: TableOptions) -> pafs.FileSystem:
 
 
 def remove_unnamed(options: TableOptions, files: Sequence[WrittenFile]) -> None:
-    """Remove those files that the table does not name.
+    """Delete those files that the table does not contain.
 
-    It may name them although the commit failed: it can break behind the point of no return.
+    The table may contain them although the commit failed: an error can follow the actual commit.
     """
     import pyarrow as pa
     from deltalake import DeltaTable
@@ -87,18 +87,21 @@ def commit_files(
     overwrite: bool,
     identity: BatchIdentity | None,
 ) -> bool:
-    """Make the files rows of the table.
+    """Add the files to the table in one commit; create the table if it does not exist.
 
     Args:
-        overwrite: they replace all rows that there are.
-        identity: of the batch, None if it is not one that could be repeated.
+        options: address and layout of the table.
+        schema: the types of the rows.
+        files: the files of all tasks.
+        overwrite: whether the files replace all existing rows.
+        identity: identity of the batch, None if Spark does not repeat it.
 
     Returns:
-        False if the table has that batch already; the files are then not part of it.
+        False if the table already has this batch; then the files are not added.
 
     Raises:
-        DeltaTableError: the rows do not fit the table, or its batches are another checkpoint's.
-        DeltaError: another writer was in the way, or the store failed.
+        DeltaTableError: the rows do not fit the table, or the table is newer than the checkpoint.
+        DeltaError: another writer caused a conflict, or the object store failed.
     """
     from deltalake import CommitProperties, DeltaTable, Transaction
     from deltalake.transaction import create_table_with_add_actions
@@ -137,8 +140,8 @@ def _has_batch(table: DeltaTable, identity: BatchIdentity, address: str) -> bool
         return False
     if last == identity.batch_id:
         return True
-    # Spark repeats the last batch only: an earlier one comes from a checkpoint set back in time,
-    # whose batches need not hold the same records.
+    # Spark repeats only the last batch. An earlier batch comes from an older checkpoint, and may
+    # hold other records than the batch in the table.
     raise DeltaTableError(
         f"{address} has batch {last} of this query already, and the checkpoint is at batch "
         f"{identity.batch_id}: it is older than the table. Restore the table to the version that "

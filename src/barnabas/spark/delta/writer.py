@@ -1,4 +1,4 @@
-"""Tasks write Parquet files, the driver commits them (PySpark's Arrow writers)."""
+"""Writers for PySpark: tasks write Parquet files, and the driver commits them."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 @dataclass
 class WrittenFiles(WriterCommitMessage):
-    """What a task tells the driver."""
+    """Result of a task: its files."""
 
     files: list[WrittenFile]
-    # Of the streaming query that the task belongs to; empty if there is none.
+    # Id of the task's streaming query; empty without one.
     query_id: str
 
 
@@ -42,16 +42,16 @@ class DeltaWriter(DataSourceArrowWriter):
         self._overwrite = overwrite
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Write one task's rows to files."""
+        """Write the rows of one task to files."""
         return write_files(self._options, self._schema, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Make the rows of all tasks the table's."""
+        """Commit the files of all tasks to the table."""
         files, _ = _gather(messages)
         commit_files(self._options, self._schema, files, self._overwrite, None)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """A task or the commit failed: remove what was written."""
+        """Delete the written files after a task or the commit failed."""
         remove_unnamed(self._options, _gather(messages)[0])
 
 
@@ -64,14 +64,15 @@ class DeltaStreamWriter(DataSourceStreamArrowWriter):
         self._overwrite = overwrite
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Write one task's rows to files."""
+        """Write the rows of one task to files."""
         return write_files(self._options, self._schema, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Make the rows of all tasks the table's, unless the table has the batch already."""
+        """Commit the files of all tasks, unless the table already has the batch."""
         files, query_id = _gather(messages)
         if not query_id or not (files or self._overwrite):
-            # No task ran, or none had a row: nothing to add, nor would be when it is repeated.
+            # Without rows there is nothing to commit, and the same holds for a repetition of the
+            # batch.
             return
         identity = BatchIdentity(query_id, batchId)
         if not commit_files(self._options, self._schema, files, self._overwrite, identity):
@@ -82,15 +83,15 @@ class DeltaStreamWriter(DataSourceStreamArrowWriter):
         messages: list[WriterCommitMessage | None],
         batchId: int,  # noqa: ARG002, N803
     ) -> None:
-        """A task or the commit failed: remove what was written."""
+        """Delete the written files after a task or the commit failed."""
         remove_unnamed(self._options, _gather(messages)[0])
 
 
 def table_schema(schema: StructType) -> pa.Schema:
-    """The rows' types as Delta has them: times are UTC, in microseconds.
+    """Convert Spark's schema to Delta's types: timestamps are UTC, in microseconds.
 
     Raises:
-        OptionError: a type that a Delta table cannot hold.
+        OptionError: a Delta table cannot store one of the types.
     """
     from deltalake import Schema
     from pyspark.sql.pandas.types import to_arrow_schema
@@ -106,7 +107,7 @@ def table_schema(schema: StructType) -> pa.Schema:
 def write_files(
     options: TableOptions, schema: pa.Schema, batches: Iterator[pa.RecordBatch]
 ) -> WrittenFiles:
-    """Write rows to files that no commit names yet; a task that fails removes its own."""
+    """Write rows to uncommitted files; a failed task deletes its own files."""
     from pyspark import TaskContext
 
     from barnabas.spark.delta.files import TableFiles
@@ -126,7 +127,7 @@ def write_files(
 
 
 def _gather(messages: Sequence[WriterCommitMessage | None]) -> tuple[list[WrittenFile], str]:
-    """The files of all tasks, and the query that they are of."""
+    """Return the files of all tasks and the id of their query."""
     told = [each for each in messages if isinstance(each, WrittenFiles)]
     files = [file for each in told for file in each.files]
     return files, told[0].query_id if told else ""
