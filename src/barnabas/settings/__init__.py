@@ -1,1 +1,1 @@
-"""The config-key type with which each package declares its own keys in its `config` module."""
+"""The types with which each package declares its configuration keys, in its `config` module."""

@@ -36,7 +36,7 @@ C = TypeVar("C")
 
 
 class ConfigDefinition:
-    """Keys in the order of their declaration."""
+    """A set of keys, in the order of their declaration."""
 
     __slots__ = ("_keys",)
 
@@ -56,15 +56,15 @@ class ConfigDefinition:
         return len(self._keys)
 
     def __or__(self, other: ConfigDefinition) -> ConfigDefinition:
-        """The keys of both; no key may be in both."""
+        """Return a definition with the keys of both operands, which must not share a key."""
         return ConfigDefinition([*self, *other])
 
     def get(self, name: str) -> ConfigKey | None:
-        """The key of that name, if there is one."""
+        """Return the key with that name, or None if it is not declared."""
         return self._keys.get(name)
 
     def key(self, name: str) -> ConfigKey:
-        """The key of that name, which must exist."""
+        """Return the key with that name, which must be declared."""
         return self._keys[name]
 
     def parse(
@@ -72,13 +72,14 @@ class ConfigDefinition:
         properties: Mapping[str, str | None],
         defaults: Mapping[str, ConfigValue] | None = None,
     ) -> ParsedConfig:
-        """Values of all keys: given, else from `defaults`, else the declared default.
+        """Return the values of all keys.
 
-        A null value stands for "not given". Keys that are not declared are listed in `unknown`;
-        the caller decides whether that is a warning or an error.
+        Each value comes from `properties`, else from `defaults`, else from the declared default. A
+        null value in `properties` means that the key is not given. Undeclared keys are listed in
+        `unknown`; the caller decides whether they are a warning or an error.
 
         Raises:
-            ConfigError: a value not allowed, or a required key not given.
+            ConfigError: A value is not allowed, or a required key is not given.
         """
         values: dict[str, ConfigValue] = {}
         given: set[str] = set()
@@ -97,7 +98,7 @@ class ConfigDefinition:
         return ParsedConfig(self, values, frozenset(given), unknown)
 
     def parse_value(self, name: str, text: str) -> ConfigValue:
-        """One value of a declared key. Raises ConfigError."""
+        """Return one value of a declared key. Raises ConfigError."""
         return self._keys[name].parse(text)
 
 
@@ -106,55 +107,55 @@ class ParsedConfig(msgspec.Struct, frozen=True):
 
     definition: ConfigDefinition
     values: dict[str, ConfigValue]
-    # Keys whose value was given and not taken from a default.
+    # Keys whose value was given, as opposed to taken from a default.
     given: frozenset[str]
-    # Keys that were given and are not declared.
+    # Keys that were given but are not declared.
     unknown: list[str]
 
     def __getitem__(self, name: str) -> ConfigValue:
         return self.values[name]
 
     def boolean(self, name: str) -> bool:
-        """The value of a BOOLEAN key."""
+        """Return the value of a BOOLEAN key."""
         value = self.values[name]
         assert isinstance(value, bool), name
         return value
 
     def integer(self, name: str) -> int:
-        """The value of an INT, SHORT or LONG key that is not null."""
+        """Return the value of an INT, SHORT or LONG key, which must not be null."""
         value = self.values[name]
         assert isinstance(value, int), name
         return value
 
     def number(self, name: str) -> float:
-        """The value of a DOUBLE key."""
+        """Return the value of a DOUBLE key."""
         value = self.values[name]
         assert isinstance(value, int | float), name
         return float(value)
 
     def string(self, name: str) -> str:
-        """The value of a STRING, CLASS or PASSWORD key that is not null."""
+        """Return the value of a STRING, CLASS or PASSWORD key, which must not be null."""
         value = self.values[name]
         assert isinstance(value, str), name
         return value
 
     def optional_string(self, name: str) -> str | None:
-        """The value of a STRING, CLASS or PASSWORD key that may be null."""
+        """Return the value of a STRING, CLASS or PASSWORD key, which may be null."""
         return None if self.values[name] is None else self.string(name)
 
     def strings(self, name: str) -> list[str]:
-        """The value of a LIST key."""
+        """Return the value of a LIST key."""
         value = self.values[name]
         assert isinstance(value, list), name
         return value
 
     def text(self, name: str) -> str | None:
-        """The value as DescribeConfigs shows it; None for null and for sensitive keys."""
+        """Return the value as DescribeConfigs shows it; None for null and for sensitive keys."""
         key = self.definition.key(name)
         return None if key.sensitive else key.format(self.values[name])
 
     def build(self, cls: type[C]) -> C:
-        """A config struct whose fields are named like keys, with `_` for `.` and `-`."""
+        """Return a config struct whose fields are named like the keys, with `_` for `.` and `-`."""
         by_attribute = {key.attribute: self.values[key.name] for key in self.definition}
         target: Any = cls
         names = target.__struct_fields__

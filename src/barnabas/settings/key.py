@@ -1,4 +1,4 @@
-"""One configuration key: its type, default, range, and who may change it while the broker runs."""
+"""A configuration key: its type, default and range, and how it may change at runtime."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import msgspec
 if TYPE_CHECKING:
     from barnabas.settings.range import ConfigValue, Range
 
-# Where Java begins to write numbers with an exponent.
+# Java writes a double outside this range with an exponent.
 _PLAIN_FROM, _PLAIN_BELOW = 1e-3, 1e7
 _HIDDEN = "[hidden]"
 
 
 class ConfigType(enum.IntEnum):
-    """Kafka's types; the numbers are those of DescribeConfigs (KIP-569)."""
+    """Kafka's config types, with the numbers that DescribeConfigs uses (KIP-569)."""
 
     BOOLEAN = 1
     STRING = 2
@@ -32,7 +32,7 @@ class ConfigType(enum.IntEnum):
 
 
 class DynamicMode(enum.Enum):
-    """Who may change a broker key while the broker runs (KIP-226)."""
+    """How a broker key may change while the broker runs (KIP-226)."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -40,7 +40,7 @@ class DynamicMode(enum.Enum):
 
 
 class Required(enum.Enum):
-    """The default of a key that has none and must be given."""
+    """The marker in place of a default for a key that must be given."""
 
     REQUIRED = "required"
 
@@ -66,22 +66,23 @@ class ConfigError(ValueError):
 
 
 class Synonym(msgspec.Struct, frozen=True):
-    """A broker key that gives a topic key its default, in another unit perhaps."""
+    """A broker key that supplies the default of a topic key, possibly in another unit."""
 
     name: str
-    # What one unit of the synonym is in units of the key (hours to milliseconds: 3,600,000).
+    # Units of the key in one unit of the synonym (hours to milliseconds: 3,600,000).
     factor: int = 1
-    # What all below it stand for: -1 where that is "no limit"; None where nothing is.
+    # Smaller values are raised to this one, e.g. -1 where all negatives mean "no limit".
+    # None: values are not bounded.
     least: int | None = None
 
     def convert(self, value: int) -> int:
-        """The value in the key's unit."""
+        """Return the synonym's value in the unit of the key."""
         converted = value * self.factor
         return converted if self.least is None else max(converted, self.least)
 
 
 class ConfigKey(msgspec.Struct, frozen=True):
-    """A key's declaration."""
+    """The declaration of one configuration key."""
 
     name: str
     type: ConfigType
@@ -89,32 +90,32 @@ class ConfigKey(msgspec.Struct, frozen=True):
     doc: str
     range: Range | None = None
     mode: DynamicMode = DynamicMode.READ_ONLY
-    # Keys that give this one's default, the most specific first.
+    # Keys that supply the default of this key, the most specific first.
     synonyms: tuple[Synonym, ...] = ()
-    # Of a list: whether what is named again is left out.
+    # For a LIST key: whether duplicates are removed.
     distinct: bool = False
 
     @property
     def attribute(self) -> str:
-        """The name in Python: `_` for `.` and `-`."""
+        """The key's name as a Python attribute: `_` for `.` and `-`."""
         return self.name.replace(".", "_").replace("-", "_")
 
     @property
     def sensitive(self) -> bool:
-        """Whether the value is never shown."""
+        """Whether the value must never be shown."""
         return self.type is ConfigType.PASSWORD
 
     @property
     def allowed(self) -> str:
-        """Type and range in words."""
+        """The allowed type and range in words."""
         words = _type_words(self.type)
         return words if self.range is None else f"{words}, {self.range.text}"
 
     def parse(self, text: str) -> ConfigValue:
-        """The value that `text` stands for.
+        """Return the value that `text` represents.
 
         Raises:
-            ConfigError: not of the type, or outside the range.
+            ConfigError: The text is not of the key's type, or the value is out of range.
         """
         value = _convert(self.type, text if self.sensitive else text.strip())
         if value is None or not self.accepts(value):
@@ -122,18 +123,18 @@ class ConfigKey(msgspec.Struct, frozen=True):
         return list(dict.fromkeys(value)) if self.distinct and isinstance(value, list) else value
 
     def normal(self, text: str) -> str | None:
-        """The text of a value that may be written in another way; what is none as it is."""
+        """Return the canonical text of a value; return unparsable text unchanged."""
         try:
             return self.format(self.parse(text))
         except ConfigError:
             return text
 
     def accepts(self, value: ConfigValue) -> bool:
-        """Whether a value of the right type is in the range."""
+        """Return whether a value of the right type is in the range."""
         return self.range is None or self.range.accepts(value)
 
     def format(self, value: ConfigValue) -> str | None:
-        """The text for a value, as DescribeConfigs shows it."""
+        """Return the text of a value, as DescribeConfigs shows it."""
         if value is None:
             return None
         if isinstance(value, bool):
@@ -157,7 +158,7 @@ def _type_words(kind: ConfigType) -> str:
 
 
 def _convert(kind: ConfigType, text: str) -> ConfigValue:
-    """The value, None when the text is not of the type."""
+    """Return the value, or None when the text is not of the type."""
     if kind in _WHOLE_NUMBERS:
         return whole_number(text, _WHOLE_NUMBERS[kind][1])
     match kind:
@@ -172,7 +173,10 @@ def _convert(kind: ConfigType, text: str) -> ConfigValue:
 
 
 def _java_text(value: float) -> str:
-    """A number as Java writes it: the fewest digits, and an exponent where it is far from 1."""
+    """Return a number as Java writes it, with the fewest digits.
+
+    Numbers far from 1 get an exponent.
+    """
     if math.isinf(value):
         return "Infinity" if value > 0 else "-Infinity"
     if value == 0 or _PLAIN_FROM <= abs(value) < _PLAIN_BELOW:
@@ -184,10 +188,10 @@ def _java_text(value: float) -> str:
 
 
 def _decimal(text: str) -> float | None:
-    """Return the number, written as Java takes it; None for any other text.
+    """Return the number if Java accepts its text as a double, else None.
 
-    That is with the letter that says how precise a number is, and without NaN. No regular
-    expression: one with two runs of digits takes minutes on a long text.
+    Java accepts a trailing type letter (`1.5f`). NaN is refused. A regular expression is not used:
+    with two runs of digits, it takes minutes on a long text.
     """
     number = text[:-1] if text[-1:] in tuple("fFdD") else text
     mantissa, mark, exponent = number.lower().partition("e")
@@ -202,13 +206,14 @@ def _without_sign(text: str) -> str:
 
 
 def _are_digits(text: str) -> bool:
-    # Not isdigit() alone: it also takes the digits of other scripts.
+    # isdigit() alone also accepts the digits of other scripts.
     return text.isascii() and text.isdigit()
 
 
 def whole_number(text: str, bits: int = 32) -> int | None:
-    """Return the number that digits stand for, if it fits a signed number of so many bits."""
-    # The length first: int() refuses texts of 4,300 digits. Not int() alone: it takes underscores.
+    """Return the decimal number if it fits a signed integer of `bits` bits, else None."""
+    # The length is checked first because int() refuses texts of more than 4,300 digits.
+    # The digits are checked because int() accepts underscores.
     if len(text) > bits or not _are_digits(_without_sign(text)):
         return None
     value = int(text)
@@ -220,7 +225,7 @@ _LISTENER_PREFIX = "listener.name."
 
 
 def without_listener(name: str) -> str:
-    """The key that `listener.name.NAME.KEY` sets for one listener; any other name as it is."""
+    """Return the KEY of a name like `listener.name.NAME.KEY`, and any other name unchanged."""
     if not name.startswith(_LISTENER_PREFIX):
         return name
     return name.removeprefix(_LISTENER_PREFIX).partition(".")[2] or name

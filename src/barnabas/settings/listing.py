@@ -13,7 +13,7 @@ _HEAD = "| key | type | default | allowed | change | meaning |\n|---|---|---|---
 
 
 def markdown_table(definition: ConfigDefinition) -> str:
-    """One row per key, in the order of declaration."""
+    """Return a table with one row per key, in the order of declaration."""
     return _HEAD + "".join(_row(key) for key in definition)
 
 

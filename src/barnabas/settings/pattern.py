@@ -1,9 +1,10 @@
-"""Regular expressions of users, matched in time that is linear in the text.
+"""Regular expressions from users, matched in time that is linear in the text.
 
-Python's `re` tries one way after the other: `(a+)+b` takes minutes on 40 letters, and a pattern may
-end in RecursionError or OverflowError. Here a pattern becomes an automaton of positions (Glushkov):
-a set of positions, kept as the bits of a number, moves on with each character. Backreferences and
-assertions cannot be matched so and are refused, as RE2 refuses them.
+Python's `re` backtracks: `(a+)+b` takes minutes on 40 letters, and some patterns raise
+RecursionError or OverflowError. This module compiles a pattern into a Glushkov automaton. Each
+character of the pattern is a position, and a set of positions is an integer bit mask that advances
+with each character of the text. An automaton cannot match backreferences and assertions, so they
+are refused, as in RE2.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# More is refused; both bound the work of one match.
+# Larger patterns are refused. Both limits bound the work of one match.
 PATTERN_CHARACTERS_MAX = 512
 POSITIONS_MAX = 256
-# A longer text does not match.
+# Longer texts never match.
 TEXT_CHARACTERS_MAX = 512
 _DEPTH_MAX = 50
 _REPEAT_MAX = 1000
@@ -31,11 +32,11 @@ _IGNORE_CASE = "(?i)"
 
 
 class PatternError(ValueError):
-    """Text that is no regular expression, or one that cannot be matched in linear time."""
+    """Text that is not a regular expression, or that cannot be matched in linear time."""
 
 
 class _Part(NamedTuple):
-    """A piece of a pattern: whether it matches nothing, and its first and last positions."""
+    """A part of a pattern: whether it matches the empty text, and its first and last positions."""
 
     is_nullable: bool
     first: int
@@ -46,15 +47,15 @@ _NOTHING = _Part(True, 0, 0)
 
 
 class Pattern:
-    """A compiled pattern; equal to another of the same text."""
+    """A compiled pattern. Two patterns with the same text are equal."""
 
     __slots__ = ("_folds", "_follow", "_root", "_steps", "_tests", "text")
 
     def __init__(self, text: str) -> None:
-        """Compile.
+        """Compile the pattern.
 
         Raises:
-            PatternError: not a pattern, or one that is not supported.
+            PatternError: The text is not a pattern, or uses unsupported syntax.
         """
         self.text = text
         compiled = _Compiler(text)
@@ -62,7 +63,7 @@ class Pattern:
         self._follow = compiled.follow
         self._tests = compiled.tests
         self._folds = compiled.folds
-        # Positions that take a character, by character.
+        # Cache: character -> bit mask of the positions that match it.
         self._steps: dict[str, int] = {}
 
     def __eq__(self, other: object) -> bool:
@@ -104,7 +105,7 @@ class Pattern:
 
 
 class _Compiler:
-    """Reads a pattern from left to right and notes which position may follow which."""
+    """A parser that reads the pattern once and records which positions may follow each other."""
 
     def __init__(self, text: str) -> None:
         if len(text) > PATTERN_CHARACTERS_MAX:
@@ -113,7 +114,8 @@ class _Compiler:
         self._text = text.removeprefix(_IGNORE_CASE)
         self._at = 0
         self._depth = 0
-        # By position: what it takes, and the positions that may come next.
+        # By position: the test for its character, and the bit mask of the positions that may
+        # follow.
         self.tests: list[Callable[[str], bool]] = []
         self.follow: list[int] = []
         self.root = self._alternatives()
@@ -144,7 +146,7 @@ class _Compiler:
 
     def _sequence(self) -> _Part:
         made = _NOTHING
-        # The whole text has to match anyway: ^ and $ say nothing at the very ends.
+        # A match always covers the whole text, so ^ and $ at the ends have no effect.
         if not self._depth and self._peek() == "^":
             self._at += 1
         while self._peek() not in ("", "|", ")"):
@@ -171,7 +173,7 @@ class _Compiler:
             positions ^= lowest
 
     def _repeated(self) -> _Part:
-        """Read an atom and how often it comes; one that comes several times is read again."""
+        """Parse an atom and its quantifier; parse the atom again for each repetition."""
         start = self._at
         made = self._atom()
         bounds = self._quantifier()
@@ -180,7 +182,7 @@ class _Compiler:
         end = self._at
         least, most = bounds
         if most == 0 or not made.first:
-            # No time is spent on repetitions of nothing, which may be nested.
+            # An empty atom repeated is empty. Expanding it could take exponential time when nested.
             return _NOTHING
         copies = [made]
         while len(copies) < max(1, least if most is None else most):
@@ -206,7 +208,7 @@ class _Compiler:
         else:
             return None
         if self._peek() == "?":
-            # Lazy: which match is found makes no difference to whether there is one.
+            # A lazy quantifier changes which match is found, but not whether the text matches.
             self._at += 1
         if self._peek() in ("*", "+", "?", "{") and self._peek():
             raise PatternError("a repetition of a repetition is not supported")
@@ -270,7 +272,7 @@ class _Compiler:
         return found if found is not None else self._literal(_escaped(letter))
 
     def _set(self) -> Callable[[str], bool]:
-        """Read what stands between [ and ]."""
+        """Parse a character set, after its opening bracket."""
         is_negated = self._peek() == "^"
         self._at += is_negated
         tests: list[Callable[[str], bool]] = []

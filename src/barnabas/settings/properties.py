@@ -1,4 +1,4 @@
-"""Java's .properties text, in which Kafka keeps its server configuration and `meta.properties`."""
+"""Java's .properties format, which Kafka uses for server configuration and `meta.properties`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-# Java ends lines at these only; str.splitlines knows more.
+# Java ends lines only at these; str.splitlines knows more line ends.
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _BLANK = " \t\f"
 _SEPARATORS = "=:"
@@ -18,14 +18,14 @@ _UNICODE_DIGITS = 4
 
 
 class PropertiesError(ValueError):
-    """Text that is no .properties file."""
+    """Text that is not a valid .properties file."""
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Keys and values in order; a key given twice keeps its last value, as in Java.
+    """Return the keys and values in order; a repeated key keeps its last value, as in Java.
 
     Raises:
-        PropertiesError: a `\\u` escape without four hexadecimal digits.
+        PropertiesError: A `\\u` escape does not have four hexadecimal digits.
     """
     found: dict[str, str] = {}
     for line in _logical_lines(text):
@@ -35,7 +35,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def format_properties(values: Mapping[str, str]) -> str:
-    """Text that `parse_properties` and Java read back as `values`, one line per key."""
+    """Return text that `parse_properties` and Java read back as `values`, one line per key."""
     return "".join(
         f"{_escape(key, is_key=True)}={_escape(value, is_key=False)}\n"
         for key, value in values.items()
@@ -43,7 +43,7 @@ def format_properties(values: Mapping[str, str]) -> str:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Lines without comments and blanks, continued ones joined."""
+    """Yield the lines without comments and blank lines; join continued lines."""
     pending: list[str] = []
     for natural in _LINE_END.split(text):
         line = natural.lstrip(_BLANK)
@@ -64,7 +64,10 @@ def _is_continued(line: str) -> bool:
 
 
 def _split(line: str) -> tuple[str, str]:
-    """Key and value, still escaped: the first bare `=`, `:` or blank ends the key."""
+    """Split a line into its key and value, both still escaped.
+
+    The first unescaped `=`, `:` or blank ends the key.
+    """
     end = 0
     while end < len(line) and line[end] not in _SEPARATORS + _BLANK:
         end += 2 if line[end] == "\\" else 1
@@ -92,7 +95,7 @@ def _unescape(text: str) -> str:
             at += _UNICODE_DIGITS
         else:
             pieces.append(_ESCAPES.get(letter, letter))
-    # Java writes characters beyond the first plane as two escapes: join them.
+    # Java writes a character above U+FFFF as two escapes (surrogates); join them.
     return "".join(pieces).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

@@ -1,4 +1,4 @@
-"""What values a key allows, each with the words that errors and the documentation use."""
+"""The values that a key allows, with the words that errors and the documentation use."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ class Range(msgspec.Struct, frozen=True):
 
 
 def at_least(minimum: float) -> Range:
-    """Numbers from `minimum` on."""
+    """Allow numbers that are at least `minimum`."""
     return Range(f"at least {minimum}", lambda value: _number(value) >= minimum)
 
 
 def between(minimum: float, maximum: float) -> Range:
-    """Numbers from `minimum` to `maximum`, both included."""
+    """Allow numbers from `minimum` to `maximum`, both included."""
     text = f"{minimum} to {maximum}"
     return Range(text, lambda value: minimum <= _number(value) <= maximum)
 
 
 def one_of(*allowed: str) -> Range:
-    """One of these words."""
+    """Allow exactly one of these words."""
     return Range("one of " + ", ".join(allowed), lambda value: value in allowed)
 
 
 def each_one_of(*allowed: str) -> Range:
-    """A list made of these words."""
+    """Allow a list that contains only these words."""
     text = "a list of " + ", ".join(allowed)
     return Range(text, lambda value: isinstance(value, list) and all(v in allowed for v in value))
 
 
 def each_once_of(*allowed: str) -> Range:
-    """A list made of these words, none of them twice."""
+    """Allow a list that contains only these words, each at most once."""
     text = "a list of " + ", ".join(allowed) + ", each once"
     words = each_one_of(*allowed)
     return Range(
@@ -54,12 +54,12 @@ def each_once_of(*allowed: str) -> Range:
 
 
 def not_empty() -> Range:
-    """A string or list with something in it."""
+    """Allow a string or list that is not empty."""
     return Range("not empty", bool)
 
 
 def satisfying(text: str, accepts: Callable[[ConfigValue], bool]) -> Range:
-    """Any other condition."""
+    """Allow the values that `accepts` approves, described by `text`."""
     return Range(text, accepts)
 
 

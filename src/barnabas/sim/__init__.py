@@ -1,1 +1,1 @@
-"""Simulated twins of the doors in `runtime`, and whole clusters in virtual time."""
+"""Simulated implementations of the interfaces in `runtime`, and whole clusters in virtual time."""

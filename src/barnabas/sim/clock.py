@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from barnabas.runtime.timer import Cancellable
     from barnabas.sim.scheduler import SimScheduler
 
-# Virtual time begins here: 2026-01-01 00:00:00 UTC.
+# Virtual time starts at 2026-01-01 00:00:00 UTC.
 WALL_START_MS = 1_767_225_600_000
 
 
 class SimClock:
-    """Virtual time; each host's wall clock may be off by its own amount."""
+    """A clock in virtual time, whose wall time can have an offset for each host."""
 
     __slots__ = ("_scheduler", "wall_offset_ms")
 
@@ -24,39 +24,41 @@ class SimClock:
         self.wall_offset_ms = wall_offset_ms
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970-01-01 UTC, as this host believes."""
+        """Return the milliseconds since 1970-01-01 UTC by this host's wall clock."""
         return WALL_START_MS + self.wall_offset_ms + int(self._scheduler.now_ms)
 
     def monotonic_ms(self) -> float:
-        """Milliseconds since the world began."""
+        """Return the milliseconds since the simulated world started."""
         return self._scheduler.now_ms
 
 
 class SimTimer:
-    """Timers that die with their host."""
+    """Timers of one simulated process: they stop when the process dies."""
 
     __slots__ = ("_paused_until", "_scheduler", "_stopped")
 
     def __init__(self, scheduler: SimScheduler) -> None:
         self._scheduler = scheduler
         self._stopped = False
-        # Virtual time before which nothing runs.
+        # Callbacks do not run before this virtual time (ms).
         self._paused_until = 0.0
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Cancellable:
-        """Call back after `delay_ms` of virtual time."""
+        """Run the callback after `delay_ms` of virtual time."""
         return self._scheduler.schedule(delay_ms, lambda: self._run(callback))
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        """Call back at this moment, after what is due already."""
+        """Run the callback at the current virtual time, after the callbacks that are due
+        already.
+        """
         self._scheduler.schedule(0.0, lambda: self._run(callback))
 
     def stop(self) -> None:
-        """The process is dead: nothing of it runs any more."""
+        """Stop the process: its callbacks no longer run."""
         self._stopped = True
 
     def pause(self, duration_ms: float) -> None:
-        """The process stands still (SIGSTOP), and then does all that was due, in its order."""
+        """Pause the process (SIGSTOP). Afterwards, its overdue callbacks run in their order."""
         self._paused_until = self._scheduler.now_ms + duration_ms
 
     def _run(self, callback: Callable[[], None]) -> None:

@@ -1,10 +1,12 @@
-"""A disk in memory that fails as disks do, by the seed.
+"""An in-memory disk with realistic failures, which depend on the seed.
 
-`crash()` is the loss of power: what was not synced is lost, or kept in part, the last write torn;
-names made, renamed or removed without `sync_directory` may come back as they were. `kill()` is the
-death of the process: the page cache survives. Faults are set per path: EIO on reads, writes or
-syncs, a disk that is full, flipped bits. Or one system call fails, by its number: so a test can let
-each call of an operation fail in turn.
+`crash()` simulates a power loss. Data that was not synced is lost entirely or in part, and the last
+write may be torn. Files that were created, renamed or removed without `sync_directory` may return
+to their old state. `kill()` simulates the death of the process: the page cache survives.
+
+Faults are set by path prefix: for example, EIO on reads, writes or syncs. The disk can have a
+capacity limit, and single bits can be flipped. A single system call can fail by its number, so a
+test can make each call of an operation fail in turn.
 """
 
 from __future__ import annotations
@@ -22,32 +24,32 @@ if TYPE_CHECKING:
     from barnabas.runtime.disk import Bytes, File, FileLock, Names
     from barnabas.runtime.rng import Rng
 
-# A directory is an entry without an inode of its own.
+# The entry of a directory, which has no inode.
 _DIRECTORY = None
 _Entry: TypeAlias = "Inode | None"
 _MISSING = object()
-# What a disk without limit says of its size.
+# Size that a disk without a capacity limit reports.
 _SIZE_BYTES = 1 << 40
 
 
 class DiskFault(msgspec.Struct, frozen=True):
-    """An error that operations on paths with this prefix meet."""
+    """An error that operations on paths with this prefix raise."""
 
     prefix: str
-    # "open", "read", "write", "sync", "rename" or "remove".
+    # Any of "open", "read", "write", "sync", "rename" and "remove".
     operations: tuple[str, ...]
     error: int = errno.EIO
 
 
 class FailingCall(msgspec.Struct, frozen=True):
-    """The system call that fails, and what a failed write leaves behind."""
+    """A system call that fails, and the share of its data that a failed write keeps."""
 
-    # Counted by `SimDisk.calls`.
+    # Zero-based position of the call in `SimDisk.call_log`.
     number: int
     error: int = errno.EIO
-    # The share of the bytes that is in the file all the same.
+    # Share of the bytes that reach the file although the write fails (0 to 1).
     written_share: float = 0.0
-    # Whether calls of the same kind after it fail too.
+    # Whether later calls of the same operation fail too.
     lasts: bool = False
 
 
@@ -63,22 +65,22 @@ class _SimLock:
 
 
 class _NameChange:
-    """Names that were made, renamed or removed together."""
+    """Names that were created, renamed or removed in one operation."""
 
     __slots__ = ("before", "new", "old")
 
     def __init__(self, before: dict[str, object], old: str | None, new: str | None) -> None:
-        # What was there: path -> entry.
+        # State before the change: path -> entry.
         self.before = before
-        # The name that a directory or file had, and the one it has; None: it was removed.
+        # Old and new name of the directory or file that was renamed; `new` is None after a removal.
         self.old = old
         self.new = new
 
     def follows(self, change: _NameChange) -> bool:
-        """Take the names that a later change, which is durable now, gave to what is meant here.
+        """Update this pending change after a later rename or removal has become durable.
 
         Returns:
-            Whether something of this one is left.
+            Whether this change still affects any names.
         """
         if change.old is not None:
             inside, new = change.old + "/", change.new
@@ -91,7 +93,7 @@ class _NameChange:
 
 
 class SimDisk:
-    """One host's file system."""
+    """The file system of one host."""
 
     __slots__ = (
         "_clock",
@@ -110,20 +112,20 @@ class SimDisk:
         self._clock = clock
         self._rng = rng
         self._entries: dict[str, _Entry] = {}
-        # Changes of names that are not durable, oldest first.
+        # Changes of names that are not durable yet, oldest first.
         self._journal: list[_NameChange] = []
         self._locks: set[str] = set()
-        # Raised by a crash or kill; older handles are dead.
+        # Increases with each crash or kill; handles of an older generation are closed.
         self.generation = 0
-        # All files together; None is without limit.
+        # Limit for the sum of all file sizes; None means no limit.
         self.capacity_bytes: int | None = None
         self.faults: list[DiskFault] = []
-        # System calls so far that can fail, (operation, path) each; None: they are not counted.
+        # (operation, path) of each system call so far that can fail; None: calls are not recorded.
         self.call_log: list[tuple[str, str]] | None = None
         self.failing_call: FailingCall | None = None
 
     def open(self, path: str, create: bool = True, briefly: bool = False) -> File:  # noqa: ARG002
-        """Open for reading and writing; this disk has no reserve of descriptors."""
+        """Open a file for reading and writing. `briefly` has no effect on this disk."""
         path = posixpath.normpath(path)
         self.check("open", path)
         if path not in self._entries:
@@ -135,14 +137,18 @@ class SimDisk:
         return SimFile(self, path, self._file(path))
 
     def read(self, path: str) -> bytes:
-        """The whole content."""
+        """Return the whole content of a file."""
         inode = self._file(path)
         self.check("open", posixpath.normpath(path))
         self.check("read", posixpath.normpath(path))
         return bytes(inode.data)
 
     def write_atomically(self, path: str, data: Bytes, sync: bool = True) -> None:
-        """Replace the content; both steps may be lost, never a mixture when synced."""
+        """Replace the content of a file by writing a temporary file and renaming it.
+
+        With `sync`, a crash leaves either the old or the new content. Without `sync`, a crash may
+        also lose data.
+        """
         temporary = path + ".tmp"
         file = self.open(temporary)
         file.truncate(0)
@@ -155,31 +161,31 @@ class SimDisk:
             self.sync_directory(posixpath.dirname(path))
 
     def absolute(self, path: str) -> str:
-        """The path in its shortest form; relative ones are below the root."""
+        """Return the normalized absolute path; relative paths are below the root."""
         return posixpath.normpath(posixpath.join("/", path))
 
     def space(self, path: str) -> tuple[int, int]:
-        """All bytes, and those that are free."""
+        """Return the total bytes and the free bytes."""
         self._need_directory(posixpath.normpath(path))
         total = _SIZE_BYTES if self.capacity_bytes is None else self.capacity_bytes
         return total, min(total, self.room())
 
     def exists(self, path: str) -> bool:
-        """Whether a file or directory is there."""
+        """Return whether the path is a file or directory."""
         path = posixpath.normpath(path)
         return path in self._entries or path in ("/", ".")
 
     def is_directory(self, path: str) -> bool:
-        """Whether a directory is there."""
+        """Return whether the path is a directory."""
         path = posixpath.normpath(path)
         return path in ("/", ".") or self._entries.get(path, _MISSING) is _DIRECTORY
 
     def size(self, path: str) -> int:
-        """Bytes of a file."""
+        """Return the size of a file in bytes."""
         return len(self._file(path).data)
 
     def list(self, directory: str) -> Names:
-        """Names in a directory, sorted."""
+        """Return the names in a directory, sorted."""
         directory = posixpath.normpath(directory)
         self._need_directory(directory)
         return sorted(
@@ -189,7 +195,7 @@ class SimDisk:
         )
 
     def make_directory(self, path: str) -> None:
-        """Make it and its parents."""
+        """Create the directory and its missing parents."""
         path = posixpath.normpath(path)
         if self.is_directory(path):
             return
@@ -205,12 +211,12 @@ class SimDisk:
         self._change({posixpath.normpath(path): _MISSING})
 
     def remove_tree(self, path: str) -> None:
-        """Delete a directory and all in it."""
+        """Delete a directory and its contents."""
         path = posixpath.normpath(path)
         self._change(dict.fromkeys(self._tree(path), _MISSING), path, None)
 
     def rename(self, old: str, new: str) -> None:
-        """Rename, replacing a file of the new name."""
+        """Rename a file or directory; replace an existing file with the new name."""
         old, new = posixpath.normpath(old), posixpath.normpath(new)
         if old not in self._entries:
             raise FileNotFoundError(errno.ENOENT, "no such file", old)
@@ -222,7 +228,7 @@ class SimDisk:
         self._change(changes, old, new)
 
     def sync_directory(self, path: str) -> None:
-        """What changed directly in it survives a crash."""
+        """Make the changes to the names directly in this directory durable."""
         path = posixpath.normpath(path)
         self._need_directory(path)
         self.check("open", path)
@@ -231,19 +237,19 @@ class SimDisk:
         waiting: list[_NameChange] = []
         for change in self._journal:
             if any(posixpath.dirname(name) == parent for name in change.before):
-                # What waits inside of a directory that moved has moved with it: whatever has its
-                # name from now on is another one.
+                # A pending change inside a renamed directory follows the rename. A change inside a
+                # removed directory no longer matters.
                 waiting = [other for other in waiting if other.follows(change)]
             else:
                 waiting.append(change)
         self._journal = waiting
 
     def write_back(self, path: str) -> None:
-        """Nothing becomes durable by it."""
+        """Do nothing: write-back does not make data durable on this disk."""
         self._need_directory(posixpath.normpath(path))
 
     def lock(self, path: str) -> FileLock | None:
-        """Lock a file; None if held."""
+        """Lock a file. Return None if the lock is held already."""
         path = posixpath.normpath(path)
         self.open(path).close()
         if path in self._locks:
@@ -252,15 +258,15 @@ class SimDisk:
         return _SimLock(self._locks, path)
 
     def modified_ms(self, path: str) -> int:
-        """Time of the last change."""
+        """Return the time of the last change of a file (ms since the epoch)."""
         return self._file(path).modified_ms
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
-        """Set the time of the last change."""
+        """Set the time of the last change of a file (ms since the epoch)."""
         self._file(path).modified_ms = modified_ms
 
     def crash(self) -> None:
-        """Lose power: open files are dead, what was not synced is lost in part or whole."""
+        """Simulate a power loss: close open files and lose unsynced data in part or completely."""
         self.kill()
         kept = self._rng.randint(0, len(self._journal))
         while len(self._journal) > kept:
@@ -268,7 +274,7 @@ class SimDisk:
         self._journal.clear()
         for path in sorted(self._entries):
             if not self.is_directory(posixpath.dirname(path)):
-                # Its directory was never durable; parents sort before what is in them.
+                # The directory was never durable. Parents sort before their children.
                 del self._entries[path]
                 continue
             inode = self._entries[path]
@@ -276,19 +282,21 @@ class SimDisk:
                 inode.lose_power(self._rng)
 
     def kill(self) -> None:
-        """The process dies: open files and locks are gone, all that was written is there."""
+        """Simulate the death of the process: close its files and release its locks. Written data
+        stays.
+        """
         self.generation += 1
         self._locks.clear()
 
     def flip_bit(self, path: str) -> int:
-        """Turn one bit of a file over; returns the position of its byte."""
+        """Flip one random bit of a file. Return the position of its byte."""
         data = self._file(path).data
         position = self._rng.randint(0, len(data) - 1)
         data[position] ^= 1 << self._rng.randint(0, 7)
         return position
 
     def check(self, operation: str, path: str) -> None:
-        """Raise the fault that lies on this path, if one does."""
+        """Raise the fault that is set for this operation and path, if there is one."""
         for fault in self.faults:
             if operation in fault.operations and path.startswith(fault.prefix):
                 raise OSError(fault.error, "simulated fault", path)
@@ -305,18 +313,18 @@ class SimDisk:
             raise OSError(failing.error, "simulated failure of one call", path)
 
     def written_before_failure(self, size: int) -> int:
-        """How many of `size` bytes a write leaves behind that has just failed."""
+        """Return how many of `size` bytes a write that just failed leaves in the file."""
         return int(size * self.failing_call.written_share) if self.failing_call else 0
 
     def room(self) -> int:
-        """Bytes until the disk is full."""
+        """Return the bytes until the disk is full."""
         if self.capacity_bytes is None:
             return 1 << 62
         used = sum(len(inode.data) for inode in self._entries.values() if inode is not None)
         return max(0, self.capacity_bytes - used)
 
     def wall_ms(self) -> int:
-        """Now, for times of change."""
+        """Return the current wall time (ms), used as modification time."""
         return self._clock.wall_ms()
 
     def _file(self, path: str) -> Inode:

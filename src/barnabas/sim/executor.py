@@ -1,4 +1,4 @@
-"""Work off the loop, in virtual time: it happens later, and its answer later still."""
+"""Blocking work in virtual time: the work runs later, and its result arrives later still."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ T = TypeVar("T")
 
 
 class SimExecutor:
-    """Delays come from the seed, so that answers may overtake each other as with threads."""
+    """An executor with random delays, so results can arrive out of order as with threads."""
 
     __slots__ = ("_rng", "_timer", "delay_max_ms")
 
     def __init__(self, timer: Timer, rng: Rng, delay_max_ms: float = 5.0) -> None:
         self._timer = timer
         self._rng = rng
-        # How slow the disk and the threads are; may be changed at any time.
+        # Upper bound of each delay (ms). Tests may change it at any time.
         self.delay_max_ms = delay_max_ms
 
     def submit(
         self, work: Callable[[], T], on_done: Callable[[T | None, BaseException | None], None]
     ) -> None:
-        """Run `work` after a delay and `on_done` after another."""
+        """Run `work` after a random delay, and `on_done` after another."""
 
         def run() -> None:
             result: T | None = None
             failure: BaseException | None = None
             try:
                 result = work()
-            except Exception as error:  # noqa: BLE001 - handed over to on_done, nothing is lost
+            except Exception as error:  # noqa: BLE001 - the error is passed to on_done
                 failure = error
             self._timer.call_later(self._delay(), lambda: on_done(result, failure))
 
         self._timer.call_later(self._delay(), run)
 
     def run_all(self, works: Sequence[Callable[[], None]]) -> list[BaseException | None]:
-        """Run all of `works` in this moment: the simulated host waits for them."""
+        """Run all of `works` at the current virtual time, before this method returns."""
         return run_in_order(works)
 
     def _delay(self) -> float:

@@ -1,4 +1,4 @@
-"""One file in the simulated disk's memory, with what a loss of power would undo."""
+"""A file in the memory of the simulated disk, with a journal of the changes not yet synced."""
 
 from __future__ import annotations
 
@@ -12,47 +12,48 @@ if TYPE_CHECKING:
     from barnabas.runtime.rng import Rng
 
 
-# How often a loss of power leaves zeros in what was written last.
+# Probability that a power loss leaves zeros in an unsynced write.
 _ZEROS_SHARE = 0.3
 
 
 class Medium(Protocol):
-    """The disk, as far as its files know it."""
+    """The methods of the disk that its files use."""
 
-    # Counts the losses of power: files opened before one are dead.
+    # Increases with each crash or kill; files opened in an older generation are closed.
     generation: int
 
     def check(self, operation: str, path: str) -> None:
-        """Raise the fault that lies on this path, if one does."""
+        """Raise the fault that is set for this operation and path, if there is one."""
         ...
 
     def written_before_failure(self, size: int) -> int:
-        """How many of `size` bytes a write leaves behind that has just failed."""
+        """Return how many of `size` bytes a write that just failed leaves in the file."""
         ...
 
     def room(self) -> int:
-        """Bytes until the disk is full."""
+        """Return the bytes until the disk is full."""
         ...
 
     def wall_ms(self) -> int:
-        """Now, for times of change."""
+        """Return the current wall time (ms), used as modification time."""
         ...
 
 
 class Inode:
-    """A file's bytes as the page cache has them, and a journal back to what the device has."""
+    """The content of a file in the page cache, and a journal to undo unsynced changes."""
 
     __slots__ = ("_journal", "data", "modified_ms")
 
     def __init__(self, modified_ms: int) -> None:
         self.data = bytearray()
         self.modified_ms = modified_ms
-        # What each change since the last sync replaced: (position, bytes before, bytes written).
-        # The bytes before end early where the file grew; nothing written means that it was cut.
+        # Changes since the last sync: (position, bytes before, number of bytes written).
+        # Where a write grew the file, the bytes before are shorter than the write. Zero bytes
+        # written means a truncation.
         self._journal: list[tuple[int, bytes, int]] = []
 
     def write(self, position: int, data: Bytes) -> None:
-        """Overwrite or grow."""
+        """Write at a position, and grow the file if necessary."""
         if position > len(self.data):
             self.write(len(self.data), bytes(position - len(self.data)))
         end = position + len(data)
@@ -60,7 +61,7 @@ class Inode:
         self.data[position:end] = data
 
     def truncate(self, size: int) -> None:
-        """Cut, or grow with zeros."""
+        """Truncate the file, or grow it with zeros."""
         if size > len(self.data):
             self.write(len(self.data), bytes(size - len(self.data)))
         elif size < len(self.data):
@@ -68,18 +69,19 @@ class Inode:
             del self.data[size:]
 
     def sync(self) -> None:
-        """All of it is on the device."""
+        """Make the whole content durable."""
         self._journal.clear()
 
     @property
     def is_synced(self) -> bool:
-        """Whether a loss of power would change nothing."""
+        """Whether all changes are durable, so a power loss changes nothing."""
         return not self._journal
 
     def lose_power(self, rng: Rng) -> None:
-        """Keep some of the changes since the last sync, the last of those perhaps in part.
+        """Keep a random number of the unsynced changes; the last of them may be torn.
 
-        Of what is kept, bytes may be zeros: the length reached the device before the data did.
+        Some of the kept bytes may become zeros, as when the new length becomes durable before the
+        data.
         """
         kept = rng.randint(0, len(self._journal))
         while len(self._journal) > kept:
@@ -95,7 +97,7 @@ class Inode:
         self._journal.clear()
 
     def _blank(self, rng: Rng) -> None:
-        """Make zeros of a part of one write, as far as the file had grown by it."""
+        """Overwrite a random part of one write with zeros, within the bytes that grew the file."""
         position, before, written = self._journal[rng.randint(0, len(self._journal) - 1)]
         first, end = position + len(before), min(position + written, len(self.data))
         if first < end:
@@ -104,17 +106,17 @@ class Inode:
             self.data[start:end] = bytes(end - start)
 
     def _undo(self, position: int, before: bytes, written: int, *, torn: int) -> None:
-        """Put back what was there, but for the first `torn` bytes that were written."""
+        """Restore the previous content, except for the first `torn` bytes of the write."""
         if torn >= written and written:
             return
         if len(before) < written:
-            # It had grown; the torn part of the growth stays.
+            # The write grew the file. The torn part of the growth stays.
             del self.data[position + max(len(before), torn) :]
         self.data[position + torn : position + len(before)] = before[torn:]
 
 
 class SimFile:
-    """An open file of a simulated disk."""
+    """An open file on a simulated disk."""
 
     __slots__ = ("_disk", "_generation", "_inode", "path")
 
@@ -122,17 +124,17 @@ class SimFile:
         self.path = path
         self._disk = disk
         self._inode: Inode | None = inode
-        # Handles of before a crash are dead.
+        # The handle is closed when the disk's generation differs.
         self._generation = disk.generation
 
     def append(self, data: Bytes | Sequence[Bytes]) -> int:
-        """Write at the end; returns the number of bytes written."""
+        """Write at the end of the file. Return the number of bytes written."""
         whole = data if isinstance(data, bytes | bytearray | memoryview) else b"".join(data)
         self.write_at(whole, len(self._open().data))
         return len(whole)
 
     def write_at(self, data: Bytes, position: int) -> None:
-        """Overwrite from `position` on; a full disk takes a part of it."""
+        """Write at `position`. On a full disk, write the part that fits and raise OSError."""
         inode = self._open()
         try:
             self._disk.check("write", self.path)
@@ -151,34 +153,34 @@ class SimFile:
         inode.modified_ms = self._disk.wall_ms()
 
     def read_at(self, size: int, position: int) -> bytes:
-        """Up to `size` bytes from `position`."""
+        """Return up to `size` bytes from `position`."""
         inode = self._open()
         self._disk.check("read", self.path)
         return bytes(inode.data[position : position + size])
 
     def size(self) -> int:
-        """Bytes in the file."""
+        """Return the size of the file in bytes."""
         return len(self._open().data)
 
     def truncate(self, size: int) -> None:
-        """Cut or grow to `size` bytes."""
+        """Truncate or grow the file to `size` bytes."""
         inode = self._open()
         self._disk.check("write", self.path)
         inode.truncate(size)
         inode.modified_ms = self._disk.wall_ms()
 
     def sync(self) -> None:
-        """What was written survives `crash()`."""
+        """Make the content durable: it survives `SimDisk.crash()`."""
         inode = self._open()
         self._disk.check("sync", self.path)
         inode.sync()
 
     def close(self) -> None:
-        """The handle is dead."""
+        """Close the handle."""
         self._inode = None
 
     def fileno(self) -> int:
-        """There is none."""
+        """Return -1: a simulated file has no descriptor."""
         return -1
 
     def _open(self) -> Inode:

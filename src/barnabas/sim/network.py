@@ -1,7 +1,7 @@
-"""The network between simulated hosts: delays, arbitrary cuts, partitions, resets, by the seed.
+"""The network between simulated hosts: delays, fragmentation, partitions and resets, by the seed.
 
-TCP's promises hold: bytes of a connection arrive in order or not at all. A partition holds them up
-and lets connection attempts run into their time-out; when it heals, what was held goes on.
+As in TCP, the bytes of a connection arrive in order or not at all. A partition delays them, and
+connection attempts time out. When the partition heals, the delayed bytes arrive.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _WHOLE_READ_SHARE = 0.5
 
 
 class NetworkWeather(msgspec.Struct, frozen=True):
-    """How bad it is; delays in milliseconds of virtual time."""
+    """Quality of the network; delays are milliseconds of virtual time."""
 
     delay_min_ms: float = 0.05
     delay_max_ms: float = 0.5
-    # Pause between two reads of one connection.
+    # Longest pause between two reads of one connection (ms).
     read_pause_max_ms: float = 0.05
-    # Chance of each write to meet a reset of its connection.
+    # Probability that a write resets its connection (0 to 1).
     reset_chance: float = 0.0
 
 
 class SimNetwork:
-    """All hosts' connections and listeners."""
+    """The connections and listeners of all hosts."""
 
     __slots__ = (
         "_held",
@@ -59,26 +59,30 @@ class SimNetwork:
         self._scheduler = scheduler
         self._rng = rng
         self.weather = NetworkWeather()
-        # (host, port) to the maker of handlers.
+        # Listening (host, port) -> factory of connection handlers.
         self.listeners: dict[tuple[str, int], Callable[[], StreamHandler]] = {}
         self._next_port = _FIRST_FREE_PORT
-        # Timers of the running processes by host.
+        # Timers of the running processes, by host.
         self._timers: dict[str, Timer] = {}
-        # Machines with power; one whose process died still refuses connections.
+        # Hosts with power. Such a host refuses connections even when its process is dead.
         self._powered: set[str] = set()
-        # Pairs of hosts that do not reach each other, smaller name first.
+        # Pairs of hosts that cannot reach each other, smaller name first.
         self._partitions: set[tuple[str, str]] = set()
-        # What waits for a partition to heal, in order of its arrival.
+        # Deliveries that wait for a partition to heal, in order of arrival: (pair, callback).
         self._held: list[tuple[tuple[str, str], Callable[[], None]]] = []
         self._streams: dict[SimStream, None] = {}
 
     def attach(self, host: str, timer: Timer) -> None:
-        """A host's process runs."""
+        """Register the running process of a host."""
         self._timers[host] = timer
         self._powered.add(host)
 
     def detach(self, host: str, *, silent: bool) -> None:
-        """A host's process died: the kernel resets its connections, a dead machine is silent."""
+        """Remove the dead process of a host.
+
+        The kernel resets the connections of the process, unless the machine is `silent` (without
+        power).
+        """
         self._timers.pop(host, None)
         if silent:
             self._powered.discard(host)
@@ -91,11 +95,11 @@ class SimNetwork:
                 self.carry(host, other.host, 0.0, other.reset)
 
     def partition(self, one: str, other: str) -> None:
-        """They do not reach each other any more."""
+        """Disconnect two hosts from each other."""
         self._partitions.add(_pair(one, other))
 
     def heal(self, one: str | None = None, other: str | None = None) -> None:
-        """They do again; without names, everybody does."""
+        """End the partition of two hosts; without names, end all partitions."""
         if one is None or other is None:
             self._partitions.clear()
         else:
@@ -108,11 +112,11 @@ class SimNetwork:
                 self._scheduler.schedule(self.weather.delay_max_ms, arrive)
 
     def is_partitioned(self, one: str, other: str) -> bool:
-        """Whether they do not reach each other."""
+        """Return whether two hosts cannot reach each other."""
         return _pair(one, other) in self._partitions
 
     def reset_connections(self, one: str, other: str) -> int:
-        """Break all connections between two hosts; returns how many."""
+        """Reset all connections between two hosts. Return the number of connections."""
         pair = _pair(one, other)
         ends = [s for s in self._streams if s.other and _pair(s.host, s.other.host) == pair]
         for stream in ends:
@@ -122,7 +126,7 @@ class SimNetwork:
     def carry(
         self, source: str, target: str, not_before_ms: float, arrive: Callable[[], None]
     ) -> float:
-        """Let something travel; returns the moment of its arrival."""
+        """Schedule a delivery to `target`. Return its time of arrival (ms)."""
         now_ms = self._scheduler.now_ms
         weather = self.weather
         spread = weather.delay_max_ms - weather.delay_min_ms
@@ -140,16 +144,20 @@ class SimNetwork:
         return arrival_ms
 
     def forget(self, stream: SimStream) -> None:
-        """A stream has ended."""
+        """Forget a stream that has ended."""
         self._streams.pop(stream, None)
 
     def free_port(self) -> int:
-        """A port for who asked for 0."""
+        """Return a free port, for a caller that requests port 0."""
         self._next_port += 1
         return self._next_port
 
     def connect(self, source: SimStream, host: str, port: int) -> bool:
-        """Join two ends (called when the attempt arrives); False when nobody listens."""
+        """Connect `source` to a listener, when the attempt arrives at its host.
+
+        Returns:
+            Whether a process listens at the address.
+        """
         factory = self.listeners.get((host, port))
         if factory is None:
             return False
@@ -162,22 +170,22 @@ class SimNetwork:
         return True
 
     def draws_read_size(self, available: int) -> int:
-        """How much one read gets: often all, else any part."""
+        """Return a random number of bytes for one read: often all available bytes, else fewer."""
         if self._rng.random() < _WHOLE_READ_SHARE:
             return available
         return self._rng.randint(1, available)
 
     def draws_pause_ms(self) -> float:
-        """Time between two reads."""
+        """Return a random pause between two reads (ms)."""
         return self._rng.random() * self.weather.read_pause_max_ms
 
     def draws_reset(self) -> bool:
-        """Whether this write meets a reset."""
+        """Return whether this write resets its connection."""
         return self.weather.reset_chance > 0 and self._rng.random() < self.weather.reset_chance
 
 
 class SimSockets:
-    """One host's view of the network."""
+    """The socket interface of one host."""
 
     __slots__ = ("_host", "_network", "_timer")
 
@@ -193,7 +201,7 @@ class SimSockets:
         factory: Callable[[], StreamHandler],
         options: ListenOptions = USUAL_OPTIONS,
     ) -> Listening:
-        """Accept connections to this host, under whichever of its addresses."""
+        """Listen on a port of this host. `host` may be any of its addresses and is ignored."""
         del host, options
         port = port or self._network.free_port()
         address = (self._host, port)
@@ -210,7 +218,7 @@ class SimSockets:
         on_failed: Callable[[OSError], None],
         timeout_ms: float,
     ) -> Cancellable:
-        """Connect to another host by its name, or to this one by a local name."""
+        """Connect to another host by its name, or to this host by a local name."""
         target = self._host if host in _LOCAL_NAMES else host
         stream = SimStream(self._network, self._timer, handler, self._host)
         attempt = _SimAttempt(self._network, self._timer, stream, on_failed)
@@ -231,7 +239,7 @@ class _SimListening:
 
 
 class _SimAttempt:
-    """A connection until both ends know of it."""
+    """A connection attempt, until it succeeds, fails or is canceled."""
 
     __slots__ = ("_network", "_on_failed", "_settled", "_stream", "_timer")
 
@@ -258,7 +266,7 @@ class _SimAttempt:
         self._settled = True
 
     def _reach(self, host: str, port: int) -> None:
-        """The attempt is at the other host; its answer travels back."""
+        """Handle the arrival of the attempt at the target, and send the result back."""
         source = self._stream.host
         if self._settled:
             return

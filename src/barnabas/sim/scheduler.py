@@ -1,4 +1,4 @@
-"""Virtual time: one queue of events for all hosts of a simulated world, run in one fixed order."""
+"""Virtual time: one queue of events for all simulated hosts, run in a deterministic order."""
 
 from __future__ import annotations
 
@@ -10,34 +10,35 @@ if TYPE_CHECKING:
 
 
 class SimEvent:
-    """Something that will happen unless cancelled."""
+    """A scheduled callback, which can be canceled."""
 
     __slots__ = ("callback",)
 
     def __init__(self, callback: Callable[[], None]) -> None:
-        # None once it happened or was cancelled.
+        # None after the callback has run or was canceled.
         self.callback: Callable[[], None] | None = callback
 
     def cancel(self) -> None:
-        """It will not happen."""
+        """Cancel the callback."""
         self.callback = None
 
 
 class SimScheduler:
-    """The only thing that moves virtual time: forward, to the next event."""
+    """The event queue. Only this class advances virtual time: to the next event or to a limit."""
 
     __slots__ = ("_queue", "_sequence", "events_run", "now_ms")
 
     def __init__(self) -> None:
         self.now_ms = 0.0
-        # (due, order of scheduling, event): events of one moment happen in the order of the calls.
+        # (due time in ms, sequence number, event): events with the same due time run in the order
+        # of their scheduling.
         self._queue: list[tuple[float, int, SimEvent]] = []
         self._sequence = 0
-        # How many events happened; two runs of one seed agree on it.
+        # Number of events that have run. It is the same for two runs with one seed.
         self.events_run = 0
 
     def schedule(self, delay_ms: float, callback: Callable[[], None]) -> SimEvent:
-        """Let it happen after `delay_ms`, never within this call."""
+        """Run the callback after `delay_ms`, never during this call."""
         event = SimEvent(callback)
         self._sequence += 1
         due_ms = self.now_ms + max(0.0, delay_ms)
@@ -45,14 +46,14 @@ class SimScheduler:
         return event
 
     def run_for(self, duration_ms: float) -> None:
-        """Let everything of the next `duration_ms` happen."""
+        """Run all events of the next `duration_ms`."""
         end_ms = self.now_ms + duration_ms
         while self._queue and self._queue[0][0] <= end_ms:
             self._step()
         self.now_ms = end_ms
 
     def run_until(self, predicate: Callable[[], bool], limit_ms: float) -> bool:
-        """Stop at the first moment at which `predicate()` holds; False when it does not in time."""
+        """Run events until `predicate()` holds. Return False when the limit passes first."""
         end_ms = self.now_ms + limit_ms
         while not predicate():
             if not self._queue or self._queue[0][0] > end_ms:

@@ -1,4 +1,4 @@
-"""One end of a simulated connection: bytes arrive late and cut into arbitrary pieces."""
+"""One end of a simulated connection: bytes arrive with delays and in arbitrary pieces."""
 
 from __future__ import annotations
 
@@ -11,40 +11,40 @@ if TYPE_CHECKING:
     from barnabas.runtime.sockets import Chunk, StreamHandler
     from barnabas.runtime.timer import Timer
 
-# What the kernels of both sides hold before a sender notices.
+# Bytes that the kernels of both hosts hold before they count as buffered by the sender.
 WINDOW_BYTES = 256 * 1024
 HIGH_WATER_BYTES = 1024 * 1024
 LOW_WATER_BYTES = 256 * 1024
 
 
 class Wire(Protocol):
-    """The network, as far as its streams know it."""
+    """The methods of the network that its streams use."""
 
     def carry(
         self, source: str, target: str, not_before_ms: float, arrive: Callable[[], None]
     ) -> float:
-        """Let something travel; returns the moment of its arrival."""
+        """Schedule a delivery to `target`. Return its time of arrival (ms)."""
         ...
 
     def forget(self, stream: SimStream) -> None:
-        """A stream has ended."""
+        """Forget a stream that has ended."""
         ...
 
     def draws_read_size(self, available: int) -> int:
-        """How much one read gets."""
+        """Return a random number of bytes for one read, at most `available`."""
         ...
 
     def draws_pause_ms(self) -> float:
-        """Time between two reads."""
+        """Return a random pause between two reads (ms)."""
         ...
 
     def draws_reset(self) -> bool:
-        """Whether this write meets a reset."""
+        """Return whether this write resets its connection."""
         ...
 
 
 class SimStream:
-    """A TCP connection's end. `other` is set by the network when both ends exist."""
+    """One end of a TCP connection. The network sets `other` when both ends exist."""
 
     __slots__ = (
         "_arrived_ms",
@@ -69,35 +69,36 @@ class SimStream:
 
     def __init__(self, network: Wire, timer: Timer, handler: StreamHandler, host: str) -> None:
         self._network = network
-        # The owning process's: what is called through it dies with the process.
+        # Timer of the owning process: its callbacks stop when the process dies.
         self._timer = timer
         self._handler = handler
-        # Name of the host that this end is on.
+        # Name of the host of this end.
         self.host = host
         self.local = ""
         self.peer = ""
         self.other: SimStream | None = None
         self.is_closing = False
-        # Bytes that came and were not handed to the handler.
+        # Bytes that have arrived but that the handler has not received.
         self._inbox = bytearray()
         self._paused = False
         self._delivering = False
-        # What this end wrote and the other end's handler has not got.
+        # Number of bytes written by this end that the handler of the other end has not received.
         self._unread_bytes = 0
         self._reported_writable = True
-        # Called when the kernels have taken some of what is buffered; None if nobody asked for it.
+        # Called when the kernels have taken some of the buffered bytes; None: not watched.
         self._on_sent: Callable[[], None] | None = None
-        # Nothing may arrive at the other end before what was sent earlier.
+        # Time of the last scheduled arrival at the other end (ms); later data must not arrive
+        # earlier.
         self._arrived_ms = 0.0
-        # The other end's close that arrived: its error, in a tuple since None is one.
+        # The close that arrived from the other end: a tuple with its error, which may be None.
         self._end: tuple[Exception | None] | None = None
-        # True once the handler was told of the connection, and of its end.
+        # Whether the handler was told that the connection is established, and that it has ended.
         self._opened = False
         self._ended = False
 
     @property
     def buffered_bytes(self) -> int:
-        """Beyond what the kernels hold."""
+        """Number of bytes beyond the capacity of the kernels."""
         return max(0, self._unread_bytes - WINDOW_BYTES)
 
     @property
@@ -106,7 +107,11 @@ class SimStream:
         return self._end is not None or self._ended
 
     def write(self, chunks: Sequence[Chunk]) -> bool:
-        """Send; slices are read now."""
+        """Send the chunks; read file slices during this call.
+
+        Returns:
+            Whether no bytes are buffered.
+        """
         if self.is_closing:
             return False
         pieces = [_bytes(chunk) for chunk in chunks]
@@ -126,21 +131,21 @@ class SimStream:
         return not self.buffered_bytes
 
     def watch_output(self, on_sent: Callable[[], None]) -> None:
-        """Call back when the kernels have taken some of what is buffered, until none is left."""
+        """Call back each time the kernels take buffered bytes, until no bytes are buffered."""
         if self.buffered_bytes:
             self._on_sent = on_sent
 
     def pause_reading(self) -> None:
-        """Leave in the inbox what comes."""
+        """Stop reading; arriving bytes stay in the inbox."""
         self._paused = True
 
     def resume_reading(self) -> None:
-        """Go on."""
+        """Resume reading."""
         self._paused = False
         self._deliver_later()
 
     def close(self) -> None:
-        """End after what was written."""
+        """Close the connection after the written bytes."""
         if self.is_closing:
             return
         self.is_closing = True
@@ -149,24 +154,24 @@ class SimStream:
         self._end_later(None)
 
     def abort(self) -> None:
-        """End now."""
+        """Close the connection now, without sending the remaining bytes."""
         self._cut(None)
 
     def connected(self) -> None:
-        """The connection stands (called by the network)."""
+        """Report the established connection to the handler (called by the network)."""
         self._timer.call_soon(self._open)
 
     def arrive(self, data: bytes) -> None:
-        """Bytes of the other end are here."""
+        """Receive bytes from the other end."""
         if self.is_closing:
-            # As a kernel answers bytes for a closed socket.
+            # A kernel answers bytes for a closed socket with a reset.
             self._carry(lambda: self._other().end(_reset()))
             return
         self._inbox += data
         self._deliver_later()
 
     def end(self, error: Exception | None) -> None:
-        """The other end is gone. A reset takes with it what was not read yet."""
+        """Handle the close of the other end. A reset discards the bytes that were not read."""
         if self._end is not None or self.is_closing:
             return
         self._end = (error,)
@@ -180,7 +185,7 @@ class SimStream:
             self._deliver_later()
 
     def reset(self) -> None:
-        """The network breaks the connection: both ends see it, each in its time."""
+        """Break the connection as the network does. Both ends notice, each at its own time."""
         self.end(_reset())
 
     def _open(self) -> None:
@@ -227,7 +232,7 @@ class SimStream:
             self._timer.call_later(self._network.draws_pause_ms(), self._deliver)
 
     def _deliver(self) -> None:
-        """One read of the loop: a piece of what is there, of a size from the seed."""
+        """Perform one read of the event loop, with a random size."""
         self._delivering = False
         if self._paused or self.is_closing or not self._opened:
             return
@@ -252,7 +257,7 @@ class SimStream:
         self._handler.on_received(count)
 
     def on_read(self, count: int) -> None:
-        """The other end's handler took `count` of what this end wrote."""
+        """Handle that the other end's handler received `count` bytes of this end."""
         self._unread_bytes -= count
         if not self._reported_writable:
             self._timer.call_soon(self._report_writable)

@@ -1,4 +1,4 @@
-"""A simulated world: hosts with disks and clocks, a network between them, one seed for it all."""
+"""A simulated world: hosts with disks and clocks, and a network between them, from one seed."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _LIMIT_MS = 60_000.0
 
 
 class SimHost:
-    """A machine. Its disk outlives its processes; `runtime` is the running process's."""
+    """A machine. Its disk survives its processes; `runtime` belongs to the running process."""
 
     __slots__ = ("_world", "clock", "disk", "name", "rng", "runtime", "timer")
 
     def __init__(self, world: SimWorld, name: str) -> None:
         self._world = world
         self.name = name
-        # A seed per host and purpose, so that one more draw here shifts nothing elsewhere.
+        # Each host and purpose has its own seed, so an additional draw does not affect others.
         self.rng = SeededRng(world.seed_for(f"host {name}"))
         self.clock = SimClock(world.scheduler)
         self.disk = SimDisk(self.clock, SeededRng(world.seed_for(f"disk {name}")))
@@ -37,7 +37,7 @@ class SimHost:
         self.start()
 
     def start(self) -> Runtime:
-        """Start a process (again); returns its doors."""
+        """Start a process, also after a kill or power loss. Return its runtime."""
         self.timer = SimTimer(self._world.scheduler)
         self._world.network.attach(self.name, self.timer)
         self.runtime = Runtime(
@@ -52,12 +52,12 @@ class SimHost:
         return self.runtime
 
     def kill(self) -> None:
-        """kill -9: files keep what was written, the kernel resets the connections."""
+        """Kill the process (kill -9). Written data stays, and the kernel resets the connections."""
         self._stop(silent=False)
         self.disk.kill()
 
     def lose_power(self) -> None:
-        """Files lose what was not synced; nobody is told."""
+        """Cut the power. Unsynced data is lost, and connected peers receive no reset."""
         self._stop(silent=True)
         self.disk.crash()
 
@@ -67,7 +67,7 @@ class SimHost:
 
 
 class SimWorld:
-    """Hosts by name, in one virtual time."""
+    """The hosts of a simulation, by name, in one virtual time."""
 
     __slots__ = ("hosts", "network", "scheduler", "seed")
 
@@ -78,26 +78,31 @@ class SimWorld:
         self.hosts: dict[str, SimHost] = {}
 
     def host(self, name: str) -> SimHost:
-        """The host of that name, made at the first call."""
+        """Return the host with that name; create it on the first call."""
         found = self.hosts.get(name)
         if found is None:
             found = self.hosts[name] = SimHost(self, name)
         return found
 
     def run_for(self, duration_ms: float) -> None:
-        """Let virtual time pass."""
+        """Advance virtual time by `duration_ms`."""
         self.scheduler.run_for(duration_ms)
 
     def run_until(self, predicate: Callable[[], bool], limit_ms: float = _LIMIT_MS) -> bool:
-        """Let time pass until `predicate()` holds; False when it does not within the limit."""
+        """Advance virtual time until `predicate()` holds.
+
+        Return False if the limit passes first.
+        """
         return self.scheduler.run_until(predicate, limit_ms)
 
     def seed_for(self, purpose: str) -> int:
-        """A seed of its own for each purpose (not `hash`, which differs per process)."""
+        """Return a separate seed for each purpose (not by `hash`, which differs between
+        processes).
+        """
         return self.seed << 32 | zlib.crc32(purpose.encode())
 
 
 def sim_runtime(seed: int, name: str = "host") -> tuple[SimWorld, Runtime]:
-    """A world with one host, and its doors."""
+    """Return a world with one host, and the runtime of that host."""
     world = SimWorld(seed)
     return world, world.host(name).runtime
