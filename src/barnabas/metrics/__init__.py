@@ -1,1 +1,1 @@
-"""Counters, rates, gauges and histograms, named after Kafka's."""
+"""Counters, rates, gauges and histograms, with Kafka's names."""

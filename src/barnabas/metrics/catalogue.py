@@ -1,6 +1,6 @@
-"""Every metric that a broker shows: its kind, its tags, and what it says.
+"""Every metric that a broker exposes: its kind, its tags and its meaning.
 
-`docs/metrics.md` is made from this table by tools/metrics_page.py.
+tools/metrics_page.py generates `docs/metrics.md` from this table.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ C, G, S = MetricKind.COUNTER, MetricKind.GAUGE, MetricKind.SUMMARY
 
 
 class MetricRow(NamedTuple):
-    """What is fixed about a metric."""
+    """The properties of a metric that are known in advance."""
 
     kind: MetricKind
-    # Names of its tags; without them where the value is one of all.
+    # Names of its tags. A sample without these tags is the total.
     tags: tuple[str, ...]
     text: str
 

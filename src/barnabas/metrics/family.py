@@ -1,4 +1,4 @@
-"""A metric as somebody looks at it: a name, and a value per set of tags."""
+"""A metric in the form that exporters read: a name, and one value per set of tags."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Tags: TypeAlias = "tuple[tuple[str, str], ...]"
 
 
 class MetricKind(enum.Enum):
-    """What its values are."""
+    """The kind of a metric's values."""
 
-    # Grows from the start of the process on.
+    # Increases from the start of the process.
     COUNTER = "counter"
     GAUGE = "gauge"
     # A distribution: count, sum and quantiles.
@@ -24,17 +24,17 @@ class MetricKind(enum.Enum):
 
 
 class Summary(NamedTuple):
-    """One distribution."""
+    """The count, sum and quantiles of one distribution."""
 
     number: int
     total: float
-    # Value by fraction, 0.99 for the 99th percentile.
+    # Fraction -> value, e.g. 0.99 for the 99th percentile.
     quantiles: Mapping[float, float]
 
 
 class MetricFamily(msgspec.Struct, frozen=True):
-    """All values of one name."""
+    """All samples with one metric name."""
 
     name: str
-    # Worked out while it is gone through, which may take several turns of the loop.
+    # May be computed during the iteration, which can span several turns of the event loop.
     samples: Iterable[tuple[Tags, float | Summary]]

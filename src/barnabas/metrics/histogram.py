@@ -1,7 +1,8 @@
 """A distribution of sizes or times: count, mean, extremes and percentiles.
 
-Values fall into buckets that grow by about a tenth, so that a percentile is right within 5 % and
-an update is two additions; Kafka samples instead, which costs more and forgets the tail.
+The width of the buckets grows by a tenth from one to the next. A percentile is therefore accurate
+within 5 %, and an update is cheap. Kafka samples the values instead, which costs more and loses the
+tail.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ _PERCENTILES = (("p50", 0.5), ("p75", 0.75), ("p95", 0.95), ("p99", 0.99), ("p99
 
 
 class Histogram:
-    """Numbers from 0 on."""
+    """A distribution of numbers that are not negative."""
 
     __slots__ = ("_buckets", "count", "largest", "smallest", "total")
 
@@ -23,11 +24,11 @@ class Histogram:
         self.total = 0.0
         self.smallest = math.inf
         self.largest = 0.0
-        # Counts by bucket; bucket 0 is below 1, bucket n from growth^(n-1) to growth^n.
+        # Bucket -> count. Bucket 0 holds values below 1; bucket n holds growth^(n-1) to growth^n.
         self._buckets: dict[int, int] = {}
 
     def update(self, value: float) -> None:
-        """Count a value."""
+        """Record a value."""
         self.count += 1
         self.total += value
         if value < self.smallest:
@@ -38,7 +39,10 @@ class Histogram:
         self._buckets[bucket] = self._buckets.get(bucket, 0) + 1
 
     def percentile(self, fraction: float) -> float:
-        """The value below which that fraction of all values lies, within 5 %; 0 without values."""
+        """Return the value below which this fraction of all values lies, within 5 %.
+
+        Returns 0 if there are no values.
+        """
         rank = fraction * self.count
         seen = 0
         for bucket in sorted(self._buckets):
@@ -49,7 +53,7 @@ class Histogram:
         return 0.0
 
     def snapshot(self) -> dict[str, float]:
-        """Count, mean, extremes, percentiles."""
+        """Return the count, mean, extremes and percentiles by name."""
         mean = self.total / self.count if self.count else 0.0
         smallest = self.smallest if self.count else 0.0
         values = {name: self.percentile(fraction) for name, fraction in _PERCENTILES}

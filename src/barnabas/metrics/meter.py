@@ -1,7 +1,7 @@
-"""A count and its rates over one, five and fifteen minutes, as Kafka's (Yammer) meters show them.
+"""A count and its rates over one, five and fifteen minutes, like Kafka's (Yammer) meters.
 
-The rates are exponentially weighted in steps of five seconds. The steps are caught up with when
-somebody looks, so that `mark` is an addition.
+The rates are exponentially weighted averages in steps of five seconds. They are brought up to date
+when they are read, so `mark` is only an addition.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _DECAYS = tuple(math.exp(-_STEP_S / 60.0 / minutes) for minutes in _MINUTES)
 
 
 class Meter:
-    """Something that happens, how often in all and per second of late."""
+    """A count of events, and their rate per second."""
 
     __slots__ = ("_clock", "_rates", "_seen", "_start_ms", "_step_ms", "count")
 
@@ -29,37 +29,37 @@ class Meter:
         self._clock = clock
         self._start_ms = clock.monotonic_ms()
         self.count = 0
-        # Start of the current step, and the count at it.
+        # Start of the current step (ms), and the count at that time.
         self._step_ms = self._start_ms
         self._seen = 0
         self._rates: list[float] | None = None
 
     def mark(self, amount: int = 1) -> None:
-        """It happened."""
+        """Record `amount` events."""
         self.count += amount
 
     def inc(self, amount: int = 1) -> None:
-        """As `mark`, for those who hold a counter or a meter."""
+        """Record `amount` events; the same as `mark`, so callers can hold a Counter or a Meter."""
         self.count += amount
 
     def mean_rate(self) -> float:
-        """Per second since the meter was made."""
+        """Return the rate per second since the meter was created."""
         elapsed_ms = self._clock.monotonic_ms() - self._start_ms
         return self.count * _MS_PER_S / elapsed_ms if elapsed_ms > 0 else 0.0
 
     def rates(self) -> tuple[float, float, float]:
-        """Per second over one, five and fifteen minutes."""
+        """Return the rates per second over one, five and fifteen minutes."""
         self._catch_up()
         one, five, fifteen = self._rates or (0.0, 0.0, 0.0)
         return one, five, fifteen
 
     def snapshot(self) -> dict[str, float]:
-        """Count and rates."""
+        """Return the count and the rates by name."""
         values = dict(zip(_NAMES, self.rates(), strict=True))
         return {"count": self.count, "mean_rate": self.mean_rate(), **values}
 
     def _catch_up(self) -> None:
-        """What was counted since the last look is spread over the steps since."""
+        """Distribute the events since the last update over the steps since then."""
         steps = int((self._clock.monotonic_ms() - self._step_ms) / _STEP_MS)
         if steps == 0:
             return

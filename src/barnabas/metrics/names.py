@@ -1,8 +1,8 @@
-"""Kafka's metric names, as its JMX beans spell them: group, type and name joined by a colon.
+"""Kafka's metric names as in its JMX beans: group, type and name, joined by colons.
 
-`kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec` is "kafka.server:BrokerTopicMetrics:
-MessagesInPerSec" here; the tags (`topic`, `partition`, `request`, `delayedOperation`...) are the
-bean's further keys.
+The bean `kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec` has the name
+"kafka.server:BrokerTopicMetrics:MessagesInPerSec" here. The other keys of the bean (`topic`,
+`partition`, `request`, `delayedOperation`...) are the tags.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ PRODUCE_QUOTA_RATE: Final = "kafka.server:Produce:byte-rate"
 FETCH_QUOTA_RATE: Final = "kafka.server:Fetch:byte-rate"
 REQUEST_QUOTA_RATE: Final = "kafka.server:Request:request-time"
 
-# kafka_exporter's name, which dashboards of consumer lag ask for.
+# The name that kafka_exporter uses; consumer lag dashboards query it.
 GROUP_CURRENT_OFFSET: Final = "kafka_consumergroup_current_offset"
 LOG_DIRECTORY_BYTES: Final = "barnabas_log_directory_bytes"
 LOG_DIRECTORY_USABLE_BYTES: Final = "barnabas_log_directory_usable_bytes"
@@ -154,7 +154,7 @@ RAFT_CONNECTIONS_CREATED: Final = "kafka.server:raft-channel-metrics:connection-
 RAFT_REQUESTS: Final = "kafka.server:raft-channel-metrics:request-total"
 RAFT_RESPONSES: Final = "kafka.server:raft-channel-metrics:response-total"
 
-# What a JVM's metrics say of Kafka, a Python process says of itself.
+# Metrics of the Python process, in place of the JVM metrics of Kafka.
 GC_PAUSE: Final = "python_gc_pause_seconds"
 LOOP_LAG: Final = "barnabas_loop_lag_seconds"
 LOOP_LONGEST_TURN: Final = "barnabas_loop_longest_turn_seconds"

@@ -1,7 +1,7 @@
 """A registry of counters, gauges, meters and histograms by Kafka's names and tags.
 
-Counting must cost next to nothing: a counter is one addition, a meter two. Rates are worked out
-when somebody looks, not when something happens.
+Recording must be cheap: it is one addition for counters and meters. Rates are computed when they
+are read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MetricValue: TypeAlias = "int | float | dict[str, float]"
 
 
 class Counter:
-    """A count that only grows."""
+    """A count that only increases."""
 
     __slots__ = ("count",)
 
@@ -30,12 +30,12 @@ class Counter:
         self.count = 0
 
     def inc(self, amount: int = 1) -> None:
-        """Count."""
+        """Increase the count."""
         self.count += amount
 
 
 class Gauge:
-    """A value that is asked for when somebody looks."""
+    """A value that is computed when it is read."""
 
     __slots__ = ("_read",)
 
@@ -43,11 +43,11 @@ class Gauge:
         self._read = read
 
     def value(self) -> float:
-        """The value now."""
+        """Return the current value."""
         return self._read()
 
 
-# Kafka's percentiles, as Prometheus writes them.
+# The percentiles that Kafka reports, as Prometheus quantiles.
 QUANTILES = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 
 Metric: TypeAlias = "Counter | Gauge | Meter | Histogram"
@@ -64,11 +64,11 @@ class MetricsRegistry:
         self._sources: list[MetricSource] = []
 
     def add_source(self, source: MetricSource) -> None:
-        """Have metrics shown that are not kept here, but read off when somebody looks."""
+        """Register a source of metrics that are not stored here but computed when they are read."""
         self._sources.append(source)
 
     def families(self) -> Iterator[MetricFamily]:
-        """All metrics by name; those of one name belong to one family."""
+        """Yield all metrics as families; stored metrics with one name form one family."""
         by_name: dict[str, list[tuple[Tags, float | Summary]]] = {}
         for name, tags, metric in self:
             by_name.setdefault(name, []).append((tags, _reading(metric)))
@@ -78,7 +78,7 @@ class MetricsRegistry:
             yield from source()
 
     def counter(self, name: str, tags: Mapping[str, str] | None = None) -> Counter:
-        """The counter of that name and tags, made at the first call."""
+        """Return the counter with that name and tags; create it on the first call."""
         key = (name, _tags(tags))
         found = self._metrics.get(key)
         if found is None:
@@ -87,11 +87,11 @@ class MetricsRegistry:
         return found
 
     def gauge(self, name: str, tags: Mapping[str, str] | None, read: Callable[[], float]) -> None:
-        """Register a gauge; a later one of the same name and tags takes its place."""
+        """Register a gauge; it replaces an earlier gauge with the same name and tags."""
         self._metrics[name, _tags(tags)] = Gauge(read)
 
     def meter(self, name: str, tags: Mapping[str, str] | None = None) -> Meter:
-        """The meter of that name and tags, made at the first call."""
+        """Return the meter with that name and tags; create it on the first call."""
         key = (name, _tags(tags))
         found = self._metrics.get(key)
         if found is None:
@@ -100,7 +100,7 @@ class MetricsRegistry:
         return found
 
     def histogram(self, name: str, tags: Mapping[str, str] | None = None) -> Histogram:
-        """The histogram of that name and tags, made at the first call."""
+        """Return the histogram with that name and tags; create it on the first call."""
         key = (name, _tags(tags))
         found = self._metrics.get(key)
         if found is None:
@@ -109,21 +109,24 @@ class MetricsRegistry:
         return found
 
     def remove(self, name: str, tags: Mapping[str, str] | None = None) -> None:
-        """Drop one; no error when it is absent."""
+        """Remove one metric; do nothing if it does not exist."""
         self._metrics.pop((name, _tags(tags)), None)
 
     def remove_tagged(self, tag: str, value: str) -> None:
-        """Drop all that carry this tag, such as those of a deleted topic."""
+        """Remove all metrics with this tag value, such as those of a deleted topic."""
         for key in [key for key in self._metrics if (tag, value) in key[1]]:
             del self._metrics[key]
 
     def __iter__(self) -> Iterator[tuple[str, Tags, Metric]]:
-        """Name, tags and metric, in the order in which they were made."""
+        """Yield the name, tags and metric, in the order of creation."""
         for (name, tags), metric in list(self._metrics.items()):
             yield name, tags, metric
 
     def snapshot(self) -> dict[str, MetricValue]:
-        """Values by "name" or "name{tag=value,...}"; meters and histograms give several."""
+        """Return the values by "name" or "name{tag=value,...}".
+
+        The value of a meter or histogram is a dictionary of several numbers.
+        """
         return {_label(name, tags): _value(metric) for name, tags, metric in self}
 
 
@@ -138,7 +141,7 @@ def _label(name: str, tags: Tags) -> str:
 
 
 def summary_of(histogram: Histogram) -> Summary:
-    """Count, sum and Kafka's percentiles."""
+    """Return the count, sum and percentiles of a histogram."""
     quantiles = {fraction: histogram.percentile(fraction) for fraction in QUANTILES}
     return Summary(histogram.count, histogram.total, quantiles)
 

@@ -18,16 +18,16 @@ class _Window:
 
 
 class SampledValues:
-    """Values as they are recorded; old ones are forgotten window by window."""
+    """Recorded values of the last minute; old values expire one window at a time."""
 
     __slots__ = ("_windows",)
 
     def __init__(self) -> None:
-        # The newest last.
+        # The newest window is last.
         self._windows: list[_Window] = []
 
     def record(self, value: float, now_ms: float) -> None:
-        """Take a value in."""
+        """Record a value."""
         windows = self._windows
         if not windows or now_ms - windows[-1].start_ms >= _WINDOW_MS:
             windows.append(_Window(now_ms))
@@ -38,17 +38,20 @@ class SampledValues:
         window.maximum = max(window.maximum, value)
 
     def average(self, now_ms: float) -> float | None:
-        """Of the values of late; None without any."""
+        """Return the average of the recent values; None if there are no values."""
         kept = self._kept(now_ms)
         count = sum(window.count for window in kept)
         return sum(window.total for window in kept) / count if count else None
 
     def maximum(self, now_ms: float) -> float | None:
-        """The largest of late; None without any."""
+        """Return the largest recent value; None if there are no values."""
         return max((window.maximum for window in self._kept(now_ms)), default=None)
 
     def rate(self, now_ms: float) -> float:
-        """Sum of the values of late per second; never over less than one window."""
+        """Return the sum of the recent values per second.
+
+        The divisor is at least the length of one window.
+        """
         kept = self._kept(now_ms)
         if not kept:
             return 0.0

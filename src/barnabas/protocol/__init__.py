@@ -1,1 +1,1 @@
-"""Kafka's wire protocol without any input or output: field tables, codec, headers, frames."""
+"""Kafka's wire protocol without input or output: field tables, codec, headers and frames."""

@@ -1,4 +1,4 @@
-"""Which APIs there are, their versions, and the classes that code them (loaded when asked for)."""
+"""The APIs, their versions, and their message classes (imported on first use)."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ __all__ = [
 
 
 def api_row(api_key: int) -> ApiRow:
-    """What is fixed about an API.
+    """Return the properties of an API.
 
     Raises:
-        ProtocolError: there is no such API.
+        ProtocolError: There is no API with this key.
     """
     row = API_ROWS.get(api_key)
     if row is None:
@@ -39,35 +39,38 @@ def api_row(api_key: int) -> ApiRow:
 
 @cache
 def request_class(api_key: int) -> type[Message]:
-    """The request of an API; its module is imported on first use."""
+    """Return the request class of an API; its module is imported on first use."""
     return _message_class(api_key, "Request")
 
 
 @cache
 def response_class(api_key: int) -> type[Message]:
-    """The response of an API; its module is imported on first use."""
+    """Return the response class of an API; its module is imported on first use."""
     return _message_class(api_key, "Response")
 
 
 def schema_versions(api_key: int) -> tuple[int, int]:
-    """First and last version that can be coded, those that Kafka 4.0 dropped among them."""
+    """Return the first and last version that the codec supports.
+
+    They include versions that Kafka 4.0 removed.
+    """
     row = api_row(api_key)
     return row.first_version, row.last_version
 
 
 def last_stable_version(api_key: int) -> int:
-    """The last version that Kafka advertises without `unstable.api.versions.enable`."""
+    """Return the last version that Kafka advertises without `unstable.api.versions.enable`."""
     row = api_row(api_key)
     return row.last_version - row.last_is_unstable
 
 
 def listeners(api_key: int) -> tuple[str, ...]:
-    """Kinds of listener ("broker", "controller") that serve the API in Kafka 4.4."""
+    """Return the kinds of listener ("broker", "controller") that serve the API in Kafka 4.4."""
     return api_row(api_key).listeners
 
 
 def is_flexible_version(api_key: int, version: int) -> bool:
-    """Whether this version has compact lengths and tagged fields (KIP-482)."""
+    """Return whether this version has compact lengths and tagged fields (KIP-482)."""
     first = api_row(api_key).flexible_from
     return first is not None and version >= first
 

@@ -1,4 +1,4 @@
-"""What an encoded message is made of: bytes, and slices of files that stay where they are."""
+"""The parts of an encoded message: bytes in memory, and slices of files that are not read."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Sliceable(Protocol):
 
 Chunk = bytes | bytearray | memoryview | Sliceable
 
-# The content of a `records` field: views after decoding, anything of these before encoding.
+# The content of a `records` field: a view after decoding, any chunk before encoding.
 Records = Chunk
 
 
 def chunks_length(chunks: Sequence[Chunk]) -> int:
-    """The number of bytes in all chunks."""
+    """Return the number of bytes in all chunks."""
     return sum(map(len, chunks))

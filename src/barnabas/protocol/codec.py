@@ -1,7 +1,7 @@
 """Encode and decode any message at any of its versions.
 
-Decoding never raises anything but `ProtocolError`, whatever the bytes: time and memory stay
-linear in the number of bytes given.
+Decoding raises only `ProtocolError`, whatever the bytes are. Its time and memory are linear in the
+number of bytes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _encoders: dict[tuple[type[Message], int], Encoder] = {}
 _step_decoders: dict[tuple[type[Message], int], StepDecoder] = {}
 _step_encoders: dict[tuple[type[Message], int], StepEncoder] = {}
 
-# What generated code raises on bytes that are too short or wrong; see decoding.py.
+# Errors that the generated code raises for short or invalid bytes; see decoding.py.
 _DECODE_ERRORS = (struct.error, IndexError, UnicodeDecodeError)
 _ENCODE_ERRORS = (struct.error, TypeError, AttributeError, UnicodeEncodeError)
 
@@ -62,22 +62,26 @@ def encode(message: Message, version: int) -> list[Chunk]:
     """Encode a message.
 
     Returns:
-        Chunks to be sent in order. Records are passed through as they are from 1 KiB on, and
-        always when they are not bytes.
+        Chunks, to be sent in this order. Records of at least 1 KiB, and records that are not bytes,
+            become separate chunks and are not copied.
 
     Raises:
-        ProtocolError: the message has no such version, or a value does not fit it.
+        ProtocolError: The message does not have this version, or the version cannot carry a value.
     """
     return encode_onto(bytearray(), message, version)
 
 
 def encode_onto(start: bytearray, message: Message, version: int) -> list[Chunk]:
-    """As `encode`, after what is in `start` already; the first chunk is `start`, still writable."""
+    """Encode a message after the bytes that `start` already contains.
+
+    Returns:
+        Chunks as from `encode`. The first chunk is `start`, which the caller may still modify.
+    """
     return encode_with(encoder_of(type(message), version), start, message, version)
 
 
 def encode_with(encoder: Encoder, start: bytearray, message: Message, version: int) -> list[Chunk]:
-    """As `encode_onto`, by the encoder of the message's class and version."""
+    """Encode like `encode_onto`, with the encoder of the message's class and version."""
     chunks: list[Chunk] = []
     try:
         last = encoder(message, start, chunks)
@@ -89,7 +93,7 @@ def encode_with(encoder: Encoder, start: bytearray, message: Message, version: i
 
 
 def encode_bytes(message: Message, version: int) -> bytes:
-    """Encode a message into one piece; slices of files are read."""
+    """Encode a message into one bytes object; file slices are read."""
     chunks = encode(message, version)
     return b"".join(
         chunk if isinstance(chunk, bytes | bytearray | memoryview) else chunk.read()
@@ -98,12 +102,12 @@ def encode_bytes(message: Message, version: int) -> bytes:
 
 
 def decode(cls: type[M], version: int, view: bytes | bytearray | memoryview, offset: int = 0) -> M:
-    """Decode a message that starts at `offset`; bytes behind it are ignored, as Kafka does.
+    """Decode a message that starts at `offset`. Bytes after the message are ignored, as in Kafka.
 
-    Records stay views into `view`; every other value is a copy.
+    Records are views into `view`; every other value is a copy.
 
     Raises:
-        ProtocolError: no such version, or the bytes are not such a message.
+        ProtocolError: The message does not have this version, or the bytes are invalid.
     """
     return decode_from(cls, version, view, offset)[0]
 
@@ -111,7 +115,7 @@ def decode(cls: type[M], version: int, view: bytes | bytearray | memoryview, off
 def decode_from(
     cls: type[M], version: int, view: bytes | bytearray | memoryview, offset: int = 0
 ) -> tuple[M, int]:
-    """As `decode`; also returns the position after the message."""
+    """Decode like `decode`. Return the message and the position after it."""
     decoder = _decoders.get((cls, version)) or _decoder(cls, version)
     if not isinstance(view, memoryview):
         view = memoryview(view)
@@ -125,10 +129,12 @@ def decode_from(
 def decode_in_steps(
     cls: type[M], version: int, view: memoryview, offset: int = 0
 ) -> Generator[None, None, M]:
-    """As `decode`, as a generator that stops after each item of an array and returns the message.
+    """Decode like `decode`, as a generator that yields before each item of an array.
+
+    The generator returns the message.
 
     Raises:
-        ProtocolError: as `decode`; also when the arrays have more than `decoding.ITEMS_MAX` items.
+        ProtocolError: As for `decode`, or the arrays have more than `decoding.ITEMS_MAX` items.
     """
     decoder = _step_decoders.get((cls, version))
     if decoder is None:
@@ -144,10 +150,10 @@ def decode_in_steps(
 def encode_in_steps(
     start: bytearray, message: Message, version: int
 ) -> Generator[None, None, list[Chunk]]:
-    """As `encode_onto`, as a generator that stops after each item of an array.
+    """Encode like `encode_onto`, as a generator that yields before each item of an array.
 
     Raises:
-        ProtocolError: as `encode`.
+        ProtocolError: As for `encode`.
     """
     cls = type(message)
     encoder = _step_encoders.get((cls, version))
@@ -171,10 +177,10 @@ def _decoder(cls: type[Message], version: int) -> Decoder:
 
 
 def encoder_of(cls: type[Message], version: int) -> Encoder:
-    """What writes a message of this class and version onto a bytearray; see encoding.py.
+    """Return the function that encodes messages of this class and version; see encoding.py.
 
     Raises:
-        ProtocolError: the message has no such version.
+        ProtocolError: The message does not have this version.
     """
     made = _encoders.get((cls, version))
     if made is None:

@@ -1,7 +1,7 @@
-"""Turns generated source into functions whose tracebacks show that source.
+"""Compile generated source into functions whose tracebacks show that source.
 
-Every generated function is registered with `linecache` under a name such as
-`<barnabas.protocol FetchRequest v12 decoder>`.
+Every generated function is registered with `linecache` under a name such as `<barnabas.protocol
+FetchRequest v12 decoder>`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 def compile_function(
     source: str, function: str, title: str, names: dict[str, Any]
 ) -> Callable[..., Any]:
-    """Compile `source`, in which `names` are globals, and return its function called `function`."""
+    """Compile `source` with `names` as globals, and return the function with the name
+    `function`.
+    """
     filename = f"<barnabas.protocol {title}>"
     code = compile(source, filename, "exec")
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-    exec(code, names)  # noqa: S102 - the source is made here, from field tables of this package
+    exec(code, names)  # noqa: S102 - the source comes from the field tables of this package
     made: Callable[..., Any] = names[function]
     return made

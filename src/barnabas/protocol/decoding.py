@@ -1,10 +1,10 @@
-"""Writes the decoder of one (message, version) as straight-line Python.
+"""Generate the decoder of a message version as straight-line Python.
 
-Neighbouring fields of fixed size, and the length prefix that follows them, are read by one
-`Struct.unpack_from`. Structs are inlined; only tagged fields, which are rare, live in functions
-of their own. Reads past the end need no check of their own: `unpack_from` and indexing raise,
-and a slice that came out short is caught by the final comparison of the position with the end.
-Counts are checked before anything is made, against the fewest bytes that so many items take.
+One `Struct.unpack_from` reads adjacent fields of fixed size and the length prefix after them.
+Structs are inlined. Only tagged fields, which are rare, have separate functions. Reads past the end
+need no separate check: `unpack_from` and indexing raise an error, and the last comparison of
+position and end detects a slice that is too short. A count is checked before its items are created:
+they must fit into the remaining bytes at their smallest size.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from barnabas.protocol.schema import (
 )
 
 Decoder = Callable[[Any, int, int], tuple[Any, int]]
-# The same as a generator, which stops after each item of each array.
+# The same, as a generator that yields before each item of each array.
 StepDecoder = Callable[[Any, int, int], Generator[None, None, tuple[Any, int]]]
-# What a message that is decoded in steps may have in all its arrays together: it bounds the memory
-# that a request takes, which is a hundred times its bytes.
+# Limit for the items in all arrays of a message that is decoded in steps. It bounds the
+# memory of a request, which can be a hundred times its size in bytes.
 ITEMS_MAX = 500_000
-# Tagged fields of one struct, each known one and those of later versions: far more than there are.
+# Limit for the tagged fields of one struct, including unknown ones. Real structs have far fewer.
 TAGS_MAX = 4_096
 
 
@@ -50,7 +50,7 @@ def compile_decoder(message: type[Message], version: int) -> Decoder:
 
 
 def compile_step_decoder(message: type[Message], version: int) -> StepDecoder:
-    """Compile the decoder of messages that are too large for one turn of an event loop."""
+    """Compile the decoder for messages that are too large for one turn of an event loop."""
     made: Any = _DecoderWriter(message, version, in_steps=True).compile()
     decoder: StepDecoder = made
     return decoder
@@ -58,7 +58,7 @@ def compile_step_decoder(message: type[Message], version: int) -> StepDecoder:
 
 class _DecoderWriter:
     def __init__(self, message: type[Message], version: int, *, in_steps: bool = False) -> None:
-        # Whether a generator is written; what is tagged is read by functions all the same.
+        # Whether to generate a generator. Tagged fields are read by plain functions in both cases.
         self._in_steps = in_steps
         self._in_tags = False
         self._message = message
@@ -66,9 +66,9 @@ class _DecoderWriter:
         self._flexible = is_flexible(message, version)
         self._lines: list[str] = []
         self._indent = 1
-        # Finished functions for tagged fields; they precede the decoder.
+        # Finished functions for tagged fields; they precede the decoder in the source.
         self._functions: list[str] = []
-        # Fixed-size values not yet read: (struct letter, assignment target).
+        # Fixed-size values that are not read yet: (struct letter, assignment target).
         self._run: list[tuple[str, str]] = []
         self._serial = 0
         self._names: dict[str, Any] = {
@@ -112,7 +112,7 @@ class _DecoderWriter:
         return name
 
     def _flush(self) -> None:
-        """Read the pending run of fixed-size values."""
+        """Write the code that reads the pending run of fixed-size values."""
         if not self._run:
             return
         codes = "".join(code for code, _ in self._run)
@@ -130,7 +130,7 @@ class _DecoderWriter:
     # -- structs
 
     def _struct(self, cls: type[Struct], name: str) -> None:
-        """Read a struct into a fresh instance called `name`."""
+        """Write the code that reads a struct into a new instance called `name`."""
         self._flush()
         self._line(f"{name} = new({self._class_name(cls)})")
         version = self._version
@@ -212,9 +212,10 @@ class _DecoderWriter:
             self._variable(each, kind, target, nullable)
 
     def _nested_struct(self, each: Field, cls: type[Struct], target: str, nullable: bool) -> None:
-        """Read a struct; a nullable one follows a byte that is 1, or tells that it is null.
+        """Write the code that reads a struct.
 
-        Null is -1 (KIP-893), but 0 in a tagged field, where Kafka writes a varint.
+        A nullable struct follows a byte, which is 1 if the struct is present. Null is -1 (KIP-893).
+        In a tagged field null is 0, because Kafka writes a varint there.
         """
         name = self._new_name("o")
         if nullable:
@@ -230,7 +231,7 @@ class _DecoderWriter:
             self._indent -= 1
 
     def _length(self, legacy_code: str, tail: str) -> str:
-        """Read a length prefix into `n`; returns the condition that it means null."""
+        """Write the code that reads a length prefix into `n`. Return the condition for null."""
         if not self._flexible:
             self._run.append((legacy_code, "n"))
             self._flush()
@@ -241,7 +242,7 @@ class _DecoderWriter:
         return "not n"
 
     def _variable(self, each: Field, kind: Kind, target: str, nullable: bool) -> None:
-        """Read a string, bytes or records."""
+        """Write the code that reads a string, bytes or records."""
         is_string = kind is STRING
         tail = "string_length_tail" if is_string else "varint_tail"
         is_null = self._length("h" if is_string else "i", tail)
@@ -306,7 +307,7 @@ class _DecoderWriter:
     # -- bounds
 
     def _fewest_bytes(self, kind: Kind | Array | type[Struct]) -> int:
-        """The fewest bytes that one item of this type can take; at least 1."""
+        """Return the smallest number of bytes of an item of this type; at least 1."""
         return max(1, self._least(kind, nullable=False))
 
     def _least(self, kind: Kind | Array | type[Struct], nullable: bool) -> int:
@@ -329,7 +330,11 @@ class _DecoderWriter:
 
 
 def skip_tags(view: Bytes, position: int, end: int, count: int, _whole: object) -> int:
-    """Step over `count` tagged fields (`count` is the first byte of that number)."""
+    """Skip the tagged fields of a struct. `count` is the first byte of their number.
+
+    Returns:
+        The position after the tagged fields.
+    """
     count, position = _check_tag_count(view, position, end, count)
     seen = set()
     for _ in range(count):

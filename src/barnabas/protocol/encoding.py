@@ -1,8 +1,8 @@
-"""Writes the encoder of one (message, version) as straight-line Python.
+"""Generate the encoder of a message version as straight-line Python.
 
-Runs of fixed-size fields are packed at once. Records of 1 KiB or more, and any records that are
-not bytes (a slice of a file), become a chunk of their own: what the socket can send from a file
-is never brought into memory.
+Adjacent fields of fixed size are packed together. Records of at least 1 KiB, and records that are
+not bytes (a slice of a file), become separate chunks. Data that the socket can send from a file is
+thus never read into memory.
 """
 
 from __future__ import annotations
@@ -26,24 +26,25 @@ from barnabas.protocol.schema import (
     is_flexible,
 )
 
-# Records from this size on are passed on as a chunk instead of being copied.
+# Records of at least this size become a chunk and are not copied.
 CHUNK_BYTES_MIN = 1024
 
 Encoder = Callable[[Any, bytearray, list[Any]], bytearray]
-# The same as a generator, which stops after each item of each array.
+# The same, as a generator that yields before each item of each array.
 StepEncoder = Callable[[Any, bytearray, list[Any]], Generator[None, None, bytearray]]
 
 
 def compile_encoder(message: type[Message], version: int) -> Encoder:
     """Compile the function (message, out, chunks) -> the bytearray that is still open.
 
-    It appends to `out`; where records stand alone, `out` and the records are moved to `chunks`.
+    The function appends to `out`. For records that become a separate chunk, it moves `out` and the
+    records to `chunks` and continues with a new bytearray.
     """
     return _EncoderWriter(message, version).compile()
 
 
 def compile_step_encoder(message: type[Message], version: int) -> StepEncoder:
-    """Compile the encoder of messages that are too large for one turn of an event loop."""
+    """Compile the encoder for messages that are too large for one turn of an event loop."""
     made: Any = _EncoderWriter(message, version, in_steps=True).compile()
     encoder: StepEncoder = made
     return encoder
@@ -51,7 +52,8 @@ def compile_step_encoder(message: type[Message], version: int) -> StepEncoder:
 
 class _EncoderWriter:
     def __init__(self, message: type[Message], version: int, *, in_steps: bool = False) -> None:
-        # Whether a generator is written; what is tagged is written by functions all the same.
+        # Whether to generate a generator. Tagged fields are written by plain functions in both
+        # cases.
         self._in_steps = in_steps
         self._in_tags = False
         self._message = message
@@ -60,7 +62,7 @@ class _EncoderWriter:
         self._lines: list[str] = []
         self._indent = 1
         self._functions: list[str] = []
-        # Fixed-size values not yet written: (struct letter, expression).
+        # Fixed-size values that are not written yet: (struct letter, expression).
         self._run: list[tuple[str, str]] = []
         self._serial = 0
         self._names: dict[str, Any] = {
@@ -92,7 +94,7 @@ class _EncoderWriter:
         return f"{prefix}{self._serial}"
 
     def _flush(self) -> None:
-        """Write the pending run of fixed-size values."""
+        """Write the code that packs the pending run of fixed-size values."""
         if not self._run:
             return
         codes = "".join(code for code, _ in self._run)
@@ -124,13 +126,17 @@ class _EncoderWriter:
             return
         self._flush()
         function = self._tag_function(tagged)
-        # A default struct is nearly always the shared one; an equal other one takes the long way.
+        # A default struct is nearly always the shared instance, so compare by identity first.
+        # The tag function compares by value, so an equal copy is also absent.
         absent = " and ".join(self._is_absent(each, name, by_identity=True) for each in tagged)
         self._line(f"if {absent}: out.append(0)")
         self._line(f"else: out += {function}({name})")
 
     def _refuse_loss(self, each: Field, value: str) -> None:
-        """A value that this version cannot carry is an error unless the schema lets it go."""
+        """Write a check that raises an error if this version cannot carry a value that is set.
+
+        Values of ignorable fields are dropped without an error.
+        """
         if each.ignorable:
             return
         differs = self._differs(each, value)
@@ -164,7 +170,9 @@ class _EncoderWriter:
         return repr(f"{each.owner}.{each.name}")
 
     def _tag_function(self, tagged: list[Field]) -> str:
-        """Write the function that returns a struct's tagged fields, their count first."""
+        """Write the function that returns the encoded tagged fields of a struct, after their
+        count.
+        """
         function = self._new_name("tags_")
         outer, self._lines = self._lines, []
         indent, self._indent = self._indent, 1
@@ -207,7 +215,9 @@ class _EncoderWriter:
             self._variable(each, kind, value, nullable)
 
     def _nested_struct(self, each: Field, cls: type[Struct], value: str, nullable: bool) -> None:
-        """Write a struct; a nullable one follows a byte, as told in decoding.py."""
+        """Write the code that encodes a struct; decoding.py describes the byte of nullable
+        structs.
+        """
         name = self._new_name("o")
         self._line(f"{name} = {value}")
         if not nullable:
@@ -224,7 +234,7 @@ class _EncoderWriter:
         self._indent -= 1
 
     def _variable(self, each: Field, kind: Kind, value: str, nullable: bool) -> None:
-        """Write a string or bytes."""
+        """Write the code that encodes a string or bytes."""
         is_string = kind is STRING
         convert = f"b = {value}.encode()" if is_string else f"b = {value}"
         plus = " + 1" if self._flexible else ""
@@ -233,7 +243,7 @@ class _EncoderWriter:
             self._line(convert)
             self._line(f"n = len(b){plus}")
         elif self._flexible:
-            # Null, as most of them are, is written by itself.
+            # Null is the most common value here, so it has its own short branch.
             self._flush()
             self._line(f"b = {value}")
             self._line("if b is None: out.append(0)")
@@ -252,7 +262,9 @@ class _EncoderWriter:
         self._indent = indent
 
     def _length(self, legacy_code: str, each: Field, is_string: bool = False) -> None:
-        """Write the prefix `n`, which already has the compact form's extra one."""
+        """Write the code for the length prefix `n`; `n` is already the length + 1 in compact
+        form.
+        """
         if not self._flexible:
             self._run.append((legacy_code, "n"))
             self._flush()
@@ -313,7 +325,7 @@ class _EncoderWriter:
 
 
 def _stands_alone(records: Any) -> bool:
-    """Whether records become a chunk of their own rather than being copied."""
+    """Return whether the records become a separate chunk and are not copied."""
     is_bytes = isinstance(records, bytes | bytearray | memoryview)
     return not is_bytes or len(records) >= CHUNK_BYTES_MIN
 

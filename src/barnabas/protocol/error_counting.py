@@ -1,7 +1,7 @@
-"""Counts the error codes of a response, wherever it has them (Kafka: errorCounts of a response).
+"""Count the error codes in a response (Kafka: `errorCounts` of a response).
 
-Written once per response class from its field table: one loop per array that leads to an
-`error_code`.
+The counting function is generated once per response class from its field table. It has one loop for
+each array that contains an `error_code`.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
     from barnabas.protocol.schema import Message
 
 _FIELD = "error_code"
-# The largest code that has a count of its own.
+# The largest code that has its own count.
 _LAST = int(max(ErrorCode))
 
 
 def step_error_counter(
     response: type[Message],
 ) -> Callable[[Message, list[int]], Generator[None, None, None]]:
-    """As `error_counter`, as a generator that stops after each item of an array."""
+    """Return a counter like `error_counter`, as a generator that yields before each array item."""
     body = _lines(response, "response", 1, in_steps=True)
     source = "\n".join(["def count_errors(response, counts):", "    yield", *body, ""])
     return compile_function(source, "count_errors", f"{response.__name__} errors in steps", {})
 
 
 def error_counter(response: type[Message]) -> Callable[[Message, list[int]], None]:
-    """A function that adds one to `counts[code]` for each error code, NONE included.
+    """Return a function that adds one to `counts[code]` for each error code, including NONE.
 
-    The last count is that of -1, and of codes that this version does not know.
+    The last element counts code -1 and codes that this version does not know.
     """
     body = _lines(response, "response", 1) or ["    return"]
     source = "\n".join(["def count_errors(response, counts):", *body, ""])

@@ -1,7 +1,7 @@
-"""Kafka's error codes: the values by which peers are told what went wrong.
+"""Kafka's error codes, with which a broker tells its peers what went wrong.
 
-An error that a peer may meet is a value of this enum, per partition or per request, never an
-exception across layers. Numbers, names and retriability are Kafka 4.4's; the wording is ours.
+An error for a peer is a value of this enum, per partition or per request. It is never an exception
+that crosses layers. Numbers, names and retriability are those of Kafka 4.4; the texts are our own.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ class ErrorCode(IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """Whether the same request may succeed later, with nothing changed by the caller."""
+        """Whether the same request may succeed later without a change by the caller."""
         return self._retriable
 
     @property
     def message(self) -> str:
-        """One phrase for people."""
+        """A description in one phrase."""
         return self._message
 
     @classmethod
     def of(cls, code: int) -> ErrorCode:
-        """The error of a code off the wire; one that is newer than we are counts as unexpected."""
+        """Return the error for a code from the wire; unknown codes give UNKNOWN_SERVER_ERROR."""
         try:
             return cls(code)
         except ValueError:

@@ -1,10 +1,10 @@
-"""Cuts a stream of bytes into frames: a 4-byte big-endian length, then so many bytes.
+"""Split a stream of bytes into frames: a 4-byte big-endian length, then that many bytes.
 
-Sans-IO, for `get_buffer`/`on_received` style reading. Bytes arrive in a shared buffer that all
-connections of a loop take turns to use, so whole frames cost no copy; only a frame that is not
-complete when the turn ends moves into a buffer of its own. That one grows in steps with what has
-arrived: a forged length costs nothing. A client, whose answers are large and which has chosen whom
-to ask, has buffers that are used again (`frame_buffers`).
+This module is sans-IO, with the `get_buffer` and `on_received` calls of a buffered protocol. All
+connections of an event loop share one receive buffer, so complete frames are not copied. Only a
+frame that is incomplete at the end of a read moves into its own buffer. That buffer grows with the
+data that has arrived, so a forged length costs no memory. A client trusts the brokers it chose and
+receives large responses, so it reuses its buffers (`frame_buffers`).
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 _unpack_length = struct.Struct(">i").unpack_from
 
-# An own buffer starts with this much, then doubles, up to the size of the frame it waits for.
+# First size of the buffer of an incomplete frame. It doubles up to the size of the frame.
 OWN_BYTES_MIN = 16 * 1024
 
 
-# What is read at a time while there is little memory for unfinished frames.
+# Size of one read while the memory for incomplete frames is used up.
 _SMALL_READ_BYTES = 32 * 1024
 
 
 class FrameMemory(Protocol):
-    """The memory for unfinished frames of all connections."""
+    """The memory for incomplete frames of all connections."""
 
-    # Whether it is used up.
+    # Whether the memory is used up.
     is_full: bool
 
 
@@ -40,11 +40,11 @@ class FrameSplitter:
     """The receiving side of one connection.
 
     Args:
-        max_frame_bytes: a longer frame is an error (`socket.request.max.bytes`).
-        shared: receive buffer, shared with other splitters of the same thread; used between
-            `get_buffer` and the end of `received` only.
-        large: where the buffers of large frames come from and go back to; None makes them anew.
-        memory: while it is full, little is read at a time: what is read has to be kept.
+        max_frame_bytes: Longer frames are an error (`socket.request.max.bytes`).
+        shared: Receive buffer that the splitters of one thread share. A splitter uses it only
+            between `get_buffer` and the end of `received`.
+        large: Pool of buffers for large frames; None: allocate each buffer.
+        memory: While it is full, reads are small, because their data may have to be kept.
     """
 
     __slots__ = (
@@ -73,30 +73,31 @@ class FrameSplitter:
         self._small_view = self._shared_view[:_SMALL_READ_BYTES]
         self._large = large
         self._memory = memory
-        # Start of a frame that has not arrived in full, length prefix included; None between
-        # frames. `_filled` of its bytes are there, `_own_end` of them may come.
+        # Start of an incomplete frame, including its length prefix; None between frames.
+        # `_filled` bytes of it have arrived. `_own_end` is the end of the next read.
         self._own: memoryview | None = None
         self._own_end = 0
         self._filled = 0
-        # Size of the buffer of an unfinished frame; 0 between frames, and for a few bytes of one.
+        # Size of the buffer of an incomplete frame (bytes); 0 between frames and before the length
+        # is known.
         self.own_bytes = 0
-        # While a frame is handed out: whether anything behind it came with it.
+        # While a frame is yielded: whether more bytes followed it in the same read.
         self.has_more = False
 
     @property
     def pending_bytes(self) -> int:
-        """How much of an unfinished frame has arrived."""
+        """Number of bytes of the incomplete frame that have arrived."""
         return self._filled
 
     @property
     def missing_bytes(self) -> int:
-        """How much of an unfinished frame has not arrived; 0 before its length has."""
+        """Number of bytes of the incomplete frame that are missing; 0 if its length is unknown."""
         if self._own is None or self._filled < 4:
             return 0
         return 4 + self._checked_length(self._own, 0) - self._filled
 
     def get_buffer(self, _size_hint: int = -1) -> memoryview:
-        """Where the next bytes go; never empty."""
+        """Return the buffer for the next bytes; it is never empty."""
         if self._own is None:
             if self._memory is not None and self._memory.is_full:
                 return self._small_view
@@ -104,24 +105,24 @@ class FrameSplitter:
         return self._own[self._filled : self._own_end]
 
     def unfinished_start(self) -> bytes:
-        """Return the first four bytes of the unfinished frame; fewer if no more have come."""
+        """Return the first four bytes of the incomplete frame, or fewer if fewer have arrived."""
         return b"" if self._own is None else bytes(self._own[: min(4, self._filled)])
 
     def received(self, count: int) -> Iterator[memoryview]:
-        """Take note of `count` bytes in the buffer last given; yields every complete frame.
+        """Process `count` new bytes in the last buffer; yield every complete frame.
 
-        A frame is a view without its length, valid until the next one is asked for. The iterator
-        has to be run to its end before `get_buffer` is called again.
+        A frame is a view without its length prefix, and valid until the next frame is requested.
+        The iterator must be exhausted before the next call of `get_buffer`.
 
         Raises:
-            ProtocolError: a length that is negative or above the limit; the stream is lost.
+            ProtocolError: A length is negative or above the limit. The stream cannot be continued.
         """
         if self._own is None:
             return self._cut(self._shared_view, count)
         return self._continue(count)
 
     def _cut(self, view: memoryview, end: int) -> Iterator[memoryview]:
-        """Yield the frames of the shared buffer and keep what is left over."""
+        """Yield the frames in the shared buffer and keep the remaining bytes."""
         position = 0
         while end - position >= 4:
             start = position + 4
@@ -136,7 +137,7 @@ class FrameSplitter:
             self._keep(view[position:end])
 
     def _continue(self, count: int) -> Iterator[memoryview]:
-        """The unfinished frame got `count` more bytes, none of them beyond its end."""
+        """Add `count` bytes to the incomplete frame; they never extend beyond its end."""
         own = self._own
         assert own is not None
         self._filled += count
@@ -155,18 +156,18 @@ class FrameSplitter:
             self._give_back(own)
 
     def _keep(self, left_over: memoryview) -> None:
-        """Move an unfinished frame out of the shared buffer, which others use next."""
+        """Move an incomplete frame out of the shared buffer, which other connections use next."""
         self._filled = len(left_over)
         if self._filled >= 4:
             self._own = self._moved(left_over, 4 + self._checked_length(left_over, 0))
             return
-        # The length comes first, on its own, so that a read never runs into the next frame.
+        # Read the length alone first, so that a read never includes bytes of the next frame.
         self._own = memoryview(bytearray(4))
         self._own[: self._filled] = left_over
         self._own_end = 4
 
     def _moved(self, arrived: memoryview, whole: int) -> memoryview:
-        """The start of a frame of `whole` bytes in a buffer with room for more of it."""
+        """Copy the start of a frame of `whole` bytes into a buffer that has room for more."""
         size = len(arrived)
         if self._large is not None and whole > OWN_BYTES_MIN:
             buffer = self._large.take(whole, size)

@@ -1,10 +1,10 @@
-"""Request and response headers, and whole frames around messages.
+"""Request and response headers, and complete frames around messages.
 
-A frame is a 4-byte length, a header, a message. Request headers: v0 has no client id and is only
-used by ControlledShutdown v0; v1 has one; v2, for flexible versions, adds tagged fields but keeps
-the old length prefix of the client id. Response headers: v1 adds tagged fields, except that an
-ApiVersions response always has v0, as its reader does not know yet what the broker speaks
-(KIP-511).
+A frame is a 4-byte length, a header and a message. Request header v0 has no client id and is only
+used by ControlledShutdown v0. Header v1 adds the client id. Header v2, for flexible versions, adds
+tagged fields but keeps the old length prefix of the client id. Response header v1 adds tagged
+fields. An ApiVersions response always has header v0, because its reader does not know the broker's
+versions yet (KIP-511).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _FIXED = struct.Struct(">hhi")
 _FIXED_AND_LENGTH = struct.Struct(">hhih")
 _unpack_fixed_and_length = _FIXED_AND_LENGTH.unpack_from
 _CORRELATION_ID = struct.Struct(">i")
-# Length and correlation id, and in a flexible version no tagged fields.
+# Length and correlation id; in flexible versions also an empty set of tagged fields.
 _RESPONSE_STARTS = (struct.Struct(">ii"), struct.Struct(">iix"))
 _LENGTH = struct.Struct(">i")
 
@@ -47,26 +47,26 @@ _CONTROLLED_SHUTDOWN = int(ApiKey.CONTROLLED_SHUTDOWN)
 _API_VERSIONS = int(ApiKey.API_VERSIONS)
 _NEVER_FLEXIBLE = 0x8000
 
-# API key -> first flexible version; a plain dict, because every request asks.
+# API key -> first flexible version. A plain dict, because every request looks it up.
 _FLEXIBLE_FROM = {
     key: _NEVER_FLEXIBLE if row.flexible_from is None else row.flexible_from
     for key, row in API_ROWS.items()
 }
 
 
-# By class and version, as responses ask for them.
+# Response class and version -> functions that write the start and the rest of the frame.
 _writers: dict[tuple[type[Message], int], Writer] = {}
 
 
 def request_header_version(api_key: int, version: int) -> int:
-    """0, 1 or 2; an unknown API is taken to have v1."""
+    """Return the request header version: 0, 1 or 2. An unknown API has version 1."""
     if version >= _FLEXIBLE_FROM.get(api_key, _NEVER_FLEXIBLE):
         return 2
     return 0 if api_key == _CONTROLLED_SHUTDOWN and version == 0 else 1
 
 
 def response_header_version(api_key: int, version: int) -> int:
-    """0 or 1."""
+    """Return the response header version: 0 or 1."""
     if api_key == _API_VERSIONS:
         return 0
     return 1 if version >= _FLEXIBLE_FROM.get(api_key, _NEVER_FLEXIBLE) else 0
@@ -75,26 +75,26 @@ def response_header_version(api_key: int, version: int) -> int:
 def decode_request_header(
     view: bytes | bytearray | memoryview,
 ) -> tuple[int, int, int, str | None, int]:
-    """Read the header of a request frame (without its length).
+    """Read the header of a request frame (without its length prefix).
 
-    API key and version are not checked: ApiVersions is answered even if its version is unknown.
+    API key and version are not checked: ApiVersions is answered even in an unknown version.
 
     Returns:
         (api_key, api_version, correlation_id, client_id, offset of the message)
 
     Raises:
-        ProtocolError: not a header.
+        ProtocolError: The bytes are not a valid header.
     """
     try:
         api_key, version, correlation_id, length = _unpack_fixed_and_length(view)
         if api_key == _CONTROLLED_SHUTDOWN and version == 0:
-            # No client id; what was taken for its length belongs to the message.
+            # There is no client id: the bytes read as its length belong to the message.
             return api_key, version, correlation_id, None, _FIXED.size
         offset = 10
         client_id = None
         if length >= 0:
             offset += length
-            # It is only shown and counted: who writes it in another code is served all the same.
+            # The client id is only displayed and counted, so another encoding is accepted.
             client_id = str(view[10:offset], "utf-8", "replace")
         if version >= _FLEXIBLE_FROM.get(api_key, _NEVER_FLEXIBLE):
             tags = view[offset]
@@ -111,7 +111,7 @@ def decode_request_header(
 def encode_request_header(
     api_key: int, version: int, correlation_id: int, client_id: str | None
 ) -> bytes:
-    """Write the header of a request."""
+    """Return the encoded header of a request."""
     header_version = request_header_version(api_key, version)
     if header_version == 0:
         return _FIXED.pack(api_key, version, correlation_id)
@@ -127,14 +127,14 @@ def encode_request_header(
 def encode_request(
     correlation_id: int, client_id: str | None, message: Message, version: int
 ) -> list[Chunk]:
-    """A whole request frame: length, header, message."""
+    """Return a complete request frame: length, header and message."""
     start = bytearray(4)
     start += encode_request_header(message.__api_key__, version, correlation_id, client_id)
     return _with_length(start, encode_onto(start, message, version))
 
 
 def encode_response(correlation_id: int, message: Message, version: int) -> list[Chunk]:
-    """A whole response frame: length, header, message."""
+    """Return a complete response frame: length, header and message."""
     cls = type(message)
     pack_start, encoder = _writers.get((cls, version)) or _writer(cls, version)
     start = bytearray(pack_start(0, correlation_id))
@@ -144,7 +144,7 @@ def encode_response(correlation_id: int, message: Message, version: int) -> list
 def encode_response_in_steps(
     correlation_id: int, message: Message, version: int
 ) -> Generator[None, None, list[Chunk]]:
-    """As `encode_response`, as a generator that stops after each item of an array."""
+    """Encode like `encode_response`, as a generator that yields before each array item."""
     header = _RESPONSE_STARTS[response_header_version(message.__api_key__, version)]
     start = bytearray(header.pack(0, correlation_id))
     chunks = yield from encode_in_steps(start, message, version)
@@ -152,7 +152,7 @@ def encode_response_in_steps(
 
 
 def _writer(cls: type[Message], version: int) -> Writer:
-    """What writes the start of a response frame, and what writes the rest."""
+    """Return the functions that write the start and the rest of a response frame."""
     start = _RESPONSE_STARTS[response_header_version(cls.__api_key__, version)]
     made = _writers[cls, version] = (start.pack, encoder_of(cls, version))
     return made
@@ -161,7 +161,11 @@ def _writer(cls: type[Message], version: int) -> Writer:
 def decode_response_header(
     api_key: int, version: int, view: bytes | bytearray | memoryview
 ) -> tuple[int, int]:
-    """Read the header of a response frame (without its length): (correlation id, offset behind)."""
+    """Read the header of a response frame (without its length prefix).
+
+    Returns:
+        (correlation id, offset of the message)
+    """
     try:
         (correlation_id,) = _CORRELATION_ID.unpack_from(view)
         offset = 4
@@ -176,14 +180,14 @@ def decode_response_header(
 def decode_response(
     request_cls: type[Message], version: int, view: bytes | bytearray | memoryview
 ) -> tuple[int, Message]:
-    """Read a response frame (without its length) to a request of this class and version."""
+    """Read a response frame (without its length prefix) for a request of this class and version."""
     api_key = request_cls.__api_key__
     correlation_id, offset = decode_response_header(api_key, version, view)
     return correlation_id, decode(response_class(api_key), version, view, offset)
 
 
 def peek_correlation_id(view: bytes | bytearray | memoryview) -> int:
-    """The correlation id of a response frame, by which its request is found."""
+    """Return the correlation id of a response frame, which identifies its request."""
     if len(view) < 4:
         raise ProtocolError("response header: fewer than 4 bytes")
     correlation_id: int = _CORRELATION_ID.unpack_from(view)[0]

@@ -1,7 +1,7 @@
 """Variable-length integers, strings and uuids of the Kafka protocol.
 
-Unsigned varints and zigzag as in Protocol Buffers; compact lengths are one more than the length,
-zero meaning null (KIP-482). Uuids print as url-safe base64 without padding.
+Unsigned varints and zigzag numbers are encoded as in Protocol Buffers. A compact length is the
+length + 1, and zero means null (KIP-482). Uuids print as url-safe base64 without padding.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Bytes = bytes | bytearray | memoryview
 # Unsigned varints of one byte, ready to append.
 _ONE_BYTE = tuple(bytes((value,)) for value in range(128))
 
-# Kafka refuses longer strings, whatever their length prefix could express.
+# Kafka refuses longer strings, although the length prefix allows them.
 STRING_BYTES_MAX = 0x7FFF
 
 __all__ = [
@@ -66,12 +66,12 @@ def varint_tail(view: Bytes, position: int, first: int) -> tuple[int, int]:
         The value and the position after it.
 
     Raises:
-        ProtocolError: more than five bytes, or more than 32 bits.
-        IndexError: the bytes end within the number.
+        ProtocolError: The varint has more than five bytes or more than 32 bits.
+        IndexError: The bytes end within the number.
     """
     byte = view[position]
     if byte < 128:
-        # Two bytes, as lengths of records mostly have.
+        # A varint of two bytes, which is the usual case for lengths of records.
         return first & 127 | byte << 7, position + 1
     value = first & 127
     for shift in (7, 14, 21, 28):
@@ -86,7 +86,7 @@ def varint_tail(view: Bytes, position: int, first: int) -> tuple[int, int]:
 
 
 def string_length_tail(view: Bytes, position: int, first: int) -> tuple[int, int]:
-    """As `varint_tail`, for the compact length of a string, which Kafka limits to 32767 bytes."""
+    """Finish the compact length of a string like `varint_tail`; Kafka allows 32767 bytes."""
     value, position = varint_tail(view, position, first)
     if value - 1 > STRING_BYTES_MAX:
         raise ProtocolError(f"a string claims {value - 1} bytes")
@@ -133,10 +133,10 @@ def uuid_to_string(uuid: bytes) -> str:
 
 
 def uuid_from_string(text: str) -> bytes:
-    """Read what `uuid_to_string` printed.
+    """Return the 16 bytes of a uuid that `uuid_to_string` printed.
 
     Raises:
-        ProtocolError: not 16 bytes of url-safe base64.
+        ProtocolError: The text is not 16 bytes of url-safe base64.
     """
     try:
         uuid = base64.b64decode(text.encode("ascii") + b"==", altchars=b"-_", validate=True)

@@ -1,10 +1,12 @@
-"""The one exception of this package: bytes that are not what they claim, or values that do not fit.
+"""The exception of this package: bytes or values that do not match the protocol.
 
-A peer that makes us raise it loses its connection; nothing else happens.
+A peer whose bytes cause this error loses its connection, without further effects.
 """
 
 from __future__ import annotations
 
 
 class ProtocolError(ValueError):
-    """Bytes that cannot be decoded, or a message that cannot be encoded at the asked version."""
+    """Bytes that cannot be decoded, or a message that cannot be encoded at the requested
+    version.
+    """

@@ -1,7 +1,7 @@
-"""The few bytes that tell a record's type and version before its content.
+"""The prefix of a record, which carries its type and version.
 
-Metadata records (KIP-631) begin with three unsigned varints: frame version (always 1), record
-type, version. Keys and values of the coordinators' logs begin with a 16-bit number: the record
+A metadata record (KIP-631) starts with three unsigned varints: frame version (always 1), record
+type and version. Keys and values in the logs of coordinators start with a 16-bit number: the record
 type for a key, the version for a value.
 """
 
@@ -24,7 +24,7 @@ _INT16 = struct.Struct(">h")
 
 
 def encode_metadata_record(record: Record, version: int) -> bytes:
-    """The value of a record of the metadata log."""
+    """Return the encoded value of a record in the metadata log."""
     start = bytearray(unsigned_varint(FRAME_VERSION))
     start += unsigned_varint(record.__record_type__)
     start += unsigned_varint(version)
@@ -34,10 +34,10 @@ def encode_metadata_record(record: Record, version: int) -> bytes:
 
 
 def decode_metadata_record(view: bytes | bytearray | memoryview) -> tuple[Record, int]:
-    """Read the value of a record of the metadata log: (record, its version).
+    """Decode the value of a record in the metadata log: (record, its version).
 
     Raises:
-        ProtocolError: damaged, or a frame version, record type or version that we do not know.
+        ProtocolError: The bytes are damaged, or the frame version, type or version is unknown.
     """
     record_type, version, offset = read_metadata_frame(view)
     cls = metadata_record_class(record_type)
@@ -50,7 +50,7 @@ def decode_metadata_record(view: bytes | bytearray | memoryview) -> tuple[Record
 
 
 def read_metadata_frame(view: bytes | bytearray | memoryview) -> tuple[int, int, int]:
-    """Read what stands before a metadata record: (type, version, offset of the content)."""
+    """Read the prefix of a metadata record: (type, version, offset of the content)."""
     frame_version, offset = read_unsigned_varint(view, 0)
     if frame_version != FRAME_VERSION:
         raise ProtocolError(f"frame version {frame_version} of a metadata record is not known")
@@ -60,17 +60,20 @@ def read_metadata_frame(view: bytes | bytearray | memoryview) -> tuple[int, int,
 
 
 def encode_coordinator_key(key: Record) -> bytes:
-    """The key of a record of a coordinator's log: its type, then its content (always version 0)."""
+    """Encode the key of a record in a coordinator's log.
+
+    The key consists of its record type and its content, which always has version 0.
+    """
     return _prefixed(key.__record_type__, key, 0)
 
 
 def encode_coordinator_value(value: Record, version: int) -> bytes:
-    """The value of a record of a coordinator's log: its version, then its content."""
+    """Encode the value of a record in a coordinator's log: its version, then its content."""
     return _prefixed(version, value, version)
 
 
 def read_prefix(view: bytes | bytearray | memoryview) -> int:
-    """The 16-bit number before a key (record type) or a value (version)."""
+    """Return the 16-bit number before a key (record type) or a value (version)."""
     if len(view) < 2:
         raise ProtocolError("a coordinator record is shorter than its prefix")
     number: int = _INT16.unpack_from(view)[0]
@@ -78,12 +81,12 @@ def read_prefix(view: bytes | bytearray | memoryview) -> int:
 
 
 def decode_coordinator_key(cls: type[R], view: bytes | bytearray | memoryview) -> R:
-    """Read a key whose prefix told that it is a `cls`."""
+    """Decode a key whose prefix is the record type of `cls`."""
     return _whole(cls, 0, view)
 
 
 def decode_coordinator_value(cls: type[R], view: bytes | bytearray | memoryview) -> R:
-    """Read a value of the version that its prefix tells."""
+    """Decode a value of the version in its prefix."""
     return _whole(cls, read_prefix(view), view)
 
 

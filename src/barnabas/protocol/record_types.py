@@ -1,4 +1,4 @@
-"""Finds the class that codes a record type of a given log (loaded when asked for)."""
+"""The classes for each record type of a log (imported on first use)."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ if TYPE_CHECKING:
 
 
 def metadata_record_class(record_type: int) -> type[Record] | None:
-    """The class of a record of `__cluster_metadata`; None if it is newer than we are."""
+    """Return the class of a record in `__cluster_metadata`; None if the type is unknown."""
     classes = _classes("metadata", record_type)
     return classes[0] if classes else None
 
 
 def group_record_classes(record_type: int) -> tuple[type[Record], type[Record]] | None:
-    """Key and value class of a record of `__consumer_offsets`; None if it is newer than we are.
+    """Return the key and value class of a record in `__consumer_offsets`; None if unknown.
 
-    The record type is the version that stands before the key. Values of one type have versions
-    of their own.
+    The record type is the 16-bit number before the key. The values of each type have their own
+    versions.
     """
     return _key_and_value("group-coordinator", record_type)
 
 
 def transaction_record_classes(record_type: int) -> tuple[type[Record], type[Record]] | None:
-    """As `group_record_classes`, for `__transaction_state`."""
+    """Return the classes of a record in `__transaction_state`, like `group_record_classes`."""
     return _key_and_value("transaction-coordinator", record_type)
 
 
 def share_record_classes(record_type: int) -> tuple[type[Record], type[Record]] | None:
-    """As `group_record_classes`, for `__share_group_state`."""
+    """Return the classes of a record in `__share_group_state`, like `group_record_classes`."""
     return _key_and_value("share-coordinator", record_type)
 
 

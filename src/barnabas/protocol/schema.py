@@ -1,8 +1,8 @@
-"""Declared layout of protocol messages: one line per field, all versions in one table.
+"""The declared layout of protocol messages: one line per field, all versions in one table.
 
-Source: the message format of KIP-482 and the rules of Kafka's message schemas. A class body only
-stores its table; constructor, decoder and encoder are compiled when they are first needed, so
-that importing a message costs microseconds.
+The source is the message format of KIP-482 and the rules of Kafka's message schemas. A class body
+only stores its table. The constructor, decoder and encoder are compiled on first use, so importing
+a message takes microseconds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 ZERO_UUID = bytes(16)
 
-# What a version range means when it is open at the top ("4+").
+# The upper bound of an open version range ("4+").
 VERSION_MAX = 0x7FFF
 
 MISSING: Any = object()
@@ -46,18 +46,18 @@ RECORDS = Kind("records", "", 0, None)
 
 
 class Array(NamedTuple):
-    """A list of primitives or of structs."""
+    """A list of primitives or structs."""
 
     element: Kind | type[Struct]
 
 
 def array(element: Kind | type[Struct]) -> Array:
-    """The type of a list whose items are `element`."""
+    """Return the type of a list whose items are `element`."""
     return Array(element)
 
 
 def version_range(text: str) -> tuple[int, int] | None:
-    """Read "3", "3-7", "3+" or "none" as an inclusive range."""
+    """Parse "3", "3-7", "3+" or "none" as an inclusive range."""
     if text == "none":
         return None
     if text.endswith("+"):
@@ -85,13 +85,13 @@ class Field:
         self.name = ""
         self.owner = ""
         self.kind = kind
-        # Whether a constructor may leave it out.
+        # Whether the constructor may omit the field.
         self.has_default = False
-        # The default if it is immutable; MISSING where every struct needs one of its own.
+        # The default if it is immutable; MISSING if each struct needs its own default.
         self.declared_default: Any = MISSING
-        # A tagged field is tagged in every version that has it.
+        # The tag number. A tagged field is tagged in every flexible version that has it.
         self.tag: int | None = None
-        # Whether an encoder may drop a value that its version cannot carry.
+        # Whether an encoder may drop a value that the version cannot carry.
         self.ignorable = False
         self._versions = versions
         self._nullable = "none"
@@ -117,7 +117,7 @@ class Field:
         return span is not None and span[0] <= version <= span[1]
 
     def default(self) -> Any:
-        """The value that means "not there"; a fresh one where it could be changed."""
+        """Return the default value; a new object if the value is mutable."""
         if self.declared_default is not MISSING:
             return self.declared_default
         if isinstance(self.kind, Kind):
@@ -142,13 +142,15 @@ def field(
     """Declare a field of a struct.
 
     Args:
-        kind: a primitive type, `array(...)` of one, or a struct class.
-        versions: versions of the message that carry it, as "3", "3-7" or "3+".
-        nullable: versions in which it may be None.
-        default: value when it is not given or not carried; `[]`, or the struct class itself,
-            stand for a fresh one. Without a default the constructor demands the field.
-        tag: number of a tagged field (KIP-482).
-        ignorable: an encoder drops a value that the version cannot carry instead of refusing it.
+        kind: A primitive type, an `array(...)`, or a struct class.
+        versions: Versions of the message with this field, as "3", "3-7" or "3+".
+        nullable: Versions in which the value may be None.
+        default: Value when the field is omitted or the version does not carry it. `[]` and the
+            struct class itself mean a new object. Without a default, the constructor requires the
+            field.
+        tag: Number of a tagged field (KIP-482).
+        ignorable: Whether an encoder drops a value that the version cannot carry, instead of
+            raising an error.
     """
     made = Field(kind, versions)
     made.has_default = default is not MISSING
@@ -161,7 +163,7 @@ def field(
 
 
 class _StructMeta(type):
-    """Turns declared fields into slots; what needs generated code waits for its first use."""
+    """Metaclass that turns declared fields into slots; code is generated on first use."""
 
     def __new__(
         mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
@@ -180,7 +182,7 @@ class _StructMeta(type):
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 class Struct(metaclass=_StructMeta):
-    """A group of fields inside a message. Constructed by keyword only."""
+    """A group of fields in a message. The constructor takes keyword arguments only."""
 
     __fields__: ClassVar[tuple[Field, ...]]
     __default_instance__: ClassVar[Struct | None] = None
@@ -205,10 +207,10 @@ class Struct(metaclass=_StructMeta):
 
     @classmethod
     def default_instance(cls) -> Any:
-        """A struct of defaults; shared and write-protected where all values are immutable.
+        """Return a struct of defaults; shared and read-only if all its values are immutable.
 
-        Fetch answers carry three such structs per partition, nearly always absent: sharing makes
-        them free to build and lets the encoder tell "absent" by identity.
+        Fetch responses have three such structs per partition, which are nearly always absent.
+        Sharing avoids their construction and lets the encoder detect "absent" by identity.
         """
         if any(isinstance(each.kind, Array) or not _is_primitive(each) for each in cls.__fields__):
             return _of_defaults(cls, cls)
@@ -217,7 +219,7 @@ class Struct(metaclass=_StructMeta):
             body = {
                 "__module__": cls.__module__,
                 "__setattr__": _refuse_write,
-                # Copies, deep ones too, are the shared instance again.
+                # Copies and deep copies return the shared instance.
                 "__reduce__": lambda _self: (cls.default_instance, ()),
             }
             protected = _StructMeta(cls.__name__, (cls,), body)
@@ -230,8 +232,8 @@ class Struct(metaclass=_StructMeta):
 class Message(Struct):
     """A request or a response: the root of a layout.
 
-    Class keywords: `api_key`, `versions` (all that can be coded) and `flexible` (those with
-    compact lengths and tagged fields, KIP-482).
+    Class keywords: `api_key`, `versions` (all versions that the codec supports) and `flexible` (the
+    versions with compact lengths and tagged fields, KIP-482).
     """
 
     __api_key__: ClassVar[int] = -1
@@ -252,9 +254,9 @@ class Message(Struct):
 
 
 class Record(Message):
-    """A key, a value or a piece of data that Kafka keeps in a log or file of its own.
+    """A key, a value or other data that Kafka stores in a log or file.
 
-    Class keyword `type` is the record type by which it is found in its log; -1 if it has none.
+    The class keyword `type` is the record type in its log; -1 if there is no record type.
     """
 
     __record_type__: ClassVar[int] = -1
@@ -262,7 +264,7 @@ class Record(Message):
     def __init_subclass__(
         cls,
         *,
-        type: int = -1,  # noqa: A002 - Kafka's word, and it reads well in a class line
+        type: int = -1,  # noqa: A002 - Kafka's word, and it reads well in a class statement
         versions: str = "",
         flexible: str = "none",
     ) -> None:
@@ -272,7 +274,7 @@ class Record(Message):
 
 
 def is_flexible(message: type[Message], version: int) -> bool:
-    """Whether this version uses compact lengths and tagged fields."""
+    """Return whether this version uses compact lengths and tagged fields."""
     return version >= message.__flexible_from__
 
 
@@ -281,7 +283,7 @@ def _is_primitive(each: Field) -> bool:
 
 
 def _declaring_class(cls: type[Struct]) -> type[Struct]:
-    """The class whose body held the fields (a protected default has an empty body)."""
+    """Return the class that declares the fields (the class of a shared default is empty)."""
     for base in cls.__mro__:
         if "__setattr__" not in base.__dict__:
             return base
@@ -305,7 +307,7 @@ def _install_constructor(cls: type[Struct]) -> None:
 
 
 def _compile_constructor(cls: type[Struct]) -> Callable[..., None]:
-    """Write the keyword-only constructor of a struct from its field table."""
+    """Generate the keyword-only constructor of a struct from its field table."""
     names: dict[str, Any] = {"MISSING": MISSING}
     parameters = ["self"]
     body = []
@@ -317,7 +319,8 @@ def _compile_constructor(cls: type[Struct]) -> Callable[..., None]:
             continue
         default = each.default()
         if default is each.default():
-            # Immutable, or a shared struct: looking for that one at each call would cost 1.4 µs.
+            # Immutable, or a shared struct. A lookup of the shared struct per call would cost 1.4
+            # µs.
             names[f"D_{name}"] = default
             parameters.append(f"{name}=D_{name}")
             body.append(f"    self.{name} = {name}")
