@@ -1,4 +1,4 @@
-"""`barnabas brokers`: the registered brokers, and those that are gone for good taken out."""
+"""`barnabas brokers`: list the registered brokers, and unregister those that are gone for good."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What stands behind TAB: names of topics and groups, and config keys.
+"""Shell completion of topic names, group names and config keys.
 
-A broker that does not answer at once has no say: completing must never hang or complain.
+Completion must never hang or print errors: a broker that does not answer in time gives no names.
 """
 
 from __future__ import annotations
@@ -23,20 +23,23 @@ _TIMEOUT_MS = 500
 
 
 def complete_topics(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Names of topics that begin so; internal ones only if an underscore was typed."""
+    """Return the matching topic names; internal topics only if an underscore was typed."""
     internal = incomplete.startswith("_")
     return _asked(ctx, incomplete, lambda client: client.topics(internal=internal))
 
 
 def complete_groups(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Names of groups that begin so."""
+    """Return the matching group names."""
     return _asked(
         ctx, incomplete, lambda client: [group.group_id for group in client.admin.list_groups()]
     )
 
 
 def complete_config_keys(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Keys of the resource type that was named; those of topics and brokers are known here."""
+    """Return the matching config keys of the given resource type, without asking a broker.
+
+    Only the keys of topics and brokers are known here.
+    """
     kind = ctx.params.get("kind")
     if kind == "topic":
         from barnabas.storage.config import TOPIC_CONFIGS as KEYS
@@ -53,7 +56,7 @@ def _asked(
     from barnabas.client.errors import ClientError
     from barnabas.client.facade import Client
 
-    # Nothing but names: this process lives for them alone.
+    # This process only completes names, so its log would disturb the shell.
     logging.disable()
     limits = dict.fromkeys(
         ("default_api_timeout_ms", "request_timeout_ms", "socket_connection_setup_timeout_ms"),

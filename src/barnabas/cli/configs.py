@@ -80,7 +80,7 @@ def _resources(client: Client, kinds: Sequence[ResourceType]) -> list[ConfigReso
     try:
         found = client.admin.list_config_resources(kinds)
     except UnsupportedVersionError:
-        # Brokers before 4.1 have no such list: what has configs anyway is known otherwise.
+        # Brokers before 4.1 cannot list config resources. Topics and brokers always have configs.
         topics = client.topics(internal=True)
         nodes = client.describe_cluster().brokers
         found = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
@@ -90,10 +90,10 @@ def _resources(client: Client, kinds: Sequence[ResourceType]) -> list[ConfigReso
 
 
 class Shown(NamedTuple):
-    """What `describe` is to show."""
+    """What `describe` shows."""
 
     keys: tuple[str, ...]
-    # Values at their default too.
+    # Whether to show default values too.
     all: bool
     sources: bool
     docs: bool
@@ -272,7 +272,7 @@ def _alter(
     bootstrap, properties, as_json = options
     with connected(bootstrap, properties) as client:
         if resource.type is ResourceType.TOPIC:
-            # A wrong name is found out at once: changes are tried again while it may be new.
+            # Detect a wrong name first: the change itself is retried, because the topic may be new.
             client.describe_topics([resource.name])
         client.admin.alter_configs(resource, changes, validate_only=dry_run)
         if as_json:

@@ -1,4 +1,4 @@
-"""Delimiters and templates as people type them in a shell: \\n, \\t, \\x1f and the like."""
+"""Escapes in delimiters and templates as users type them in a shell: \\n, \\t, \\x1f and so on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LETTERS = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
 
 
 def unescape(text: str) -> bytes:
-    r"""The bytes that a text with escapes stands for; an unknown escape stands for itself."""
+    r"""Return the bytes of a text with escapes; an unknown escape stays unchanged."""
     pieces = []
     end = 0
     for found in _ESCAPE.finditer(text):
@@ -29,10 +29,10 @@ def unescape(text: str) -> bytes:
 
 
 def unescape_option(_ctx: click.Context, param: click.Parameter, value: str | None) -> bytes | None:
-    """A callback of click for options that are delimiters.
+    """Parse a delimiter option (a click callback).
 
     Raises:
-        click.BadParameter: nothing cannot delimit anything.
+        click.BadParameter: The delimiter is empty.
     """
     if value is None:
         return None

@@ -1,4 +1,4 @@
-"""`barnabas features`: the levels of features that the cluster has finalized (KIP-584)."""
+"""`barnabas features`: the feature levels that the cluster has finalized (KIP-584)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Examples:
   barnabas features downgrade eligible.leader.replicas.version=0
 """
 
-# Of all brokers: the levels that each supports, by feature.
+# Feature -> lowest and highest level that all brokers support.
 Supported = dict[str, tuple[int, int]]
 
 
@@ -68,12 +68,12 @@ def list_features(bootstrap: str, properties: Sequence[str], as_json: bool) -> N
 
 
 def _levels(client: Client) -> tuple[Supported, dict[str, int]]:
-    """What all serving brokers support, and the finalized levels."""
+    """Return the levels that all unfenced brokers support, and the finalized levels."""
     supported: Supported = {}
     finalized: dict[str, int] = {}
     for number, broker in enumerate(client.describe_cluster().brokers):
         found = client.admin.describe_versions(broker.id)
-        # A broker that joined a moment ago may not have heard of the levels.
+        # A broker that has just joined may not know the finalized levels yet.
         finalized = {**found.finalized_features, **finalized}
         own = found.supported_features
         if number == 0:

@@ -1,6 +1,6 @@
-"""The group of all commands, for click: each is imported when it is called.
+"""The click group of all commands. Each command is imported when it is called.
 
-Help lists them all without importing any.
+The help text lists all commands without an import.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from barnabas.version import __version__
 
 
 class LazyCommand(NamedTuple):
-    """Where a command lives, and the line that the group's help shows for it."""
+    """The module of a command, and its line in the group's help."""
 
     module: str
     attribute: str
@@ -78,10 +78,10 @@ COMMANDS: dict[str, LazyCommand] = {
 
 
 class LazyGroup(click.Group):
-    """A click group that knows its commands by table and imports one when it is needed."""
+    """A click group that knows its commands from a table and imports a command on demand."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """The names of all commands, in the order of the table."""
+        """Return the names of all commands, in the order of the table."""
         return list(COMMANDS)
 
     def get_command(
@@ -89,7 +89,7 @@ class LazyGroup(click.Group):
         ctx: click.Context,  # noqa: ARG002
         cmd_name: str,
     ) -> click.Command | None:
-        """The command of that name, imported now; None when there is none."""
+        """Import and return the command with that name; None if there is no such command."""
         entry = COMMANDS.get(cmd_name)
         if entry is None:
             return None
@@ -100,9 +100,10 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the first word names; a misspelt one is answered with what is like it.
+        """Resolve the command that the first word names; suggest a similar name for a misspelled
+        one.
 
-        Click itself looks for what is alike among commands that were imported, which is none.
+        Click itself only looks for similar names among imported commands.
         """
         if args[0] not in COMMANDS and not args[0].startswith("-"):
             close = difflib.get_close_matches(args[0], COMMANDS, n=1)
@@ -115,7 +116,7 @@ class LazyGroup(click.Group):
         ctx: click.Context,  # noqa: ARG002
         formatter: click.HelpFormatter,
     ) -> None:
-        """Write the list of commands from the table, so that help imports none of them."""
+        """Write the list of commands from the table, without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.short_help) for name, entry in COMMANDS.items()])
 

@@ -1,4 +1,4 @@
-"""How far groups are: committed offsets, ends and lag per partition, with who reads it."""
+"""Progress of groups: committed offsets, end offsets, lag and reading member per partition."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ __all__ = ["GroupProgress", "PartitionProgress", "group_progress"]
 
 @dataclass(frozen=True, slots=True)
 class PartitionProgress:
-    """One partition of a group."""
+    """The progress of a group in one partition."""
 
     partition: TopicPartition
-    # The offset that is read next, None if none was committed.
+    # The next offset to read (the committed offset); None if no offset is committed.
     offset: int | None
-    # The end of the log, None if the partition is gone or has no leader.
+    # Log end offset; None if the partition does not exist or has no leader.
     end: int | None
     metadata: str
-    # Who reads it, None if nobody does.
+    # The member to which the partition is assigned; None if there is no such member.
     member: GroupMember | None
 
     @property
     def lag(self) -> int | None:
-        """Records that are not read yet."""
+        """Number of records that the group has not read; None if it is unknown."""
         if self.offset is None or self.end is None:
             return None
         return max(0, self.end - self.offset)
@@ -49,12 +49,12 @@ class GroupProgress:
 
     @property
     def lag(self) -> int:
-        """Over all partitions that have one."""
+        """The sum over all partitions with a known lag."""
         return sum(each.lag or 0 for each in self.partitions)
 
 
 def group_progress(client: Client, names: Sequence[str]) -> dict[str, GroupProgress | ClientError]:
-    """Describe groups; an error for those that could not be."""
+    """Return the progress of each group, or the error with which describing it failed."""
     descriptions = client.admin.describe_groups(names)
     coordinators = client.admin.coordinators(names)
     committed: dict[str, Mapping[TopicPartition, CommittedOffset]] = {}
@@ -100,7 +100,7 @@ def _ends(
     committed: Sequence[TopicPartition],
     descriptions: Mapping[str, GroupDescription | ClientError],
 ) -> dict[TopicPartition, int]:
-    """Ends of all partitions that are there and have a leader."""
+    """Return the end offsets of all partitions that exist and have a leader."""
     wanted = set(committed)
     for description in descriptions.values():
         if not isinstance(description, ClientError):

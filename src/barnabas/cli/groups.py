@@ -237,7 +237,7 @@ def delete_offsets(
 
     parsed = parse_specs(specs)
     with connected(bootstrap, properties) as client:
-        # What was committed, not what there is: the topic may be gone.
+        # Use the committed partitions, not the existing ones: the topic may be deleted.
         committed = client.committed(group)
         wanted = [
             tp
@@ -258,7 +258,7 @@ def delete_offsets(
 def _report(
     results: Mapping[str, ClientError | None], what: str, done: str, *, as_json: bool
 ) -> None:
-    """Say for each what became of it; exit status 1 if one failed."""
+    """Print the result for each name; exit with status 1 if an operation failed."""
     for name, error in results.items():
         if as_json:
             code = None if error is None or error.error_code is None else error.error_code.name

@@ -1,4 +1,4 @@
-"""`barnabas groups reset`: move a group's offsets; shows what would change unless told to do it."""
+"""`barnabas groups reset`: move a group's offsets. Without --execute, only show the changes."""
 
 from __future__ import annotations
 
@@ -47,20 +47,20 @@ _IDLE_STATES = ("Empty", "Dead")
 
 
 class Target(NamedTuple):
-    """Where to move to: one way of saying it, and its value."""
+    """The kind of target, and its value."""
 
     kind: str
     value: int = 0
 
 
 class Move(NamedTuple):
-    """What becomes of one partition."""
+    """The change of the committed offset of one partition."""
 
     partition: TopicPartition
-    # Committed now, None if nothing is.
+    # Committed offset before the reset; None if no offset is committed.
     before: int | None
     after: int
-    # Whether the target lay outside of the log.
+    # Whether the target was outside of the log.
     clipped: bool
 
 
@@ -177,7 +177,7 @@ def _aims(
     committed: Mapping[TopicPartition, int],
     bounds: tuple[dict[TopicPartition, int], dict[TopicPartition, int]],
 ) -> Mapping[TopicPartition, int]:
-    """Where each partition is to go, in the log or not."""
+    """Return the target offset of each partition, which may be outside of the log."""
     starts, ends = bounds
     match target.kind:
         case "earliest":

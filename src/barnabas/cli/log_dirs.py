@@ -1,4 +1,4 @@
-"""`barnabas log-dirs`: what lies in the data directories of brokers (KIP-113, KIP-827)."""
+"""`barnabas log-dirs`: the contents of the brokers' data directories (KIP-113, KIP-827)."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ Lag: records by which a replica is behind the high watermark; of a future replic
 replica that it will replace. A future replica is the copy that a move between two directories of
 one broker makes. Ends with status 1 if a directory cannot be used or a broker does not answer.
 """
-# A broker that does not answer is a finding, not a reason to wait for minutes.
+# Timeouts are short, because a broker that does not answer is part of the output.
 _DEFAULTS = {"request.timeout.ms": "5000", "default.api.timeout.ms": "15000"}
 
 
 class _Place(NamedTuple):
-    """One directory of one broker, with the replicas that are shown."""
+    """One directory of one broker, with the replicas to show."""
 
     broker: int
     directory: LogDirectory
@@ -44,12 +44,12 @@ class _Place(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the shown replicas."""
+        """Size of the shown replicas in bytes."""
         return sum(each.size for each in self.replicas.values())
 
     @property
     def lag(self) -> int:
-        """The greatest lag of a replica that is no future one, in records."""
+        """The largest lag of a replica that is not a future replica, in records."""
         lags = (each.offset_lag for each in self.replicas.values() if not each.is_future)
         return max((lag for lag in lags if lag > 0), default=0)
 
@@ -158,7 +158,7 @@ def _replica_rows(place: _Place) -> Iterator[tuple[object, ...]]:
 
 
 def _as_json(places: Sequence[_Place], silent: dict[int, ClientError]) -> list[dict[str, Any]]:
-    """A list of brokers, with sizes in bytes and lags in records."""
+    """Return a list of brokers, with sizes in bytes and lags in records."""
     brokers: dict[int, dict[str, Any]] = {
         node: {"broker": node, "error": str(error), "directories": []}
         for node, error in silent.items()

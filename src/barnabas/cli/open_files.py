@@ -1,4 +1,4 @@
-"""How many files and connections the process may have open."""
+"""The limit for open files and connections of the process."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from barnabas.runtime import system_calls
 
 _log = logging.getLogger(__name__)
 
-# Fewer do not hold a few thousand connections beside the segments of a few hundred partitions.
+# A smaller limit is too low for thousands of connections and hundreds of partitions.
 FEW = 4096
 
 
 def raise_open_files_limit() -> int | None:
-    """Take all that the system gives; warn when that is little.
+    """Raise the limit to the hard limit; warn if that is low.
 
     Returns:
-        How many files may be open now; None for no limit.
+        The number of files that may be open; None for no limit.
     """
     soft, reason = system_calls.raise_open_files_limit()
     if reason is not None:

@@ -1,8 +1,12 @@
-"""What the client commands share: options, errors in words, JSON, exit statuses.
+"""Shared parts of the client commands: options, error messages, JSON and exit statuses.
 
-Exit statuses: 0 done, 1 the cluster refused, no broker answered in time or something was not
-delivered, 2 wrong usage, 130 interrupted. Results go to standard output, everything else to
-standard error.
+Exit statuses:
+- 0: done
+- 1: the cluster refused, no broker answered in time, or records were not delivered
+- 2: wrong usage
+- 130: interrupted
+
+Results go to standard output, everything else to standard error.
 """
 
 from __future__ import annotations
@@ -55,9 +59,9 @@ __all__ = [
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
-# How long commands wait for a broker that answers, and for each answer; seconds.
+# Timeout for a broker that answers, and for each response (seconds).
 TIMEOUT_S = 10.0
-# After so long without an answer a command tells what it waits for.
+# After this time without a response, a command prints the brokers that it waits for.
 _NOTICE_MS = 1_000
 _TIMEOUT_KEY = "barnabas.timeout"
 
@@ -83,7 +87,7 @@ def _keep_timeout(ctx: click.Context, _parameter: click.Parameter, value: float)
     ctx.meta[_TIMEOUT_KEY] = value
 
 
-# Not handed to the command: `connected` takes it from the context.
+# The command does not get this option: `connected` reads it from the context.
 timeout_option = click.option(
     "--timeout",
     type=click.FloatRange(0.1, 86_400),
@@ -97,15 +101,15 @@ timeout_option = click.option(
 
 
 def _timeout_ms() -> int:
-    """Return what --timeout says, its default outside of commands that have it."""
+    """Return the value of --timeout, or its default in a command without this option."""
     ctx = click.get_current_context(silent=True)
     return round(1000 * (TIMEOUT_S if ctx is None else ctx.meta.get(_TIMEOUT_KEY, TIMEOUT_S)))
 
 
 def client_options(command: F) -> F:
-    """The options of every command that talks to a cluster.
+    """Add the options of every command that connects to a cluster.
 
-    The command gets `bootstrap`, `properties` and `as_json`; see `select` for where they come from.
+    The command receives `bootstrap`, `properties` and `as_json`; `select` determines their values.
     """
     options = [
         click.option(
@@ -142,10 +146,10 @@ def client_options(command: F) -> F:
 
 
 def given_settings(keys: Mapping[str, str]) -> tuple[str, ...]:
-    """KEY=VALUE of the options that stand on the command line: they go before the profile's.
+    """Return KEY=VALUE for the options on the command line, which override the profile.
 
     Args:
-        keys: the client's key by the parameter of the option.
+        keys: Parameter of the option -> configuration key of the client.
     """
     context = click.get_current_context()
     return tuple(
@@ -156,7 +160,7 @@ def given_settings(keys: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def key_values(pairs: Sequence[str], option: str) -> dict[str, str]:
-    """KEY=VALUE arguments of an option as a dictionary."""
+    """Return the KEY=VALUE arguments of an option as a dictionary."""
     found = {}
     for pair in pairs:
         key, separator, value = pair.partition("=")
@@ -169,7 +173,7 @@ def key_values(pairs: Sequence[str], option: str) -> dict[str, str]:
 def client_config(
     bootstrap: str, properties: Sequence[str], defaults: Mapping[str, object] | None = None
 ) -> dict[str, Any]:
-    """What a client of a command is made with; what the user gives goes before the defaults."""
+    """Return the configuration for a command's client; the user's settings override `defaults`."""
     given = key_values(properties, "--property")
     timeout_ms = _timeout_ms()
     return {
@@ -187,10 +191,10 @@ def client_config(
 def connected(
     bootstrap: str, properties: Sequence[str], defaults: Mapping[str, object] | None = None
 ) -> Iterator[Client]:
-    """A client for the length of a command; its errors end the command with a message."""
+    """Yield a client for the duration of a command; print its errors and exit."""
     from barnabas.client.facade import Client
 
-    # What the client logs, a command says in its own words.
+    # A command prints its own messages instead of the client's log.
     logging.getLogger("barnabas").addHandler(logging.NullHandler())
     config = client_config(bootstrap, properties, defaults)
     servers = config.pop("bootstrap_servers")
@@ -207,8 +211,8 @@ def connected(
     except KeyboardInterrupt as interrupt:
         sys.exit(exit_status(interrupt))
     except BrokenPipeError:
-        # Who read our output has had enough, which is no failure of ours. What is still buffered is
-        # written when the process ends: to nowhere, so that this does not fail again.
+        # The reader of standard output has closed it, which is not an error. Redirect standard
+        # output, so that writing the remaining buffer at exit does not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
 
@@ -219,13 +223,13 @@ def _tell_waiting(error: NoBrokersError) -> None:
 
 
 def problem(message: str) -> None:
-    """Say on standard error what is wrong."""
+    """Print an error on standard error."""
     _mark("error: ", "red")
     echo(message, err=True)
 
 
 def warning(message: str) -> None:
-    """Say on standard error what is worth knowing."""
+    """Print a warning on standard error."""
     _mark("warning: ", "yellow")
     echo(message, err=True)
 
@@ -238,12 +242,15 @@ def _mark(word: str, colour: str) -> None:
 
 
 def moment_ms(text: str, option: str) -> int:
-    """Milliseconds since 1970 of a time that a person wrote: ISO, or milliseconds.
+    """Parse a time that a user typed: ISO 8601, or milliseconds since 1970.
 
-    A time without a zone is one of this machine's zone.
+    A time without a zone is in the local time zone.
+
+    Returns:
+        Milliseconds since 1970.
 
     Raises:
-        click.UsageError: neither.
+        click.UsageError: The text has neither format.
     """
     if text.isdigit():
         return int(text)
@@ -260,7 +267,7 @@ _ISO_DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?
 
 
 def duration_ms(text: str) -> int | None:
-    """Milliseconds of 90s, 15m, 2h, 7d or PnDTnHnMnS; None for anything else."""
+    """Return the milliseconds of a duration like 90s, 15m, 2h, 7d or PnDTnHnMnS, else None."""
     simple = re.fullmatch(r"(\d+)(ms|s|m|h|d)", text)
     if simple is not None:
         return int(simple[1]) * _UNITS_MS[simple[2]]
@@ -272,12 +279,12 @@ def duration_ms(text: str) -> int | None:
 
 
 def echo_json(value: object) -> None:
-    """One JSON value on a line of standard output."""
+    """Print one JSON value on a line of standard output."""
     echo(json_line(value))
 
 
 def json_bytes(name: str, data: bytes | None) -> dict[str, str | None]:
-    """Bytes as a JSON member: text if they are UTF-8, else base64 under `<name>_base64`."""
+    """Return bytes as a JSON member: text if they are UTF-8, else base64 in `<name>_base64`."""
     if data is None:
         return {name: None}
     try:

@@ -1,4 +1,4 @@
-"""Partitions as users write them: TOPIC, or TOPIC:0,2 for some of its partitions."""
+"""Partitions as users type them: TOPIC, or TOPIC:0,2 for some of its partitions."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["parse_specs", "partitions_of"]
 
 
 def parse_specs(specs: Sequence[str]) -> list[tuple[str, tuple[int, ...]]]:
-    """Topics and partition numbers; no number stands for all partitions.
+    """Parse specs into topics and partition numbers; no numbers means all partitions.
 
     Raises:
-        click.UsageError: something else stands behind the colon.
+        click.UsageError: The text after the colon is not a list of numbers.
     """
     found = []
     for spec in specs:
@@ -33,11 +33,11 @@ def parse_specs(specs: Sequence[str]) -> list[tuple[str, tuple[int, ...]]]:
 
 
 def partitions_of(client: Client, specs: Sequence[str]) -> list[TopicPartition]:
-    """The partitions that the specs name, each once.
+    """Return the partitions that the specs name, without duplicates.
 
     Raises:
-        click.UsageError: a number that the topic does not have.
-        UnknownTopicError: no such topic.
+        click.UsageError: The topic does not have a partition with that number.
+        UnknownTopicError: The topic does not exist.
     """
     parsed = parse_specs(specs)
     found = client.partitions_for([topic for topic, _ in parsed])

@@ -1,7 +1,8 @@
-"""Text of clusters and clients, made fit for terminals and logs.
+"""Text from clusters and clients, made safe for terminals and logs.
 
-Client ids, group ids, config values and error messages of peers may hold anything: a newline forges
-a line of a log, an escape sequence changes a terminal. Whatever is printed goes through here.
+Client ids, group ids, config values and error messages of peers can contain any characters. A
+newline can forge a log line, and an escape sequence can change the terminal. All such output passes
+through this module.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["echo", "json_line", "printable", "printable_bytes", "printable_lines"]
 
-# Controls of terminals (C0, DEL, C1), separators of lines, marks that turn the direction of text,
-# and lone surrogates, which cannot be written at all.
+# Terminal controls (C0, DEL, C1), line separators, marks for the direction of text,
+# and lone surrogates, which cannot be encoded.
 _REST = "\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
 _UNPRINTABLE = re.compile(f"[\x00-\x1f{_REST}]")
 _UNPRINTABLE_IN_LINES = re.compile(f"[\x00-\x08\x0b-\x1f{_REST}]")
@@ -29,29 +30,29 @@ _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def printable(text: str) -> str:
-    r"""Return the text on one line, with \n, \x1b, \u2028 and the like for what is no character."""
+    r"""Return the text on one line, with escapes (\n, \x1b, \u2028...) for controls."""
     return text if text.isprintable() else _UNPRINTABLE.sub(_escape, text)
 
 
 def printable_lines(text: str) -> str:
-    """Return the text with its newlines and tabs, and escapes for other controls."""
+    """Return the text with its newlines and tabs, and with escapes for other controls."""
     return text if text.isprintable() else _UNPRINTABLE_IN_LINES.sub(_escape, text)
 
 
 def printable_bytes(data: bytes) -> bytes:
-    """Return UTF-8 text with its newlines and tabs, and escapes for other controls."""
+    """Return UTF-8 text with its newlines and tabs, and with escapes for other controls."""
     return _UNPRINTABLE_BYTES.sub(_escape_bytes, data)
 
 
 def json_line(value: Any) -> str:
-    """Return a JSON value on one line, with JSON's escapes for what is no character."""
+    """Return a JSON value on one line, with JSON escapes for controls."""
     text = json.dumps(value, ensure_ascii=False)
     return text if text.isprintable() else _UNPRINTABLE_IN_JSON.sub(_escape_json, text)
 
 
 def echo(text: object = "", *, err: bool = False, nl: bool = True) -> None:
     """Print a message, which may have several lines."""
-    # A broker is started without click.
+    # Imported here because `barnabas start` runs without click.
     import click
 
     click.echo(printable_lines(str(text)), err=err, nl=nl)

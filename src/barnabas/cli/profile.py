@@ -230,7 +230,7 @@ def _changed(
 
 
 def _edited(name: str, before: Mapping[str, str]) -> dict[str, str] | None:
-    """The settings as the user's editor leaves them; None if it was left without saving."""
+    """Return the settings as edited in the user's editor; None if they were not saved."""
     if not sys.stdin.isatty():
         raise click.UsageError("this is no terminal: give --bootstrap, --property or --unset")
     lines = "".join(f"{key}={value}\n" for key, value in before.items())

@@ -1,7 +1,7 @@
-"""Whether the metadata quorum has a leader, as `doctor`, `why` and `top` need to know first.
+"""Whether the metadata quorum has a leader; `doctor`, `why` and `top` check this first.
 
-Brokers answer Metadata from what they have stored, also without a controller. Only the quorum's
-leader answers DescribeQuorum: without one the request fails, and so it tells the loss.
+Brokers answer Metadata from their stored state, even without a controller. Only the quorum's leader
+answers DescribeQuorum. Without a leader that request fails, which shows the loss.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ NO_LEADER = (
     "the metadata quorum has no leader: no topic is created, no partition gets a new leader, and "
     "no broker joins"
 )
-# Errors that tell something else than a quorum without a leader.
+# Errors that do not mean that the quorum has no leader.
 _OTHER_REASONS = frozenset({ErrorCode.UNSUPPORTED_VERSION, ErrorCode.CLUSTER_AUTHORIZATION_FAILED})
 
 
 class QuorumState(NamedTuple):
-    """What the quorum's leader answered, or that there is none."""
+    """The description of the quorum, or the fact that it has no leader."""
 
-    # None: no answer, or one without a leader.
+    # None: there was no response, or it named no leader.
     description: QuorumDescription | None
-    # Whether the quorum has no leader. False too when the brokers cannot tell.
+    # Whether the quorum has no leader. Also False when the brokers cannot tell.
     is_lost: bool
 
     @property
     def leader(self) -> int | None:
-        """The id of the active controller."""
+        """The id of the active controller; None if it is unknown."""
         return None if self.description is None else self.description.leader_id
 
 
 def quorum_state(client: Client) -> QuorumState:
-    """Ask once for the quorum; takes request.timeout.ms at most for each broker that is tried."""
+    """Request the quorum state once; takes at most request.timeout.ms per broker tried."""
     try:
         found = client.admin.describe_quorum(once=True)
     except NoBrokersError as error:
-        # A broker that answers other requests, and this one not, waits for a controller.
+        # A broker that answers other requests but not this one waits for a controller.
         waited = any("DescribeQuorum" in reason for _, reason in error.attempts)
         return QuorumState(None, is_lost=waited)
     except ClientError as error:

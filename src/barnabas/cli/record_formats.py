@@ -1,8 +1,9 @@
-"""How keys and values are read and written as text: `-s key=long`, `-s value=json`, `-s '>iq$'`.
+"""Conversion of keys and values from and to text: `-s key=long`, `-s value=json`, `-s '>iq$'`.
 
 Names are those of Kafka's serializers, and hex and base64. A text of the letters `<>bBhHiIqQcs$` is
-a layout of fields one after the other, as kcat has it: the order of bytes, integers of 1, 2, 4 and
-8 bytes (capitals: unsigned), a character, the rest as text, and `$` for "nothing more may follow".
+a layout of adjacent fields, as in kcat. `<` and `>` set the byte order. `b`, `h`, `i` and `q` are
+integers of 1, 2, 4 and 8 bytes (capitals: unsigned). `c` is a character, `s` the rest as text, and
+`$` requires the end of the data.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ __all__ = ["NAMES", "Format", "parse_formats"]
 
 
 class Format(NamedTuple):
-    """One way between bytes and what people write; nulls are the caller's."""
+    """A conversion between bytes and text. The caller handles nulls."""
 
-    # To something that JSON has: a string, a number, a boolean, a list, an object.
+    # Convert bytes to a JSON value: a string, number, boolean, list or object.
     read: Callable[[bytes], Any]
-    # From the text of a line, or from what a JSON line held. Both raise ValueError or TypeError.
+    # Convert text or a JSON value to bytes. Both functions raise ValueError or TypeError.
     write: Callable[[Any], bytes | None]
 
 
@@ -45,7 +46,7 @@ def _boolean(value: Any) -> Any:
 
 
 def _json_text(value: Any) -> bytes | None:
-    """JSON that stands in a line goes as it is, once it is known to be some."""
+    """Return JSON text unchanged if it is valid, and any other value as JSON."""
     if not isinstance(value, str):
         return serializers.serialize_json(value)
     data = value.encode()
@@ -87,14 +88,14 @@ NAMES = tuple(_FORMATS)
 
 
 def parse_formats(specs: Sequence[str], *, layouts: bool) -> tuple[Format | None, Format | None]:
-    """The formats of key and value that `-s` options name; None for bytes as they are.
+    """Return the formats of key and value that the `-s` options select; None for raw bytes.
 
     Args:
-        specs: key=NAME, value=NAME, or NAME for both; the last one holds.
-        layouts: whether kcat's layouts may stand for a name: they can be read, not written.
+        specs: key=NAME, value=NAME, or NAME for both. The last option wins.
+        layouts: Whether layouts of kcat are allowed. They can be read but not written.
 
     Raises:
-        click.UsageError: no such format.
+        click.UsageError: There is no such format.
     """
     key: Format | None = None
     value: Format | None = None
@@ -124,7 +125,7 @@ def _not_written(_value: Any) -> bytes:
 
 
 def _layout_reader(layout: str) -> Callable[[bytes], str]:
-    """The fields, as kcat prints them: one after the other with nothing between."""
+    """Return a function that prints the fields as kcat does: without separators."""
 
     def read(data: bytes) -> str:
         order, position = ">", 0

@@ -1,4 +1,4 @@
-"""How far `consume` and `produce` are, on standard error, if a person can see it there."""
+"""Progress of `consume` and `produce` on standard error, if that is a terminal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHOWN_EVERY_S = 0.1
 
 
 class Progress:
-    """Counts what has passed, and shows nothing of it."""
+    """A counter of records and bytes that displays nothing."""
 
     def __init__(self) -> None:
         self.records = 0
@@ -28,7 +28,7 @@ class Progress:
         self.started_s = time.monotonic()
 
     def advance(self, records: int, size: int) -> None:
-        """Note records and their bytes."""
+        """Count records and their bytes."""
         self.records += records
         self.size += size
 
@@ -37,7 +37,7 @@ class Progress:
 
 
 class _ShownProgress(Progress):
-    """Shows a line, and a bar over the records or the bytes, whichever the total is of."""
+    """A counter that also displays a line and a bar, relative to the total records or bytes."""
 
     def __init__(self, bar: Bar, task: TaskID, *, bytes_count: bool) -> None:
         super().__init__()
@@ -59,12 +59,12 @@ class _ShownProgress(Progress):
 def progress(
     *, visible: bool, records: int | None = None, size: int | None = None
 ) -> Iterator[Progress]:
-    """Counts, and shows it while the block runs where standard error is a terminal.
+    """Yield a counter; display it during the block if standard error is a terminal.
 
     Args:
-        visible: False where the line would stand among what is printed.
-        records: the number expected, if it is known.
-        size: the bytes expected, if they are known.
+        visible: Whether to display it. False if the line would mix with the output.
+        records: The expected number of records, if it is known.
+        size: The expected number of bytes, if it is known.
     """
     if not visible or not sys.stderr.isatty():
         yield Progress()
@@ -80,6 +80,6 @@ def progress(
 
 
 def summary_line(records: int, size: int, seconds: float) -> str:
-    """Records, bytes and the rate, in words."""
+    """Return the records, bytes and rate as text."""
     rate = records / seconds if seconds > 0 else 0.0
     return f"{records:,} records, {size / 1e6:,.1f} MB in {seconds:.1f} s, {rate:,.0f} records/s"

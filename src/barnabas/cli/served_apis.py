@@ -1,4 +1,4 @@
-"""Ask before use whether the brokers serve an API: a refusal says so, instead of a time-out."""
+"""A check whether the brokers serve an API, so a command fails at once instead of timing out."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["need_api"]
 
 
 def need_api(client: Client, api: ApiKey, name: str, purpose: str) -> None:
-    """End the command with status 1 unless the brokers serve the API.
+    """End the command with status 1 if the brokers do not serve the API.
 
     Args:
-        client: of the command; any of its brokers is asked.
-        api: which API.
-        name: of the API, as Kafka's protocol guide writes it.
-        purpose: what cannot be done without it.
+        client: The client of the command; any of its brokers is asked.
+        api: The key of the API.
+        name: The name of the API in Kafka's protocol guide.
+        purpose: The operation that needs the API, for the error message.
     """
     if api in client.admin.describe_versions().apis:
         return

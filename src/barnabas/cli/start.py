@@ -1,4 +1,4 @@
-"""`barnabas start` as click knows it: help and complaints; the work is in `start_broker`."""
+"""`barnabas start` as a click command, for help and usage errors; `start_broker` does the work."""
 
 from __future__ import annotations
 

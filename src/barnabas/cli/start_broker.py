@@ -1,4 +1,4 @@
-"""What `barnabas start` does: reads the configuration, runs the broker, says how it went."""
+"""The work of `barnabas start`: read the configuration, run the broker, report the result."""
 
 from __future__ import annotations
 
@@ -21,19 +21,21 @@ if TYPE_CHECKING:
     from barnabas.runtime.service_manager import ServiceManager
 
 FAILED = 1
-# New objects that start a collection of the youngest; how many of those start one of the middle
-# generation, and how many of these one of all objects. A million objects take 60 to 100 ms, and a
-# large request makes as many: so the middle generation is collected at 200,000 objects (10 ms).
+# Thresholds of the garbage collector: new objects that trigger a collection of the youngest
+# generation, collections of the youngest that trigger one of the middle generation, and
+# collections of the middle one that trigger a full collection. A collection of a million objects
+# takes 60 to 100 ms, and a large request creates as many. The middle generation is therefore
+# collected at 200,000 objects (10 ms).
 GC_THRESHOLDS = (50_000, 2, 350)
 DEFAULT_DATA_DIR = "barnabas-data"
 
 
 class StartError(Exception):
-    """Why the broker does not start, in words for the operator."""
+    """The reason why the broker does not start, as a message for the operator."""
 
 
 def start_broker(options: StartOptions) -> int:
-    """Run a broker until it is told to stop; returns the exit status."""
+    """Run a broker until it is told to stop. Return the exit status."""
     if not __debug__:
         return _complain(
             "do not run with -O or PYTHONOPTIMIZE: the broker checks its own "
@@ -98,7 +100,7 @@ def _run(properties: dict[str, str], options: StartOptions, surroundings: StartS
                 return
             _say_ready(address, broker.metrics_address)
             manager.ready(f"ready at {address}")
-            # Not needed for the first answer either.
+            # These modules are not needed for the first response, so import them afterwards.
             from barnabas.server.preload import Preloader, needed_modules
 
             Preloader(runtime.timer, needed_modules()).start()
@@ -122,15 +124,15 @@ def _run(properties: dict[str, str], options: StartOptions, surroundings: StartS
 
 
 def _collect_garbage() -> None:
-    # What was imported stays, so that no collection need look at it; and a collection over many
-    # partitions takes milliseconds, while most garbage dies by its reference counts.
+    # Imported objects live forever, so freeze excludes them from collections. A collection over
+    # many partitions takes milliseconds, while most garbage is freed by its reference count.
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
     gc.enable()
 
 
 def _say_ready(address: str, metrics_address: str | None) -> None:
-    # Logs and metadata stay as well.
+    # The logs and the metadata also live as long as the broker.
     gc.freeze()
     sys.stdout.write(f"ready {address}\n")
     if metrics_address is not None:
@@ -161,10 +163,10 @@ def _complain(text: str, manager: ServiceManager | None = None) -> int:
 
 
 def _check_together(options: StartOptions) -> None:
-    """Refuse options that contradict each other.
+    """Check that the options do not contradict each other.
 
     Raises:
-        StartError: two of them do.
+        StartError: Two options contradict each other.
     """
     if options.temporary and options.data_dir is not None:
         raise StartError("--temporary makes a directory of its own: leave --data-dir out")
@@ -173,7 +175,7 @@ def _check_together(options: StartOptions) -> None:
 
 
 def _properties(options: StartOptions, temporary_directory: str | None) -> dict[str, str]:
-    """The file's keys, with the command line's over them."""
+    """Return the keys of the file, overridden by those of the command line."""
     properties: dict[str, str] = {}
     if options.properties_file is not None:
         try:

@@ -1,4 +1,4 @@
-"""The log of a broker on standard error: quiet unless asked, as text or as JSON."""
+"""The log of a broker on standard error, as text or as JSON; by default only warnings."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _INDENT = "    "
 
 
 class TextFormatter(logging.Formatter):
-    """One line for each message; the lines of a traceback follow it, indented.
+    """Formatter with one line per message; the indented lines of a traceback follow it.
 
-    Messages hold text of clients and peers. No newline in it may begin a line that looks like a
-    message of the broker, and no escape sequence may reach a terminal.
+    Messages contain text from clients and peers. A newline in it must not start a line that looks
+    like a message of the broker, and no escape sequence may reach a terminal.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """The lines."""
+        """Return the formatted lines."""
         stamp = self.formatTime(record)
         line = f"{stamp} {record.levelname} {record.name}: {printable(record.getMessage())}"
         if record.exc_info:
@@ -34,10 +34,13 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One object a line: timestamp (ISO 8601, UTC), level, logger, message, exception."""
+    """Formatter with one JSON object per line.
+
+    Its members are timestamp (ISO 8601, UTC), level, logger, message and exception.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """Return the formatted line."""
         line = {
             "timestamp": datetime.fromtimestamp(record.created, UTC).isoformat(),
             "level": record.levelname,
@@ -50,7 +53,10 @@ class JsonFormatter(logging.Formatter):
 
 
 def set_up_log(log_format: str, level: str) -> None:
-    """Write from `level` on; what is no level or format is told when the keys are read."""
+    """Write log messages of at least `level`.
+
+    An invalid level or format is reported later, when the configuration is read.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     known = {"debug": logging.DEBUG, "info": logging.INFO, "error": logging.ERROR}

@@ -1,4 +1,4 @@
-"""The options of `barnabas start`, and reading them without click."""
+"""The options of `barnabas start`, and a parser for them without click."""
 
 from __future__ import annotations
 
@@ -20,39 +20,39 @@ _TAKES_VALUE = (
 
 
 class StartOptions(NamedTuple):
-    """What the user asked for."""
+    """The options that the user gave."""
 
-    # A Java .properties file, or None.
+    # Path of a Java .properties file, or None.
     properties_file: str | None = None
-    # "HOST:PORT"; None: from the file, else the default.
+    # "HOST:PORT". None: taken from the file, else the default.
     listen: str | None = None
     data_dir: str | None = None
-    # KEY=VALUE each; the last of a key wins, and over the file.
+    # KEY=VALUE items. The last value of a key wins, and overrides the file.
     settings: tuple[str, ...] = ()
-    # "HOST:PORT" of the metrics listener, "text" or "json", and the level of the log; None: from
-    # the file, else the default.
+    # "HOST:PORT" of the metrics listener, "text" or "json", and the level of the log. None: taken
+    # from the file, else the default.
     metrics: str | None = None
     log_format: str | None = None
     log_level: str | None = None
-    # A port of 127.0.0.1; None: `listen` says.
+    # A port of 127.0.0.1. None: `listen` applies.
     port: int | None = None
-    # Whether the data directory is a new one that goes with the broker.
+    # Whether to use a new data directory that is deleted when the broker ends.
     temporary: bool = False
-    # NAME or NAME:PARTITIONS each.
+    # NAME or NAME:PARTITIONS items.
     topics: tuple[str, ...] = ()
-    # Gets the address once the broker is ready.
+    # File to which the address is written when the broker is ready.
     ready_file: str | None = None
-    # Id of the process with which the broker is to end.
+    # Id of a process. The broker ends when this process ends.
     exit_with: int | None = None
-    # A directory of that process, removed if the process has ended first.
+    # A directory to remove if the process of `exit_with` has ended first.
     remove_orphaned: str | None = None
 
     @classmethod
     def parse(cls, words: list[str]) -> StartOptions | None:
-        """The options in `words`.
+        """Parse the options in `words`.
 
         Returns:
-            None when they hold anything that only click answers: help, or a mistake.
+            None if click must handle them: a request for help, or a mistake.
         """
         single: dict[str, str] = {}
         repeated: dict[str, list[str]] = {"--set": [], "--topic": []}

@@ -1,7 +1,7 @@
-"""What `barnabas start` does for tests: a temporary directory, a ready file, an end with a process.
+"""Support of `barnabas start` for tests: a temporary directory, a ready file, --exit-with.
 
-A temporary directory goes when the broker ends, by whatever but SIGKILL. A broker that was told
-to end with another process (`--exit-with`) needs no clean stop if its data are thrown away.
+The temporary directory is removed when the broker ends, unless by SIGKILL. With `--exit-with`, the
+broker ends with another process. It then needs no clean stop if its data is deleted anyway.
 """
 
 from __future__ import annotations
@@ -23,23 +23,25 @@ _NAME = "barnabas-temporary-"
 
 
 class StartSurroundings:
-    """Makes what `options` ask for, and removes it in `close`.
+    """Creates the files that `options` request, and removes them in `close`.
 
     Raises:
-        OSError: the temporary directory cannot be made, or an old ready file not be removed.
+        OSError: The temporary directory cannot be created, or the old ready file not removed.
     """
 
     def __init__(self, options: StartOptions) -> None:
         self._options = options
         self._watch: ParentWatch | None = None
-        # The data directory that was made here; None if there is none.
+        # The data directory that was created here; None if there is none.
         self.temporary_directory: str | None = None
         self._remove_ready_file()
         if options.temporary:
             self.temporary_directory = _make_directory()
 
     def watch(self, runtime: Runtime, control: ProcessControl) -> None:
-        """Have the process end when the terminal closes, or when the watched process ends."""
+        """End the process when the terminal closes (for --temporary) or the watched process
+        ends.
+        """
         options = self._options
         is_hangup_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
         if options.temporary and not is_hangup_ignored:
@@ -58,14 +60,14 @@ class StartSurroundings:
         self._watch.start()
 
     def on_ready(self, address: str) -> None:
-        """Write the ready file; ask the kernel to tell of the parent's end.
+        """Write the ready file; ask the kernel for a signal when the parent process ends.
 
         Raises:
-            OSError: the file cannot be written.
+            OSError: The file cannot be written.
         """
         path = self._options.ready_file
         if path is not None:
-            # The file is for processes that run now: it need not survive a loss of power.
+            # The readers of the file run now, so the file need not survive a power loss.
             disk = RealDisk()
             disk.write_atomically(disk.absolute(path), f"{address}\n".encode(), sync=False)
         if self._watch is not None:
@@ -73,13 +75,13 @@ class StartSurroundings:
             from barnabas.runtime.system_calls import request_parent_death_signal
 
             request_parent_death_signal(WAKING_SIGNAL)
-            # The parent may have ended before.
+            # The parent may have ended before the request for a signal.
             self._watch.look()
 
     def close(self) -> None:
         """Remove the ready file and the temporary directory.
 
-        Also remove the directory that the watched process has left behind.
+        If the watched process has ended, also remove the directory of --remove-orphaned.
         """
         self._remove_ready_file()
         left = [self.temporary_directory]
@@ -98,7 +100,7 @@ class StartSurroundings:
 
 
 def _make_directory() -> str:
-    """Make an empty directory of this user alone; tempfile would take 20 ms to import."""
+    """Create an empty directory for this user only; importing tempfile would take 20 ms."""
     parent = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108 - the name below it is random
     path = f"{parent}/{_NAME}{os.urandom(8).hex()}"
     os.mkdir(path, 0o700)  # noqa: PTH102 - paths are strings here

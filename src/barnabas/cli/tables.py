@@ -1,6 +1,6 @@
-"""Tables: with headings and colours for people on a terminal, tab separated lines elsewhere.
+"""Tables: with headings and colors on a terminal, as tab-separated lines elsewhere.
 
-Rich is imported only when there is a terminal to be rich on; NO_COLOR is obeyed.
+Rich is imported only for a terminal. NO_COLOR is respected.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-# Numbers with a unit, lists of numbers, and nothing: set to the right.
+# Numbers with a unit, lists of numbers, and "-" are right-aligned.
 _QUANTITY = re.compile(r"[-+]?[\d.,]*(?: ?(?:[kKMGT]i?)?B?| %)|-")
 
 __all__ = [
@@ -38,7 +38,7 @@ __all__ = [
 
 
 class Styled(NamedTuple):
-    """Text that is shown in a colour where there are colours."""
+    """Text with a color, for output that supports colors."""
 
     text: object
     style: str
@@ -48,34 +48,34 @@ class Styled(NamedTuple):
 
 
 def good(text: object) -> Styled:
-    """As it should be."""
+    """Mark text as a good state."""
     return Styled(text, "green")
 
 
 def warn(text: object) -> Styled:
-    """Worth a look."""
+    """Mark text as a warning."""
     return Styled(text, "yellow")
 
 
 def bad(text: object) -> Styled:
-    """Wrong."""
+    """Mark text as an error."""
     return Styled(text, "red")
 
 
 def dim(text: object) -> Styled:
-    """Of little weight."""
+    """Mark text as less important."""
     return Styled(text, "dim")
 
 
 def strong(text: object) -> Styled:
-    """What the rest is about."""
+    """Mark text as a heading."""
     return Styled(text, "bold")
 
 
 def echo_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """A table for people on a terminal, tab separated lines for programs elsewhere.
+    """Print a table on a terminal, and tab-separated lines elsewhere.
 
-    Columns of numbers are set to the right; None is shown as "-".
+    Columns of numbers are right-aligned. None is shown as "-".
     """
     if not sys.stdout.isatty():
         for row in rows:
@@ -85,7 +85,7 @@ def echo_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None
 
 
 def echo_line(*parts: object) -> None:
-    """A line of text, parts of which may have a colour."""
+    """Print a line of text, whose parts may have colors."""
     if not sys.stdout.isatty():
         echo("".join(map(str, parts)))
         return
@@ -101,7 +101,7 @@ def echo_line(*parts: object) -> None:
 
 
 def echo_entry(mark: Styled, text: str, remedy: str = "") -> None:
-    """A finding: a word that marks it, what it is, and on a line of its own what to do."""
+    """Print a finding: a marking word, the text, and a remedy on its own line."""
     if not sys.stdout.isatty():
         echo(f"{mark!s:<7}{text}" + (f"\n       → {remedy}" if remedy else ""))
         return
@@ -118,14 +118,14 @@ def echo_entry(mark: Styled, text: str, remedy: str = "") -> None:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Rich's face of the terminal."""
+    """Return a rich console for the terminal."""
     from rich.console import Console
 
     return Console(stderr=stderr, highlight=False, no_color="NO_COLOR" in os.environ or None)
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
-    """The same as a thing that rich prints."""
+    """Return the table as an object that rich prints."""
     from rich.table import Table
     from rich.text import Text
 
@@ -144,7 +144,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
 
 
 def _words(cell: object) -> str:
-    """A cell in one line."""
+    """Return the text of a cell on one line."""
     return "-" if cell is None else printable(str(cell))
 
 

@@ -1,6 +1,7 @@
-"""SIGTERM ends a command that goes on for ever as Ctrl-C does: with what has to be done at the end.
+"""Make SIGTERM end a long-running command like Ctrl-C, including its final work.
 
-`timeout 60 barnabas consume ...` commits what it printed, and a member leaves its group.
+For example, `timeout 60 barnabas consume ...` commits the printed records, and the member leaves
+its group.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ __all__ = ["Terminated", "exit_status", "termination_as_interrupt"]
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM came."""
+    """The process received SIGTERM."""
 
 
 @contextmanager
 def termination_as_interrupt() -> Iterator[None]:
-    """Have SIGTERM raise `Terminated` where Ctrl-C would raise KeyboardInterrupt.
+    """Make SIGTERM raise `Terminated` where Ctrl-C would raise KeyboardInterrupt.
 
-    It goes on as SIGINT, which the client's loop lets come through at a safe moment only.
+    SIGTERM is converted to SIGINT, which the client's loop only delivers at a safe moment.
     """
     terminated = False
 
@@ -47,6 +48,6 @@ def termination_as_interrupt() -> Iterator[None]:
 
 
 def exit_status(interrupt: KeyboardInterrupt) -> int:
-    """What a shell expects of a process that a signal ended."""
+    """Return the exit status that a shell expects from a process that a signal ended."""
     number = signal.SIGTERM if isinstance(interrupt, Terminated) else signal.SIGINT
     return 128 + number

@@ -1,4 +1,4 @@
-"""Topics as arguments, and with -t as kcat and the tools of Apache Kafka take them."""
+"""Topics as arguments, and as -t options like in kcat and the tools of Apache Kafka."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def topic_arguments(
     """Decorate a command that takes several topics, as arguments and with -t.
 
     Args:
-        name: the parameter of the command that gets both as one tuple.
-        metavar: how help shows the arguments.
-        required: whether a command line without a topic is wrong usage.
+        name: The parameter of the command that receives all topics as one tuple.
+        metavar: The name of the arguments in the help text.
+        required: Whether a command line without a topic is a usage error.
     """
 
     def decorate(command: F) -> F:
@@ -48,7 +48,7 @@ def topic_argument(name: str) -> Callable[[F], F]:
     """Decorate a command that takes one topic, as an argument or with -t.
 
     Args:
-        name: the parameter of the command.
+        name: The parameter of the command.
     """
 
     def decorate(command: F) -> F:

@@ -98,7 +98,7 @@ def describe_topics(
     """Show partitions, leaders, offsets and configs of topics."""
     with connected(bootstrap, properties) as client:
         found = client.describe_topics(names)
-        # Who has no leader has no offsets to tell, and is shown all the same.
+        # A partition without a leader has no offsets, but it is still shown.
         partitions = [
             TopicPartition(name, number) for name in names for number in found[name].available
         ]
@@ -253,7 +253,7 @@ def alter_topic(
         raise click.UsageError("nothing to change: give --partitions, --config or --delete-config")
     results: dict[str, BrokerError | None] = {name: None}
     with connected(bootstrap, properties) as client:
-        # A name that is wrong is found out at once: changes are tried again while it may be new.
+        # Detect a wrong name first: the change itself is retried, because the topic may be new.
         client.describe_topics([name])
         if changes:
             client.alter_topic_configs(name, changes)
@@ -269,7 +269,7 @@ def _report(
     *,
     as_json: bool,
 ) -> None:
-    """Say for each topic what became of it; exit status 1 if an error is not the allowed one."""
+    """Print the result for each topic; exit with status 1 on any error except `allowed`."""
     failed = False
     for name, error in results.items():
         tolerated = error is not None and error.error_code == allowed

@@ -65,7 +65,7 @@ def purge_topics(
 
 
 def _at(client: Client, wanted: Sequence[TopicPartition], moment: int) -> dict[TopicPartition, int]:
-    """The first offset as late as a time; -1, all, where there is none."""
+    """Return the first offset at or after a time; -1 (all records) if there is no such offset."""
     found = client.list_offsets(dict.fromkeys(wanted, moment))
     return {tp: each.offset for tp, each in found.items()}
 
