@@ -1,4 +1,4 @@
-"""`barnabas completion`: what makes a shell complete commands, options, topics, groups and keys."""
+"""`barnabas completion`: print the script with which a shell completes `barnabas` commands."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ def completion(shell: str) -> None:
     found = get_completion_class(shell)
     assert found is not None, shell
     made = found(group, {}, "barnabas", _VARIABLE)
-    # Not `source()`: it runs bash to see its version, and warns where there is no bash.
+    # `source()` is not used: it runs bash for its version, and warns if there is no bash.
     click.echo(made.source_template % made.source_vars())

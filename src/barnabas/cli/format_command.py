@@ -1,4 +1,4 @@
-"""`barnabas format`: a node's data directories before its first start (kafka-storage format)."""
+"""`barnabas format`: format a node's data directories before its first start (kafka-storage)."""
 
 from __future__ import annotations
 

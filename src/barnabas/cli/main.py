@@ -1,8 +1,8 @@
 """The command `barnabas`.
 
-A broker answers within 300 ms of being started, and importing click takes a fifth of that. So
-a plain `barnabas start …` is read by hand; whatever needs help texts or complaints about usage
-goes to click, which has the same options.
+A broker must answer within 300 ms of its start, and the import of click takes a fifth of that. A
+plain `barnabas start …` is therefore parsed without click. Help requests and usage errors go to
+click, which has the same options.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from barnabas.cli.start_options import StartOptions
 
 
 def main(arguments: list[str] | None = None) -> Any:
-    """Run the command line and leave the process with the command's exit status.
+    """Run the command line and exit the process with the command's exit status.
 
     Args:
-        arguments: what stands behind the program's name; the process's own when None.
+        arguments: The arguments after the program's name; None for those of the process.
     """
     words = sys.argv[1:] if arguments is None else arguments
     options = StartOptions.parse(words[1:]) if words[:1] == ["start"] else None
     if options is not None:
-        # Imports make 60,000 objects, of which 600 are garbage; looking for it again and again
-        # takes a tenth of a start. It is looked for once all is imported (`start_broker`).
+        # Imports create 60,000 objects, of which 600 are garbage. Repeated collections would take a
+        # tenth of the start. `start_broker` enables collections again after the imports.
         gc.disable()
         from barnabas.cli.start_broker import start_broker
 

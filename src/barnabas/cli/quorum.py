@@ -1,4 +1,4 @@
-"""`barnabas quorum`: the metadata quorum described, voters added and removed."""
+"""`barnabas quorum`: describe the metadata quorum, add and remove voters."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Examples:
 """
 _DEFAULTS = {"request.timeout.ms": "5000"}
 _ENDPOINT = re.compile(r"(?P<name>[A-Za-z_][\w-]*)://\[?(?P<host>[^\]/]+?)\]?:(?P<port>\d{1,5})")
-# A follower fetches all the time, at the latest when the leader's answer of half a second came.
+# A follower fetches continuously: the leader answers a fetch after half a second at most.
 _STALE_MS = 3_000
 
 
@@ -58,12 +58,17 @@ def describe_quorum(bootstrap: str, properties: Sequence[str], as_json: bool) ->
 
 
 def _is_in_danger(voters: int, behind: int) -> bool:
-    """Whether one voter more that is lost would leave no majority, and none need be."""
+    """Return whether the loss of one more voter would leave no majority, while some voter is
+    behind.
+    """
     return behind > 0 and voters - behind - 1 < voters // 2 + 1
 
 
 def _leader_time(found: QuorumDescription) -> int:
-    """The leader's clock when it answered: of itself it says that it has caught up now."""
+    """Return the leader's clock at the time of its response.
+
+    The leader reports its own catch-up time as the current time.
+    """
     for voter in found.voters:
         if voter.node_id == found.leader_id and voter.last_caught_up_timestamp > 0:
             return voter.last_caught_up_timestamp
@@ -130,7 +135,7 @@ def _ago(timestamp: int, now: int, *, stale: bool) -> object:
 
 
 def ago(elapsed_ms: float) -> str:
-    """A time that has passed, in words of at most ten letters."""
+    """Return an elapsed time as text of at most ten letters."""
     seconds = max(0.0, elapsed_ms) / 1000
     for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds >= length:
@@ -245,7 +250,10 @@ def remove_voter(
 
 
 def _refuse_static(found: QuorumDescription) -> None:
-    """Voters that are named by their configuration have no directory ids, and stay."""
+    """End the command if the quorum is static.
+
+    Static voters are defined by the configuration and have no directory ids, so they cannot change.
+    """
     if all(voter.directory_id == NO_DIRECTORY for voter in found.voters):
         problem(
             "the quorum is static: its voters are those of controller.quorum.voters. Change that "

@@ -1,4 +1,4 @@
-"""`barnabas quotas`: who may produce, fetch and ask how much (KIP-546)."""
+"""`barnabas quotas`: limits on the requests of users, clients and IP addresses (KIP-546)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _TYPES = ("user", "client-id", "ip")
 
 
 def entity_options(command: F) -> F:
-    """The options that name an entity."""
+    """Add the options that name an entity."""
     for kind in reversed(_TYPES):
         words = f"The {kind} of that name."
         default = f"default_{kind.replace('-', '_')}"
@@ -46,10 +46,10 @@ def entity_options(command: F) -> F:
 
 
 def entity(given: dict[str, object]) -> dict[str, str | None]:
-    """The entity's parts, None for a default.
+    """Return the parts of the entity; None for a default.
 
     Raises:
-        click.UsageError: a name and the default of one type, or an IP with something else.
+        click.UsageError: A name and the default of one type, or an IP with another part.
     """
     parts: dict[str, str | None] = {}
     for kind in _TYPES:

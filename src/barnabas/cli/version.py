@@ -1,4 +1,4 @@
-"""`barnabas version`: which Barnabas this is, and the Kafka behaviour it follows."""
+"""`barnabas version`: the version of Barnabas, and the Kafka version whose behavior it follows."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""`barnabas cluster`: clusters of processes on this machine."""
+"""`barnabas cluster`: clusters of local processes."""

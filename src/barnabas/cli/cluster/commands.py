@@ -1,4 +1,4 @@
-"""`barnabas cluster`: a cluster of processes on this machine, started, watched and disturbed."""
+"""`barnabas cluster`: start, inspect and disturb a cluster of local processes."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def start_cluster(
 def _refuse_change(
     layout: Layout, brokers: int | None, controllers: int | None, base_port: int | None
 ) -> None:
-    """A cluster does not become another by starting it."""
+    """Refuse options that differ from the cluster in the directory."""
     first = next(node.port for node in layout.nodes if node.is_broker)
     for name, wanted, there in (
         ("--brokers", brokers, layout.brokers),
@@ -203,7 +203,7 @@ def _pointed_at(
     controller: bool,
     all_by_default: bool,
 ) -> list[Node]:
-    """The nodes that a command is for."""
+    """Return the nodes that the command applies to."""
     from barnabas.cli.cluster.status import active_controller, leader_of_partition
 
     layout, nodes = _nodes(directory)
@@ -218,7 +218,7 @@ def _pointed_at(
 
 
 def _act(nodes: Sequence[Node], act: Callable[[Node], bool], done: str, *, as_json: bool) -> None:
-    """Do it to each node and say so; exit status 1 if one does not run."""
+    """Perform an action on each node and print the result; exit with status 1 on a failure."""
     failed = False
     for node in nodes:
         worked = act(node)
@@ -320,7 +320,7 @@ def restart_nodes(
     nodes = _pointed_at(directory, numbers, leader_of, controller=controller, all_by_default=True)
     down = [node for node in nodes if not node.state().is_alive]
     try:
-        # Those that are down come first and together: they may be what the others wait for.
+        # Start the nodes that are down first and together: the others may wait for them.
         for node in down:
             node.launch()
         for node in down:

@@ -1,4 +1,4 @@
-"""Which process a number stands for: numbers are given to other processes after a while."""
+"""The identity of a process, because the system reuses process ids."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ __all__ = ["is_paused", "process_identity"]
 _PROC = Path("/proc")
 _BOOT_ID = _PROC / "sys" / "kernel" / "random" / "boot_id"
 _ENDED = "ZXx"
-# Fields of /proc/PID/stat behind the name: state, and start in ticks since the machine's start.
+# Fields of /proc/PID/stat after the name: state, and start time in ticks since boot.
 _STATE, _START = 0, 19
 
 
 def process_identity(pid: int) -> str | None:
-    """What no other process ever has, None if the process has ended.
+    """Return an identity that no other process has; None if the process has ended.
 
-    On Linux the machine's start and the process's own; elsewhere what `ps` says of its start.
+    On Linux it consists of the boot id and the start time of the process. Elsewhere it is the start
+    time that `ps` prints.
     """
     if _PROC.joinpath("self", "stat").exists():
         fields = _stat(pid)
@@ -31,7 +32,7 @@ def process_identity(pid: int) -> str | None:
 
 
 def is_paused(pid: int) -> bool:
-    """Whether a process stands still (SIGSTOP)."""
+    """Return whether a process is stopped by a signal (SIGSTOP)."""
     if _PROC.joinpath("self", "stat").exists():
         fields = _stat(pid)
         return fields is not None and fields[_STATE] in "Tt"
@@ -43,7 +44,7 @@ def _stat(pid: int) -> list[str] | None:
         text = (_PROC / str(pid) / "stat").read_text(errors="replace")
     except OSError:
         return None
-    # The name may hold anything, parentheses and spaces too.
+    # The name may contain any characters, including parentheses and spaces.
     return text.rpartition(")")[2].split()
 
 

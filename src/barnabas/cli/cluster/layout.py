@@ -1,7 +1,7 @@
-"""What a cluster on this machine consists of, and the server.properties of each of its nodes.
+"""The layout of a local cluster, and the server.properties of each of its nodes.
 
-Kept as `cluster.json` in the cluster's directory; the properties are as Kafka has them, so that the
-directory can be taken elsewhere.
+The layout is stored as `cluster.json` in the cluster's directory. The properties use Kafka's keys,
+so the directory can be used elsewhere.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["Layout", "LayoutError", "NodeLayout", "new_layout", "read_layout"]
 
 FILE = "cluster.json"
-# Ids of controllers that are no brokers.
+# First id of the nodes that are only controllers.
 FIRST_CONTROLLER = 101
-# Controllers listen so much above the brokers, metrics above the controllers.
+# Offset between the ports of brokers and controllers, and of controllers and metrics.
 _APART = 100
 _REPLICAS_MAX = 3
 _INTERNAL_TOPICS = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
@@ -33,67 +33,67 @@ _CONTROLLERS = "CONTROLLER"
 
 
 class LayoutError(Exception):
-    """A directory that holds no cluster, or another than was asked for."""
+    """A directory that does not contain a readable cluster layout."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeLayout:
-    """One process."""
+    """The layout of one node (one process)."""
 
     id: int
     roles: tuple[str, ...]
-    # 0 where it has no such listener.
+    # 0 where the node does not have this listener.
     port: int
     controller_port: int
     metrics_port: int
 
     @property
     def is_broker(self) -> bool:
-        """Whether clients can use it."""
+        """Whether the node serves clients."""
         return "broker" in self.roles
 
     @property
     def is_controller(self) -> bool:
-        """Whether it is a voter of the metadata quorum."""
+        """Whether the node is a voter of the metadata quorum."""
         return "controller" in self.roles
 
     @property
     def address(self) -> str:
-        """HOST:PORT for clients, or for other controllers where it is no broker."""
+        """HOST:PORT for clients; for other controllers if the node is not a broker."""
         return f"{HOST}:{self.port or self.controller_port}"
 
     @property
     def metrics_address(self) -> str:
-        """HOST:PORT of its metrics, empty if it has none."""
+        """HOST:PORT of the metrics listener; empty if there is none."""
         return f"{HOST}:{self.metrics_port}" if self.metrics_port else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """All of a cluster but its processes."""
+    """The nodes and settings of a cluster, without its processes."""
 
     cluster_id: str
     nodes: tuple[NodeLayout, ...]
-    # Keys of every node, over those that are written anyway.
+    # Broker keys for every node; they override the generated ones.
     settings: Mapping[str, str]
 
     @property
     def bootstrap(self) -> str:
-        """What clients call bootstrap.servers."""
+        """The value of bootstrap.servers for clients."""
         return ",".join(node.address for node in self.nodes if node.is_broker)
 
     @property
     def brokers(self) -> int:
-        """How many nodes are brokers."""
+        """Number of nodes that are brokers."""
         return sum(node.is_broker for node in self.nodes)
 
     @property
     def controllers(self) -> int:
-        """How many nodes are nothing but controllers."""
+        """Number of nodes that are only controllers."""
         return sum(not node.is_broker for node in self.nodes)
 
     def properties(self, node: NodeLayout, data_directory: Path) -> str:
-        """The text of a node's server.properties."""
+        """Return the text of a node's server.properties."""
         keys = {
             "process.roles": ",".join(node.roles),
             "node.id": str(node.id),
@@ -113,11 +113,11 @@ class Layout:
         if node.metrics_port:
             keys["metrics.listener"] = node.metrics_address
         keys |= _replication(self.brokers) | dict(self.settings)
-        # Colons need no escape in values, and people read this.
+        # Values need no escaped colons, and people read this file.
         return format_properties(keys).replace("\\:", ":")
 
     def write(self, directory: Path) -> None:
-        """Keep it in a directory."""
+        """Write the layout to a directory."""
         text = json.dumps(asdict(self), indent=2) + "\n"
         (directory / FILE).write_text(text)
 
@@ -132,7 +132,7 @@ def _listeners(node: NodeLayout) -> list[str]:
 
 
 def _replication(brokers: int) -> dict[str, str]:
-    """As many replicas as is usual, or as there are brokers; all but one have to be in sync."""
+    """Return the replication keys: at most three replicas, all but one of them in sync."""
     replicas = min(brokers, _REPLICAS_MAX)
     in_sync = str(max(1, replicas - 1))
     keys = {"default.replication.factor": str(replicas), "min.insync.replicas": in_sync}
@@ -146,14 +146,15 @@ def _replication(brokers: int) -> dict[str, str]:
 def new_layout(
     brokers: int, controllers: int, base_port: int, settings: Mapping[str, str], *, metrics: bool
 ) -> Layout:
-    """A cluster that is not there yet.
+    """Return the layout of a new cluster.
 
     Args:
-        brokers: with the ids 1, 2, ...; controllers too if there are no others.
-        controllers: nodes that are nothing else, with the ids 101, 102, ...
-        base_port: of the first broker; 0 takes any free ports for all.
-        settings: for every node.
-        metrics: whether each node answers for its metrics.
+        brokers: Number of brokers, with the ids 1, 2, ... They are also controllers if
+            `controllers` is 0.
+        controllers: Number of nodes that are only controllers, with the ids 101, 102, ...
+        base_port: Port of the first broker; 0 takes any free ports for all listeners.
+        settings: Broker keys for every node.
+        metrics: Whether each node has a metrics listener.
     """
     its_roles = ("broker",) if controllers else ("broker", "controller")
     roles: dict[int, tuple[str, ...]] = dict.fromkeys(range(1, brokers + 1), its_roles)
@@ -180,16 +181,16 @@ def new_layout(
 def _new_cluster_id() -> str:
     while True:
         text = uuid_to_string(os.urandom(16))
-        # A word that begins with a dash would be taken for an option.
+        # An id that begins with a dash would be parsed as an option.
         if not text.startswith("-"):
             return text
 
 
 def read_layout(directory: Path) -> Layout:
-    """The cluster that a directory holds.
+    """Read the layout of the cluster in a directory.
 
     Raises:
-        LayoutError: it holds none.
+        LayoutError: The directory does not contain a readable layout.
     """
     path = directory / FILE
     try:

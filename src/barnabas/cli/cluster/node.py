@@ -1,7 +1,8 @@
-"""One node of a cluster on this machine: a process that any terminal may start, signal and end.
+"""One node of a local cluster: a process that any terminal can start, signal and end.
 
-Its directory has all there is to know: `server.properties`, `process.json` (which process, and what
-was last asked of it), `node.out` (the ready line), `node.log`, `data`. Nobody need be its parent.
+The node's directory contains its complete state: `server.properties`, `process.json` (the process,
+and the last request to it), `node.out` (the ready line), `node.log` and `data`. The commands
+therefore need not be the parent of the process.
 """
 
 from __future__ import annotations
@@ -31,39 +32,39 @@ _LOG_LINES = 15
 
 
 class NodeError(Exception):
-    """Why a node did not do what was asked."""
+    """The reason why a request to a node failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """What has become of a node."""
+    """The state of a node."""
 
     # "running", "starting", "paused", "stopped", "killed" or "died".
     name: str
-    # Of the process that runs; None if none does.
+    # Id of the running process; None if no process runs.
     pid: int | None = None
-    # When it was started, ms since 1970.
+    # Start time of the process (ms since 1970).
     since_ms: int | None = None
 
     @property
     def is_alive(self) -> bool:
-        """Whether there is a process."""
+        """Whether the process runs."""
         return self.pid is not None
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """What process.json holds."""
+    """The content of process.json."""
 
     pid: int
     identity: str
     started_ms: int
-    # "start", "stop" or "kill".
+    # Last request: "start", "stop" or "kill".
     asked: str
 
 
 class Node:
-    """A node by its place in the layout and its directory."""
+    """A node, identified by its layout and its directory."""
 
     def __init__(self, layout: Layout, plan: NodeLayout, cluster_directory: Path) -> None:
         self._layout = layout
@@ -73,7 +74,7 @@ class Node:
         self._properties = self.directory / "server.properties"
         self._process_file = self.directory / "process.json"
         self._output = self.directory / "node.out"
-        # Our own child, if this process has started it: it must be reaped.
+        # The child process if this process started it; it must be reaped.
         self._child: subprocess.Popen[bytes] | None = None
 
     @property
@@ -82,7 +83,7 @@ class Node:
         return self.plan.id
 
     def state(self) -> NodeState:
-        """What has become of it."""
+        """Return the current state of the node."""
         if self._child is not None:
             self._child.poll()
         kept = self._read()
@@ -96,10 +97,10 @@ class Node:
         return NodeState(name, kept.pid, kept.started_ms)
 
     def launch(self) -> None:
-        """Start its process; does not wait (`await_ready` does).
+        """Start the process without waiting; `await_ready` waits.
 
         Raises:
-            NodeError: it runs already.
+            NodeError: The node runs already, or its process ended at once.
         """
         if self.state().is_alive:
             raise NodeError(f"node {self.id} runs already")
@@ -115,7 +116,7 @@ class Node:
                 stdout=output,
                 stderr=log,
                 cwd=self.directory,
-                # Ctrl-C in our terminal is for us: we stop the nodes in order.
+                # Ctrl-C must only reach this command, which stops the nodes in order.
                 start_new_session=True,
             )
         pid = self._child.pid
@@ -125,10 +126,11 @@ class Node:
         self._write(_Kept(pid, identity, int(time.time() * 1000), "start"))
 
     def await_ready(self, deadline: float) -> None:
-        """Wait until it serves; `deadline` is monotonic.
+        """Wait until the node is ready; `deadline` is in seconds of the monotonic clock.
 
         Raises:
-            NodeError: it ended, or is not ready in time; with the end of its log.
+            NodeError: The process ended or is not ready in time. The message contains the end of
+                the log.
         """
         while True:
             state = self.state()
@@ -141,27 +143,27 @@ class Node:
             time.sleep(_POLL_S)
 
     def terminate(self) -> bool:
-        """Ask it to stop; whether there was anything to stop."""
+        """Request a clean stop. Return whether the process was running."""
         if not self._signal(signal.SIGTERM, "stop"):
             return False
-        # A process that stands still takes it only when it goes on.
+        # A paused process handles the signal only after it continues.
         self._signal(signal.SIGCONT, None)
         return True
 
     def kill(self) -> bool:
-        """End it at once, as kill -9 does; whether there was anything to end."""
+        """Kill the process at once (kill -9). Return whether the process was running."""
         return self._signal(signal.SIGKILL, "kill")
 
     def pause(self) -> bool:
-        """Have it stand still: its connections stay, it answers nothing."""
+        """Pause the process: it keeps its connections but does not respond. Return the success."""
         return self._signal(signal.SIGSTOP, None) and self._await_paused(wanted=True)
 
     def resume(self) -> bool:
-        """Let it go on."""
+        """Resume the process. Return the success."""
         return self._signal(signal.SIGCONT, None) and self._await_paused(wanted=False)
 
     def _await_paused(self, *, wanted: bool) -> bool:
-        """Wait until the system has done what the signal says; whether it has."""
+        """Wait until the process is paused or resumed. Return whether it happened in time."""
         deadline = time.monotonic() + _SIGNAL_TIMEOUT_S
         while (self.state().name == "paused") is not wanted:
             if time.monotonic() >= deadline:
@@ -170,7 +172,7 @@ class Node:
         return True
 
     def await_end(self, deadline: float) -> bool:
-        """Wait until its process has ended; whether it has."""
+        """Wait until the process has ended. Return whether it ended before the deadline."""
         while self.state().is_alive:
             if time.monotonic() >= deadline:
                 return False
@@ -178,11 +180,14 @@ class Node:
         return True
 
     def exit_status(self) -> int | None:
-        """How our own child ended, negative by a signal; None for one of another's."""
+        """Return the exit status of the child process, negative for a signal.
+
+        None if the process runs, or if it is not a child of this process.
+        """
         return None if self._child is None else self._child.poll()
 
     def log_end(self) -> str:
-        """The last lines of its log."""
+        """Return the last lines of the node's log."""
         try:
             lines = self.log_file.read_text(errors="replace").splitlines()
         except OSError:
@@ -196,7 +201,7 @@ class Node:
             return False
 
     def _signal(self, number: signal.Signals, asked: str | None) -> bool:
-        """Signal the process if it is ours still, and note what was asked of it."""
+        """Send a signal if the recorded process still exists, and record the request."""
         kept = self._read()
         if kept is None or process_identity(kept.pid) != kept.identity:
             return False
@@ -213,7 +218,7 @@ class Node:
             return None
 
     def _write(self, kept: _Kept) -> None:
-        # Others read it at any time.
+        # Replace the file atomically, because other commands may read it at any time.
         temporary = self._process_file.with_suffix(f".{os.getpid()}")
         temporary.write_text(json.dumps(asdict(kept)))
         temporary.replace(self._process_file)

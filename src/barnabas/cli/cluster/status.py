@@ -1,4 +1,4 @@
-"""What a cluster on this machine says of itself, beside what its processes show."""
+"""The status of a local cluster, from its processes and from its brokers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["active_controller", "await_in_sync", "echo_status", "leader_of_partition"]
 
-# Nodes that stand still or are gone must not hold up the answer of the others.
+# Short timeouts, so that paused or dead nodes do not delay the status of the others.
 _CONFIG = {
     "client_id": "barnabas-cli",
     "request_timeout_ms": 1_500,
@@ -37,23 +37,23 @@ _STATES = {"running": good, "starting": warn, "paused": warn, "stopped": dim}
 
 @dataclass(slots=True)
 class _Told:
-    """What the cluster says."""
+    """The state that the brokers report."""
 
-    # Of the metadata quorum, None if it has none or does not answer.
+    # Leader of the metadata quorum; None if there is none or it does not respond.
     controller: int | None
-    # Brokers that serve, and those that are registered and do not.
+    # Brokers that serve clients, and registered brokers that are fenced.
     serving: set[int]
     fenced: set[int]
-    # By broker: partitions that it leads, replicas, replicas out of sync.
+    # By broker: partitions it leads, its replicas, and its replicas out of sync.
     leads: dict[int, int]
     replicas: dict[int, int]
     lagging: dict[int, int]
-    # Partitions without a leader.
+    # Number of partitions without a leader.
     offline: int
 
 
 def echo_status(layout: Layout, nodes: Sequence[Node], *, as_json: bool) -> bool:
-    """Print the state of nodes; whether all is well."""
+    """Print the state of nodes. Return whether the cluster is healthy."""
     states = {node.id: node.state() for node in nodes}
     told = _ask(layout) if any(state.is_alive for state in states.values()) else None
     rows = [_node_json(node, states[node.id], told) for node in nodes]
@@ -126,7 +126,7 @@ def _node_json(node: Node, state: NodeState, told: _Told | None) -> dict[str, An
 
 def _row(row: dict[str, Any]) -> list[object]:
     roles = "both" if len(row["roles"]) > 1 else row["roles"][0]
-    # The one of the controllers that acts.
+    # The active controller is marked.
     controllers = f"{roles}*" if row["active_controller"] else roles
     state: object = _STATES.get(row["state"], bad)(row["state"])
     broker = row["broker"]
@@ -198,7 +198,7 @@ def _controller(client: Client) -> int | None:
 
 
 def active_controller(layout: Layout) -> int:
-    """The node that leads the metadata quorum; ends the command if none does."""
+    """Return the leader of the metadata quorum; end the command if there is none."""
     with _client(layout) as client:
         found = _controller(client)
     if found is None:
@@ -208,7 +208,7 @@ def active_controller(layout: Layout) -> int:
 
 
 def leader_of_partition(layout: Layout, spec: str) -> int:
-    """The broker that leads TOPIC:PARTITION; ends the command if none does."""
+    """Return the broker that leads TOPIC:PARTITION; end the command if there is none."""
     topic, _, number = spec.rpartition(":")
     if not topic or not number.isdigit():
         raise click.UsageError(f"--leader-of {spec}: write TOPIC:PARTITION")
@@ -225,7 +225,7 @@ def leader_of_partition(layout: Layout, spec: str) -> int:
 
 
 def await_in_sync(layout: Layout, node: int) -> bool:
-    """Wait until all replicas of a node are in sync; whether they are, within a minute."""
+    """Wait up to a minute until all replicas of a node are in sync. Return whether they are."""
     deadline = time.monotonic() + _IN_SYNC_TIMEOUT_S
     while time.monotonic() < deadline:
         told = _ask(layout)

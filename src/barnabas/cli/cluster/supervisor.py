@@ -1,4 +1,4 @@
-"""Start a cluster's nodes, stay with them, stop them in order."""
+"""Start the nodes of a cluster, supervise them, and stop them in order."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class _StopAskedError(BaseException):
-    """A signal came that ends the cluster; no `except Exception` may swallow it."""
+    """A signal that ends the cluster. It must not be caught by `except Exception`."""
 
 
 def nodes_of(layout: Layout, directory: Path) -> list[Node]:
-    """All nodes of a cluster, brokers first."""
+    """Return all nodes of a cluster, brokers first."""
     return [Node(layout, plan, directory) for plan in layout.nodes]
 
 
 def stop_nodes(nodes: Sequence[Node], timeout_s: float = STOP_TIMEOUT_S) -> list[int]:
-    """Stop nodes that run: brokers, which need a controller for that, then mere controllers.
+    """Stop the running nodes: first the brokers, which need a controller to stop cleanly.
 
-    Brokers that are the controllers stop together: one after the other, the last could not have a
-    quorum to take their leave from either, and would only come to that later.
+    Nodes that only control stop afterwards. Brokers that are also controllers stop together. One
+    after the other, the last broker would have no quorum for its controlled shutdown.
 
     Returns:
-        Ids of those that did not stop in time and were killed.
+        Ids of the nodes that did not stop in time and were killed.
     """
     killed = []
     for wave in (
@@ -61,11 +61,11 @@ def stop_nodes(nodes: Sequence[Node], timeout_s: float = STOP_TIMEOUT_S) -> list
 
 
 class Supervisor:
-    """One `barnabas cluster start`.
+    """One run of `barnabas cluster start`.
 
     Args:
-        layout: what there is to be.
-        directory: of the cluster.
+        layout: The nodes to run.
+        directory: The directory of the cluster.
     """
 
     def __init__(self, layout: Layout, directory: Path) -> None:
@@ -73,11 +73,15 @@ class Supervisor:
         self._directory = directory
         self._nodes = nodes_of(layout, directory)
         self._width = max(len(str(node.id)) for node in self._nodes)
-        # How much of each node's log was shown.
+        # Number of bytes of each node's log that were shown.
         self._shown = {node.id: _size(node.log_file) for node in self._nodes}
 
     def run(self, *, detach: bool) -> int:
-        """Start what does not run; stay until told to stop, unless `detach`; the exit status."""
+        """Start the nodes and supervise them until told to stop; with `detach`, only start them.
+
+        Returns:
+            The exit status.
+        """
         before = {number: signal.signal(number, _on_stop) for number in _STOP_SIGNALS}
         try:
             if not self._start():
@@ -85,7 +89,7 @@ class Supervisor:
             return 0 if detach else self._watch()
         except _StopAskedError:
             for number in _STOP_SIGNALS:
-                # Another one while we stop has nothing to add.
+                # Ignore further signals while the nodes stop.
                 signal.signal(number, signal.SIG_IGN)
             return self._stop()
         finally:
@@ -93,11 +97,11 @@ class Supervisor:
                 signal.signal(number, handler)
 
     def _start(self) -> bool:
-        """Start all that do not run and wait until all are ready; whether they are."""
+        """Start all nodes and wait until they are ready. Return whether they are."""
         deadline = time.monotonic() + START_TIMEOUT_S
         launched = []
         try:
-            # Controllers first: brokers register with them.
+            # Start controllers first, because brokers register with them.
             for node in sorted(self._nodes, key=lambda each: each.plan.is_broker):
                 if not node.state().is_alive:
                     node.launch()
@@ -115,12 +119,12 @@ class Supervisor:
         return True
 
     def _watch(self) -> int:
-        """Show logs and what becomes of nodes, until told to stop or nothing is left.
+        """Show the logs and state changes of nodes until told to stop or no node is left.
 
-        Nodes that somebody killed are left: whoever did will start them again.
+        Killed nodes are left alone: the user who killed them can restart them.
 
         Returns:
-            The exit status: a failure if all are gone and not all were told to stop.
+            The exit status: a failure if all nodes ended and not all by request.
         """
         states = {node.id: node.state() for node in self._nodes}
         while not all(state.name in ("stopped", "died") for state in states.values()):
@@ -151,14 +155,14 @@ class Supervisor:
         return 0
 
     def _show_log(self, node: Node) -> None:
-        """What came to a node's log since it was last shown, line by line."""
+        """Print the new lines of a node's log."""
         shown = self._shown[node.id]
         size = _size(node.log_file)
         if size <= shown:
             return
         with node.log_file.open("rb") as log:
             log.seek(shown)
-            # What has no end yet comes next time.
+            # Leave an incomplete line for the next call.
             lines, end, _rest = log.read(size - shown).rpartition(b"\n")
         self._shown[node.id] = shown + len(lines) + len(end)
         for line in lines.decode(errors="replace").splitlines():

@@ -1,1 +1,1 @@
-"""`barnabas consume`: records of topics to standard output."""
+"""`barnabas consume`: print records of topics on standard output."""

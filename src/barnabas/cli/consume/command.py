@@ -1,4 +1,4 @@
-"""The command `barnabas consume`: its options, and what they come to."""
+"""The command `barnabas consume`: its options, and the source and printer they lead to."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ layout as kcat's, such as '>iq' for four and eight bytes. key=FORMAT or value=FO
 
 
 class _Choices(NamedTuple):
-    """Where to read."""
+    """The options that select the records to read."""
 
     topics: Sequence[str]
     numbers: Sequence[int]
@@ -71,13 +71,13 @@ class _Choices(NamedTuple):
     end: Place | None
     group: str | None
     exit_at_end: bool
-    # Of a consumer of its own.
+    # Configuration for the consumer of a group member.
     config: Mapping[str, Any]
     errors: ErrorPolicy
 
 
 class _Look(NamedTuple):
-    """How to print."""
+    """The options for the output."""
 
     template: str | None
     as_json: bool
@@ -89,10 +89,10 @@ class _Look(NamedTuple):
     reading: Reading
 
     def render_of(self) -> Callable[[TopicPartition], Render]:
-        """What makes the printer of a partition's records.
+        """Return a function that creates the renderer of a partition.
 
         Raises:
-            click.UsageError: options that contradict each other, or a wrong template.
+            click.UsageError: Options contradict each other, or the template is invalid.
         """
         columns = self.with_headers or self.with_key or self.with_offset or self.key_delimiter
         if (self.template is not None) + self.as_json + bool(columns) > 1:
@@ -115,7 +115,7 @@ class _Look(NamedTuple):
 
 
 def _literal(data: bytes) -> str:
-    """Bytes as a template that prints them."""
+    """Return a template that prints these bytes."""
     return "".join(f"\\x{byte:02x}" for byte in data)
 
 
@@ -299,7 +299,7 @@ def _run_member(
 
 @contextmanager
 def _shown(expected: int | None, *, quiet: bool) -> Iterator[Progress]:
-    """Progress, unless records stand on the same terminal; and what it came to."""
+    """Show progress unless records are printed on a terminal, then print a summary."""
     visible = not quiet and not sys.stdout.isatty()
     with progress(visible=visible, records=expected) as shown:
         yield shown
@@ -308,7 +308,7 @@ def _shown(expected: int | None, *, quiet: bool) -> Iterator[Progress]:
 
 
 def _topics(client: Client, given: Sequence[str]) -> list[str]:
-    """Names, and what expressions match; each once."""
+    """Return the given names and the topics that match expressions, without duplicates."""
     found: dict[str, None] = {}
     for name in given:
         if not name.startswith("^"):
@@ -340,7 +340,7 @@ def _partitions(
 def _ranges(
     client: Client, wanted: Sequence[TopicPartition], choices: _Choices
 ) -> dict[TopicPartition, tuple[int, int | None]]:
-    """First offset and end of each partition; no end where there is none."""
+    """Return the first offset and the end of each partition; None for no end."""
     latest = client.list_offsets(dict.fromkeys(wanted, "latest"))
     ends = {tp: found.offset for tp, found in latest.items()}
     starts = resolve(client, wanted, choices.start, ends)

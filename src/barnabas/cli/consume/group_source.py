@@ -1,4 +1,4 @@
-"""Records as a member of a group: the group says which partitions, and shares them with others."""
+"""Records read as a member of a group, which assigns the partitions."""
 
 from __future__ import annotations
 
@@ -26,22 +26,23 @@ __all__ = ["GroupSource"]
 
 _RECORDS_MAX = 50_000
 _MS_PER_S = 1000.0
-# How long a commit is tried: then it is said that the broker is gone, and tried again later.
+# Time limit of a commit (s). After a failure, a warning is printed and a later commit retries.
 _COMMIT_S = 5.0
 
 
 class GroupSource(RebalanceListener):
-    """Follows what the group assigns; where it has no offset yet, begins at `start`.
+    """A source that follows the assignment of a group; without a committed offset, at `start`.
 
     Args:
-        client: looks up places.
-        consumer: a member of the group, without auto commit, not subscribed yet.
-        start: a place.
-        exit_at_end: finished when all assigned partitions are where they ended when they came.
-        errors: what becomes of corrupt batches.
+        client: Resolves places to offsets.
+        consumer: A group member without auto commit, not yet subscribed.
+        start: The place at which partitions without a committed offset start.
+        exit_at_end: Whether to finish when all assigned partitions have reached their end at the
+            time of the assignment.
+        errors: The policy for corrupt batches.
 
     Attributes:
-        on_revoke: commits what was printed, before others get the partitions.
+        on_revoke: Commits the printed records before other members get the partitions.
     """
 
     def __init__(
@@ -59,20 +60,20 @@ class GroupSource(RebalanceListener):
         self._exit_at_end = exit_at_end
         self._errors = errors
         self.on_revoke: Callable[[], None] = _nothing
-        # Log end offsets of the assigned partitions, of when they were assigned.
+        # Log end offsets of the assigned partitions at the time of their assignment.
         self._ends: dict[TopicPartition, int] = {}
-        # Where the next record of an assigned partition comes from, as far as that is known.
+        # Offset of the next record by assigned partition, as far as it is known.
         self._positions: dict[TopicPartition, int] = {}
         self._has_joined = False
 
     def subscribe(self, topics: Sequence[str]) -> None:
-        """Begin: join with the next poll."""
+        """Subscribe to the topics; the next poll joins the group."""
         self._consumer.subscribe(list(topics), self)
 
-    # What the group says
+    # Group rebalances
 
     def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
-        """Find ends, and where to start."""
+        """Look up end offsets, and seek to the start where no offset is committed."""
         self._has_joined = True
         added = list(assigned)
         if not added:
@@ -81,7 +82,7 @@ class GroupSource(RebalanceListener):
         ends = {tp: found.offset for tp, found in latest.items()}
         self._ends.update(ends)
         if self._start.kind in (PlaceKind.BEGINNING, PlaceKind.END):
-            # The consumer's own auto.offset.reset.
+            # The consumer's auto.offset.reset handles these.
             return
         committed = self._consumer.committed(added)
         fresh = [tp for tp in added if committed[tp] is None]
@@ -89,12 +90,12 @@ class GroupSource(RebalanceListener):
             self._consumer.seek(tp, offset)
 
     def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
-        """Commit for who gets them next."""
+        """Commit the printed records for the next owners of the partitions."""
         self.on_revoke()
         self._forget(revoked)
 
     def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
-        """Others have them already."""
+        """Forget the partitions, which already belong to other members."""
         self._forget(lost)
 
     def _forget(self, partitions: Collection[TopicPartition]) -> None:
@@ -106,7 +107,7 @@ class GroupSource(RebalanceListener):
 
     @property
     def is_finished(self) -> bool:
-        """Whether all that was there when partitions were assigned has come."""
+        """Whether the records that existed when the partitions were assigned have been read."""
         if not (self._exit_at_end and self._has_joined):
             return False
         for tp, end in list(self._ends.items()):
@@ -118,14 +119,14 @@ class GroupSource(RebalanceListener):
 
     @property
     def trouble(self) -> ClientError | None:
-        """Why nothing comes."""
+        """The reason why no records arrive."""
         return self._consumer.trouble
 
     def poll(self, timeout_ms: float) -> Sequence[Chunk]:
-        """What the consumer has.
+        """Return the available records.
 
         Raises:
-            CorruptRecordsError: a batch is corrupt, and errors are not skipped.
+            CorruptRecordsError: A batch is corrupt, and errors are not skipped.
         """
         try:
             found = self._consumer.poll(timeout_ms / _MS_PER_S, max_records=_RECORDS_MAX)
@@ -145,20 +146,20 @@ class GroupSource(RebalanceListener):
         except CorruptRecordsError as error:
             readable = list(records.before(error.offset))
             if readable and not self._errors.skip:
-                # The next poll comes to the corrupt batch again.
+                # The next poll returns to the corrupt batch.
                 return Chunk(tp, readable, error.offset)
             return self._without_batch(readable, error)
 
     def _without_batch(
         self, records: Sequence[ConsumerRecord], error: CorruptRecordsError
     ) -> Chunk:
-        """The records before a corrupt batch; reading goes on behind it."""
+        """Return the records before a corrupt batch; reading continues after the batch."""
         self._errors.handle(error)
         self._consumer.seek(error.partition, error.next_offset)
         return Chunk(error.partition, records, error.next_offset)
 
     def commit(self, printed: Mapping[TopicPartition, int]) -> None:
-        """Commit for the partitions that are still this member's."""
+        """Commit the offsets of partitions that this member still owns."""
         own = {tp: offset for tp, offset in printed.items() if tp in self._ends}
         if not own:
             return

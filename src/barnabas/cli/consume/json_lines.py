@@ -1,4 +1,4 @@
-"""Records as JSON lines, which `barnabas produce --from-json` takes as they are."""
+"""Records as JSON lines, in the format that `barnabas produce --from-json` reads."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _TIMESTAMP_TYPES = {0: "create", 1: "log_append"}
 
 
 def json_lines(reading: Reading) -> Callable[[TopicPartition], Render]:
-    """A function that makes the printer of a partition's records.
+    """Return a function that creates the renderer of a partition.
 
-    Bytes that are no UTF-8 stand in `key_base64` and `value_base64`.
+    Bytes that are not UTF-8 are in `key_base64` and `value_base64`.
     """
     encode = msgspec.json.Encoder().encode_lines
 

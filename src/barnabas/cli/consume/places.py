@@ -1,4 +1,4 @@
-"""Places in a log as people write them, and the offsets that they are in each partition."""
+"""Places in a log as users type them, and their offsets in each partition."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Offsets = dict["TopicPartition", int]
 
 
 class PlaceKind(Enum):
-    """How a place is found."""
+    """The kind of a place."""
 
     BEGINNING = "beginning"
     END = "end"
@@ -33,10 +33,10 @@ class PlaceKind(Enum):
 
 
 class Place(NamedTuple):
-    """A place, the same words for every partition."""
+    """A place, specified in the same way for every partition."""
 
     kind: PlaceKind
-    # An offset, records before the end, or ms since 1970.
+    # An offset, a number of records before the end, or ms since 1970.
     number: int = 0
 
 
@@ -47,10 +47,10 @@ _WORDS = {"beginning": BEGINNING, "earliest": BEGINNING, "end": END, "latest": E
 
 
 def parse_place(text: str, option: str) -> Place:
-    """The place that a text names: a word, N, -N, a time, how long ago, or @ms as kcat writes it.
+    """Parse a place: a word, N, -N, a time, a duration before now, or @ms as in kcat.
 
     Raises:
-        click.UsageError: none of these.
+        click.UsageError: The text has none of these formats.
     """
     if text in _WORDS:
         return _WORDS[text]
@@ -76,11 +76,13 @@ def parse_place(text: str, option: str) -> Place:
 def resolve(
     client: Client, wanted: Sequence[TopicPartition], place: Place, ends: Offsets
 ) -> Offsets:
-    """Offsets of a place; times later than every record are at the end.
+    """Return the offsets of a place; a time after all records gives the end.
 
     Args:
-        wanted: the partitions.
-        ends: their log end offsets, or last stable ones, of a moment ago.
+        client: Looks up offsets.
+        wanted: The partitions.
+        place: The place to resolve.
+        ends: Recent log end offsets (or last stable offsets) of the partitions.
     """
     match place.kind:
         case PlaceKind.OFFSET:
@@ -95,15 +97,15 @@ def resolve(
             return {tp: first[tp].offset for tp in wanted}
         case PlaceKind.TIME:
             found = client.list_offsets(dict.fromkeys(wanted, place.number))
-            # Records with an older time may stand behind; later than all is the end.
+            # Later records may have older timestamps. A time after all records gives the end.
             return {tp: found[tp].offset if found[tp].offset >= 0 else ends[tp] for tp in wanted}
 
 
 def check_end(place: Place) -> Place:
-    """A place where to stop: its offset has to be known now.
+    """Return a place for the end of reading, whose offset must be known now.
 
     Raises:
-        click.UsageError: a time to come.
+        click.UsageError: The time is in the future.
     """
     if place.kind is PlaceKind.TIME and place.number > _now_ms():
         raise click.UsageError("--to: that time is still to come; leave it out, and end by Ctrl-C")

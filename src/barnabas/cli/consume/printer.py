@@ -1,4 +1,4 @@
-"""Prints records as they come, counts them, and has committed what was printed."""
+"""Print records as they arrive, count them, and commit the offsets of printed records."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ if TYPE_CHECKING:
 __all__ = ["Printer", "Wanted", "check_reader"]
 
 _POLL_MS = 500.0
-# A broker that does not answer is spoken of after so many polls without a record.
+# Number of polls without a record before a broker that does not answer is reported.
 _SILENT_POLLS = 2
-# Offsets of a group are committed that often while reading, in s, and at the end.
+# Interval of commits for a group while reading (s); a last commit follows at the end.
 _COMMIT_INTERVAL_S = 5.0
 
 
 class Wanted(NamedTuple):
-    """Which records are printed."""
+    """The records to print."""
 
-    # So many, then the command ends.
+    # End the command after this number of records; None: no limit.
     records_max: int | None = None
-    # Those in whose key or value the expression is found; null has none.
+    # Expressions that the key or value must contain; null never matches.
     key: re.Pattern[bytes] | None = None
     value: re.Pattern[bytes] | None = None
 
     def among(self, records: Sequence[CompiledRecord]) -> Sequence[CompiledRecord]:
-        """Those of the records that are wanted."""
+        """Return the records that match the expressions."""
         if self.key is not None:
             search = self.key.search
             records = [r for r in records if r.key is not None and search(r.key)]
@@ -53,14 +53,14 @@ class Wanted(NamedTuple):
 
 
 class Printer:
-    """Writes to standard output.
+    """Prints the records of a source on standard output.
 
     Args:
-        source: where records come from.
-        render_of: makes the function that prints a partition's records.
-        wanted: which ones.
-        progress: is told what was printed.
-        errors: what becomes of records that cannot be deserialized.
+        source: The source of the records.
+        render_of: Creates the renderer of a partition.
+        wanted: The records to print.
+        progress: Counts the printed records.
+        errors: The policy for records that cannot be deserialized.
     """
 
     def __init__(
@@ -78,19 +78,19 @@ class Printer:
         self._progress = progress
         self._errors = errors
         self._output = sys.stdout.buffer
-        # Records hold anything, escape sequences too. Programs get them as they are.
+        # On a terminal, controls such as escape sequences are escaped. Programs get raw bytes.
         self._is_terminal = sys.stdout.isatty()
         self._interrupt = KeptInterrupt(lambda: None)
         self._remaining = wanted.records_max
-        # Next offset by partition, of what was printed and not yet committed.
+        # Partition -> next offset, for printed records that are not committed yet.
         self._printed: dict[TopicPartition, int] = {}
         self._committed_at = time.monotonic()
         self._silent_polls = 0
-        # Whether the user was told that the broker does not answer.
+        # Whether the user was warned that the broker does not answer.
         self._warned = False
 
     def run(self) -> None:
-        """Print until the source is finished, or enough was printed."""
+        """Print until the source is finished or the limit of records is reached."""
         try:
             while self._remaining != 0 and not self._source.is_finished:
                 chunks = self._source.poll(_POLL_MS)
@@ -107,14 +107,14 @@ class Printer:
             self._errors.warn_of_total()
 
     def commit(self) -> None:
-        """Commit what was printed and was not committed yet."""
+        """Commit the offsets of printed records."""
         self._committed_at = time.monotonic()
         if self._printed:
             self._source.commit(self._printed)
             self._printed = {}
 
     def _maybe_commit(self) -> None:
-        """Commit if it is time; what no broker takes now is committed later."""
+        """Commit if the interval has passed; ignore retriable errors until the next commit."""
         if time.monotonic() - self._committed_at < _COMMIT_INTERVAL_S:
             return
         try:
@@ -124,9 +124,9 @@ class Printer:
                 raise
 
     def _print_all(self, chunks: Sequence[Chunk]) -> None:
-        """Print, and note that it was printed: Ctrl-C comes before both or after both.
+        """Print the records and note their offsets. Ctrl-C does not interrupt between the two.
 
-        Pressed twice it ends a write that waits for its reader, too.
+        A second Ctrl-C also ends a write that blocks on its reader.
         """
         self._interrupt.keep()
         try:
@@ -170,7 +170,7 @@ class Printer:
         return text, len(shown), shown[-1].offset + 1 if is_last else None
 
     def _check_broker(self) -> None:
-        """Say when the broker is gone, and when it is back: else it looks like a quiet topic."""
+        """Warn when the broker stops answering or answers again; a quiet topic looks the same."""
         trouble = self._source.trouble
         self._silent_polls = 0 if trouble is None else self._silent_polls + 1
         if trouble is not None and self._silent_polls == _SILENT_POLLS and not self._warned:
@@ -182,10 +182,10 @@ class Printer:
 
 
 def check_reader(descriptor: int) -> None:
-    """Notice that who reads our output has gone, though there is nothing to write.
+    """Detect that the reader of the output has closed it, even if nothing is written.
 
     Raises:
-        BrokenPipeError: it has.
+        BrokenPipeError: The reader has closed the output.
     """
     poll = select.poll()
     poll.register(descriptor, 0)

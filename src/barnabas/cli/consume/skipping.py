@@ -1,4 +1,4 @@
-"""`barnabas consume --on-error skip`: what cannot be read is counted, told, and left out."""
+"""`barnabas consume --on-error skip`: count, report and skip unreadable data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ErrorPolicy"]
 
-# So many errors are told one by one; of the rest only the number is told, at the end.
+# Limit for individually reported errors. At the end, only the total is reported.
 _TOLD_MAX = 5
 
 
@@ -24,22 +24,22 @@ class ErrorPolicy:
     """Decides whether an unreadable record or batch ends the command, and counts the skipped.
 
     Args:
-        skip: whether to go on; else the first error is raised.
+        skip: Whether to continue; otherwise the first error is raised.
     """
 
     def __init__(self, *, skip: bool = False) -> None:
         self.skip = skip
-        # Records that could not be deserialized.
+        # Number of records that could not be deserialized.
         self.records = 0
-        # Batches whose bytes are corrupt; how many records they had is not known.
+        # Number of corrupt batches; their number of records is unknown.
         self.batches = 0
 
     def handle(self, error: CorruptRecordsError | RecordDeserializationError) -> None:
-        """Count the error and warn of it.
+        """Count the error and print a warning.
 
         Raises:
-            CorruptRecordsError: the error itself, unless errors are skipped.
-            RecordDeserializationError: likewise.
+            CorruptRecordsError: The error itself, unless errors are skipped.
+            RecordDeserializationError: The error itself, unless errors are skipped.
         """
         if not self.skip:
             raise error
@@ -65,13 +65,13 @@ class ErrorPolicy:
         """Render records one by one, without those that cannot be deserialized.
 
         Args:
-            render: prints records of their partition.
-            records: all that are wanted.
-            limit: how many may be printed; None for all.
+            render: Renders records of their partition.
+            records: All wanted records.
+            limit: The maximum number of printed records; None for no limit.
 
         Returns:
-            The text, the number of printed records, and the offset after the last printed record
-            if the limit was reached (else None).
+            The text, the number of printed records, and the offset after the last printed record if
+                the limit was reached (else None).
         """
         pieces: list[bytes] = []
         for record in records:
@@ -85,7 +85,7 @@ class ErrorPolicy:
         return b"".join(pieces), len(pieces), None
 
     def warn_of_total(self) -> None:
-        """Tell how much was skipped, if anything was."""
+        """Print the number of skipped records and batches, if there are any."""
         counts = []
         if self.records:
             counts.append(f"{self.records} record{'' if self.records == 1 else 's'}")

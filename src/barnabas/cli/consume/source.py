@@ -1,4 +1,4 @@
-"""Where `consume` has its records from: partitions of its own, or those that a group gives it."""
+"""The sources of records for `consume`: chosen partitions, or those that a group assigns."""
 
 from __future__ import annotations
 
@@ -27,36 +27,36 @@ class Chunk(NamedTuple):
 
     partition: TopicPartition
     records: Sequence[CompiledRecord]
-    # Where reading goes on, behind records that are not shown, such as transaction markers.
+    # Offset at which reading continues, after records that are not shown (transaction markers).
     next_offset: int
 
 
 class Source(Protocol):
-    """Records as they come."""
+    """A source of records."""
 
     @property
     def is_finished(self) -> bool:
-        """Whether nothing more will come."""
+        """Whether no more records will arrive."""
         ...
 
     @property
     def trouble(self) -> ClientError | None:
-        """Why nothing comes, if that is known: a broker does not answer."""
+        """The reason why no records arrive, if it is known (a broker does not answer)."""
         ...
 
     def poll(self, timeout_ms: float) -> Sequence[Chunk]:
-        """What there is, or what comes in time."""
+        """Return the available records, or those that arrive before the timeout."""
         ...
 
     def commit(self, printed: Mapping[TopicPartition, int]) -> None:
-        """Remember for the group, if there is one, where it has to go on."""
+        """Commit the positions for the group, if there is a group."""
         ...
 
 
 class RangeSource:
-    """Partitions from an offset on, to another one or for ever.
+    """Chosen partitions, from an offset to an end offset or without end.
 
-    With a group its offsets are committed, without anybody being a member of it.
+    With a group, its offsets are committed, although the source is not a member.
     """
 
     def __init__(
@@ -64,26 +64,26 @@ class RangeSource:
     ) -> None:
         self._client = client
         self._errors = errors
-        # Raised by the next poll: the records before the corrupt batch were handed out first.
+        # Raised by the next poll: the records before the corrupt batch are returned first.
         self._pending_error: CorruptRecordsError | None = None
         self._stream = stream
         self._group = group
 
     @property
     def is_finished(self) -> bool:
-        """Whether all partitions are at their ends."""
+        """Whether all partitions have reached their ends."""
         return self._stream.is_finished and self._pending_error is None
 
     @property
     def trouble(self) -> ClientError | None:
-        """Why nothing comes."""
+        """The reason why no records arrive."""
         return self._stream.trouble
 
     def poll(self, timeout_ms: float) -> Sequence[Chunk]:
-        """The next record set.
+        """Return the next record set.
 
         Raises:
-            CorruptRecordsError: a batch is corrupt, and errors are not skipped.
+            CorruptRecordsError: A batch is corrupt, and errors are not skipped.
         """
         if self._pending_error is not None:
             raise self._pending_error
@@ -104,7 +104,9 @@ class RangeSource:
     def _readable(
         self, partition: TopicPartition, found: RecordSet, cause: CorruptBatchError
     ) -> Chunk:
-        """What can be decoded of a set; without skipping only what is before the first error."""
+        """Return the readable records of a set; without skipping, only those before the first
+        error.
+        """
         try:
             spans = visible_batches(found)
         except CorruptBatchError:
@@ -127,7 +129,7 @@ class RangeSource:
         return Chunk(partition, kept, next_offset)
 
     def commit(self, printed: Mapping[TopicPartition, int]) -> None:
-        """Commit for a group without members."""
+        """Commit the offsets for a group without members."""
         if self._group is not None:
             self._client.commit_offsets(self._group, printed)
 

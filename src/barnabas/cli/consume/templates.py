@@ -1,8 +1,8 @@
-"""Records by template, with kcat's letters: `-f '%t [%p] %o: %k -> %s\\n'`.
+"""Records formatted by a template with kcat's letters: `-f '%t [%p] %o: %k -> %s\\n'`.
 
-A template is compiled once per partition: what does not change from record to record becomes text.
-Where each record needs attributes alone, one formatting call prints it; nulls, headers and lengths
-take a call per piece.
+A template is compiled once per partition, so parts that are constant in a partition become text. If
+a template only needs attributes of the record, one formatting call prints a record. Nulls, headers
+and lengths need a call for each piece.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LETTERS", "Reading", "Render", "compile_template", "field", "value_lines"]
 
-# Records of one partition to what is printed of them.
+# Renders records of one partition to output bytes.
 Render: TypeAlias = Callable[[Sequence["CompiledRecord"]], bytes]
 Piece: TypeAlias = Callable[["CompiledRecord"], bytes]
 
@@ -47,25 +47,27 @@ LETTERS = {
 _TOKEN = re.compile(r"%.|\\x[0-9a-fA-F]{2}|\\.|[^%\\]+|[%\\]", re.DOTALL)
 _INT32 = struct.Struct(">i")
 _EPOCH = datetime.fromtimestamp(0, UTC)
-# Pieces that one call of bytes % tuple prints: the attribute and how.
+# Pieces that one call of bytes % tuple can print: the attribute and its format.
 _FAST = {"%o": ("offset", b"%d"), "%T": ("timestamp", b"%d")}
 
 
 class Reading(NamedTuple):
-    """How keys and values become what is printed."""
+    """The conversion of keys and values for the output."""
 
-    # None: the bytes as they are.
+    # None: raw bytes.
     key: Format | None = None
     value: Format | None = None
-    # What stands for null: nothing, or NULL.
+    # Text for null: empty, or NULL.
     null: bytes = b""
 
 
 def field(record: CompiledRecord, tp: TopicPartition, what: str, how: Format | None) -> Any:
-    """The key or the value, read as the format says; bytes without one, None for null.
+    """Return the key or value of a record, converted by the format; None for null.
+
+    Without a format, the value is returned as bytes.
 
     Raises:
-        RecordDeserializationError: it is not of that format.
+        RecordDeserializationError: The data does not match the format.
     """
     data: bytes | None = getattr(record, what)
     if data is None or how is None:
@@ -77,7 +79,7 @@ def field(record: CompiledRecord, tp: TopicPartition, what: str, how: Format | N
 
 
 def value_lines(null: bytes, delimiter: bytes) -> Render:
-    """Values and a delimiter behind each: what is printed unless something else is asked for."""
+    """Return the default renderer: it prints each value and a delimiter."""
 
     def render(records: Sequence[CompiledRecord]) -> bytes:
         values = [null if record.value is None else record.value for record in records]
@@ -88,10 +90,10 @@ def value_lines(null: bytes, delimiter: bytes) -> Render:
 
 
 def compile_template(template: str, reading: Reading) -> Callable[[TopicPartition], Render]:
-    """A function that makes the printer of a partition's records.
+    """Return a function that creates the renderer of a partition.
 
     Raises:
-        click.UsageError: an unknown % letter.
+        click.UsageError: The template contains an unknown % letter.
     """
     tokens = _TOKEN.findall(template)
     for token in tokens:
@@ -115,7 +117,10 @@ def _by_pieces(pieces: list[bytes | Piece]) -> Render:
 def _by_formatting(
     tokens: list[str], tp: TopicPartition, reading: Reading, slow: Render
 ) -> Render | None:
-    """One `%` per record, where the template lets it; records with nulls take the slow way."""
+    """Return a renderer with one `%` call per record; None if the template does not allow it.
+
+    Records with nulls fall back to `slow`.
+    """
     fast = dict(_FAST)
     if reading.key is None:
         fast["%k"] = ("key", b"%b")
@@ -134,7 +139,7 @@ def _by_formatting(
                 return None
             layout.append(piece.replace(b"%", b"%%"))
     if len(names) < 2:
-        # attrgetter makes no tuple of one.
+        # attrgetter with a single name does not return a tuple.
         return None
     text, get = b"".join(layout), attrgetter(*names)
 
@@ -179,7 +184,7 @@ def _piece(token: str, tp: TopicPartition, reading: Reading) -> bytes | Piece:
 
 
 def _text(value: Any, null: bytes) -> bytes:
-    """What a key or value looks like in a line."""
+    """Return the output bytes for a key or value."""
     if value is None:
         return null
     if isinstance(value, bytes):

@@ -1,1 +1,1 @@
-"""`barnabas produce`: records of a topic from standard input or files."""
+"""`barnabas produce`: write records to a topic from standard input or files."""

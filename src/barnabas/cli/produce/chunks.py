@@ -1,4 +1,4 @@
-"""Input cut into pieces at a delimiter, many at a time, as it comes."""
+"""Input split at a delimiter into batches of pieces, as it arrives."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ if TYPE_CHECKING:
 __all__ = ["InputChunk", "input_chunks"]
 
 _CHUNK_BYTES = 1 << 18
-# An open line that comes slowly is sent after this long without input, in s.
+# Time without input after which the pieces read so far are flushed (s).
 _IDLE_S = 0.05
 
 
 class InputChunk(NamedTuple):
-    """Pieces of input; none of them when input makes a pause: what was sent should leave."""
+    """Pieces of input. An empty list means a pause in the input: flush the sent records."""
 
     pieces: list[bytes]
-    # Bytes read for them, delimiters included.
+    # Number of bytes read for the pieces, including delimiters.
     size: int
 
 
 def input_chunks(
     files: Sequence[IO[bytes]], delimiter: bytes, *, whole_files: bool
 ) -> Iterator[InputChunk]:
-    """All pieces of all files, in their order.
+    """Yield all pieces of all files, in order.
 
     Args:
-        files: open ones, with descriptors.
-        delimiter: stands behind each piece, or at the last one's end may be missing.
-        whole_files: every file is one piece, whatever is in it.
+        files: Open files, which must have descriptors.
+        delimiter: Ends each piece; optional after the last piece.
+        whole_files: Whether every file is one piece, regardless of delimiters.
     """
     for file in files:
         if whole_files:
@@ -43,11 +43,11 @@ def input_chunks(
 
 
 def _of_file(descriptor: int, delimiter: bytes) -> Iterator[InputChunk]:
-    # The piece that has no end yet, in parts: joined once, however slowly it comes.
+    # Parts of the incomplete piece. They are joined once, even if they arrive slowly.
     parts: list[bytes] = []
-    # Bytes read and not yet told of.
+    # Number of bytes read but not reported yet.
     size = 0
-    # A delimiter that has begun may end with what is read next.
+    # A delimiter may be split between two reads.
     overlap = len(delimiter) - 1
     sent_all = True
     while True:

@@ -1,4 +1,4 @@
-"""The command `barnabas produce`: its options, and what came of it."""
+"""The command `barnabas produce`: its options and its result."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def _size(files: Sequence[IO[bytes]]) -> int | None:
 
 
 def _report(producer: SharedProducer, delivery: Delivery, seconds: float, *, as_json: bool) -> None:
-    """Say what came of it; ends the process if it is no success."""
+    """Print the result; exit with an error status if a record was not delivered."""
     error = delivery.error
     if as_json:
         echo_json(

@@ -1,4 +1,4 @@
-"""Tells when a broker created a topic because records were sent to it: it may be misspelt."""
+"""A notice that a broker auto-created the topic, because its name may be misspelled."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ __all__ = ["CreationNotice"]
 
 
 class CreationNotice:
-    """Looks for the topic before its first record is sent, and speaks once it was created."""
+    """Checks whether the topic exists before the first record, and reports its creation."""
 
     def __init__(self, client: Client, topic: str) -> None:
         self._client = client
         self._topic = topic
-        # None before the first record.
+        # Whether the topic was missing; None before the first record, False after the notice.
         self._was_missing: bool | None = None
 
     def before_send(self) -> None:
-        """Find out whether the topic exists, once; a broker that hides it counts as "exists".
+        """Check once whether the topic exists; a topic that the broker hides counts as existing.
 
         Raises:
-            ClientError: no broker answered.
+            ClientError: No broker answered.
         """
         if self._was_missing is not None:
             return
@@ -41,7 +41,7 @@ class CreationNotice:
             self._was_missing = is_missing
 
     def after_send(self) -> None:
-        """Tell on standard error, once, that the topic is a new one."""
+        """Print on standard error, once, that the topic was created."""
         if self._was_missing:
             self._was_missing = False
             echo(f"created topic {self._topic}", err=True)

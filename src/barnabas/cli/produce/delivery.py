@@ -1,4 +1,4 @@
-"""Sends what was read, no faster than asked for, and waits for it."""
+"""Send the input, limited to a rate, and wait for its delivery."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
 
 __all__ = ["Delivery", "Limits"]
 
-# A rate is kept by sending so many slices a second.
+# A rate limit is applied to this number of slices per second.
 _SLICES_PER_S = 20
 
 
 class Limits(NamedTuple):
-    """How much is sent."""
+    """Limits for the records to send."""
 
-    # Records per second, None for as fast as they are taken.
+    # Records per second; None: no limit.
     rate: int | None = None
     records_max: int | None = None
-    # Whether what is sent is written to standard output too, and what behind each.
+    # Delimiter to print after each sent record on standard output; None: print no records.
     tee: bytes | None = None
 
 
 class Delivery:
-    """One topic's records on their way.
+    """The delivery of records to one topic.
 
     Attributes:
-        error: what went wrong, in words; None if nothing did.
-        interrupt: what ended the reading, if something did; what was sent is waited for.
+        error: The message of the error that ended the delivery; None if there is none.
+        interrupt: The interrupt that ended the reading, if any. Sent records are still delivered.
     """
 
     def __init__(
@@ -55,14 +55,14 @@ class Delivery:
         self._options = options
         self._limits = limits
         self._progress = progress
-        # Tells that the topic was created; None: nobody is told.
+        # Reports that the topic was created; None: no report.
         self._notice = notice
         self._remaining = limits.records_max
         self.error: str | None = None
         self.interrupt: KeyboardInterrupt | None = None
 
     def run(self, chunks: Iterable[InputChunk]) -> None:
-        """Send all and wait for it. A second Ctrl-C gives up what is on its way."""
+        """Send all records and wait for their delivery. A second Ctrl-C stops the waiting."""
         from barnabas.client.errors import ClientError
 
         producer = self._producer
@@ -89,7 +89,7 @@ class Delivery:
             for number, part in enumerate(self._paced(pieces)):
                 self._send(part)
                 self._progress.advance(len(part), 0 if number else chunk.size)
-                # What comes steadily and slowly leaves after linger.ms too.
+                # A slow and steady input must also be sent after linger.ms.
                 self._producer.poll(0)
             if self._remaining == 0:
                 return

@@ -1,4 +1,4 @@
-"""Lines, JSON lines and whole files as records."""
+"""Conversion of lines, JSON lines and whole files to records."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ __all__ = ["Options", "Record", "Run", "json_record", "runs"]
 _INT32_MAX = (1 << 31) - 1
 _INT64_MAX = (1 << 63) - 1
 
-# Key, value, headers, timestamp in ms or None.
+# Key, value, headers, and timestamp in ms or None.
 Record = tuple[bytes | None, bytes | None, "Sequence[tuple[str, bytes | None]]", int | None]
 
 
 class Options(NamedTuple):
-    """How input becomes records."""
+    """The options for the conversion of input to records."""
 
-    # Between key and value of a line.
+    # Separator between key and value in a line.
     separator: bytes | None = None
-    # Of every record that brings none of its own.
+    # Defaults for records that do not specify these themselves.
     key: bytes | None = None
     headers: tuple[tuple[str, bytes | None], ...] = ()
     partition: int | None = None
@@ -37,17 +37,17 @@ class Options(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Records that go to the same partition, or wherever their keys send them."""
+    """Records for one partition; None: the partitioner chooses by key."""
 
     partition: int | None
     records: list[Record]
 
 
 def runs(lines: Sequence[bytes], options: Options) -> Iterator[Run]:
-    """The records of some lines, in their order; what stands before a wrong line comes first.
+    """Yield the records of some lines, in order. Records before an invalid line are yielded first.
 
     Raises:
-        ValueError: a line that cannot be one; the message shows it.
+        ValueError: A line cannot be converted; the message shows the line.
     """
     if not options.from_json:
         yield from _plain_runs(lines, options)
@@ -112,10 +112,10 @@ def _written(data: bytes, how: Format, what: str, line: bytes) -> bytes | None:
 
 
 def json_record(line: bytes, options: Options) -> tuple[Record, int | None]:
-    """The record of a JSON line, and the partition that it names.
+    """Return the record of a JSON line, and its partition.
 
     Raises:
-        ValueError: what is wrong with the line, which it shows.
+        ValueError: The line is invalid; the message shows the reason and the line.
     """
     try:
         fields = json.loads(line)
@@ -141,7 +141,7 @@ def json_record(line: bytes, options: Options) -> tuple[Record, int | None]:
 
 
 def _json_headers(given: Any) -> list[tuple[str, bytes | None]]:
-    """Headers as an object, or as a list of pairs, in which a name may come twice."""
+    """Return headers from an object, or from a list of pairs, which may repeat a name."""
     pairs = list(given.items()) if isinstance(given, dict) else given or []
     if not isinstance(pairs, list) or any(
         not isinstance(pair, list | tuple) or len(pair) != 2 for pair in pairs

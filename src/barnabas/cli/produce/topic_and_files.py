@@ -1,4 +1,4 @@
-"""The words of `barnabas produce`: TOPIC [FILE...], or -t TOPIC [FILE...] as kcat takes them."""
+"""The arguments of `barnabas produce`: TOPIC [FILE...], or -t TOPIC [FILE...] as in kcat."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ F = TypeVar("F", bound="Callable[..., Any]")
 def topic_and_files(command: F) -> F:
     """Decorate a command that takes `topic`, a name, and `files`, opened for reading bytes.
 
-    Without -t the first word is the topic; with it all words are files.
+    Without -t, the first argument is the topic. With -t, all arguments are files.
     """
 
     @wraps(command)
@@ -53,7 +53,7 @@ def topic_and_files(command: F) -> F:
 def _complete(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[str] | list[CompletionItem]:
-    """Complete a topic as the first word, files after it."""
+    """Complete a topic as the first argument, and files after it."""
     if ctx.params.get("named_topic") is None and not ctx.params.get("words"):
         return complete_topics(ctx, param, incomplete)
     return [CompletionItem(incomplete, type="file")]
