@@ -60,7 +60,7 @@ def bench() -> None:
 
 
 def _bounds(command: F) -> F:
-    """The options that end a run."""
+    """Add the options that end a run."""
     options = [
         click.option("-n", "--records", type=click.IntRange(1), help="End after so many records."),
         click.option(
@@ -75,7 +75,7 @@ def _bounds(command: F) -> F:
 
 
 def _load_options(command: F) -> F:
-    """The options of a load that writes."""
+    """Add the options of a load that writes."""
     options = [
         _bounds,
         click.option(
@@ -129,7 +129,9 @@ def _one_topic(topics: Sequence[str]) -> str | None:
 
 @contextmanager
 def _topic(client: Client, name: str | None, given: Mapping[str, Any]) -> Iterator[str]:
-    """The named topic, created if it is not there; without a name one for this run only."""
+    """Yield the named topic, created if it is missing; without a name, a topic for this run
+    only.
+    """
     from barnabas.client.admin.topics import NewTopic
 
     used = name or f"barnabas-bench-{uuid.uuid4().hex[:8]}"
@@ -293,7 +295,7 @@ def bench_latency(
 
 
 def _finish(kind: str, topic: str, found: Measurement, load: Load | None, *, as_json: bool) -> None:
-    """Print the result; end with status 1 if records failed."""
+    """Print the result; exit with status 1 if records failed."""
     if as_json:
         rate = None if load is None else load.rate
         echo_json({"bench": kind, "topic": topic, "rate": rate, **found.as_json()})

@@ -1,4 +1,4 @@
-"""The consume load: records of a topic, decoded as fast as they come."""
+"""The consume load: read and decode the records of a topic as fast as possible."""
 
 from __future__ import annotations
 
@@ -35,14 +35,15 @@ def run_consume(
 ) -> KeyboardInterrupt | None:
     """Read the topic from its beginning.
 
-    Ends after so many records or seconds, or when nothing came for `idle_s`; without either limit
-    at the end that the topic has now. A latency is the time from one record set to the next.
+    The run ends after `records_max` records, after `seconds_max` seconds, or when no records arrive
+    for `idle_s` seconds. Without the first two limits, it ends at the current end of the topic. A
+    latency is the time from one record set to the next.
 
     Returns:
-        What interrupted the reading.
+        The interrupt that ended the reading, if any.
 
     Raises:
-        CorruptRecordsError: records that cannot be decoded.
+        CorruptRecordsError: Records cannot be decoded.
     """
     numbers = client.partitions_for([topic])[topic]
     partitions = [TopicPartition(topic, number) for number in numbers]

@@ -1,8 +1,8 @@
 """A histogram of latencies with a relative error under 2 %, in bounded memory.
 
-Values below 128 have a counter each; above, every power of two has 64 equal steps. That is the
-layout of HdrHistogram with two digits. The library of that name is a compiled dependency for what
-takes the few lines below.
+Each value below 128 has its own counter. Above 128, every power of two is divided into 64 equal
+steps. This is the layout of HdrHistogram with two digits. The library of that name is not used,
+because it is a compiled dependency for a few lines of code.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ __all__ = ["LatencyHistogram"]
 _EXACT_BITS = 7
 _EXACT = 1 << _EXACT_BITS
 _STEPS = _EXACT >> 1
-# 2**37 microseconds are 38 hours; what is longer counts as that.
+# 2**37 microseconds are 38 hours. Longer latencies count as this value.
 _BITS_MAX = 37
 _SIZE = _EXACT + (_BITS_MAX - _EXACT_BITS) * _STEPS
 
 
 class LatencyHistogram:
-    """Counts latencies, in microseconds."""
+    """A histogram of latencies in microseconds."""
 
     __slots__ = ("_counts", "_total_us", "count", "max_us")
 
@@ -26,11 +26,11 @@ class LatencyHistogram:
         self._counts = [0] * _SIZE
         self._total_us = 0
         self.count = 0
-        # The largest latency, exactly; 0 before the first.
+        # The exact largest latency (µs); 0 before the first.
         self.max_us = 0
 
     def record(self, latency_us: int, times: int = 1) -> None:
-        """Count a latency; a negative one, of a clock that was set back, counts as 0."""
+        """Record a latency. A negative one (the clock was set back) counts as 0."""
         latency_us = max(latency_us, 0)
         self._counts[_index(latency_us)] += times
         self._total_us += latency_us * times
@@ -39,16 +39,17 @@ class LatencyHistogram:
 
     @property
     def mean_us(self) -> float:
-        """The mean; 0 without latencies."""
+        """The mean latency; 0 without latencies."""
         return self._total_us / self.count if self.count else 0.0
 
     def percentile_us(self, percent: float) -> int:
-        """Return the latency that so many percent of all do not exceed; 0 without latencies.
+        """Return the latency that `percent` percent of all latencies do not exceed.
 
-        The result is the upper end of a step, and never above the maximum.
+        The result is the upper end of a step, but never above the maximum. It is 0 without
+        latencies.
         """
         assert 0 <= percent <= 100, percent
-        # At least one; rounded up, so that 99 % of three latencies are all of them.
+        # At least one, and rounded up, so that 99 % of three latencies are all three.
         wanted = max(1, -int(-self.count * percent // 100))
         seen = 0
         for index, count in enumerate(self._counts):
@@ -58,7 +59,7 @@ class LatencyHistogram:
         return 0
 
     def clear(self) -> None:
-        """Forget all latencies."""
+        """Remove all latencies."""
         self._counts = [0] * _SIZE
         self._total_us = self.count = self.max_us = 0
 

@@ -1,7 +1,8 @@
-"""The end-to-end load: each record is written, and read again by a consumer of the same process.
+"""The end-to-end load: write each record, and read it back in the same process.
 
-Both sides run on one event loop, so that one clock measures a record's way, and neither waits for
-the other. A value begins with the run's id and the record's number, by which it is known again.
+Producer and consumer run on one event loop. One clock therefore measures the path of a record, and
+neither side waits for the other. A value starts with the id of the run and the number of the
+record, which identify it on arrival.
 """
 
 from __future__ import annotations
@@ -34,19 +35,21 @@ _POLL_S = 0.1
 
 
 class _Run:
-    """One run: what was sent and has not come back yet."""
+    """One run, with the records that were sent but have not arrived yet."""
 
     def __init__(self, topic: str, load: Load, measurement: Measurement) -> None:
         self.topic = topic
         self.load = load
         self.measurement = measurement
         self.id = os.urandom(8)
-        # When a record was due, by its number; without those that came back or failed.
+        # Record number -> due time (s), for records that have neither arrived nor failed.
         self.waiting: dict[int, float] = {}
         self.all_sent = False
 
     async def send_all(self, producer: Producer) -> None:
-        """Send each record when it is due; without a rate when the one before came back."""
+        """Send each record at its due time; without a rate, after the previous record has
+        arrived.
+        """
         schedule, payloads = Schedule(self.load), Payloads(self.load)
         number = 0
         while not schedule.is_over(number, time.perf_counter()):
@@ -73,10 +76,10 @@ class _Run:
         return ended
 
     async def receive_all(self, consumer: Consumer, idle_s: float) -> None:
-        """Take records until all came back.
+        """Receive records until all have arrived.
 
         Raises:
-            ClientTimeoutError: a record did not come back within `idle_s` of being due.
+            ClientTimeoutError: A record did not arrive within `idle_s` seconds of its due time.
         """
         while self.waiting or not self.all_sent:
             found = await consumer.poll(_POLL_S)
@@ -90,7 +93,7 @@ class _Run:
                     if due_s is not None:
                         size = len(key or b"") + len(value)
                         self.measurement.add(1, size, int((now - due_s) * _US_PER_S))
-            # Numbers are in the order in which records were due.
+            # The dictionary is in sending order, so its first record was due first.
             oldest_s = next(iter(self.waiting.values()), now)
             if now - oldest_s >= idle_s:
                 missing = len(self.waiting)
@@ -103,17 +106,17 @@ def run_latency(
     """Send the load and read it back.
 
     Args:
-        config: of both clients, with `bootstrap_servers`.
-        topic: which exists.
-        load: values are at least HEAD_SIZE bytes long.
-        measurement: is filled.
-        idle_s: so long a missing record is waited for.
+        config: Configuration of both clients, with `bootstrap_servers`.
+        topic: An existing topic.
+        load: The load, with values of at least HEAD_SIZE bytes.
+        measurement: Receives the results.
+        idle_s: Time to wait for a missing record (s).
 
     Returns:
-        What interrupted the run.
+        The interrupt that ended the run, if any.
 
     Raises:
-        ClientError: a client failed, or records did not come back.
+        ClientError: A client failed, or records did not arrive.
     """
     run = _Run(topic, load, measurement)
     try:
@@ -127,7 +130,7 @@ def run_latency(
 
 
 async def _run(run: _Run, config: dict[str, Any], idle_s: float) -> None:
-    # A record leaves at once, and the broker answers as soon as there is one.
+    # The producer sends each record at once, and the broker answers a fetch at the first byte.
     both = {**config, "fetch_min_bytes": 1}
     producing = {"linger_ms": 0, **both}
     async with Producer(**producing) as producer, Consumer(**both) as consumer:
@@ -137,7 +140,7 @@ async def _run(run: _Run, config: dict[str, Any], idle_s: float) -> None:
         ends = await consumer.end_offsets(partitions)
         for tp, offset in ends.items():
             consumer.seek(tp, offset)
-        # Connections and fetch sessions are made before anything counts.
+        # Open connections and fetch sessions before the measurement starts.
         await consumer.poll(_POLL_S)
         run.measurement.start()
         sending = asyncio.ensure_future(run.send_all(producer))
@@ -147,7 +150,7 @@ async def _run(run: _Run, config: dict[str, Any], idle_s: float) -> None:
             for task in done:
                 task.result()
         finally:
-            # Records that are given up from here on are no failures of the broker.
+            # Records abandoned from here on are not failures of the broker.
             run.waiting.clear()
             for task in (sending, receiving):
                 task.cancel()

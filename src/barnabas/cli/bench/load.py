@@ -1,8 +1,8 @@
-"""How much load there is, and when each record is due.
+"""The amount of load, and the due time of each record.
 
-With a rate the time at which a record is due does not depend on how the ones before it went. Its
-latency counts from then on: a broker that stalls for a second delays all records of that second,
-and all of them count. (Latency from the real send would leave that out: "coordinated omission".)
+With a rate, the due time of a record does not depend on earlier records, and its latency counts
+from the due time. A broker that stalls for a second therefore delays all records of that second,
+and all these delays count. Latency from the actual send would omit them ("coordinated omission").
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ from typing import NamedTuple
 
 __all__ = ["Load", "Payloads", "Schedule"]
 
-# Values differ, so that compression does not meet the same bytes in all records.
+# Number of different values, so that compression does not see identical records.
 _VALUES = 256
 
 
 class Load(NamedTuple):
-    """What is asked for on the command line."""
+    """The load that the command line requests."""
 
-    # End after so many records, or None.
+    # End after this number of records; None: no limit.
     records_max: int | None
-    # End after so many seconds, or None.
+    # End after this number of seconds; None: no limit.
     seconds_max: float | None
     # Records per second; None for as fast as possible.
     rate: float | None
-    # Of a value, in bytes.
+    # Size of a value in bytes.
     record_size: int
-    # How many different keys; 0 for no keys.
+    # Number of different keys; 0 for no keys.
     keys: int
 
 
 class Schedule:
-    """When the records of a run are due, and whether it is over."""
+    """The due times of the records of a run, and whether the run is over."""
 
     def __init__(self, load: Load) -> None:
         self._load = load
         planned = [] if load.records_max is None else [load.records_max]
         if load.rate is not None and load.seconds_max is not None:
             planned.append(math.ceil(load.rate * load.seconds_max))
-        # How many records there are; None if only the time ends the run.
+        # Number of records in the run; None if only the time ends the run.
         self.planned = min(planned, default=None)
         self.started_s = time.perf_counter()
 
@@ -55,7 +55,7 @@ class Schedule:
         return max(count, 0)
 
     def due_s(self, number: int, now: float) -> float:
-        """Return the time from which the latency of record `number` counts, from 0 on."""
+        """Return the time from which the latency of record `number` (from 0) counts."""
         return now if self._load.rate is None else self.started_s + number / self._load.rate
 
     def is_over(self, sent: int, now: float) -> bool:
@@ -66,16 +66,16 @@ class Schedule:
         if limit_s is None:
             return False
         if self._load.rate is not None:
-            # Records that are late are sent all the same, but not for ever: the broker may stall.
+            # Late records are still sent, but only up to twice the time: the broker may stall.
             limit_s *= 2
         return now - self.started_s >= limit_s
 
 
 class Payloads:
-    """Keys and values of the size that was asked for, half of whose bytes can be compressed."""
+    """Keys and values of the requested size; half of the bytes of a value are compressible."""
 
     def __init__(self, load: Load) -> None:
-        # The same bytes in each run.
+        # A fixed seed gives the same bytes in each run.
         chance = random.Random(1)  # noqa: S311
         half = load.record_size // 2
         self._values = [
@@ -88,5 +88,5 @@ class Payloads:
         return self._values[number % _VALUES]
 
     def key(self, number: int) -> bytes | None:
-        """Return the key of a record, None without keys."""
+        """Return the key of a record; None without keys."""
         return self._keys[number % len(self._keys)]

@@ -1,4 +1,4 @@
-"""What a run measures: counts, latencies, and a series of short intervals for the plot."""
+"""The results of a run: counts, latencies, and a series of short intervals for the plot."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["PERCENTILES", "Interval", "Measurement"]
 
 PERCENTILES = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "p99_9": 99.9}
 _INTERVAL_S = 0.5
-# At this many intervals (an even number), each two become one: memory stays bounded in long runs.
+# At this number of intervals (even), pairs are merged, which bounds the memory of long runs.
 _INTERVALS_MAX = 600
 
 
 class Interval(NamedTuple):
-    """A stretch of the run."""
+    """A part of the run."""
 
-    # From the start of the run to the end of the interval.
+    # Time from the start of the run to the end of the interval (s).
     end_s: float
     seconds: float
     records: int
@@ -37,15 +37,15 @@ class Measurement:
     """Counts records and their latencies while a load runs.
 
     Args:
-        on_interval: called after each interval, for a display.
+        on_interval: Called after each interval, to update a display.
     """
 
     def __init__(self, on_interval: Callable[[Measurement], None] = lambda _found: None) -> None:
         self._on_interval = on_interval
         self.records = 0
-        # Of keys and values.
+        # Size of the keys and values in bytes.
         self.size_bytes = 0
-        # Records that were not delivered, and why the first of them was not.
+        # Number of records that were not delivered, and the error of the first of them.
         self.failed = 0
         self.error: str | None = None
         self.latencies = LatencyHistogram()
@@ -54,22 +54,22 @@ class Measurement:
         self._recent_records = 0
         self._interval_s = _INTERVAL_S
         self.started_s = time.perf_counter()
-        # End of the last interval.
+        # End of the last interval (s).
         self._last_s = self.started_s
         self._ended_s: float | None = None
 
     def start(self) -> None:
-        """Begin: what was done before, such as connecting, does not count."""
+        """Start the measurement; earlier work, such as connecting, does not count."""
         self.started_s = self._last_s = time.perf_counter()
 
     def add(self, records: int, size_bytes: int, latency_us: int, samples: int = 1) -> None:
         """Count records that arrived.
 
         Args:
-            records: how many.
-            size_bytes: of their keys and values.
-            latency_us: of each of the samples.
-            samples: how many latencies there are: one for each record, or one for a whole poll.
+            records: Number of records.
+            size_bytes: Size of their keys and values in bytes.
+            latency_us: Latency of each sample (µs).
+            samples: Number of latency samples: one per record, or one for a whole poll.
         """
         self.records += records
         self.size_bytes += size_bytes
@@ -84,7 +84,7 @@ class Measurement:
             self.error = str(error)
 
     def maybe_end_interval(self) -> None:
-        """End the interval if it is over; call it often."""
+        """End the interval if its time has passed; must be called often."""
         now = time.perf_counter()
         if now - self._last_s >= self._interval_s:
             self._end_interval(now)
@@ -103,14 +103,14 @@ class Measurement:
         self._on_interval(self)
 
     def end(self) -> None:
-        """End the run: time that passes from now on does not count."""
+        """End the measurement; later time does not count."""
         self._ended_s = time.perf_counter()
         if self._recent_records or not self.intervals:
             self._end_interval(self._ended_s)
 
     @property
     def seconds(self) -> float:
-        """How long the run lasts, or lasted."""
+        """Duration of the run, until now or until its end."""
         end = time.perf_counter() if self._ended_s is None else self._ended_s
         return end - self.started_s
 
@@ -125,7 +125,7 @@ class Measurement:
         return self.size_bytes / self.seconds if self.seconds > 0 else 0.0
 
     def latencies_ms(self) -> dict[str, float]:
-        """Mean, percentiles and maximum, in milliseconds."""
+        """Return the mean, percentiles and maximum, in milliseconds."""
         found = {"mean": self.latencies.mean_us}
         for name, percent in PERCENTILES.items():
             found[name] = self.latencies.percentile_us(percent)
@@ -133,7 +133,7 @@ class Measurement:
         return {name: round(value / 1000, 3) for name, value in found.items()}
 
     def as_json(self) -> dict[str, Any]:
-        """All figures of the run."""
+        """Return all results of the run."""
         return {
             "records": self.records,
             "bytes": self.size_bytes,
@@ -155,7 +155,7 @@ class Measurement:
 
 
 def _joined(first: Interval, second: Interval) -> Interval:
-    """Two intervals as one; its percentile is the worse of both."""
+    """Merge two intervals. The percentile of the result is the larger of the two."""
     return Interval(
         second.end_s,
         first.seconds + second.seconds,

@@ -1,4 +1,4 @@
-"""The produce load: records to a topic, at a rate or as fast as they are taken."""
+"""The produce load: write records to a topic, at a rate or as fast as possible."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 __all__ = ["run_produce"]
 
-# Records between two looks at the clock.
+# Number of records between two reads of the clock.
 _AT_ONCE = 200
-# The longest wait for acknowledgements before due records are looked for again, in ms.
+# Longest wait for acknowledgements before the next check for due records (ms).
 _POLL_MS = 1.0
 _US_PER_S = 1_000_000
 
@@ -27,7 +27,7 @@ def run_produce(
     """Send the load and wait for all acknowledgements.
 
     Returns:
-        What interrupted the sending; what was sent by then is still waited for.
+        The interrupt that ended the sending, if any. Sent records are still waited for.
     """
     producer.partitions_for(topic)
     measurement.start()
@@ -64,17 +64,17 @@ def _send_all(producer: SharedProducer, topic: str, load: Load, measurement: Mea
 
 
 def _wait(producer: SharedProducer, until_s: float) -> None:
-    """Take acknowledgements until the next record is due."""
+    """Process acknowledgements until the next record is due."""
     remaining_ms = (until_s - time.perf_counter()) * 1000
     producer.poll(max(0.0, min(_POLL_MS, remaining_ms)))
     remaining_s = until_s - time.perf_counter()
     if remaining_s > 0:
-        # Nothing may be on its way; then `poll` has returned at once.
+        # `poll` returns at once if no records are in flight.
         time.sleep(min(remaining_s, _POLL_MS / 1000))
 
 
 class _Ended:
-    """Counts one record when it is acknowledged, or given up."""
+    """The callback that counts one record when it is acknowledged or has failed."""
 
     __slots__ = ("_due_s", "_measurement", "_size")
 

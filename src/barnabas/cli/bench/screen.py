@@ -1,4 +1,4 @@
-"""How a running load and its result look: figures, and a plot of the rate over time."""
+"""The display of a running load and of its result: numbers, and a plot of the rate over time."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 __all__ = ["displayed", "echo_result", "plot"]
 
 _HEIGHT = 6
-# Parts of a cell, from nothing to all of it.
+# Fill levels of a cell, from empty to full.
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _LABEL_WIDTH = 7
 _WIDTH_MIN = 10
-# Steps of latency in the result's bars, in ms.
+# Columns of the latency table, in ms.
 _LATENCY_COLUMNS = ("mean", "p50", "p95", "p99", "p99.9", "max")
 
 
 def plot(values: Sequence[float], width: int, height: int = _HEIGHT) -> list[str]:
-    """Return lines of a bar chart with a scale at its left, the last values at its right.
+    """Return the lines of a bar chart with its scale on the left and the last values on the right.
 
     Args:
-        values: not negative, oldest first; the oldest are left out, or averaged, if there are more
-            than columns.
-        width: of a line in cells.
-        height: number of lines.
+        values: Numbers that are not negative, oldest first. If there are more values than columns,
+            neighbors are averaged.
+        width: Width of a line in cells.
+        height: Number of lines.
     """
     columns = max(_WIDTH_MIN, width - _LABEL_WIDTH - 2)
     shown = _averaged(values, columns)
@@ -49,7 +49,7 @@ def plot(values: Sequence[float], width: int, height: int = _HEIGHT) -> list[str
 
 
 def _averaged(values: Sequence[float], columns: int) -> list[float]:
-    """At most so many values, each the mean of as many neighbors."""
+    """Return at most `columns` values, each the mean of an equal number of neighbors."""
     together = -(-len(values) // columns)
     if together <= 1:
         return list(values)
@@ -58,13 +58,13 @@ def _averaged(values: Sequence[float], columns: int) -> list[float]:
 
 
 def render(title: str, found: Measurement, width: int, *, live: bool) -> RenderableType:
-    """Return the picture of a load: a head line, figures, and the rate over time.
+    """Return the display of a load: a heading, numbers, and the rate over time.
 
     Args:
-        title: what the load is.
-        found: so far.
-        width: of the terminal in cells.
-        live: whether the head tells the rate of the last interval, not of the whole run.
+        title: The name of the load.
+        found: The results so far.
+        width: Width of the terminal in cells.
+        live: Whether the heading shows the rate of the last interval instead of the whole run.
     """
     from rich.console import Group
     from rich.text import Text
@@ -105,10 +105,10 @@ def _milliseconds(value: float) -> str:
 
 @contextmanager
 def displayed(title: str, *, visible: bool) -> Iterator[Callable[[Measurement], None]]:
-    """Show a load live on standard error while the block runs, if that is a terminal.
+    """Show a live display of a load on standard error during the block, if it is a terminal.
 
     Yields:
-        What to call with the measurement whenever it has something new.
+        A function that must be called with the measurement after each update.
     """
     if not visible or not sys.stderr.isatty():
         yield lambda _found: None
@@ -123,7 +123,7 @@ def displayed(title: str, *, visible: bool) -> Iterator[Callable[[Measurement], 
 
 
 def echo_result(title: str, found: Measurement) -> None:
-    """Print the figures of a load, with the plot on a terminal, as lines with a tab elsewhere."""
+    """Print the results of a load: with a plot on a terminal, as tab-separated lines elsewhere."""
     if sys.stdout.isatty():
         from barnabas.cli.tables import console
 

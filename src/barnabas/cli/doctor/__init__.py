@@ -1,1 +1,1 @@
-"""`barnabas doctor`: what is wrong with an address, a directory or a properties file."""
+"""`barnabas doctor`: diagnose an address, a data directory or a properties file."""

@@ -1,4 +1,4 @@
-"""What is wrong with a broker at an address, and with the cluster behind it."""
+"""Diagnosis of the broker at an address, and of the cluster behind it."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 __all__ = ["examine_address", "examine_cluster"]
 
-# Ports that brokers are often found at.
+# Common ports of brokers.
 _USUAL_PORTS = (9092, 9093, 9094, 19092, 29092)
-# What a client cannot do without.
+# The APIs that a client needs.
 _NEEDED = (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA, ApiKey.LIST_OFFSETS)
 
 
 def examine_address(address: Address, knocks: Knocks, diagnosis: Diagnosis) -> None:
-    """Report what answers at an address, and what to do when it is no broker."""
+    """Report what answers at an address, and a remedy if it is not a broker."""
     host, port = address
     name = f"{host}:{port}"
     reply = knocks.reply(address)
@@ -58,7 +58,7 @@ def examine_address(address: Address, knocks: Knocks, diagnosis: Diagnosis) -> N
     }
     remedy = remedies[reply.peer]
     if reply.peer is Peer.REFUSED and knocks.first_kafka() is not None:
-        # A fresh broker in place of one of the cluster's would be an empty cluster of its own.
+        # A new broker in place of an existing one would start an empty cluster of its own.
         remedy = "start the broker that listens there: barnabas start SERVER.PROPERTIES"
     elif reply.peer not in (Peer.UNKNOWN_NAME, Peer.UNREACHABLE):
         found = responder(host, (each for each in _USUAL_PORTS if each != port))
@@ -69,13 +69,13 @@ def examine_address(address: Address, knocks: Knocks, diagnosis: Diagnosis) -> N
 
 
 def examine_cluster(client: Client, host: str, port: int, diagnosis: Diagnosis) -> None:
-    """Look at everything that the brokers tell about themselves.
+    """Report everything that the brokers reveal about the cluster.
 
     Args:
-        client: knows one broker that answers, at `host` and `port`.
-        host: as the user gave it.
-        port: the same.
-        diagnosis: gets the findings.
+        client: A client whose bootstrap server, at `host` and `port`, answers.
+        host: The host as the user gave it.
+        port: The port as the user gave it.
+        diagnosis: Receives the findings.
     """
     try:
         cluster = client.describe_cluster()
@@ -110,7 +110,7 @@ def examine_cluster(client: Client, host: str, port: int, diagnosis: Diagnosis) 
             lambda: examine_moves(client, [node.id for node in found.answering], diagnosis)
         )
     if not down:
-        # A coordinator that is down would be waited for.
+        # While a broker is down, a request to its coordinator would wait.
         checks.append(lambda: examine_groups(client, diagnosis))
     for check in checks:
         try:

@@ -1,4 +1,4 @@
-"""Asks a cluster in a thread of its own, so that no broker holds the command up."""
+"""Examine a cluster in a separate thread, so that no broker can block the command."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ __all__ = ["Asking"]
 
 
 class Asking(threading.Thread):
-    """Examines the cluster behind the first address at which a broker answers.
+    """A thread that examines the cluster behind the first address at which a broker answers.
 
     Args:
-        knocks: what is found at the addresses; at one of them a broker answers.
-        config: keys of the client.
+        knocks: The probes of the addresses; a broker answers at one of them at least.
+        config: Configuration of the client.
     """
 
     def __init__(self, knocks: Knocks, config: Mapping[str, str]) -> None:
@@ -35,21 +35,21 @@ class Asking(threading.Thread):
         self._error: Exception | None = None
 
     def run(self) -> None:
-        """Examine the cluster; an error of this program is kept for `finish`."""
+        """Examine the cluster; keep an unexpected error for `finish`."""
         try:
             self._examine()
         except Exception as error:  # noqa: BLE001 - raised again by `finish`
             self._error = error
 
     def finish(self, limit_s: float, diagnosis: Diagnosis) -> None:
-        """Wait, and add what was found; the thread is left behind if it takes too long.
+        """Wait for the thread and add its findings; abandon the thread after the limit.
 
         Args:
-            limit_s: how long to wait.
-            diagnosis: gets the findings.
+            limit_s: Longest wait (s).
+            diagnosis: Receives the findings.
 
         Raises:
-            Exception: what the thread ended with.
+            Exception: The error that ended the thread.
         """
         self.join(limit_s)
         if self._error is not None:
@@ -69,7 +69,7 @@ class Asking(threading.Thread):
             self._examine_ids(client, first)
 
     def _examine_ids(self, client: Client, first: Address) -> None:
-        """Report addresses that belong to another cluster than the first one."""
+        """Report addresses that belong to another cluster than the first address."""
         try:
             known = client.describe_cluster().cluster_id
         except ClientError:

@@ -1,4 +1,4 @@
-"""Which brokers serve, which are down or paused, and where clients are told to find them."""
+"""The brokers: which of them serve, are down or paused, and which addresses they advertise."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 __all__ = ["BrokerCondition", "examine_brokers", "knock_at_brokers"]
 
-# Followers of the metadata log fetch about twice a second; one silent for longer has stopped.
+# Brokers fetch the metadata log about twice a second. A longer silence means a failure.
 _HEARD_MS_MAX = 3_000
 
 
 class BrokerCondition(NamedTuple):
-    """The brokers, by what was found."""
+    """The brokers, by their condition."""
 
     answering: list[NodeInfo]
-    # Registered with the cluster, and not to be reached.
+    # Registered brokers that cannot be reached or are fenced.
     down: list[NodeInfo]
 
 
 def knock_at_brokers(cluster: ClusterDescription) -> Knocks:
-    """Begin to knock at every broker that is registered, fenced ones included."""
+    """Start a probe of every registered broker, including fenced ones."""
     return Knocks((node.host, node.port) for node in (*cluster.brokers, *cluster.fenced))
 
 
@@ -42,14 +42,14 @@ def examine_brokers(
     asked: Address,
     diagnosis: Diagnosis,
 ) -> BrokerCondition:
-    """Report each broker.
+    """Report the condition of each broker.
 
     Args:
-        cluster: the brokers as one of them tells.
-        knocks: what is found at their addresses.
-        state: of the quorum, whose leader knows when it last heard of each broker.
-        asked: the address that the user gave.
-        diagnosis: gets the findings.
+        cluster: The brokers in the response of one of them.
+        knocks: The probes of their addresses.
+        state: The quorum state; the quorum leader knows when each broker last fetched.
+        asked: The address that the user gave.
+        diagnosis: Receives the findings.
     """
     condition = BrokerCondition([], [])
     for node in cluster.brokers:
@@ -88,7 +88,7 @@ def _tell_answering(node: NodeInfo, asked: Address, diagnosis: Diagnosis) -> Non
 
 
 def _tell_unreached(node: NodeInfo, reply: Reply, state: QuorumState, diagnosis: Diagnosis) -> None:
-    """A broker that does not answer: its address is wrong, it is paused, or it is down."""
+    """Report a broker that does not answer: its address is wrong, or it is paused or down."""
     if _is_heard(node.id, state) and reply.peer is not Peer.SILENT:
         diagnosis.wrong(
             f"broker {node.id} tells clients to connect to {node.address}, which "
@@ -114,13 +114,13 @@ def _tell_unreached(node: NodeInfo, reply: Reply, state: QuorumState, diagnosis:
 
 
 def _is_heard(node: int, state: QuorumState) -> bool:
-    """Whether the quorum's leader has heard from a broker just now."""
+    """Return whether the quorum leader has received a recent fetch from a broker."""
     elapsed = _silent_ms(node, state)
     return elapsed is not None and elapsed <= _HEARD_MS_MAX
 
 
 def _silent_ms(node: int, state: QuorumState) -> int | None:
-    """For how long a broker has not fetched the metadata log, by the leader's clock."""
+    """Return the time since a broker's last fetch of the metadata log, by the leader's clock."""
     found = state.description
     if found is None:
         return None

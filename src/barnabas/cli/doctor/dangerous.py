@@ -1,4 +1,4 @@
-"""Values that are allowed and yet often not what is meant."""
+"""Configuration values that are valid but often a mistake."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _EVERY_INTERFACE = ("//0.0.0.0:", "//:", "//[::]:")
 def dangers(
     values: Mapping[str, str], given: AbstractSet[str], *, brokers: int
 ) -> Iterator[tuple[str, str]]:
-    """What may go wrong, and what to do.
+    """Yield the dangers of a configuration: the problem and its remedy.
 
     Args:
-        values: by key, defaults included.
-        given: keys that were set on purpose.
-        brokers: how many belong to the cluster, also those that are down.
+        values: Value by key, including defaults.
+        given: Keys that were set explicitly.
+        brokers: Number of brokers in the cluster, including those that are down.
     """
     yield from _loss(values, given, brokers)
     yield from _growth(values, given)
@@ -105,7 +105,7 @@ def _limits(values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
             ),
             "raise socket.request.max.bytes",
         )
-    # A single node opens no listener for controllers.
+    # On a single node, the controller listener is not opened.
     controllers = values.get("controller.listener.names", "").upper().split(",")
     opened = [
         text

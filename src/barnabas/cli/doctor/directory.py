@@ -1,4 +1,4 @@
-"""What is wrong with a data directory, before or while a broker uses it."""
+"""Diagnosis of a data directory, before or while a broker uses it."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 __all__ = ["check_space", "examine_directory"]
 
-# Below this part of a disk, or so many bytes, a broker soon stops.
+# With less free space than this share or this number of bytes, a broker soon stops.
 _FREE_PART_MIN = 0.05
 _FREE_BYTES_MIN = 1 << 30
-# Descriptors of a segment in use: the file of batches and its indexes.
+# Descriptors for an active segment: the log file and its indexes.
 _FILES_PER_PARTITION = 4
 _GIB = 1 << 30
 
@@ -37,13 +37,16 @@ def examine_directory(
     node_id: int | None = None,
     cluster_id: str | None = None,
 ) -> MetaProperties | None:
-    """Look at a data directory; what it says of itself, if it can be read.
+    """Examine a data directory.
 
     Args:
-        path: the directory.
-        diagnosis: gets the findings.
-        node_id: the node that is to use it, if that is known.
-        cluster_id: the cluster that it is to belong to, if that is known.
+        path: The directory.
+        diagnosis: Receives the findings.
+        node_id: The node that will use the directory, if it is known.
+        cluster_id: The cluster that the directory must belong to, if it is known.
+
+    Returns:
+        The content of its meta.properties; None if it cannot be read.
     """
     if not RealDisk().is_directory(path):
         _examine_absent(path, diagnosis)
@@ -138,7 +141,7 @@ def _examine_shutdown(path: str, partitions: int, diagnosis: Diagnosis) -> None:
 
 
 def _examine_metadata_log(path: str, diagnosis: Diagnosis) -> None:
-    """Check the metadata log: a node does not start when it is damaged."""
+    """Check the metadata log: a node does not start if it is damaged."""
     from barnabas.cli.log.findings import Findings
     from barnabas.cli.log.verify_partition import METADATA_TOPIC, VerifyOptions, verify_partition
 
@@ -148,7 +151,7 @@ def _examine_metadata_log(path: str, diagnosis: Diagnosis) -> None:
             continue
         findings = Findings()
         verify_partition(partition, options, findings)
-        # Indexes and checkpoints are made anew from the segments at the next start.
+        # The next start rebuilds indexes and checkpoints from the segments.
         in_segments = [each for each in findings.problems if each.path.endswith(".log")]
         for finding in in_segments[:1]:
             diagnosis.wrong(
@@ -160,7 +163,7 @@ def _examine_metadata_log(path: str, diagnosis: Diagnosis) -> None:
 
 
 def check_space(name: str, total: int, free: int, diagnosis: Diagnosis) -> None:
-    """Whether there is room on a disk."""
+    """Report whether a disk has enough free space."""
     words = f"{name}: {free / _GIB:.1f} of {total / _GIB:.1f} GiB free"
     if free < _FREE_BYTES_MIN or free < total * _FREE_PART_MIN:
         diagnosis.wrong(
@@ -172,7 +175,7 @@ def check_space(name: str, total: int, free: int, diagnosis: Diagnosis) -> None:
 
 
 def _examine_descriptors(partitions: int, diagnosis: Diagnosis) -> None:
-    """The broker raises its soft limit to the hard one by itself."""
+    """Check the hard limit of open files; the broker raises its soft limit itself."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = 1024 + _FILES_PER_PARTITION * partitions
     if hard != resource.RLIM_INFINITY and hard < needed:

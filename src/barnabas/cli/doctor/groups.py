@@ -1,4 +1,4 @@
-"""Consumer groups that do not move on: without members, or in a rebalance that does not end."""
+"""Consumer groups without progress: without members, or in a rebalance that does not end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ _SECOND_LOOK_S = 1.0
 
 
 def examine_groups(client: Client, diagnosis: Diagnosis) -> None:
-    """Report groups that wait; a rebalance only when a second look finds it again."""
+    """Report groups without progress; a rebalance is only reported if a second check confirms
+    it.
+    """
     names = [group.group_id for group in client.admin.list_groups()]
     if not names:
         return

@@ -1,4 +1,4 @@
-"""Knocking at an address: does it resolve, does something listen, and what does it speak?"""
+"""Probe an address: does its name resolve, is a port open, and which protocol does it speak?"""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ __all__ = ["Knocks", "Peer", "Reply", "knock", "responder"]
 
 Address = tuple[str, int]
 
-# Of each step: connect, answer, TLS.
+# Timeout of each step: connect, response, TLS (s).
 _TIMEOUT_S = 1.0
-# Of a knock with all its steps. A resolver has no time-out of its own that a program can set.
+# Limit for a probe with all its steps (s). The resolver has no timeout that can be set.
 _KNOCK_S = 3.2
 _ANSWER_BYTES_MAX = 1 << 20
 _CORRELATION_ID = 0x0B1A_57
@@ -31,7 +31,7 @@ _TLS_ALERT = b"\x15\x03"
 
 
 class Peer(Enum):
-    """What is found at an address."""
+    """The kind of peer at an address."""
 
     KAFKA = "speaks Kafka's protocol"
     TLS = "speaks TLS"
@@ -45,20 +45,20 @@ class Peer(Enum):
 
 
 class Reply(NamedTuple):
-    """What came of a knock."""
+    """The result of a probe."""
 
     peer: Peer
-    # The system's words, where it had any.
+    # The error message of the system, if there is one.
     detail: str = ""
 
 
 def knock(host: str, port: int, *, is_thorough: bool = True) -> Reply:
-    """Connect and ask for the API versions, the question that every broker answers to all.
+    """Connect and send ApiVersions, a request that every broker answers for all clients.
 
     Args:
-        host: name or address.
-        port: of the listener.
-        is_thorough: find out what else listens there when it is silent or closes.
+        host: Name or IP address.
+        port: Port of the listener.
+        is_thorough: Whether to identify a peer that stays silent or closes the connection.
     """
     try:
         connection = socket.create_connection((host, port), _TIMEOUT_S)
@@ -133,7 +133,7 @@ def _speaks_tls(host: str, port: int) -> bool:
 
 
 def _speaks_http(host: str, port: int) -> bool:
-    """Whether a web server answers: some wait for the end of a line before they refuse."""
+    """Return whether a web server answers. Some need a complete line before they refuse."""
     with (
         contextlib.suppress(OSError),
         socket.create_connection((host, port), _TIMEOUT_S) as plain,
@@ -144,13 +144,13 @@ def _speaks_http(host: str, port: int) -> bool:
 
 
 class Knocks:
-    """Knock at several addresses at the same time, each in a thread of its own.
+    """Probes several addresses at the same time, each in its own thread.
 
-    The threads are daemons: a name server that does not answer must not hold the process up.
+    The threads are daemons: a name server that does not answer must not keep the process alive.
 
     Args:
-        addresses: where to knock; an address that is given twice is asked once.
-        is_thorough: find out what listens where no broker answers; takes longer.
+        addresses: The addresses to probe; duplicates are probed once.
+        is_thorough: Whether to identify peers that are not brokers, which takes longer.
     """
 
     def __init__(self, addresses: Iterable[Address], *, is_thorough: bool = False) -> None:
@@ -168,7 +168,7 @@ class Knocks:
             self._changed.notify_all()
 
     def first_kafka(self) -> Address | None:
-        """Return the first address at which a broker answers, None when no broker does."""
+        """Return the first address at which a broker answers; None if no broker does in time."""
         deadline = time.monotonic() + _KNOCK_S
         with self._changed:
             while True:
@@ -181,13 +181,13 @@ class Knocks:
                 self._changed.wait(left)
 
     def reply(self, address: Address) -> Reply:
-        """Wait for the reply of one address."""
+        """Return the result for one address; wait for it if necessary."""
         with self._changed:
             self._changed.wait_for(lambda: address in self._replies, _KNOCK_S)
             return self._replies.get(address, Reply(Peer.UNREACHABLE, "no reply in time"))
 
 
 def responder(host: str, ports: Iterable[int]) -> int | None:
-    """Return one of `ports` at which a broker answers, None when no broker does."""
+    """Return one of `ports` at which a broker answers; None if no broker does."""
     found = Knocks((host, port) for port in ports).first_kafka()
     return None if found is None else found[1]

@@ -1,4 +1,4 @@
-"""What is wrong with a broker's properties file."""
+"""Diagnosis of a broker's properties file."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 __all__ = ["examine_properties"]
 
-# Keys of Kafka that this broker takes without a word, under the name that it knows.
+# Alternative names of Kafka keys that the broker accepts -> the names it uses.
 _RENAMED = {"broker.id": "node.id"}
 _ZOOKEEPER = "zookeeper."
 _CLOSE = 0.8
 
 
 def examine_properties(path: str, diagnosis: Diagnosis) -> None:
-    """Look at the file, and at the listeners and directories that it names."""
+    """Examine the file, and the listeners and directories that it names."""
     text = RealDisk().read(path).decode("latin-1")
     try:
         given = parse_properties(text)
@@ -43,7 +43,7 @@ def examine_properties(path: str, diagnosis: Diagnosis) -> None:
     _examine_repeats(text, given, diagnosis)
     given = {_RENAMED.get(name, name): value for name, value in given.items()}
     good = {name: value for name, value in given.items() if _is_good(name, value, diagnosis)}
-    # Keys first: they are told of even when what they say does not go together.
+    # Report unknown keys first: that works even if the values contradict each other.
     _examine_unknown(BROKER_KEYS.parse(good), diagnosis)
     configuration = _read(good, diagnosis)
     if configuration is None:
@@ -70,7 +70,7 @@ def _examine_repeats(text: str, given: Mapping[str, str], diagnosis: Diagnosis) 
 
 
 def _is_good(name: str, value: str, diagnosis: Diagnosis) -> bool:
-    """Whether the value is allowed; each wrong one is told, where a start tells the first."""
+    """Return whether the value is allowed. All invalid values are reported, not only the first."""
     key = BROKER_KEYS.get(name)
     if key is None:
         return True
@@ -85,7 +85,7 @@ def _is_good(name: str, value: str, diagnosis: Diagnosis) -> bool:
 def _read(good: Mapping[str, str], diagnosis: Diagnosis) -> Configuration | None:
     logger = logging.getLogger("barnabas.server.configuration")
     level = logger.level
-    # What it would warn of is told here in other words.
+    # This check reports the same problems in its own words.
     logger.setLevel(logging.CRITICAL)
     try:
         return read_configuration(good)

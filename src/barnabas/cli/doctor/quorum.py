@@ -1,4 +1,4 @@
-"""The metadata quorum: whether it has a leader, which voters answer, and whether clocks agree."""
+"""The metadata quorum: its leader, the voters that answer, and the clocks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SKEW_MS_MAX = 2_000
 
 
 def examine_quorum(client: Client, diagnosis: Diagnosis) -> QuorumState:
-    """Ask the quorum's leader; compare its clock with ours."""
+    """Request the quorum state from its leader, and compare the leader's clock with ours."""
     before = time.time() * 1000
     state = quorum_state(client)
     after = time.time() * 1000
@@ -36,7 +36,7 @@ def examine_quorum(client: Client, diagnosis: Diagnosis) -> QuorumState:
     leader = next(
         (v for v in state.description.voters if v.node_id == state.description.leader_id), None
     )
-    # The leader says of itself that it has caught up now: that is its clock.
+    # The leader reports its own catch-up time as the current time of its clock.
     if leader is None or leader.last_caught_up_timestamp < 0:
         return state
     skew = leader.last_caught_up_timestamp - (before + after) / 2
@@ -58,10 +58,10 @@ def tell_lost_quorum(
     """Report first that the quorum has no leader, and which voters do not answer.
 
     Args:
-        client: reaches a broker that answers.
-        cluster: the brokers as that one tells.
-        knocks: what is found at their addresses.
-        diagnosis: gets the finding.
+        client: A client that reaches a broker.
+        cluster: The brokers in the response of that broker.
+        knocks: The probes of their addresses.
+        diagnosis: Receives the finding.
     """
     # Told at once, in case that the voters take too long.
     diagnosis.wrong_first(
@@ -93,7 +93,7 @@ def tell_lost_quorum(
 
 
 def _voters(client: Client, answering: Iterable[int]) -> dict[int, Address]:
-    """Return where voters listen, as a broker is configured; empty if no broker tells."""
+    """Return the addresses of the voters from a broker's configuration; empty if unknown."""
     for node in answering:
         resource = ConfigResource(ResourceType.BROKER, str(node))
         try:

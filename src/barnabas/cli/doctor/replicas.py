@@ -1,4 +1,4 @@
-"""Partitions that lack a leader or replicas, moves that go on, and throttles that hold them up."""
+"""Partitions without a leader or in-sync replicas, unfinished reassignments, and throttles."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _UNLIMITED = 2**63 - 1
 def examine_partitions(
     client: Client, topics: Mapping[str, TopicInfo], down: Collection[int], diagnosis: Diagnosis
 ) -> None:
-    """Report leaders and replicas of all partitions.
+    """Report the leaders and replicas of all partitions.
 
     Args:
-        client: of the cluster.
-        topics: as metadata tells them.
-        down: ids of brokers that are known to be down, the cause of what is missing.
-        diagnosis: gets the findings.
+        client: A client of the cluster.
+        topics: The topics from the metadata.
+        down: Ids of brokers that are known to be down, as the cause of missing replicas.
+        diagnosis: Receives the findings.
     """
     every = [(f"{name}-{p.partition}", p) for name, t in topics.items() for p in _of(t)]
     offline = [name for name, p in every if p.leader < 0]
@@ -89,7 +89,7 @@ def _tell_under_replicated(
 def _examine_min_isr(
     client: Client, topics: Mapping[str, TopicInfo], down: Collection[int], diagnosis: Diagnosis
 ) -> None:
-    """Report partitions that refuse acks=all, apart those that can never take it."""
+    """Report partitions that refuse acks=all, and separately topics that can never accept it."""
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
     refusing: list[str] = []
     needed: set[int] = set()
@@ -122,7 +122,7 @@ def _examine_min_isr(
 
 
 def examine_moves(client: Client, nodes: Iterable[int], diagnosis: Diagnosis) -> None:
-    """Report reassignments that are not finished, and throttles that slow replicas down."""
+    """Report unfinished reassignments, and throttles that slow replication down."""
     moving = client.admin.list_reassignments()
     if moving:
         diagnosis.note(

@@ -1,1 +1,1 @@
-"""`barnabas log`: reading the files of a data directory, a running broker's too."""
+"""`barnabas log`: inspect and repair the files of a data directory."""

@@ -1,4 +1,7 @@
-"""`barnabas log dump`, `verify` and `repair`: files of a log, whether a broker runs or not."""
+"""`barnabas log dump`, `verify` and `repair`, for the files of a log.
+
+Dump and verify also work while a broker runs; repair needs a stopped broker.
+"""
 
 from __future__ import annotations
 
@@ -115,7 +118,7 @@ def dump(
             dumper.dump(path)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Who reads has had enough: what is still buffered goes to nowhere.
+        # The reader has closed the output. Discard the remaining buffer.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     if dumper.failed:
@@ -197,7 +200,10 @@ def _finding_json(finding: Finding) -> dict[str, object]:
 
 @contextlib.contextmanager
 def _progress(path: str) -> Iterator[Callable[[int], None]]:
-    """A bar over the bytes of all segments, if people can see it."""
+    """Yield a function that advances a progress bar over the bytes of all segments.
+
+    The bar is only shown on a terminal.
+    """
     if not sys.stderr.isatty():
         yield lambda _size: None
         return

@@ -1,4 +1,4 @@
-"""Showing the content of segments, indexes, snapshots, checkpoints and the like."""
+"""Show the content of segments, indexes, snapshots, checkpoints and other files of a log."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ _VALUE_WIDTH = 200
 
 
 class DumpOptions(NamedTuple):
-    """What is to be shown."""
+    """The options of a dump."""
 
-    # Records too: True, False, or None for those of internal topics only.
+    # Whether to show records: True, False, or None for those of internal topics only.
     records: bool | None = None
-    # How records are to be read; None: by the topic's name.
+    # How to decode records; None: by the topic's name.
     kind: str | None = None
     first_offset: int = 0
-    # The most batches to show in all, None for no limit.
+    # Maximum number of batches to show in total; None for no limit.
     limit: int | None = None
     as_json: bool = False
 
 
 class Dumper:
-    """Shows files one after the other; remembers whether one made no sense."""
+    """Shows files one after the other, and records whether one of them was damaged."""
 
     def __init__(self, options: DumpOptions) -> None:
         self._options = options
@@ -221,7 +221,7 @@ class Dumper:
 
 
 def moment(milliseconds: int) -> str:
-    """A timestamp as UTC; "none" for -1 and what no calendar has."""
+    """Return a timestamp as text in UTC; "none" for -1 and times that no calendar supports."""
     if milliseconds < 0:
         return "none"
     try:
@@ -282,7 +282,7 @@ def _record_fields(record: Record, content: dict[str, Any]) -> dict[str, Any]:
 
 
 def _one_line(content: dict[str, Any]) -> str:
-    """A record's content as a person reads it."""
+    """Return a record's content as text on one line."""
     kind = content.get("type")
     if kind is not None and "data" in content:
         return f"{kind} {json.dumps(content['data'], ensure_ascii=False)}"

@@ -1,4 +1,4 @@
-"""What a check of files has found."""
+"""The findings of a check of files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["Finding", "Findings"]
 
 
 class Finding(NamedTuple):
-    """One thing that is wrong, or, as a note, worth knowing."""
+    """A problem, or a note about something worth knowing."""
 
     path: str
     what: str
@@ -24,14 +24,14 @@ class Findings:
         self.all: list[Finding] = []
 
     def problem(self, path: str, what: str, remedy: str) -> None:
-        """Something is wrong."""
+        """Add a problem."""
         self.all.append(Finding(path, what, remedy, True))
 
     def note(self, path: str, what: str, remedy: str = "") -> None:
-        """Something is as it may be, and worth knowing."""
+        """Add a note about something that is not wrong."""
         self.all.append(Finding(path, what, remedy, False))
 
     @property
     def problems(self) -> list[Finding]:
-        """Those that are wrong."""
+        """The findings that are problems."""
         return [finding for finding in self.all if finding.is_problem]

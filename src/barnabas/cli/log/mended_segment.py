@@ -1,7 +1,8 @@
-"""What can be saved of a damaged segment: intact batches, flipped bits turned back, gaps filled.
+"""What can be saved of a damaged segment: intact batches and batches with one flipped bit.
 
-A batch that cannot be saved is replaced by an empty one that has its offsets, as compaction leaves
-them: all behind it stays where it is, and consumers go on with the next record.
+A batch that cannot be saved is replaced by an empty batch with the same offsets, like those that
+compaction leaves. All later batches keep their offsets, and consumers continue with the next
+record.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Following", "Piece", "first_header", "mended_pieces"]
 
-# Larger batches are not searched for the flipped bit: each bit costs a checksum of the whole.
+# Larger batches are not searched for a flipped bit: each bit costs a checksum of the batch.
 _SEARCHED_BYTES_MAX = 16 << 10
 _BLOCK_BYTES = 4 << 20
 _LENGTH_MIN = HEADER_SIZE - LOG_OVERHEAD
@@ -44,25 +45,25 @@ _LENGTH_POSITION = 8
 
 
 class Following(NamedTuple):
-    """What lies behind a segment."""
+    """The data after a segment."""
 
-    # Where the next segment begins, LONG_MAX if there is none.
+    # Base offset of the next segment; LONG_MAX if there is none.
     base_offset: int = LONG_MAX
-    # Of its first batch, if that is intact.
+    # Header of its first batch; None if that is damaged.
     header: BatchHeader | None = None
 
 
 class Piece(NamedTuple):
     """A part of the mended segment."""
 
-    # In the damaged file.
+    # Position in the damaged file.
     position: int
     size: int
-    # What takes its place; None: it stays as it is.
+    # The replacement; None: the part stays unchanged.
     content: bytes | None = None
-    # What is wrong with it, empty for an intact batch.
+    # The problem; empty for an intact batch.
     problem: str = ""
-    # Offsets whose records are lost, `last` inclusive; none if `last` is below `first`.
+    # Offsets of lost records, `last_lost` inclusive; none if `last_lost` is below `first_lost`.
     first_lost: int = 0
     last_lost: int = -1
 
@@ -70,10 +71,13 @@ class Piece(NamedTuple):
 def mended_pieces(
     file: ReadOnlyFile, order: BatchOrder, following: Following, *, may_skip: bool
 ) -> Iterator[Piece]:
-    """The pieces of a segment in their order; `order` is to be at the segment's beginning.
+    """Yield the pieces of a segment in order.
 
     Args:
-        may_skip: whether offsets may be missing (the log is compacted).
+        file: The damaged segment.
+        order: The expected next offset and epoch, at the beginning of the segment.
+        following: The data after the segment.
+        may_skip: Whether offsets may be missing (the log is compacted).
     """
     limit = following.base_offset
     position = 0
@@ -88,7 +92,7 @@ def mended_pieces(
 
 
 def first_header(file: ReadOnlyFile) -> BatchHeader | None:
-    """The header of a segment's first batch, if that is intact."""
+    """Return the header of a segment's first batch; None if that is damaged."""
     batch = _intact_batch(file, 0)
     return None if batch is None else _header(batch)
 
@@ -96,7 +100,10 @@ def first_header(file: ReadOnlyFile) -> BatchHeader | None:
 def _piece_at(
     file: ReadOnlyFile, order: BatchOrder, position: int, following: Following
 ) -> tuple[Piece, BatchHeader | None]:
-    """The piece at a position, and the header of its batch; None for what is lost or filled."""
+    """Return the piece at a position, and the header of its batch.
+
+    The header is None for lost or filled pieces.
+    """
     limit = following.base_offset
     batch = _intact_batch(file, position)
     if batch is not None:
@@ -133,7 +140,7 @@ def _header(batch: bytes | bytearray) -> BatchHeader:
 
 
 def _intact_batch(file: ReadOnlyFile, position: int) -> bytes | None:
-    """The batch at a position if its bytes hold together."""
+    """Return the batch at a position if its structure and CRC are valid."""
     head = file.read_at(HEADER_SIZE, position)
     if len(head) < HEADER_SIZE:
         return None
@@ -149,11 +156,11 @@ def _intact_batch(file: ReadOnlyFile, position: int) -> bytes | None:
 def _placed(
     batch: bytes, order: BatchOrder, after: BatchHeader | None, following: int
 ) -> bytes | None:
-    """The batch with the offset and the epoch that it must have; None if that is not sure."""
+    """Return the batch with corrected offset and epoch; None if they cannot be determined."""
     header = _header(batch)
     end = order.next_offset + header.last_offset_delta + 1
     limit = following if after is None else after.base_offset
-    # The batch behind it says where it ends; at the log's end nothing contradicts.
+    # The next batch determines the end of this one; at the end of the log, there is none.
     if end != limit and not (after is None and limit == LONG_MAX):
         return None
     epoch = header.partition_leader_epoch
@@ -166,7 +173,7 @@ def _placed(
 
 
 def _flipped_back(file: ReadOnlyFile, position: int, order: BatchOrder) -> bytes | None:
-    """The batch at a position with the one bit turned back that makes its CRC right."""
+    """Return the batch at a position with one bit flipped so that its CRC matches."""
     size = min(_SEARCHED_BYTES_MAX, file.size - position)
     block = bytearray(file.read_at(size, position))
     if len(block) < HEADER_SIZE:
@@ -174,7 +181,7 @@ def _flipped_back(file: ReadOnlyFile, position: int, order: BatchOrder) -> bytes
     block[MAGIC_POSITION] = MAGIC_V2
     length = int.from_bytes(block[_LENGTH_POSITION:LOG_OVERHEAD], "big")
     for bit in range(33):
-        # The length as it is, then with each of its bits turned over.
+        # Try the length as it is, then with each of its bits flipped.
         end = (length ^ (1 << bit - 1 if bit else 0)) + LOG_OVERHEAD
         if not HEADER_SIZE <= end <= len(block):
             continue
@@ -193,11 +200,11 @@ def _flipped_back(file: ReadOnlyFile, position: int, order: BatchOrder) -> bytes
 
 
 def _turn_back(batch: bytearray) -> bool:
-    """Find the flipped bit; returns whether there is one whose turning makes the CRC right."""
+    """Find and restore the flipped bit. Return whether that made the CRC match."""
     wanted = int.from_bytes(batch[CRC_POSITION:ATTRIBUTES_POSITION], "big")
     found = crc32c(memoryview(batch)[ATTRIBUTES_POSITION:])
     if (wanted ^ found).bit_count() <= 1:
-        # The magic, which was set; or a bit of the checksum itself.
+        # Only the magic was wrong and is already set, or a bit of the checksum itself is wrong.
         batch[CRC_POSITION:ATTRIBUTES_POSITION] = found.to_bytes(4, "big")
         return True
     for at in range(ATTRIBUTES_POSITION, len(batch)):
@@ -214,7 +221,7 @@ def _turn_back(batch: bytearray) -> bool:
 def _next_intact(
     file: ReadOnlyFile, order: BatchOrder, position: int, following: int
 ) -> tuple[int, int]:
-    """Where the next intact batch begins, and its base offset; else the file's end."""
+    """Return the position and base offset of the next intact batch, or the end of the file."""
     magic = bytes([MAGIC_V2])
     block_start = position + 1
     while block_start < file.size:
@@ -233,7 +240,7 @@ def _next_intact(
 
 
 def _filled(order: BatchOrder, position: int, size: int, until: int, problem: str) -> Piece:
-    """An empty batch for the offsets up to `until`, exclusive."""
+    """Return an empty batch for the offsets up to `until`, exclusive."""
     first = order.next_offset
     if until <= first:
         return Piece(position, size, b"", problem, first, until - 1)

@@ -1,4 +1,4 @@
-"""What the files of a data directory are, by their names."""
+"""Recognize the directories of partitions in a data directory by their names."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PartitionDirectory(NamedTuple):
 
 
 def partition_of(path: str) -> PartitionDirectory | None:
-    """The partition that a directory is named after; None if it is named otherwise."""
+    """Return the partition that a directory is named after; None for any other name."""
     found = _PARTITION.fullmatch(PurePosixPath(RealDisk().absolute(path)).name)
     if found is None:
         return None
@@ -39,10 +39,10 @@ def partition_of(path: str) -> PartitionDirectory | None:
 
 
 def partition_directories(path: str) -> list[PartitionDirectory]:
-    """The partitions in a data directory, or the one that `path` is.
+    """Return the partitions in a data directory, or the one that `path` is.
 
     Raises:
-        click.UsageError: it is neither.
+        click.UsageError: The path is neither a data directory nor a partition's directory.
     """
     if not RealDisk().is_directory(path):
         raise click.UsageError(f"{path} is no directory")

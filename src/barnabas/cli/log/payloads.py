@@ -1,4 +1,4 @@
-"""What is inside of records, in words: the internal topics' own types, and plain bytes.
+"""The content of records: the types of internal topics, and plain bytes.
 
 Kinds: `metadata` (`__cluster_metadata`), `groups` (`__consumer_offsets`), `transactions`
 (`__transaction_state`), `share` (`__share_group_state`) and `plain` for everything else.
@@ -62,7 +62,7 @@ _CONTROL: dict[ControlType, type[SchemaRecord]] = {
     ControlType.KRAFT_VOTERS: VotersRecord,
 }
 _CONSUMER_PROTOCOL_MAX = 3
-# Bytes fields of group records that hold a payload of the consumer protocol.
+# Bytes fields of group records that contain a message of the consumer protocol.
 _CONSUMER_FIELDS: dict[str, type[SchemaRecord]] = {
     "subscription": ConsumerProtocolSubscription,
     "assignment": ConsumerProtocolAssignment,
@@ -70,12 +70,15 @@ _CONSUMER_FIELDS: dict[str, type[SchemaRecord]] = {
 
 
 def kind_of_topic(topic: str) -> str:
-    """How the records of a topic are to be read."""
+    """Return the kind of a topic's records."""
     return _TOPICS.get(topic, "plain")
 
 
 def payload(record: Record, kind: str, *, is_control: bool) -> dict[str, Any]:
-    """A record's content, ready for JSON; what cannot be decoded is shown as bytes with why."""
+    """Return a record's content, ready for JSON.
+
+    Content that cannot be decoded is shown as bytes, with the error.
+    """
     try:
         if is_control:
             return _control(record)
@@ -110,7 +113,7 @@ def _control(record: Record) -> dict[str, Any]:
 
 def _coordinator(record: Record, kind: str) -> dict[str, Any]:
     number = read_prefix(record.key or b"")
-    # Commits of long ago have type 0 and the layout of type 1.
+    # Old offset commits have type 0.
     classes = _CLASSES[kind](number)
     if classes is None:
         return {"type": f"unknown record type {number}", **_plain(record)}
@@ -132,7 +135,9 @@ def _name(cls: type) -> str:
 
 
 def as_json(struct: Struct) -> dict[str, Any]:
-    """A struct's fields, ids as text; bytes as text if they are UTF-8, else as base64."""
+    """Return a struct's fields, with uuids as text; bytes are text if they are UTF-8, else
+    base64.
+    """
     shown: dict[str, Any] = {}
     for field in struct.__fields__:
         value = getattr(struct, field.name)

@@ -1,4 +1,4 @@
-"""Files opened for reading only: nothing here can change a log, or make a file."""
+"""Files opened for reading only: this module cannot modify a log or create a file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["ReadOnlyFile", "is_locked"]
 
 
 class ReadOnlyFile:
-    """A file and its size when it was opened: what a broker appends later is not seen."""
+    """A file with its size at opening time; data that a broker appends later is not visible."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -19,11 +19,11 @@ class ReadOnlyFile:
         self.size = os.fstat(self._descriptor).st_size
 
     def read_at(self, size: int, position: int) -> bytes:
-        """Up to `size` bytes from `position`."""
+        """Return up to `size` bytes from `position`."""
         return os.pread(self._descriptor, min(size, max(0, self.size - position)), position)
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         os.close(self._descriptor)
 
     def __enter__(self) -> Self:
@@ -34,7 +34,7 @@ class ReadOnlyFile:
 
 
 def is_locked(path: str) -> bool:
-    """Whether a broker holds the lock file; it is neither taken nor made."""
+    """Return whether a broker holds the lock file, without locking or creating it."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

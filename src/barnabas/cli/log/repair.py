@@ -1,7 +1,6 @@
-"""`barnabas log repair`: saves what can be saved of a stopped broker's damaged files.
+"""`barnabas log repair`: save what can be saved of a stopped broker's damaged files.
 
-Nothing is deleted: a file that is replaced, cut or not needed keeps its content beside, with the
-suffix `.damaged`.
+No data is deleted: a file that is replaced, cut or not needed is kept with the suffix `.damaged`.
 """
 
 from __future__ import annotations
@@ -64,33 +63,36 @@ _ANEW = "set aside; the next start makes it anew"
 
 @dataclass(frozen=True, slots=True)
 class RepairStep:
-    """One thing that is, or would be, done."""
+    """One action of the repair, executed or only planned."""
 
     path: str
     problem: str
-    # What is done, in words.
+    # Description of the action.
     action: str
-    # Offsets whose records are lost, `last_lost` inclusive; None where none are.
+    # Offsets of lost records, `last_lost` inclusive; None if no records are lost.
     first_lost: int | None = None
     last_lost: int | None = None
 
     @property
     def records_lost(self) -> int:
-        """At most so many; offsets need not all have a record."""
+        """Maximum number of lost records; some offsets may have no record."""
         if self.first_lost is None or self.last_lost is None:
             return 0
         return self.last_lost - self.first_lost + 1
 
 
 def repair(path: str, *, apply: bool) -> list[RepairStep]:
-    """Repair a data directory, or one partition's, of a broker that is stopped.
+    """Repair a data directory, or the directory of one partition. The broker must be stopped.
 
     Args:
-        path: of the directory.
-        apply: do it; else only say what would be done.
+        path: The directory.
+        apply: Whether to execute the actions; otherwise they are only returned.
+
+    Returns:
+        The actions.
 
     Raises:
-        click.UsageError: it is neither.
+        click.UsageError: The path is neither a data directory nor a partition's directory.
     """
     path = path.rstrip("/") or "/"
     inside = partition_directories(path)
@@ -109,7 +111,7 @@ class _Repair:
         self._steps: list[RepairStep] = []
 
     def run(self, partitions: list[PartitionDirectory], *, with_top: bool) -> list[RepairStep]:
-        """Look at all partitions and, if it is wanted, at the files of the data directory."""
+        """Repair all partitions and, with `with_top`, the files of the data directory itself."""
         if with_top:
             for name in (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS, CLEANER_OFFSETS):
                 try:
@@ -127,7 +129,7 @@ class _Repair:
         return self._steps
 
     def _have_it_recovered(self, partition: PartitionDirectory) -> None:
-        """The next start must read the whole log: indexes and transactions are made anew."""
+        """Make the next start recover the whole log, which rebuilds indexes and transactions."""
         marker = f"{self._top}/{CLEAN_SHUTDOWN}"
         if self._disk.exists(marker):
             self._disk.remove(marker)
@@ -167,7 +169,7 @@ class _Repair:
                 self._move(offset_file(partition.path, base, suffix))
 
     def _check_indexes(self, partition: PartitionDirectory, base: int) -> None:
-        """Set the damaged indexes of an intact segment aside."""
+        """Set aside the damaged indexes of an intact segment."""
         from barnabas.cli.log.verify_segment import SegmentCheck
 
         findings = Findings()
@@ -185,7 +187,7 @@ class _Repair:
             return Following(bases[0], first_header(file))
 
     def _write_mended(self, path: str, file: ReadOnlyFile, pieces: list[Piece]) -> None:
-        """Replace a segment; it is on the disk when this returns."""
+        """Replace a segment. The new file is durable when this method returns."""
         part = f"{path}{_PART}"
         if self._disk.exists(part):
             self._disk.remove(part)
@@ -225,7 +227,7 @@ class _Repair:
     # -- metadata --------------------------------------------------------------------------------
 
     def _repair_metadata(self, partition: PartitionDirectory) -> None:
-        """Cut the log where it is damaged: what lies behind makes no sense without it."""
+        """Cut the log at the damage: later records are meaningless without the damaged ones."""
         path = f"{partition.path}/{QUORUM_STATE_FILE}"
         if self._disk.exists(path):
             try:
@@ -262,7 +264,7 @@ class _Repair:
         self._move(f"{partition.path}/{COMMITTED_NOTE}")
 
     def _last_offset(self, partition: PartitionDirectory) -> int:
-        """The last offset of any intact batch, as far as the headers lead."""
+        """Return the last offset of any intact batch that a scan of the segments reaches."""
         from barnabas.cli.log.segment_scan import SegmentScan
 
         last = -1
@@ -299,7 +301,7 @@ class _Repair:
             self._move(path)
 
     def _move(self, path: str) -> None:
-        """Give a file the suffix of damaged ones; one of before is kept too."""
+        """Rename a file with the suffix for damaged files; earlier ones are kept too."""
         if not self._disk.exists(path):
             return
         target, number = f"{path}{_DAMAGED}", 1
@@ -310,7 +312,7 @@ class _Repair:
 
 
 def _joined(pieces: Iterator[Piece]) -> Iterator[Piece]:
-    """The pieces with runs of intact batches as one."""
+    """Merge adjacent intact pieces."""
     run: Piece | None = None
     for piece in pieces:
         if piece.content is None:

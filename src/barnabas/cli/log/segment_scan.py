@@ -1,4 +1,4 @@
-"""Walking the batches of a segment's file: every one is looked at, the damaged ones too."""
+"""Iterate over the batches of a segment's file, including damaged ones."""
 
 from __future__ import annotations
 
@@ -30,26 +30,28 @@ _LENGTH = struct.Struct(">i")
 
 
 class ScannedBatch(NamedTuple):
-    """A batch as it lies in the file."""
+    """A batch in the file."""
 
     position: int
     header: BatchHeader
-    # The whole batch; dies with the next one.
+    # The whole batch; only valid until the next batch.
     data: memoryview
     crc_is_right: bool
 
 
 class SegmentScan:
-    """Iterates once; `stopped_at` and `reason` say afterwards where the file makes no sense."""
+    """An iterator for one use; afterwards `stopped_at` and `reason` tell where the data is
+    invalid.
+    """
 
     def __init__(self, file: ReadOnlyFile) -> None:
         self._file = file
-        # Where the walk came to its end: the file's, unless `reason` is set.
+        # Position at which the scan ended: the end of the file, unless `reason` is set.
         self.stopped_at = 0
         self.reason: str | None = None
-        # Set when the file holds a message format of before Kafka 0.11 (0 or 1).
+        # Set if the file has a message format older than Kafka 0.11 (0 or 1).
         self.old_format: int | None = None
-        # Whether the last batch begins and its end is missing.
+        # Whether the last batch is incomplete.
         self.is_cut_off = False
 
     def __iter__(self) -> Iterator[ScannedBatch]:
@@ -75,7 +77,7 @@ class SegmentScan:
         self.stopped_at = end
 
     def _size_at(self, block: memoryview, at: int, left: int) -> int:
-        """Bytes of the batch at `at`, 0 after noting why there is none."""
+        """Return the size of the batch at `at`; on failure, set the reason and return 0."""
         if left < HEADER_SIZE and left <= MAGIC_POSITION:
             self.is_cut_off = True
             self._stop(f"{left} bytes are too few for a batch")

@@ -1,4 +1,4 @@
-"""Checking a whole data directory: whose it is, its checkpoints, and every partition in it."""
+"""Verify a data directory: its identity, its checkpoints, and every partition in it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _REMOVE = "stop the broker and delete the file: the next start reads the logs in
 
 
 class Verified(NamedTuple):
-    """What was looked at."""
+    """The result of a verification."""
 
     partitions: dict[PartitionDirectory, PartitionFacts]
     # Whether a broker has the directory open.
@@ -45,7 +45,7 @@ class Verified(NamedTuple):
 
 
 def bytes_to_read(path: str) -> int:
-    """The size of all segments, for a progress bar."""
+    """Return the size of all segments, for a progress bar."""
     disk = RealDisk()
     total = 0
     for partition in partition_directories(path):
@@ -59,10 +59,10 @@ def bytes_to_read(path: str) -> int:
 def verify(
     path: str, *, deep: bool, advance: Callable[[int], None], findings: Findings
 ) -> Verified:
-    """Check a data directory, or the directory of one partition.
+    """Verify a data directory, or the directory of one partition.
 
     Raises:
-        click.UsageError: it is neither.
+        click.UsageError: The path is neither a data directory nor a partition's directory.
     """
     path = path.rstrip("/") or "/"
     disk = RealDisk()
@@ -75,7 +75,7 @@ def verify(
     options = VerifyOptions(deep, is_running, advance, compacted)
     facts = {}
     for part in inside:
-        # A running broker may have deleted the partition by now.
+        # A running broker may have deleted the partition meanwhile.
         with contextlib.suppress(FileNotFoundError):
             facts[part] = verify_partition(part, options, findings)
     if not is_partition:
@@ -105,7 +105,7 @@ Offsets = dict[str, dict[tuple[str, int], int]]
 
 
 def _checkpoints(path: str, findings: Findings, *, tell: bool) -> Offsets:
-    """The offsets of all checkpoint files; what cannot be read counts as empty."""
+    """Return the offsets in all checkpoint files; unreadable files count as empty."""
     found: Offsets = {}
     for name in _CHECKPOINTS:
         found[name] = {}
@@ -127,9 +127,9 @@ def _check_offsets(
     *,
     is_running: bool,
 ) -> None:
-    """That no checkpoint speaks of more than there is."""
+    """Check that no checkpoint contains an offset beyond the log."""
     key = (part.topic, part.partition)
-    # The end moved on since a running broker's log was read; its checkpoint may be newer.
+    # While a broker runs, its checkpoint can be newer than the end that was read here.
     if is_running or part.topic == METADATA_TOPIC:
         return
     end = facts.end_offset

@@ -1,4 +1,4 @@
-"""Checking the directory of one partition: segments in a row, epochs, snapshots, the topic's id."""
+"""Verify the directory of one partition: segments, leader epochs, snapshots and topic id."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ _MADE_ANEW = "stop the broker and empty the file: the next start makes it anew f
 
 
 class VerifyOptions(NamedTuple):
-    """How to look."""
+    """The options of a verification."""
 
-    # Decode every record too.
+    # Whether to decode every record too.
     deep: bool
-    # A broker writes to the directory.
+    # Whether a broker writes to the directory.
     is_running: bool
-    # Told the bytes that were read.
+    # Called with the number of bytes that were read.
     advance: Callable[[int], None]
-    # Partitions whose log has been compacted: gaps between offsets are as they should be.
+    # Partitions whose log was compacted, so gaps between offsets are valid.
     compacted: frozenset[tuple[str, int]] = frozenset()
 
 
 class PartitionFacts(NamedTuple):
-    """What the files of a partition say together."""
+    """Facts about the log of a partition, from all its segments."""
 
     start_offset: int
     end_offset: int
@@ -65,7 +65,7 @@ class PartitionFacts(NamedTuple):
 def verify_partition(
     partition: PartitionDirectory, options: VerifyOptions, findings: Findings
 ) -> PartitionFacts:
-    """Check all files of a partition's directory."""
+    """Verify all files of a partition's directory."""
     disk = RealDisk()
     names = disk.list(partition.path)
     bases = sorted(b for n in names if (b := offset_of(n, LOG_SUFFIX)) is not None)
@@ -104,10 +104,10 @@ def _check_segment(
     *,
     is_last: bool,
 ) -> SegmentFacts | None:
-    """Check one segment; again if a running broker replaced its file meanwhile.
+    """Verify one segment; repeat if a running broker replaced its file meanwhile.
 
     Returns:
-        None if the broker deleted it meanwhile.
+        None if the broker deleted the segment meanwhile.
     """
     before = len(findings.all)
     while True:
@@ -137,7 +137,7 @@ def _check_seam(
     options: VerifyOptions,
     findings: Findings,
 ) -> None:
-    """That a segment begins where the one before it ends."""
+    """Check that a segment begins where the previous one ends."""
     if not before:
         return
     end = before[-1].end_offset
@@ -155,7 +155,7 @@ def _check_seam(
 
 
 def _may_skip(partition: PartitionDirectory, options: VerifyOptions) -> bool:
-    """Whether offsets may be missing, as in a compacted log."""
+    """Return whether offsets may be missing, as in a compacted log."""
     is_compacted = (partition.topic, partition.partition) in options.compacted
     return is_compacted or partition.topic.startswith("__")
 
@@ -175,11 +175,11 @@ def _check_orphans(
 def _check_epochs(
     partition: PartitionDirectory, facts: list[SegmentFacts], findings: Findings
 ) -> None:
-    """That the epoch file says what the batches say."""
+    """Check that the epoch file agrees with the batches."""
     path = f"{partition.path}/{LEADER_EPOCH_CHECKPOINT}"
     disk = RealDisk()
     entries: list[tuple[int, int]] = []
-    # Kafka makes it empty, and fills it with the first record.
+    # Kafka creates the file empty, and writes to it with the first record.
     if disk.exists(path) and (content := disk.read(path)):
         try:
             lines = decode_lines(content, 2)
@@ -199,7 +199,7 @@ def _check_epochs(
         return
     for epoch, offset in (each for fact in facts for each in fact.epochs):
         if entries and offset < entries[0][1] and epoch <= entries[0][0]:
-            continue  # below the log's start, which lifted the first entry
+            continue  # The offset is below the log start, which raised the first entry.
         known = [entry for entry in entries if entry[1] <= offset]
         if not known or known[-1][0] != epoch:
             said = f"epoch {known[-1][0]}" if known else "none"
@@ -220,7 +220,7 @@ def _check_snapshots(partition: PartitionDirectory, names: list[str], findings: 
             remedy = "start the broker: it deletes the file and reads the log from an older one"
             findings.problem(path, str(error), remedy)
         except FileNotFoundError:
-            continue  # the broker made a newer one meanwhile
+            continue  # The broker has meanwhile replaced it with a newer snapshot.
 
 
 def _check_metadata_files(partition: PartitionDirectory, findings: Findings) -> None:

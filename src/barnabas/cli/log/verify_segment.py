@@ -1,4 +1,4 @@
-"""Checking one segment: its batches, and that its indexes lead to the right places."""
+"""Verify one segment: its batches, and that its indexes point to the right positions."""
 
 from __future__ import annotations
 
@@ -42,48 +42,48 @@ LOST = (
 
 
 class SegmentFacts(NamedTuple):
-    """What the batches of a segment say."""
+    """Facts about a segment, from its batches."""
 
     base_offset: int
-    # The offset behind its last batch.
+    # The offset after its last batch.
     end_offset: int
     batches: int
-    # (epoch, first offset) whenever the leader epoch changes.
+    # (epoch, first offset) at each change of the leader epoch.
     epochs: tuple[tuple[int, int], ...]
-    # Whether the file makes sense up to its end.
+    # Whether the file is valid up to its end.
     is_whole: bool
 
 
 class _IndexEntry(NamedTuple):
-    """An entry of an index, looked at."""
+    """An entry of an index, and its verdict."""
 
     offset: int
-    # What has to grow from entry to entry.
+    # Must increase from entry to entry.
     key: tuple[int, int]
     words: str
-    # What is wrong with it, if anything is.
+    # The problem of the entry; None if it is valid.
     wrong: str | None
 
 
 class SegmentCheck:
-    """Checks one segment and adds to the findings."""
+    """Verifies one segment and adds to the findings."""
 
     def __init__(
         self, directory: str, base_offset: int, findings: Findings, *, may_skip: bool = True
     ) -> None:
-        """`may_skip` says whether offsets may be missing: the log is compacted."""
+        """Prepare the check. With `may_skip`, offsets may be missing (the log is compacted)."""
         self._directory = directory
         self._base_offset = base_offset
         self._findings = findings
         self._may_skip = may_skip
         self._disk = RealDisk()
         self.path = offset_file(directory, base_offset, LOG_SUFFIX)
-        # Of each batch: where it begins, its last offset, the largest timestamp up to and with it.
+        # By batch: its position, its last offset, and the largest timestamp up to this batch.
         self._positions: list[int] = []
         self._last_offsets: list[int] = []
         self._max_timestamps: list[int] = []
         self._epochs: list[tuple[int, int]] = []
-        # The epoch went back: said once per segment.
+        # Whether a decrease of the epoch was reported; it is reported once per segment.
         self._told_epoch = False
 
     def run(
@@ -92,10 +92,10 @@ class SegmentCheck:
         """Read the segment and its indexes.
 
         Args:
-            is_last: what a crash cut off is to be found here.
-            is_running: a broker writes to it: the end may be half written.
-            deep: decompress and decode every record too.
-            advance: told the bytes that were read, for a progress bar.
+            is_last: Whether this is the last segment, whose end a crash can cut off.
+            is_running: Whether a broker writes to the segment, so its end may be incomplete.
+            deep: Whether to decompress and decode every record too.
+            advance: Called with the number of bytes that were read, for a progress bar.
         """
         with ReadOnlyFile(self.path) as file:
             scan = SegmentScan(file)
@@ -186,7 +186,7 @@ class SegmentCheck:
             self._findings.problem(path, "the index is missing", "start the broker: it makes it")
             return None
         content = IndexFile(self._disk, path, entry_bytes).read()
-        # A Kafka that runs keeps the file at its largest size, which need not fit the entries.
+        # A running Kafka broker preallocates the file; that size need not fit the entries.
         if self._disk.size(path) % entry_bytes and not is_running:
             self._findings.problem(path, "the last entry is cut off", _REBUILD)
         return content
@@ -199,10 +199,13 @@ class SegmentCheck:
         *,
         is_running: bool,
     ) -> None:
-        """Examine the entries up to the first that is wrong.
+        """Examine the entries up to the first invalid one.
 
         Args:
-            examine: gets an entry and the key of the one before.
+            suffix: File suffix of the index.
+            entry_bytes: Size of an entry.
+            examine: Called with an entry and the key of the previous entry.
+            is_running: Whether a broker writes to the segment.
         """
         content = self._read_index(suffix, entry_bytes, is_running=is_running) or b""
         path = offset_file(self._directory, self._base_offset, suffix)
@@ -242,18 +245,18 @@ class SegmentCheck:
         return _IndexEntry(offset, (stamp, relative), f"{offset} at time {stamp}", wrong)
 
     def _is_newer(self, offset: int) -> bool:
-        """Whether it may have been written after the batches were read."""
+        """Return whether the entry may have been written after the batches were read."""
         return not self._last_offsets or offset > self._last_offsets[-1]
 
     def _leads_to(self, offset: int, position: int) -> bool:
-        """Whether a scan from `position` on finds `offset` and all behind it."""
+        """Return whether a scan from `position` finds `offset` and all later offsets."""
         slot = bisect_left(self._positions, position)
         if slot == len(self._positions) or self._positions[slot] != position:
             return False
         return slot == 0 or self._last_offsets[slot - 1] < offset <= self._last_offsets[-1]
 
     def _latest_before(self, offset: int) -> int:
-        """The largest timestamp of the batches that end below `offset`."""
+        """Return the largest timestamp of the batches that end below `offset`."""
         slot = bisect_right(self._last_offsets, offset - 1)
         return self._max_timestamps[slot - 1] if slot else -1
 
