@@ -1,1 +1,1 @@
-"""`barnabas partitions`: where partitions are, how far their replicas, and moving them."""
+"""`barnabas partitions`: show partitions and their replicas, move replicas, elect leaders."""

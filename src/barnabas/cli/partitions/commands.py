@@ -1,4 +1,4 @@
-"""`barnabas partitions` and what is below it."""
+"""The group `barnabas partitions` with its subcommands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A group of commands of which one runs where none is named: `partitions orders` shows."""
+"""A click group with a default command: `partitions orders` means `partitions show orders`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ _DEFAULT = "show"
 
 
 class ShowByDefault(click.Group):
-    """Words that begin with no subcommand are those of `show`."""
+    """A group whose default command is `show`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put `show` in front, unless a subcommand or help is asked for."""
+        """Insert `show` before the arguments, unless they start with a subcommand or a help
+        option.
+        """
         if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
             args = [_DEFAULT, *args]
         return super().parse_args(ctx, args)

@@ -1,4 +1,4 @@
-"""`barnabas partitions elect`: have leaders elected."""
+"""`barnabas partitions elect`: elect leaders of partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reassignments begun, watched and cancelled."""
+"""Start, monitor and cancel reassignments."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _POLL_S = 0.5
 
 
 def echo_moves(planned: Sequence[Move]) -> None:
-    """What a plan changes."""
+    """Print the changes of a plan."""
     if not planned:
         echo("nothing to do: all replicas are where they are wanted")
         return
@@ -53,7 +53,7 @@ def _nodes(nodes: Sequence[int]) -> str:
 def start_moves(
     client: Client, planned: Sequence[Move], throttle: int | None, *, as_json: bool
 ) -> bool:
-    """Begin what was planned; whether all of it began."""
+    """Start the planned reassignments. Return whether all of them were accepted."""
     if throttle is not None:
         set_throttles(client, planned, throttle)
     results = client.admin.alter_reassignments(
@@ -87,7 +87,7 @@ def _report(
 
 
 def await_moves(client: Client, planned: Sequence[Move]) -> None:
-    """Stay until all of it has arrived; a broker that is gone for a while does not matter."""
+    """Wait until all reassignments are complete; retriable errors are ignored meanwhile."""
     wanted = [move.partition for move in planned]
     left = len(wanted)
     told = -1
@@ -105,7 +105,7 @@ def await_moves(client: Client, planned: Sequence[Move]) -> None:
 
 
 def echo_status(client: Client, topics: Sequence[str], *, as_json: bool) -> None:
-    """What moves; where nothing does any more, forgotten throttles are taken off."""
+    """Print the active reassignments; if there are none, remove leftover throttles."""
     moving = _moving(client, topics)
     names = sorted({tp.topic for tp in moving})
     found = [each for each in take_snapshots(client, names) if each.partition in moving]
@@ -153,7 +153,7 @@ def echo_status(client: Client, topics: Sequence[str], *, as_json: bool) -> None
 
 
 def _progress(shown: PartitionSnapshot, move: Reassignment, start: int) -> float | None:
-    """The part of the log that the replica furthest behind has, None where none tells."""
+    """Return the share of the log that the slowest new replica has copied; None if unknown."""
     if shown.end is None or not move.adding:
         return None
     behind = [shown.lag_of(replica) for replica in move.adding]
@@ -171,7 +171,7 @@ def _moving(client: Client, topics: Sequence[str]) -> dict[TopicPartition, Reass
 
 
 def cancel_moves(client: Client, topics: Sequence[str], *, as_json: bool) -> None:
-    """Take back what moves, and its throttles."""
+    """Cancel the active reassignments, and remove their throttles."""
     moving = _moving(client, topics)
     if not moving:
         if as_json:

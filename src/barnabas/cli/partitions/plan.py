@@ -1,10 +1,12 @@
-"""Plans of reassignment: which replicas go where so that brokers carry the same and little moves.
+"""Plans of reassignments that balance the brokers and move few replicas.
 
-Only arithmetic. A plan uses the given brokers only; their numbers of replicas, and of partitions
-whose preferred leader they are, differ by one at most; no two replicas of a partition share a rack
-while there are racks without one. Nothing moves that need not: of two brokers of which one carries
-two replicas more, it always has a partition that the other lacks, so one replica moved per surplus
-is both enough and the least. Which replica comes first costs no move.
+This module only computes. A plan uses the given brokers only. Brokers differ by at most one in
+their number of replicas, and in the number of partitions whose preferred leader they are. Two
+replicas of a partition share a rack only if every other rack has a replica already.
+
+No replica moves without need. If one broker has two replicas more than another, it always has a
+partition that the other broker lacks. Moving one replica per surplus is therefore sufficient and
+minimal. A change of the preferred leader only reorders replicas and moves no data.
 """
 
 from __future__ import annotations
@@ -22,11 +24,11 @@ __all__ = ["Move", "PlanError", "moves", "plan_assignment"]
 
 
 class PlanError(ValueError):
-    """What was asked for cannot be done; says why."""
+    """The requested plan is impossible; the message gives the reason."""
 
 
 class Move(NamedTuple):
-    """What a plan does to one partition."""
+    """The change of one partition in a plan."""
 
     partition: TopicPartition
     before: tuple[int, ...]
@@ -34,19 +36,19 @@ class Move(NamedTuple):
 
     @property
     def adding(self) -> tuple[int, ...]:
-        """Replicas that have to be copied."""
+        """Replicas that must be copied."""
         return tuple(replica for replica in self.after if replica not in self.before)
 
     @property
     def removing(self) -> tuple[int, ...]:
-        """Replicas that go."""
+        """Replicas that are removed."""
         return tuple(replica for replica in self.before if replica not in self.after)
 
 
 def moves(
     current: Mapping[TopicPartition, Sequence[int]], wanted: Mapping[TopicPartition, Sequence[int]]
 ) -> list[Move]:
-    """The partitions whose replicas, or their order, change."""
+    """Return the partitions whose replicas, or their order, change."""
     return [
         Move(tp, tuple(current[tp]), tuple(after))
         for tp, after in wanted.items()
@@ -59,15 +61,15 @@ def plan_assignment(
     racks: Mapping[int, str | None],
     replication_factor: int | None = None,
 ) -> dict[TopicPartition, list[int]]:
-    """The replicas of each partition, preferred leader first.
+    """Return the planned replicas of each partition, preferred leader first.
 
     Args:
-        current: the replicas of today.
-        racks: the brokers to use, with their racks.
-        replication_factor: how many replicas; as many as today when None.
+        current: The current replicas.
+        racks: The brokers to use, with their racks.
+        replication_factor: Number of replicas; None keeps the current number of each partition.
 
     Raises:
-        PlanError: there are fewer brokers than replicas.
+        PlanError: There are fewer brokers than replicas.
     """
     planner = _Planner(racks)
     for tp, replicas in current.items():
@@ -86,7 +88,7 @@ def plan_assignment(
 
 @dataclass(slots=True)
 class _Planner:
-    """The work of one plan."""
+    """The computation of one plan."""
 
     racks: Mapping[int, str | None]
     replicas: dict[TopicPartition, list[int]]
@@ -98,7 +100,7 @@ class _Planner:
         self.counts = {}
 
     def load(self) -> dict[int, int]:
-        """Replicas per broker."""
+        """Return the number of replicas per broker."""
         load = dict.fromkeys(sorted(self.racks), 0)
         for replicas in self.replicas.values():
             for replica in replicas:
@@ -106,11 +108,12 @@ class _Planner:
         return load
 
     def fit(self) -> None:
-        """Give each partition as many replicas as it is to have."""
+        """Add or remove replicas until each partition has the wanted number."""
         load = self.load()
         for tp, replicas in self.replicas.items():
             while len(replicas) > self.counts[tp]:
-                # Not who leads, if it can be helped; rather one whose rack is there twice.
+                # Keep the preferred leader if possible; prefer to remove a replica with a shared
+                # rack.
                 spare = max(
                     replicas[1:] or replicas, key=lambda r: (self._crowd(r, replicas), load[r], r)
                 )
@@ -123,7 +126,7 @@ class _Planner:
                 load[added] += 1
 
     def spread(self) -> None:
-        """Move replicas that share a rack to racks without one."""
+        """Move replicas that share a rack to racks without a replica."""
         load = self.load()
         for replicas in self.replicas.values():
             for index, replica in enumerate(replicas):
@@ -136,7 +139,7 @@ class _Planner:
                     load[chosen] += 1
 
     def balance(self) -> None:
-        """Move replicas from brokers with many to brokers with few, while no rack suffers."""
+        """Move replicas from brokers with many to brokers with few, without sharing more racks."""
         load = self.load()
         while move := self._next_move(load):
             tp, over, under = move
@@ -146,7 +149,7 @@ class _Planner:
             load[under] += 1
 
     def _next_move(self, load: Mapping[int, int]) -> tuple[TopicPartition, int, int] | None:
-        """A replica to move from the fullest broker possible to the emptiest."""
+        """Return a replica to move from a broker with many replicas to one with few."""
         for over in sorted(load, key=lambda b: (-load[b], b)):
             for under in sorted(load, key=lambda b: (load[b], b)):
                 if load[over] - load[under] < 2:
@@ -160,7 +163,7 @@ class _Planner:
         return None
 
     def lead(self) -> None:
-        """Put another replica first where a broker would lead much more than another."""
+        """Change preferred leaders until brokers lead nearly the same number of partitions."""
         leads = dict.fromkeys(sorted(self.racks), 0)
         for replicas in self.replicas.values():
             leads[replicas[0]] += 1
@@ -174,9 +177,10 @@ class _Planner:
                     replicas.insert(0, successor)
 
     def _lighter(self, over: int, leads: Mapping[int, int]) -> list[tuple[TopicPartition, int]]:
-        """The shortest chain of changes by which `over` leads one less, a lighter broker one more.
+        """Return the shortest chain of leader changes that moves one leadership away from `over`.
 
-        Empty if there is none.
+        The chain ends at a broker that leads at least two partitions less. It is empty if no such
+        chain exists.
         """
         came_by: dict[int, tuple[TopicPartition, int]] = {}
         waiting = deque([over])
@@ -199,7 +203,7 @@ class _Planner:
         return []
 
     def _crowd(self, broker: int, replicas: Iterable[int]) -> int:
-        """How many of `replicas` share the broker's rack; without racks none do."""
+        """Return how many of `replicas` share the broker's rack; 0 without racks."""
         rack = self.racks[broker]
         if rack is None:
             return 0

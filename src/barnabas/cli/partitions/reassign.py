@@ -1,4 +1,4 @@
-"""`barnabas partitions reassign`: move replicas to other brokers, watched and throttled."""
+"""`barnabas partitions reassign`: move replicas to other brokers, monitored and throttled."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["reassign_partitions"]
 
-# A broker that hangs is passed over soon; what is asked may be asked twice.
+# A short timeout, so that a broker that hangs is abandoned soon; the requests are repeatable.
 DEFAULTS = {"request.timeout.ms": "5000"}
 
 EXAMPLES = """\b
@@ -136,7 +136,7 @@ def _targets(
     brokers: str | None,
     replication_factor: int | None,
 ) -> tuple[dict[TopicPartition, list[int]], dict[TopicPartition, list[int]]]:
-    """Replicas of today and those that are wanted."""
+    """Return the current and the wanted replicas."""
     if brokers is None:
         wanted = read_specs(specs) if specs else read_file(path or "-")
         current = current_replicas(client, {tp.topic for tp in wanted})

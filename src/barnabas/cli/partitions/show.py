@@ -35,7 +35,7 @@ Examples:
 behind. ELR: replicas out of sync that have everything committed. Exit status 1 with --unwell if any
 partition is.
 """
-# A broker that does not answer is a finding, not a reason to wait for minutes.
+# A short timeout, because a broker that does not answer is part of the output.
 DEFAULTS = {"request.timeout.ms": "3000"}
 _BAD = {"offline", "leader-silent", "under-min-isr"}
 _QUIET = {"not-preferred"}
@@ -82,7 +82,7 @@ def show_partitions(
 
 
 def is_unwell(snapshot: PartitionSnapshot) -> bool:
-    """Whether more is to be said of it than that another replica is preferred as leader."""
+    """Return whether there is a mark other than a leader that is not the preferred one."""
     return any(mark not in _QUIET for mark in snapshot.marks)
 
 
@@ -103,13 +103,13 @@ def rows(
     *,
     compact: bool = True,
 ) -> tuple[list[str], list[list[object]]]:
-    """Columns and rows of the table.
+    """Return the columns and rows of the table.
 
     Args:
-        shown: what is shown.
-        rates: records per second, if they are known.
-        compact: for eyes: columns of which nothing is to be told are left out, and lags of 0. For
-            programs all are there.
+        shown: The partitions to show.
+        rates: Records per second, if they are known.
+        compact: Whether to omit columns without information and lags of 0, for a terminal.
+            Otherwise the columns are always the same, for programs.
     """
     with_elr = not compact or any(each.state.elr for each in shown)
     with_watermark = not compact or any(each.high_watermark != each.end for each in shown)
@@ -163,7 +163,10 @@ def _nodes(nodes: Sequence[int]) -> str:
 
 
 def _lags(shown: PartitionSnapshot, *, compact: bool) -> object:
-    """NODE:LAG of each follower; "?" if it did not tell, "gone" if it is not there."""
+    """Return NODE:LAG of each follower.
+
+    The lag is "?" if the broker did not report it, and "gone" if the broker does not serve.
+    """
     words = []
     behind = False
     followers = [node for node in shown.state.replicas if node != shown.state.leader]
@@ -184,14 +187,14 @@ def _marks(shown: PartitionSnapshot) -> Styled:
     marks = shown.marks
     if not marks:
         return good("well")
-    # The first says it all, but for a move.
+    # The first mark is the most important one. A reassignment is shown in addition.
     told = [mark for mark in marks if mark == marks[0] or mark == "moving"]
     style = bad if marks[0] in _BAD else dim if marks[0] in _QUIET else warn
     return style(" ".join(told))
 
 
 def snapshot_json(shown: PartitionSnapshot) -> dict[str, Any]:
-    """Everything about one partition."""
+    """Return all facts about one partition, ready for JSON."""
     state = shown.state
     moving = shown.reassignment
     return {
@@ -250,7 +253,7 @@ def _show_live(
 def _rates(
     before: Sequence[PartitionSnapshot], after: Sequence[PartitionSnapshot], seconds: float
 ) -> dict[TopicPartition, float]:
-    """Records per second that became readable."""
+    """Return the records per second that became readable."""
     earlier = {each.partition: each.high_watermark for each in before}
     rates = {}
     for each in after:
@@ -282,7 +285,7 @@ def _screen(
     parts: list[RenderableType] = [head, Text("")]
     if trouble is not None:
         parts[1] = Text(printable(trouble), style="bold red")
-    # What is not well comes first where not everything has room.
+    # If the terminal is too small, partitions with problems take precedence.
     room = max(1, height - 5)
     fitting = sorted(shown, key=lambda each: not is_unwell(each))[:room]
     fitting.sort(key=lambda each: each.partition)

@@ -1,7 +1,8 @@
-"""Partitions at one moment: their leaders, epochs, sets of replicas, and how far each replica is.
+"""Snapshots of partitions: leaders, epochs, replica sets, and the offsets of each replica.
 
-By the protocol alone. A replica's own log end offset is asked as a debugging consumer, whom
-followers answer, too; the high watermark is what a leader tells consumers as its end.
+All data comes from the Kafka protocol. The log end offset of a replica is requested as a debugging
+consumer, which followers answer too. The high watermark is the end offset that a leader reports to
+consumers.
 """
 
 from __future__ import annotations
@@ -28,47 +29,50 @@ NO_LEADER = -1
 
 @dataclass(frozen=True, slots=True)
 class PartitionSnapshot:
-    """One partition; an offset that was not to be had is the error instead."""
+    """The state of one partition. An offset that could not be determined is an error instead."""
 
     partition: TopicPartition
     state: PartitionState
     is_internal: bool
-    # The topic's min.insync.replicas, but no more than there are replicas, as leaders have it
-    # (KIP-966); None where it was not to be had.
+    # The topic's min.insync.replicas, limited to the number of replicas, as leaders apply it
+    # (KIP-966). None if it is unknown.
     min_isr: int | None
     high_watermark: int | ClientError
-    # The log end offset of each replica whose broker is there.
+    # Log end offset of each replica whose broker serves.
     ends: Mapping[int, int | ClientError]
     reassignment: Reassignment | None = None
 
     @property
     def end(self) -> int | None:
-        """The leader's log end offset."""
+        """The leader's log end offset; None if it is unknown."""
         return self.end_of(self.state.leader)
 
     def end_of(self, replica: int) -> int | None:
-        """A replica's log end offset, None where it was not to be had."""
+        """Return a replica's log end offset; None if it is unknown."""
         end = self.ends.get(replica)
         return end if isinstance(end, int) else None
 
     def lag_of(self, replica: int) -> int | None:
-        """How far a replica's end is behind the leader's."""
+        """Return the number of records by which a replica is behind the leader; None if unknown."""
         end, own = self.end, self.end_of(replica)
         return None if end is None or own is None else max(0, end - own)
 
     @property
     def out_of_sync(self) -> tuple[int, ...]:
-        """Replicas outside of the ISR."""
+        """Replicas that are not in the ISR."""
         return tuple(r for r in self.state.replicas if r not in self.state.isr)
 
     def is_silent(self, replica: int) -> bool:
-        """Whether its broker is said to serve and does not answer; an error code is an answer."""
+        """Return whether the replica's broker should serve but does not answer.
+
+        A response with an error code is an answer.
+        """
         end = self.ends.get(replica)
         return isinstance(end, ClientError) and not isinstance(end, BrokerError)
 
     @property
     def marks(self) -> tuple[str, ...]:
-        """What is not as it should be, the worst first."""
+        """The problems of the partition, the worst first."""
         found = []
         in_sync = len(self.state.isr)
         if self.state.leader == NO_LEADER:
@@ -94,10 +98,10 @@ class PartitionSnapshot:
 def take_snapshots(
     client: Client, names: Sequence[str], *, internal: bool = True
 ) -> list[PartitionSnapshot]:
-    """Look at all partitions of the named topics, of all topics if none is named.
+    """Take snapshots of all partitions of the named topics; without names, of all topics.
 
     Raises:
-        ClientError: no such topic, or no broker answers.
+        ClientError: A topic does not exist, or no broker answers.
     """
     topics = _topics(client, names, internal=internal)
     states = {
@@ -108,7 +112,7 @@ def take_snapshots(
     if not states:
         return []
     ends = _ends(client, states)
-    # Whoever was silent is not asked again: each time costs the request's time-out.
+    # Do not ask a silent leader again: each attempt costs the request timeout.
     told = {
         tp: ends.get(state.leader, {}).get(tp, ClientError("there is no leader to ask"))
         for tp, state in states.items()
@@ -134,7 +138,7 @@ def take_snapshots(
 def _topics(client: Client, names: Sequence[str], *, internal: bool) -> dict[str, TopicState]:
     found: dict[str, TopicState] = {}
     if names:
-        # Tells a name that is wrong from one that is new, and which names are like it.
+        # This request waits for new topics, and suggests similar names for a wrong name.
         client.describe_topics(names)
     for name, topic in sorted(client.admin.describe_topic_partitions(names).items()):
         if isinstance(topic, ClientError):
@@ -147,7 +151,7 @@ def _topics(client: Client, names: Sequence[str], *, internal: bool) -> dict[str
 def _ends(
     client: Client, states: Mapping[TopicPartition, PartitionState]
 ) -> dict[int, dict[TopicPartition, int | ClientError]]:
-    """Log end offsets by replica; of brokers that do not serve there are none."""
+    """Return the log end offsets by replica, for the brokers that serve."""
     serving = {broker.id for broker in client.describe_cluster().brokers}
     wanted: dict[int, dict[TopicPartition, str | int]] = {}
     for tp, state in states.items():
@@ -166,7 +170,7 @@ def _ends(
 def _reassignments(
     client: Client, wanted: Iterable[TopicPartition] | None
 ) -> dict[TopicPartition, Reassignment]:
-    """What moves; the rest is worth showing though no controller answers."""
+    """Return the active reassignments; empty if no controller answers."""
     try:
         return client.admin.list_reassignments(wanted, once=True)
     except ClientError:
@@ -180,7 +184,7 @@ def _offset(found: ListedOffset | ClientError) -> int | ClientError:
 def _watermark(
     found: ListedOffset | ClientError | None, end: int | ClientError
 ) -> int | ClientError:
-    """What the leader told; why it was not asked, if it was not."""
+    """Return the high watermark, or the error that explains why it is unknown."""
     if found is None:
         assert isinstance(end, ClientError)
         return end

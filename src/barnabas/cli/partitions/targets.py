@@ -1,4 +1,4 @@
-"""What replicas partitions are to have: as words, as a file of Kafka's tool, and as they are."""
+"""Sources of replica assignments: arguments, a file in the format of Kafka's tool, the cluster."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _SPEC = re.compile(r"(?P<topic>[\w.-]+):(?P<partition>\d+)=(?P<replicas>\d+(?:,\
 
 
 def read_specs(specs: Sequence[str]) -> dict[TopicPartition, list[int]]:
-    """TOPIC:PARTITION=ID,... each.
+    """Parse assignments of the form TOPIC:PARTITION=ID,...
 
     Raises:
-        click.UsageError: one is something else.
+        click.UsageError: An argument has another form.
     """
     wanted: dict[TopicPartition, list[int]] = {}
     for spec in specs:
@@ -38,10 +38,10 @@ def read_specs(specs: Sequence[str]) -> dict[TopicPartition, list[int]]:
 
 
 def read_file(path: str) -> dict[TopicPartition, list[int]]:
-    """A reassignment file of Kafka's tool.
+    """Read a reassignment file in the format of Kafka's tool.
 
     Raises:
-        click.UsageError: it cannot be read, or is none.
+        click.UsageError: The file cannot be read, or has another format.
     """
     try:
         with click.open_file(path) as file:
@@ -72,7 +72,7 @@ def _add(wanted: dict[TopicPartition, list[int]], tp: TopicPartition, replicas: 
 
 
 def plan_json(wanted: Mapping[TopicPartition, Sequence[int]]) -> dict[str, Any]:
-    """The same as that file."""
+    """Return a plan in the format of the reassignment file."""
     return {
         "version": 1,
         "partitions": [
@@ -83,10 +83,12 @@ def plan_json(wanted: Mapping[TopicPartition, Sequence[int]]) -> dict[str, Any]:
 
 
 def current_replicas(client: Client, topics: Iterable[str]) -> dict[TopicPartition, list[int]]:
-    """The replicas of topics, of all if none is named; of what moves already those to come.
+    """Return the replicas of topics; without names, of all topics.
+
+    For a partition that is being reassigned, these are the target replicas.
 
     Raises:
-        ClientError: no such topic.
+        ClientError: A topic does not exist.
     """
     names = sorted(topics)
     if names:

@@ -1,7 +1,7 @@
-"""Throttles of reassignments (KIP-73): rates of brokers, and which replicas they are for.
+"""Throttles of reassignments (KIP-73): the rates of brokers, and the replicas they apply to.
 
-As Kafka's tool does: the replicas of before are throttled as leaders, those that are added as
-followers, so that other replication keeps its pace.
+As in Kafka's tool, the old replicas are throttled as leaders and the new ones as followers. Other
+replication keeps its speed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def set_throttles(client: Client, planned: Sequence[Move], bytes_per_second: int
 
 
 def clear_throttles(client: Client, topics: Iterable[str]) -> None:
-    """Take the throttles off the topics and off all brokers."""
+    """Remove the throttles from the topics and from all brokers."""
     for topic in sorted(topics):
         resource = ConfigResource(ResourceType.TOPIC, topic)
         client.admin.alter_configs(resource, dict.fromkeys((_LEADERS, _FOLLOWERS)))
@@ -54,7 +54,7 @@ def clear_throttles(client: Client, topics: Iterable[str]) -> None:
 
 
 def throttled_topics(client: Client) -> list[str]:
-    """Topics that have throttled replicas."""
+    """Return the topics that have throttled replicas."""
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in client.topics(internal=True)]
     found = []
     for resource, entries in client.admin.describe_configs(resources).items():

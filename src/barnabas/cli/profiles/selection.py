@@ -1,4 +1,4 @@
-"""Which bootstrap servers and settings a command uses: flags, environment, profile, defaults."""
+"""Select the bootstrap servers and settings: from flags, environment, profile or defaults."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROFILE_VARIABLE = "BARNABAS_PROFILE"
 
 
 class Selection(NamedTuple):
-    """What a command connects with."""
+    """The connection settings of a command."""
 
     bootstrap: str
     # KEY=VALUE; later ones override earlier ones.
@@ -29,17 +29,17 @@ class Selection(NamedTuple):
 
 
 def select(bootstrap: str | None, properties: tuple[str, ...], profile: str | None) -> Selection:
-    """Combine what was given, in this order: flags, environment, profile, defaults.
+    """Combine the settings. Priority: flags, environment, profile, defaults.
 
-    A profile that --profile names counts as a flag: its servers go before the environment's.
+    A profile named by --profile counts as a flag: its servers take precedence over the environment.
 
     Args:
-        bootstrap: of -b; None if it was not given.
-        properties: of -X.
-        profile: of --profile; None if it was not given, "" for no profile at all.
+        bootstrap: Value of -b; None if it was not given.
+        properties: Values of -X.
+        profile: Value of --profile; None if it was not given, "" for no profile.
 
     Raises:
-        click.UsageError: there is no such profile, or the file of profiles is damaged.
+        click.UsageError: The profile does not exist, or the profiles file is damaged.
     """
     settings = dict(_settings(profile))
     of_profile = settings.pop(BOOTSTRAP, None)

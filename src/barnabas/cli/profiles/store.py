@@ -1,7 +1,7 @@
-"""The file of profiles: `profiles.toml` in the user's config directory, readable by its owner only.
+"""The profiles file: `profiles.toml` in the user's config directory, with mode 0600.
 
 The directory is $XDG_CONFIG_HOME/barnabas, by default ~/.config/barnabas. A table `profiles.NAME`
-holds keys of Kafka's clients with their values as strings; `current` names the profile in use.
+contains keys of Kafka clients with string values. `current` names the profile in use.
 """
 
 from __future__ import annotations
@@ -28,25 +28,26 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _SECRET = re.compile(
     r"password|passphrase|secret|token|jaas|credential|private|(^|\.)keystore\.key|ssl\.key\b"
 )
-# Far more than any file of profiles has; in bytes.
+# Maximum size of the file in bytes, far above that of any real file.
 _SIZE_MAX = 1 << 20
 
 
 def profiles_path() -> Path:
-    """Return the path of the file, which need not exist."""
+    """Return the path of the profiles file, which need not exist."""
     return Path(click.get_app_dir("barnabas")) / "profiles.toml"
 
 
 def is_secret(key: str) -> bool:
-    """Return whether the value of a key is never printed."""
+    """Return whether the value of a key must never be printed."""
     return _SECRET.search(key.lower().replace("_", ".")) is not None
 
 
 def check_name(name: str) -> str:
-    """Return the name of a profile.
+    """Check and return the name of a profile.
 
     Raises:
-        click.UsageError: it is not made of letters, digits, dots, dashes and underscores.
+        click.UsageError: The name contains a character other than letters, digits, '.', '-' and
+            '_', or it is too long.
     """
     if _NAME.fullmatch(name) is None:
         raise click.UsageError(
@@ -56,10 +57,10 @@ def check_name(name: str) -> str:
 
 
 def checked_settings(name: str, given: dict[str, str]) -> dict[str, str]:
-    """Return settings with dots in their keys, once the client has accepted them.
+    """Return the settings with dots in their keys, after the client has accepted them.
 
     Raises:
-        click.UsageError: the client does not take a key or a value.
+        click.UsageError: The client does not accept a key or a value.
     """
     settings = {key.strip().replace("_", "."): value.strip() for key, value in given.items()}
     try:
@@ -80,19 +81,19 @@ def _without_secrets(message: str, settings: dict[str, str]) -> str:
 
 @dataclass
 class Profiles:
-    """All profiles, and which of them is in use."""
+    """All profiles, and the name of the profile in use."""
 
-    # Settings by the name of the profile.
+    # Settings by profile name.
     by_name: dict[str, dict[str, str]] = field(default_factory=dict)
-    # None: commands use no profile unless one is named.
+    # None: commands use no profile unless the user names one.
     current: str | None = None
 
     @classmethod
     def load(cls) -> Profiles:
-        """Read the file; without one there are no profiles.
+        """Read the profiles file; a missing file means that there are no profiles.
 
         Raises:
-            click.UsageError: the file cannot be read, or is not what this module writes.
+            click.UsageError: The file cannot be read, or does not have the expected format.
         """
         path = profiles_path()
         try:
@@ -128,7 +129,7 @@ class Profiles:
         """Return the settings of a profile.
 
         Raises:
-            click.UsageError: there is no such profile.
+            click.UsageError: The profile does not exist.
         """
         if name not in self.by_name:
             known = ", ".join(sorted(self.by_name)) or "none"
@@ -136,15 +137,15 @@ class Profiles:
         return self.by_name[name]
 
     def save(self) -> None:
-        """Replace the file as a whole, with mode 0600.
+        """Replace the file atomically, with mode 0600.
 
         Raises:
-            click.ClickException: it cannot be written.
+            click.ClickException: The file cannot be written.
         """
         path = profiles_path()
         try:
             path.parent.mkdir(mode=stat.S_IRWXU, parents=True, exist_ok=True)
-            # Of mode 0600 from its beginning.
+            # mkstemp creates the file with mode 0600.
             descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".profiles-")
             try:
                 with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -172,5 +173,5 @@ def _is_settings(table: object) -> bool:
 
 
 def _quoted(text: str) -> str:
-    """Return a basic string of TOML: JSON's, with DEL escaped too."""
+    """Return a TOML basic string: a JSON string in which DEL is escaped too."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,4 +1,4 @@
-"""`barnabas top`: what a cluster does right now."""
+"""`barnabas top`: show the current load of a cluster."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Rates of records and lag come by the protocol, from any Kafka. What goes out, re
 purgatories, CPU and memory come from the metrics listener of each broker that --metrics names.
 Ctrl-C ends it.
 """
-# Without a leader of the quorum one of the requests is not answered: it is not waited for long.
+# A short timeout, because DescribeQuorum is not answered while the quorum has no leader.
 _DEFAULTS = {"request.timeout.ms": "3000"}
 
 

@@ -1,4 +1,4 @@
-"""Reading a broker's metrics listener: Prometheus text with Kafka's names."""
+"""Read a broker's metrics listener: Prometheus text with Kafka's names."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ Labels: TypeAlias = tuple[tuple[str, str], ...]
 
 
 class MetricsError(Exception):
-    """A metrics listener that could not be read; says why and what to do."""
+    """A metrics listener cannot be read; the message gives the reason and a remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerMetrics:
-    """What one scrape has told; counters since the broker's start, None where it has none."""
+    """The metrics of one broker. Counters start with the broker; None: the metric is missing."""
 
     # By topic.
     messages_in: dict[str, float]
     bytes_in: dict[str, float]
     bytes_out: dict[str, float]
-    # Requests that wait, by kind.
+    # Number of delayed operations by kind.
     purgatories: dict[str, int]
-    # Requests answered, by API.
+    # Number of requests by API.
     requests: dict[str, float]
     connections: int | None
     cpu_seconds: float | None
@@ -44,19 +44,19 @@ class BrokerMetrics:
 
 
 def scrape(address: str) -> BrokerMetrics:
-    """What `top` shows of the metrics at HOST:PORT.
+    """Return the metrics at HOST:PORT that `top` shows.
 
     Raises:
-        MetricsError: it does not answer, or not with metrics.
+        MetricsError: The listener does not answer, or its response cannot be read.
     """
     return broker_metrics(fetch_metrics(address))
 
 
 def fetch_metrics(address: str) -> dict[str, dict[Labels, float]]:
-    """All metrics at HOST:PORT, as `parse_metrics` gives them.
+    """Return all metrics at HOST:PORT in the format of `parse_metrics`.
 
     Raises:
-        MetricsError: it does not answer, or not with metrics.
+        MetricsError: The listener does not answer, or its response cannot be read.
     """
     url = f"http://{address}/metrics"
     try:
@@ -70,7 +70,7 @@ def fetch_metrics(address: str) -> dict[str, dict[Labels, float]]:
 
 
 def parse_metrics(text: str) -> dict[str, dict[Labels, float]]:
-    """Values by metric and labels; lines that are none are left out."""
+    """Return values by metric and labels; lines in another format are ignored."""
     found: dict[str, dict[Labels, float]] = {}
     for line in text.splitlines():
         matched = _LINE.match(line)
@@ -85,7 +85,7 @@ def parse_metrics(text: str) -> dict[str, dict[Labels, float]]:
 
 
 def broker_metrics(found: dict[str, dict[Labels, float]]) -> BrokerMetrics:
-    """What `top` shows of it."""
+    """Return the metrics that `top` shows."""
     connections = found.get(_CONNECTIONS)
     return BrokerMetrics(
         _by_label(found, f"{_TOPICS}messagesin_total", "topic"),

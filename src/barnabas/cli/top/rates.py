@@ -1,4 +1,4 @@
-"""What two samples say about the time between them."""
+"""Rates computed from two samples."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Rates", "TopicRates", "rates_between"]
 
 @dataclass(frozen=True, slots=True)
 class TopicRates:
-    """A topic: what came in and went out per second; None where nobody tells."""
+    """The rates of a topic per second; None for unknown values."""
 
     partitions: int
     unwell: int
@@ -28,10 +28,10 @@ class TopicRates:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRates:
-    """A broker, by its metrics listener."""
+    """The load of a broker, from its metrics listener."""
 
     requests: float
-    # Part of one core.
+    # CPU use, in cores.
     cpu: float | None
     resident_bytes: int | None
     connections: int | None
@@ -41,14 +41,14 @@ class BrokerRates:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Everything that is shown."""
+    """Everything that `top` shows."""
 
     seconds: float
     cluster_id: str
     brokers: int
     topics: dict[str, TopicRates]
     groups: dict[str, GroupSample]
-    # Records per second by which the lag grew, by group.
+    # Group -> growth of its lag in records per second.
     lag_growth: dict[str, float]
     group_count: int
     # By the address of the metrics listener.
@@ -56,16 +56,16 @@ class Rates:
 
     @property
     def records_in(self) -> float:
-        """Over all topics."""
+        """Records per second of all topics."""
         return sum(topic.records_in for topic in self.topics.values())
 
     def total(self, of: Callable[[TopicRates], float | None]) -> float | None:
-        """A sum over all topics, None if one is not known."""
+        """Return the sum over all topics; None if the value of a topic is unknown."""
         values = [of(topic) for topic in self.topics.values()]
         return None if any(value is None for value in values) else sum(v or 0.0 for v in values)
 
     def as_json(self) -> dict[str, Any]:
-        """The same for scripts."""
+        """Return the rates ready for JSON."""
         return {
             "cluster": self.cluster_id,
             "seconds": round(self.seconds, 3),
@@ -110,7 +110,7 @@ def _rounded(value: float | None) -> float | None:
 
 
 def rates_between(before: Sample, after: Sample) -> Rates:
-    """Rates from the earlier sample to the later one."""
+    """Compute the rates between two samples."""
     seconds = max(after.at - before.at, 1e-6)
     growth = {
         name: (group.lag - before.groups[name].lag) / seconds
@@ -136,7 +136,7 @@ def _topic(name: str, before: Sample, after: Sample, seconds: float) -> TopicRat
     now, then = after.topics[name], before.topics.get(name)
     bytes_in = _metric(before, after, lambda metrics: metrics.bytes_in.get(name, 0.0), seconds)
     if bytes_in is None and now.log_bytes is not None and then is not None:
-        # Without metrics: by how much the log grew; retention makes that too little.
+        # Without metrics, use the growth of the log, which is too low if retention deletes data.
         bytes_in = max(0, now.log_bytes - (then.log_bytes or 0)) / seconds
     start = now.end_offsets if then is None else then.end_offsets
     return TopicRates(
@@ -152,13 +152,13 @@ def _topic(name: str, before: Sample, after: Sample, seconds: float) -> TopicRat
 def _metric(
     before: Sample, after: Sample, read: Callable[[BrokerMetrics], float], seconds: float
 ) -> float | None:
-    """How fast a counter grew, over all brokers; None without metrics."""
+    """Return the growth of a counter per second, summed over all brokers; None without metrics."""
     if not after.metrics:
         return None
     grown = 0.0
     for address, metrics in after.metrics.items():
         then = before.metrics.get(address)
-        # A counter that fell belongs to a broker that was started anew: it counts from zero.
+        # A counter that decreased belongs to a restarted broker, whose count began at zero.
         start = 0.0 if then is None or read(then) > read(metrics) else read(then)
         grown += read(metrics) - start
     return grown / seconds

@@ -1,4 +1,4 @@
-"""One look at a cluster: by its protocol, and by the metrics listeners that were named."""
+"""A sample of a cluster, from the Kafka protocol and from the given metrics listeners."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ __all__ = ["GroupSample", "Sample", "Sampler", "TopicSample"]
 
 @dataclass(frozen=True, slots=True)
 class TopicSample:
-    """A topic at one moment."""
+    """A topic at the time of the sample."""
 
     partitions: int
-    # Partitions that lack a leader or a replica in sync.
+    # Number of partitions without a leader, or with a replica that is out of sync.
     unwell: int
-    # Sum of the partitions' ends: grows by one with each record.
+    # Sum of the end offsets of the partitions; increases by one with each record.
     end_offsets: int
-    # Bytes of one copy of each partition; None where the brokers do not tell.
+    # Bytes of one copy of each partition; None if the brokers do not report it.
     log_bytes: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSample:
-    """A group at one moment."""
+    """A group at the time of the sample."""
 
     state: str
     members: int
@@ -46,15 +46,15 @@ class GroupSample:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Everything at one moment."""
+    """All facts of one sample."""
 
-    # Monotonic, s.
+    # Monotonic time (s).
     at: float
     cluster_id: str
     brokers: int
     topics: dict[str, TopicSample]
     groups: dict[str, GroupSample]
-    # Groups that there are, also those not looked at.
+    # Number of all groups, including those that are not in `groups`.
     group_count: int
     # By the address of the metrics listener.
     metrics: dict[str, BrokerMetrics]
@@ -64,10 +64,10 @@ class Sampler:
     """Takes samples of one cluster.
 
     Args:
-        client: talks to it.
-        metrics: addresses of metrics listeners, one per broker.
-        internal: internal topics too.
-        groups: how many groups are looked at, at most.
+        client: A client of the cluster.
+        metrics: Addresses of metrics listeners, one per broker.
+        internal: Whether to include internal topics.
+        groups: Maximum number of groups to describe.
     """
 
     def __init__(
@@ -79,15 +79,15 @@ class Sampler:
         self._groups_max = groups
 
     def take(self) -> Sample:
-        """Look once.
+        """Take one sample.
 
         Raises:
-            ClientError: the cluster does not answer, or its quorum has no leader.
-            MetricsError: a metrics listener does not.
+            ClientError: The cluster does not answer, or its quorum has no leader.
+            MetricsError: A metrics listener does not answer.
         """
         client = self._client
         if quorum_state(client).is_lost:
-            # Figures of brokers without a controller are old ones, and dead brokers are not fenced.
+            # Without a controller, metadata is outdated and dead brokers are not fenced.
             raise ClientError(f"{NO_LEADER}; barnabas doctor names the voters that are down")
         cluster = client.describe_cluster()
         topics = {
@@ -115,7 +115,7 @@ class Sampler:
         return {tp: each.offset for tp, each in found.items()}
 
     def _sizes(self, nodes: Iterable[int]) -> dict[TopicPartition, int] | None:
-        """Bytes of each partition, of its largest replica."""
+        """Return the bytes of the largest replica of each partition."""
         sizes: dict[TopicPartition, int] = {}
         for found in self._client.admin.describe_log_dirs(nodes).values():
             if isinstance(found, ClientError):

@@ -1,4 +1,4 @@
-"""How `top` looks."""
+"""The display of `top`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STATES = {"Stable": good, "Empty": dim, "Dead": bad}
 
 
 def amount(value: float | None) -> str:
-    """A number in at most six letters: 950, 12.3k, 4.56M."""
+    """Return a number in at most six characters: 950, 12.3k, 4.56M."""
     if value is None:
         return "-"
     for unit in ("", "k", "M", "G"):
@@ -34,7 +34,7 @@ def amount(value: float | None) -> str:
 
 
 def size(value: float | None) -> str:
-    """Bytes in at most eight letters: 512 B, 1.2 MiB."""
+    """Return a size in at most eight characters: 512 B, 1.2 MiB."""
     if value is None:
         return "-"
     for unit in ("B", "KiB", "MiB", "GiB"):
@@ -47,7 +47,7 @@ def size(value: float | None) -> str:
 def render(
     rates: Rates | None, trouble: str | None, interval: float, *, live: bool = False
 ) -> RenderableType:
-    """The whole screen: a head line, brokers, topics, groups."""
+    """Return the whole screen: a heading, brokers, topics and groups."""
     from rich.console import Group
     from rich.text import Text
 

@@ -1,1 +1,1 @@
-"""`barnabas transactions`: open transactions, who holds them, and an end for those that hang."""
+"""`barnabas transactions`: show open transactions and their producers, abort hanging ones."""

@@ -1,4 +1,4 @@
-"""The commands of `barnabas transactions`, those of Kafka's kafka-transactions tool (KIP-664)."""
+"""The commands of `barnabas transactions`, as in Kafka's kafka-transactions tool (KIP-664)."""
 
 from __future__ import annotations
 
@@ -361,7 +361,7 @@ def abort_transaction(
 
 
 def _abortable(client: Client, tp: TopicPartition, start_offset: int) -> AbortableTransaction:
-    """The open transaction that begins there; ends the command if there is none."""
+    """Return the open transaction that begins at this offset; end the command if there is none."""
     from barnabas.cli.transactions.hanging import open_transactions
     from barnabas.client.admin.transactions import AbortableTransaction
 
@@ -396,7 +396,7 @@ def terminate_transaction(
         need_api(client, ApiKey.DESCRIBE_TRANSACTIONS, "DescribeTransactions", purpose)
         known = client.admin.describe_transactions([name])[name]
         if isinstance(known, ClientError):
-            # Fencing an id that does not exist would create it.
+            # InitProducerId for an unknown id would create it.
             raise known
         if not yes and sys.stdin.isatty():
             click.confirm(f"Fence the producer of {name}?", abort=True, err=True)

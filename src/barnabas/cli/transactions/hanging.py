@@ -1,7 +1,8 @@
-"""Transactions that no coordinator will end (KIP-664): found from the partitions' side.
+"""Find transactions that no coordinator will end (KIP-664), from the side of the partitions.
 
-A partition's leader knows the producers that have a transaction open in it. A transaction hangs if
-it is older than any coordinator lets one be, and no coordinator has it under way there.
+A partition's leader knows the producers with an open transaction in the partition. A transaction
+hangs if it is older than the maximum timeout and no coordinator has it in progress in that
+partition.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ class OpenTransaction(NamedTuple):
 
     partition: TopicPartition
     producer: ActiveProducer
-    # None if no coordinator names one for the producer.
+    # None if no coordinator knows a transactional id for the producer.
     transactional_id: str | None = None
 
 
 def open_transactions(
     client: Client, partitions: Sequence[TopicPartition]
 ) -> tuple[list[OpenTransaction], dict[TopicPartition, ClientError]]:
-    """The open transactions of partitions, and the partitions whose leaders did not tell."""
+    """Return the open transactions of partitions, and the errors of partitions by partition."""
     found: list[OpenTransaction] = []
     failed: dict[TopicPartition, ClientError] = {}
     for tp, producers in sorted(client.admin.describe_producers(partitions, once=True).items()):
@@ -53,7 +54,7 @@ def open_transactions(
 
 
 def find_hanging(client: Client, candidates: Sequence[OpenTransaction]) -> list[OpenTransaction]:
-    """Those of the open transactions that no coordinator has under way in their partition.
+    """Return the open transactions that no coordinator has in progress in their partition.
 
     Ends the command if there are candidates and the brokers cannot list transactions.
     """
@@ -83,7 +84,7 @@ def _is_under_way(
         return False
     found = described[name]
     if isinstance(found, ClientError):
-        # Its coordinator does not tell: better left alone.
+        # The coordinator does not answer, so assume that the transaction is in progress.
         return True
     return (
         found.state in _IN_PROGRESS

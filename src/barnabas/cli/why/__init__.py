@@ -1,1 +1,1 @@
-"""`barnabas why`: why something waits, in words."""
+"""`barnabas why`: explain in words why something waits."""

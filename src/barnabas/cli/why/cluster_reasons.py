@@ -1,4 +1,4 @@
-"""What concerns the cluster as a whole, and so everything in it."""
+"""Reasons that concern the cluster as a whole."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["cluster_reasons", "no_controller"]
 
 
 def no_controller() -> Reason:
-    """The metadata quorum has no leader."""
+    """Return the reason for a metadata quorum without a leader."""
     return wrong(
         "no-controller",
         f"{NO_LEADER}, and no ISR changes",
@@ -24,7 +24,7 @@ def no_controller() -> Reason:
 
 
 def cluster_reasons(brokers: BrokerFacts) -> list[Reason]:
-    """Nothing where all is well."""
+    """Return the problems of the cluster; empty if there are none."""
     reasons = []
     if brokers.controller is None:
         reasons.append(no_controller())

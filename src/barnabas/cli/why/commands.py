@@ -1,4 +1,4 @@
-"""`barnabas why`: say in words why something waits, and what to do."""
+"""`barnabas why`: explain why something waits, and give a remedy."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ or lags, to tell what moves. All by the protocol: any Apache Kafka can be asked.
 named by --metrics add what no API tells, such as producers that wait.
 Exit status: 0 nothing is wrong (notes are no failure), 1 something is, 2 wrong usage.
 """
-# What does not answer is a finding: it is not waited for.
+# Short timeouts: a broker that does not answer is a finding.
 _DEFAULTS = {
     "request.timeout.ms": "2000",
     "socket.connection.setup.timeout.ms": "2000",
@@ -109,7 +109,7 @@ def why(
         except ClientError as error:
             if not inquiry.answers:
                 raise
-            # What was found explains most often why the rest cannot be asked.
+            # The findings so far usually explain why the remaining questions fail.
             inquiry.add_unasked(error)
         answers = inquiry.answers
     well = all(is_well(reasons) for _, reasons in answers)
@@ -136,12 +136,14 @@ class _Inquiry:
         self._client = client
         self._seconds = seconds
         self._metrics = metrics
-        # What was asked about, and why it is so.
+        # The subject of each question, and the reasons found.
         self.answers: list[tuple[str, list[Reason]]] = []
         self._quorum_lost = False
 
     def ask_quorum(self) -> None:
-        """Whether the metadata quorum has a leader: without one nothing else gets better."""
+        """Check first whether the metadata quorum has a leader: without it, nothing else
+        recovers.
+        """
         from barnabas.cli.quorum_state import quorum_state
         from barnabas.cli.why.cluster_reasons import no_controller
 
@@ -150,26 +152,26 @@ class _Inquiry:
             self.answers.append((_CLUSTER, [no_controller()]))
 
     def add_unasked(self, error: ClientError) -> None:
-        """Report that the questions could not be asked to their end."""
+        """Report that the remaining questions could not be answered."""
         self.answers.append(("the rest", [note("not-asked", f"not looked at: {error}")]))
 
     def ask_all(self) -> None:
-        """The brokers, every partition that is not well, and every group that waits."""
+        """Examine the brokers, every partition with a problem, and every group that waits."""
         facts = self._partitions((), None)
         self._add_partitions(facts, only_unwell=True)
         if self._quorum_lost:
-            # Brokers that died since are not fenced: their groups would be waited for.
+            # Brokers that died since are not fenced, so requests to their groups would wait.
             words = "groups are not looked at while the metadata quorum has no leader"
             self.answers.append(("the rest", [note("not-asked", words)]))
             return
         for group in self._client.admin.list_groups():
             reasons = self._group(group.group_id)
-            # That nobody reads is news only where somebody asks for the group.
+            # A group without members is only reported if the user asks for that group.
             if any(r.verdict == "wrong" and r.kind != "no-members" for r in reasons):
                 self.answers.append((f"group {group.group_id}", reasons))
 
     def ask_name(self, name: str, *, may_be_group: bool) -> None:
-        """Whatever has that name."""
+        """Examine the topic or group with that name, or both."""
         is_topic = name in self._client.topics(internal=True)
         is_group = may_be_group and any(
             each.group_id == name for each in self._client.admin.list_groups()
@@ -180,11 +182,11 @@ class _Inquiry:
             self._add_partitions(self._partitions((name,), None), only_unwell=False)
 
     def ask_group(self, name: str) -> None:
-        """A group."""
+        """Examine a group."""
         self.answers.append((f"group {name}", self._group(name)))
 
     def ask_partition(self, target: Target) -> None:
-        """A partition, or an offset in it."""
+        """Examine a partition, or an offset in it."""
         from barnabas.cli.why.offset_reasons import offset_reasons
         from barnabas.client.topic_partition import TopicPartition
 
@@ -219,7 +221,7 @@ class _Inquiry:
         if found:
             reasons = cluster_reasons(found[0].brokers)
             if reasons:
-                # It begins with the quorum again.
+                # The cluster reasons include the reason for the lost quorum.
                 self.answers = [each for each in self.answers if each[0] != _CLUSTER]
                 self.answers.insert(0, (_CLUSTER, reasons))
         for facts in found:
@@ -234,7 +236,7 @@ class _Inquiry:
         return group_reasons(gather_group(self._client, name, self._seconds))
 
     def _first_record(self, facts: PartitionFacts, offset: int) -> int | None:
-        """The first record that a consumer is given from `offset` on."""
+        """Return the offset of the first record that a consumer receives from `offset` on."""
         watermark, start = facts.high_watermark, facts.log_start
         if watermark is None or offset >= watermark or (start is not None and offset < start):
             return None
@@ -245,7 +247,7 @@ class _Inquiry:
 
 
 def _echo(answers: Sequence[tuple[str, Sequence[Reason]]]) -> None:
-    # What is the same for many partitions is said once.
+    # Reasons that are the same for many partitions are printed once.
     merged: list[tuple[list[str], Sequence[Reason]]] = []
     for subject, reasons in answers:
         same = next((each for each in merged if list(each[1]) == list(reasons)), None)

@@ -1,4 +1,4 @@
-"""Damaged files, as the metrics listeners of brokers count them."""
+"""Reasons about damaged files, from the metrics listeners of brokers."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 __all__ = ["damage_reasons"]
 
-# Kinds of damage by which records are lost, or cannot be read.
+# Kinds of damage that lose records or make them unreadable.
 _GRAVE = frozenset({"batch", "gap", "identity", "log"})
 
 
 def damage_reasons(damage: Mapping[str, Mapping[str, int]]) -> list[Reason]:
-    """What each broker has found damaged since it was started."""
+    """Return a reason for each broker that has found damage since its start."""
     return [_reason(address, kinds) for address, kinds in damage.items()]
 
 

@@ -1,7 +1,7 @@
-"""What `why` reasons from: facts that brokers answered, gathered twice, a moment apart.
+"""The facts that `why` reasons from: answers of brokers, gathered twice with a pause.
 
-Only from APIs of the protocol, so that Apache Kafka tells as much, and from the metrics listeners
-that were named.
+The facts come from APIs of the Kafka protocol, so Apache Kafka provides them too, and from the
+metrics listeners that the user named.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ __all__ = ["BrokerFacts", "GroupFacts", "PartitionFacts", "ReaderFacts"]
 class BrokerFacts:
     """The brokers of the cluster."""
 
-    # Those that the controller lets serve.
+    # Registered brokers that are not fenced.
     serving: frozenset[int]
-    # Those that are registered and may not: stopped, dead, or not ready.
+    # Registered brokers that are fenced: stopped, dead, or not ready.
     fenced: frozenset[int] = frozenset()
-    # Of serving ones that did not answer us, why.
+    # Serving brokers that did not answer, with the error.
     silent: Mapping[int, ClientError] = field(default_factory=dict)
-    # Bytes per second to which followers are throttled, by broker; absent: not throttled.
+    # Broker -> throttle of its followers in bytes per second. Absent: not throttled.
     follower_rates: Mapping[int, int] = field(default_factory=dict)
-    # The active controller, None if there is none or nobody tells.
+    # The active controller; None if there is none or it is unknown.
     controller: int | None = None
 
     def condition(self, broker: int) -> str:
-        """How a broker is: "serves", "silent", "fenced" or "gone"."""
+        """Return the condition of a broker: "serves", "silent", "fenced" or "gone"."""
         if broker in self.silent:
             return "silent"
         if broker in self.serving:
@@ -47,46 +47,46 @@ class BrokerFacts:
 
 @dataclass(frozen=True, slots=True)
 class PartitionFacts:
-    """One partition, seen twice."""
+    """The facts about one partition, from two snapshots."""
 
     before: PartitionSnapshot
     now: PartitionSnapshot
-    # Between the two.
+    # Time between the snapshots (s).
     seconds: float
     brokers: BrokerFacts
-    # As its leader tells.
+    # As reported by the leader.
     log_start: int | None = None
     last_stable_offset: int | None = None
-    # Producers with a transaction that is open here.
+    # Producers with an open transaction in this partition.
     open_transactions: Sequence[ActiveProducer] = ()
-    # Transactional id and state by producer id, where a coordinator tells.
+    # Producer id -> transactional id and state, if a coordinator reports them.
     transactions: Mapping[int, tuple[str, str]] = field(default_factory=dict)
-    # Why replicas are on log directories that failed, by broker.
+    # Broker -> error of the failed log directories that contain its replica.
     failed_directories: Mapping[int, str] = field(default_factory=dict)
-    # Brokers that are to be throttled as followers of this partition.
+    # Brokers whose replica of this partition is in the list of throttled followers.
     throttled_followers: frozenset[int] = frozenset()
-    # replica.lag.time.max.ms of the leader, as it says.
+    # The leader's replica.lag.time.max.ms.
     lag_time_max_ms: int = 30_000
-    # When records were written by their own timestamps, ms: the one at the high watermark, and the
-    # one that each follower needs next.
+    # Timestamps of records (ms): of the record at the high watermark, and of the next record
+    # that each follower needs.
     uncommitted_since_ms: int | None = None
     behind_since_ms: Mapping[int, int] = field(default_factory=dict)
     now_ms: int = 0
-    # What metrics listeners told, by their address: requests in the produce purgatory, and
-    # partitions of fetchers that failed.
+    # Metrics listener -> number of requests in the produce purgatory, and number of
+    # partitions whose fetcher failed.
     waiting_produces: Mapping[str, int] = field(default_factory=dict)
     failed_fetches: Mapping[str, int] = field(default_factory=dict)
-    # Damaged places in a broker's files, by the listener's address and by their kind.
+    # Metrics listener -> kind of damage -> number of damaged places in the broker's files.
     damage: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @property
     def partition(self) -> TopicPartition:
-        """Which one."""
+        """The partition."""
         return self.now.partition
 
     @property
     def high_watermark(self) -> int | None:
-        """None if the leader does not tell."""
+        """The high watermark; None if the leader does not report it."""
         found = self.now.high_watermark
         return found if isinstance(found, int) else None
 
@@ -96,38 +96,38 @@ class PartitionFacts:
         return self.now.end
 
     def moved(self, replica: int) -> int | None:
-        """How far a replica's end came between the looks."""
+        """Return how many records a replica gained between the snapshots."""
         before, now = self.before.end_of(replica), self.now.end_of(replica)
         return None if before is None or now is None else now - before
 
     @property
     def watermark_moved(self) -> bool:
-        """Whether the high watermark came forward between the looks."""
+        """Whether the high watermark advanced between the snapshots."""
         before, now = self.before.high_watermark, self.now.high_watermark
         return isinstance(before, int) and isinstance(now, int) and now > before
 
 
 @dataclass(frozen=True, slots=True)
 class ReaderFacts:
-    """One partition as a group reads it."""
+    """The facts about one partition as a group reads it."""
 
     partition: TopicPartition
-    # Committed offset at both looks; None if none was committed.
+    # Committed offset in both snapshots; None if no offset was committed.
     before: int | None
     now: int | None
-    # -1 while there is none.
+    # -1 if there is none.
     leader: int
     log_start: int | None
     last_stable_offset: int | None
     high_watermark: int | None
     end: int | None
-    # How the broker names itself who reads it; empty if nobody does.
+    # Name and host of the member that reads the partition; empty if there is none.
     reader: str = ""
     client_id: str = ""
 
     @property
     def lag(self) -> int | None:
-        """Records that are committed in the log and not read yet."""
+        """Number of committed records in the log that the group has not read."""
         if self.now is None or self.high_watermark is None:
             return None
         return max(0, self.high_watermark - self.now)
@@ -135,19 +135,19 @@ class ReaderFacts:
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """One group."""
+    """The facts about one group."""
 
     name: str
-    # What its coordinator says; the error if that was one.
+    # The coordinator's description of the group, or its error.
     description: GroupDescription | ClientError
-    # The broker that coordinates it; the error if none was found.
+    # The broker that coordinates the group, or the error of the lookup.
     coordinator: int | ClientError
     brokers: BrokerFacts
     seconds: float
     readers: Sequence[ReaderFacts] = ()
-    # Topics that members subscribe to and that are not there.
+    # Topics that members subscribe to but that do not exist.
     missing_topics: frozenset[str] = frozenset()
-    # Partitions of subscribed topics that no member reads.
+    # Partitions of subscribed topics that are not assigned to any member.
     unread: Sequence[TopicPartition] = ()
-    # Bytes per second that clients may fetch, by client id.
+    # Client id -> fetch quota in bytes per second.
     fetch_quotas: Mapping[str, float] = field(default_factory=dict)

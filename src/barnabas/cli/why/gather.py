@@ -1,4 +1,4 @@
-"""Gathers the facts about partitions that `why` reasons from."""
+"""Gather the facts about partitions for `why`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["gather_brokers", "gather_partitions"]
 _FOLLOWER_RATE = "follower.replication.throttled.rate"
 _FOLLOWERS = "follower.replication.throttled.replicas"
 _LAG_TIME = "replica.lag.time.max.ms"
-# Records older than that are said to be at least that old.
+# Records older than this are reported without an age.
 _AGE_MS_MAX = 7 * 86_400_000
 _AGE_PRECISION_MS = 100
 
@@ -31,7 +31,7 @@ _AGE_PRECISION_MS = 100
 def gather_brokers(
     client: Client, snapshots: Iterable[PartitionSnapshot], *, rates: bool = False
 ) -> BrokerFacts:
-    """The brokers, and which of them did not answer for their replicas."""
+    """Return the brokers, and which of them did not answer for their replicas."""
     cluster = client.describe_cluster()
     serving = frozenset(broker.id for broker in cluster.brokers)
     silent = {
@@ -78,17 +78,17 @@ def gather_partitions(
     seconds: float,
     metrics: MetricFacts,
 ) -> list[PartitionFacts]:
-    """Look twice at partitions of the named topics.
+    """Take two snapshots of the partitions of the named topics, and gather the facts.
 
     Args:
-        client: of the cluster.
-        names: topics, all if none.
-        wanted: of their partitions only these; all if None.
-        seconds: between the looks, where anything is not as it should be.
-        metrics: what metrics listeners tell.
+        client: A client of the cluster.
+        names: Topics; empty means all topics.
+        wanted: Partitions to examine; None means all partitions of the topics.
+        seconds: Time between the snapshots, if a second one is needed.
+        metrics: The facts from metrics listeners.
 
     Raises:
-        ClientError: no such topic, or no broker answers.
+        ClientError: A topic does not exist, or no broker answers.
     """
     only = None if wanted is None else set(wanted)
     before = _snapshots(client, names, only)
@@ -143,7 +143,7 @@ def _snapshots(
 
 
 def _may_move(snapshot: PartitionSnapshot) -> bool:
-    """Whether a second look tells more than the first."""
+    """Return whether a second snapshot can give additional information."""
     end, watermark = snapshot.end, snapshot.high_watermark
     behind = end is not None and (not isinstance(watermark, int) or watermark < end)
     return behind or (snapshot.state.leader >= 0 and bool(snapshot.out_of_sync))
@@ -152,12 +152,12 @@ def _may_move(snapshot: PartitionSnapshot) -> bool:
 def _led(
     snapshots: Mapping[TopicPartition, PartitionSnapshot],
 ) -> list[TopicPartition]:
-    """Partitions whose leaders answer."""
+    """Return the partitions whose leaders answer."""
     return [tp for tp, each in snapshots.items() if each.end is not None]
 
 
 class _Details:
-    """What is asked only about partitions that are in trouble."""
+    """Facts that are only requested for partitions with problems."""
 
     def __init__(
         self, client: Client, brokers: BrokerFacts, troubled: Sequence[PartitionSnapshot]
@@ -183,7 +183,7 @@ class _Details:
         return found
 
     def throttled(self, tp: TopicPartition) -> frozenset[int]:
-        """Brokers that are throttled as followers of a partition, if they have a rate."""
+        """Return the brokers in the partition's list of throttled followers."""
         value = self._followers.get(tp.topic, "")
         if value == "*":
             return self._brokers.serving
@@ -191,11 +191,11 @@ class _Details:
         return frozenset(int(node) for number, node in pairs if int(number) == tp.partition)
 
     def lag_time_max_ms(self, leader: int) -> int:
-        """The leader's replica.lag.time.max.ms."""
+        """Return the leader's replica.lag.time.max.ms."""
         return int(self._leader_configs.get(leader, {}).get(_LAG_TIME, "30000"))
 
     def failed_directories(self, snapshot: PartitionSnapshot) -> dict[int, str]:
-        """Why replicas that should be on a broker are on none of its directories that work."""
+        """Return the failed log directories of brokers that should have a replica but show none."""
         found = {}
         for node in snapshot.state.replicas:
             directories = self._directories.get(node)
@@ -210,7 +210,7 @@ class _Details:
     def open_transactions(
         self, snapshot: PartitionSnapshot, stable: int | None
     ) -> tuple[list[ActiveProducer], dict[int, tuple[str, str]]]:
-        """Producers with an open transaction, and what coordinators call it."""
+        """Return the producers with an open transaction, and their transactional ids and states."""
         watermark = snapshot.high_watermark
         if stable is None or not isinstance(watermark, int) or stable >= watermark:
             return [], {}
@@ -226,14 +226,14 @@ class _Details:
         return opened, {each.producer_id: (each.transactional_id, each.state) for each in listed}
 
     def uncommitted_since_ms(self, snapshot: PartitionSnapshot) -> int | None:
-        """When the first record that is not committed was written."""
+        """Return the time at which the first uncommitted record was written (ms)."""
         watermark, end = snapshot.high_watermark, snapshot.end
         if not isinstance(watermark, int) or end is None or watermark >= end:
             return None
         return self._written_ms(snapshot, watermark)
 
     def behind_since_ms(self, snapshot: PartitionSnapshot) -> dict[int, int]:
-        """When the record was written that a replica out of sync needs next."""
+        """Return, for each replica out of sync, the timestamp of the next record it needs (ms)."""
         found = {}
         for node in snapshot.out_of_sync:
             own, end = snapshot.end_of(node), snapshot.end
@@ -244,15 +244,17 @@ class _Details:
         return found
 
     def _written_ms(self, snapshot: PartitionSnapshot, offset: int) -> int | None:
-        """The timestamp of the record at `offset`, by bisection.
+        """Return the timestamp of the record at `offset`, found by bisection (ms).
 
-        No API tells it for what is not committed; which offset is the first as late as a time is
-        told, also to a debugging consumer. None if it is older than a week, or not to be had.
+        No API returns the timestamp of an uncommitted record. However, a debugging consumer can
+        request the first offset at or after a time. None if the record is older than a week or its
+        timestamp cannot be determined.
         """
         early, late = self._now_ms - _AGE_MS_MAX, self._now_ms
         if not self._begins_by(snapshot, early, offset):
             return None
-        # At `early` the first record as late is not beyond `offset`, at `late` it is.
+        # Invariant: the first record at or after time `early` is not after `offset`; for `late` it
+        # is.
         while late - early > _AGE_PRECISION_MS:
             middle = (early + late) // 2
             if self._begins_by(snapshot, middle, offset):
@@ -262,7 +264,7 @@ class _Details:
         return early
 
     def _begins_by(self, snapshot: PartitionSnapshot, timestamp: int, offset: int) -> bool:
-        """Whether the first record that is as late as `timestamp` is at `offset` or before."""
+        """Return whether the first record at or after `timestamp` is at `offset` or before it."""
         tp, leader = snapshot.partition, snapshot.state.leader
         answer = self._client.admin.list_replica_offsets({leader: {tp: timestamp}})[leader]
         if isinstance(answer, ClientError):

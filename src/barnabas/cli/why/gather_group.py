@@ -1,4 +1,4 @@
-"""Gathers the facts about a group that `why` reasons from."""
+"""Gather the facts about a group for `why`."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _AGAIN_S = 0.2
 
 
 def gather_group(client: Client, name: str, seconds: float) -> GroupFacts:
-    """Look twice at a group.
+    """Gather the facts about a group, with two looks at its committed offsets.
 
     Args:
-        client: of the cluster.
-        name: of the group.
-        seconds: between the looks, where members have records to read.
+        client: A client of the cluster.
+        name: The group.
+        seconds: Time between the two looks, if members have records to read.
 
     Raises:
-        ClientError: no broker answers.
+        ClientError: No broker answers.
     """
     coordinator = _coordinator(client, name, seconds)
     described = client.admin.describe_groups([name], once=True)[name]
@@ -72,9 +72,10 @@ def gather_group(client: Client, name: str, seconds: float) -> GroupFacts:
 
 
 def _coordinator(client: Client, name: str, seconds: float) -> int | ClientError:
-    """The group's coordinator.
+    """Return the group's coordinator, or the error of the lookup.
 
-    Asked again for a while: a cluster's first such question makes the topic that they are found by.
+    Retriable errors are retried for `seconds`: the first lookup in a cluster creates the topic
+    __consumer_offsets.
     """
     deadline = time.monotonic() + seconds
     while True:
@@ -104,7 +105,7 @@ def _readers(
     if not wanted:
         return []
     topics = client.describe_topics()
-    # Of topics that are gone nothing is left to read.
+    # Deleted topics have no records to read.
     there = [tp for tp in wanted if tp.topic in topics]
     led = [tp for tp in there if _leader(topics, tp) >= 0]
     admin = client.admin
@@ -137,7 +138,7 @@ def _leader(topics: Mapping[str, TopicInfo], tp: TopicPartition) -> int:
 def _ends(
     client: Client, topics: Mapping[str, TopicInfo], led: Iterable[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """Log end offsets of the leaders."""
+    """Return the leaders' log end offsets."""
     wanted: dict[int, dict[TopicPartition, str | int]] = {}
     for tp in led:
         wanted.setdefault(_leader(topics, tp), {})[tp] = "latest"
@@ -159,7 +160,7 @@ def _name(member: GroupMember) -> str:
 
 
 def _fetch_quotas(client: Client, client_ids: Iterable[str]) -> dict[str, float]:
-    """Bytes per second by client id: its own quota, else the default of all client ids."""
+    """Return the fetch quota by client id: its own quota, else the default for client ids."""
     try:
         quotas = client.admin.describe_quotas({})
     except ClientError:

@@ -1,4 +1,4 @@
-"""Why the members of a group wait."""
+"""Reasons why the members of a group wait."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OFFSETS = "__consumer_offsets"
 
 
 def group_reasons(facts: GroupFacts) -> list[Reason]:
-    """Everything that is the case with a group, the gravest first."""
+    """Return all reasons for the state of a group, the most serious first."""
     described = facts.description
     if isinstance(facts.coordinator, ClientError):
         return [_no_coordinator(facts.coordinator)]
@@ -68,7 +68,10 @@ def _nothing_to_read(facts: GroupFacts) -> str:
 
 
 def _no_coordinator(error: ClientError) -> Reason:
-    """FindCoordinator fails while __consumer_offsets, or its partition, has no leader."""
+    """Return the reason for a failed FindCoordinator request.
+
+    The lookup fails while __consumer_offsets does not exist or its partition has no leader.
+    """
     if error.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
         return wrong(
             "no-coordinator",
@@ -147,7 +150,10 @@ def _state_reasons(facts: GroupFacts, described: GroupDescription) -> list[Reaso
 
 
 def _preparing(members: tuple[GroupMember, ...]) -> Reason:
-    """The protocol shows who is a member, not who has joined again."""
+    """Return the reason for a preparing rebalance.
+
+    The protocol shows the members, but not which of them have joined again.
+    """
     names = ", ".join(_name(member) for member in members[:8]) or "none yet"
     return note(
         "rebalance-preparing",
@@ -160,7 +166,10 @@ def _preparing(members: tuple[GroupMember, ...]) -> Reason:
 
 
 def _reconciling(described: GroupDescription) -> list[Reason]:
-    """In the new protocol each member's epoch and target are known: who has to give up what."""
+    """Return reasons for members that have not reached their target assignment.
+
+    In the new protocol, the epoch and target of each member are known.
+    """
     reasons = []
     for member in described.members:
         target = member.target or ()
@@ -193,7 +202,7 @@ def _name(member: GroupMember) -> str:
 
 
 def _reader_reasons(facts: GroupFacts, reader: ReaderFacts) -> list[Reason]:
-    """Why one partition is not read on."""
+    """Return the reasons why reading does not continue in one partition."""
     tp, position = reader.partition, reader.now
     spec = f"{tp.topic}:{tp.partition}"
     if reader.leader < 0 or reader.high_watermark is None:
@@ -247,7 +256,7 @@ def _reader_reasons(facts: GroupFacts, reader: ReaderFacts) -> list[Reason]:
 
 
 def _waiting(facts: GroupFacts, reader: ReaderFacts, position: int) -> list[Reason]:
-    """The position is within the log."""
+    """Return the reasons for a position within the log."""
     tp = reader.partition
     spec = f"{tp.topic}:{tp.partition}"
     lag = reader.lag or 0
@@ -275,7 +284,7 @@ def _waiting(facts: GroupFacts, reader: ReaderFacts, position: int) -> list[Reas
             )
         ]
     if not reader.reader:
-        # That nobody reads is said once, of the group.
+        # The missing members are reported once for the whole group.
         return []
     moved = position - reader.before if reader.before is not None else 0
     if moved > 0:

@@ -1,4 +1,4 @@
-"""What metrics listeners tell that no API of the protocol does."""
+"""Facts from metrics listeners that no API of the protocol provides."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _FAILED = "kafka_server_replicafetchermanager_failedpartitionscount"
 
 @dataclass(slots=True)
 class MetricFacts:
-    """By the listener's address; empty where none was named, or none has any."""
+    """Facts by the listener's address; empty if no listener was named or none has such facts."""
 
-    # Produce requests that wait for the high watermark.
+    # Number of produce requests that wait for the high watermark.
     waiting_produces: dict[str, int] = field(default_factory=dict)
-    # Partitions whose fetching failed and is given up until leadership changes.
+    # Number of partitions whose fetching failed, until their leadership changes.
     failed_fetches: dict[str, int] = field(default_factory=dict)
-    # Damaged places that the broker has found in its files, by their kind.
+    # Kind of damage -> number of damaged places in the broker's files.
     damage: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
 def gather_metrics(addresses: Sequence[str]) -> MetricFacts:
-    """Read the listeners at HOST:PORT.
+    """Read the metrics listeners at the addresses (HOST:PORT).
 
     Raises:
-        MetricsError: one cannot be read.
+        MetricsError: A listener cannot be read.
     """
     facts = MetricFacts()
     for address in addresses:

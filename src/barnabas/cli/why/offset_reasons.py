@@ -1,4 +1,4 @@
-"""Why an offset cannot be read, or not yet."""
+"""Reasons why an offset cannot be read, or cannot be read yet."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["offset_reasons"]
 
 
 def offset_reasons(facts: PartitionFacts, offset: int, found: int | None) -> list[Reason]:
-    """Where an offset stands in its partition, and what that is due to.
+    """Return the reasons for the state of an offset in its partition.
 
     Args:
-        facts: of the partition.
-        offset: which one.
-        found: the offset of the first record that a consumer is given from `offset` on, None if it
-            was given none.
+        facts: The facts about the partition.
+        offset: The offset.
+        found: Offset of the first record that a consumer receives from `offset` on; None if it
+            receives no record.
     """
     watermark, end = facts.high_watermark, facts.end
     if facts.now.state.leader == NO_LEADER or end is None or watermark is None:

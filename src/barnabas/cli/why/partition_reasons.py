@@ -1,6 +1,7 @@
-"""Why a partition does not move on: leader, high watermark, ISR, last stable offset.
+"""Reasons why a partition does not advance: leader, high watermark, ISR, last stable offset.
 
-Arithmetic over facts; what each kind of reason rests on stands at its function.
+This module only computes from facts. The docstring of each function gives the rule behind its
+reason.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ NO_LEADER = -1
 
 
 def partition_reasons(facts: PartitionFacts) -> list[Reason]:
-    """Everything that is the case with a partition, the gravest first."""
+    """Return all reasons for the state of a partition, the most serious first."""
     state = facts.now.state
     damage = damage_reasons(facts.damage)
     if state.leader == NO_LEADER:
@@ -67,7 +68,10 @@ def _well(facts: PartitionFacts) -> Reason:
 
 
 def _no_leader(facts: PartitionFacts) -> Reason:
-    """No replica that has everything committed can lead: all of ISR and ELR are away."""
+    """Return the reason for a partition without a leader.
+
+    Only members of ISR and ELR have all committed records, and none of them is available to lead.
+    """
     state = facts.now.state
     complete = [*state.isr, *(node for node in state.elr or () if node not in state.isr)]
     if not complete and state.last_known_elr:
@@ -103,7 +107,7 @@ def _condition(facts: PartitionFacts, node: int) -> str:
 
 
 def _silent_leader(facts: PartitionFacts) -> Reason:
-    """The controller has it as leader and lets it serve, and yet it does not answer us."""
+    """Return the reason for a leader that is not fenced but does not answer."""
     leader = facts.now.state.leader
     error = facts.now.ends.get(leader) or facts.brokers.silent.get(leader)
     told = f" ({error})" if error is not None and not isinstance(error, int) else ""
@@ -132,7 +136,7 @@ def _silent_leader(facts: PartitionFacts) -> Reason:
 
 
 def watermark_reasons(facts: PartitionFacts) -> list[Reason]:
-    """Why the high watermark is below the log end offset, or writes are refused."""
+    """Return why the high watermark is below the log end offset, or why writes are refused."""
     watermark, end = facts.high_watermark, facts.end
     state, minimum = facts.now.state, facts.now.min_isr
     assert end is not None
@@ -161,7 +165,10 @@ def watermark_reasons(facts: PartitionFacts) -> list[Reason]:
 
 
 def _new_leader(facts: PartitionFacts) -> Reason:
-    """OFFSET_NOT_AVAILABLE: a new leader's high watermark is below the start of its epoch."""
+    """Return the reason for an unknown high watermark.
+
+    OFFSET_NOT_AVAILABLE: the high watermark of a new leader is below the start of its epoch.
+    """
     error = facts.now.high_watermark
     assert not isinstance(error, int)
     if _code(error) == ErrorCode.OFFSET_NOT_AVAILABLE:
@@ -176,7 +183,10 @@ def _new_leader(facts: PartitionFacts) -> Reason:
 
 
 def _under_min_isr(facts: PartitionFacts, watermark: int, end: int) -> Reason:
-    """Fewer in sync than min.insync.replicas: acks=all refused, and (KIP-966) nothing committed."""
+    """Return the reason for an ISR smaller than min.insync.replicas.
+
+    The leader then refuses acks=all, and the high watermark does not advance (KIP-966).
+    """
     state, minimum = facts.now.state, facts.now.min_isr
     waits = f", {end - watermark} records wait above it" if end > watermark else ""
     return wrong(
@@ -191,7 +201,10 @@ def _under_min_isr(facts: PartitionFacts, watermark: int, end: int) -> Reason:
 
 
 def _in_the_way(facts: PartitionFacts, node: int, watermark: int, end: int) -> Reason:
-    """A member of the ISR whose end is not beyond the high watermark, which is the least end."""
+    """Return the reason for an ISR member whose end is not above the high watermark.
+
+    The high watermark is the smallest log end offset in the ISR.
+    """
     behind = f"{end - watermark} records are not committed"
     if facts.uncommitted_since_ms is not None:
         oldest = duration(facts.now_ms - facts.uncommitted_since_ms)
@@ -232,9 +245,10 @@ def _in_the_way(facts: PartitionFacts, node: int, watermark: int, end: int) -> R
 
 
 def _change_in_flight(facts: PartitionFacts, watermark: int, end: int) -> Reason:
-    """All of the ISR have more: what is proposed counts already (the maximal ISR), or it is late.
+    """Return the reason for a low high watermark although all ISR members are above it.
 
-    While a change of the ISR is proposed, the leader counts those whom it would add.
+    Either an ISR change is pending or the leader has not seen the next fetches yet. While an ISR
+    change is pending, the leader includes the proposed members (the maximal ISR).
     """
     candidates = [
         node for node in facts.now.out_of_sync if (facts.now.end_of(node) or 0) <= watermark
@@ -256,7 +270,10 @@ def _change_in_flight(facts: PartitionFacts, watermark: int, end: int) -> Reason
 
 
 def transaction_reasons(facts: PartitionFacts) -> list[Reason]:
-    """Open transactions hold back the last stable offset, and with it read_committed consumers."""
+    """Return the reasons for an open transaction.
+
+    It holds back the last stable offset, and therefore read_committed consumers.
+    """
     stable, watermark = facts.last_stable_offset, facts.high_watermark
     if stable is None or watermark is None or stable >= watermark:
         return []
@@ -298,7 +315,7 @@ def transaction_reasons(facts: PartitionFacts) -> list[Reason]:
 
 
 def _waiting(facts: PartitionFacts) -> str:
-    """Producers that wait, as metrics listeners tell."""
+    """Return text about producers that wait, from the metrics listeners."""
     return "".join(
         f"; {count} produce request{'' if count == 1 else 's'} wait at {address}"
         for address, count in facts.waiting_produces.items()

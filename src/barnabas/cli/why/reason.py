@@ -1,4 +1,4 @@
-"""A reason: what is the case, and what to do about it."""
+"""A reason: a statement and its remedy."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ __all__ = ["Reason", "duration", "is_well", "note", "ok", "wrong"]
 class Reason:
     """One reason, in words."""
 
-    # Names the class of the reason, for programs.
+    # The kind of reason, for programs.
     kind: str
-    # "ok": as it should be; "note": it passes by itself, or is worth knowing; "wrong": it stays.
+    # "ok": as expected; "note": temporary, or worth knowing; "wrong": does not resolve itself.
     verdict: str
     what: str
-    # What to do; empty where there is nothing to do.
+    # What to do; empty if nothing is necessary.
     remedy: str = ""
 
 
 def ok(kind: str, what: str) -> Reason:
-    """As it should be."""
+    """Return a reason for an expected state."""
     return Reason(kind, "ok", what)
 
 
 def note(kind: str, what: str, remedy: str = "") -> Reason:
-    """Worth knowing, or passing."""
+    """Return a reason for a temporary state, or for a fact worth knowing."""
     return Reason(kind, "note", what, remedy)
 
 
 def wrong(kind: str, what: str, remedy: str) -> Reason:
-    """Somebody has to do something."""
+    """Return a reason that needs an action by the operator."""
     return Reason(kind, "wrong", what, remedy)
 
 
 def is_well(reasons: list[Reason]) -> bool:
-    """Whether none of them is wrong."""
+    """Return whether no reason has the verdict "wrong"."""
     return all(reason.verdict != "wrong" for reason in reasons)
 
 
 def duration(elapsed_ms: float) -> str:
-    """A length of time in words: "4 s", "12 min", "3 h", "2 days"."""
+    """Return a duration in words: "4 s", "12 min", "3 h", "2 days"."""
     seconds = max(0.0, elapsed_ms) / 1000
     if seconds < 10:
         return f"{seconds:.1f} s"

@@ -1,4 +1,4 @@
-"""Why a replica is not in the ISR."""
+"""Reasons why a replica is not in the ISR."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["replica_reason"]
 
 
 def replica_reason(facts: PartitionFacts, node: int) -> Reason:
-    """Why `node`, a replica, is out of sync; the first of these that is the case."""
+    """Return why `node`, a replica, is out of sync; the first reason that applies."""
     moving = facts.now.reassignment
     if moving is not None and node in moving.removing:
         return note("replica-leaves", f"replica {node} is out of the ISR: it is being removed")
@@ -62,7 +62,7 @@ def replica_reason(facts: PartitionFacts, node: int) -> Reason:
 
 
 def _lagging(facts: PartitionFacts, node: int) -> Reason:
-    """The broker is there and answers for its replica."""
+    """Return the reason for a replica that lags although its broker answers."""
     lag = facts.now.lag_of(node) or 0
     moved = facts.moved(node) or 0
     throttled = node in facts.throttled_followers and node in facts.brokers.follower_rates

@@ -1,4 +1,4 @@
-"""What `why` is asked about: a partition, an offset, a topic or a group, as users write them."""
+"""The target of `why`: a partition, an offset, a topic or a group, as users type it."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _PARTITION = re.compile(r"(?P<topic>[\w.-]+):(?P<partition>\d+)(?:@(?P<offset>\d
 
 
 class Target(NamedTuple):
-    """What the words say; a mere name is a topic, a group, or both."""
+    """The parsed target; a plain name is a topic, a group, or both."""
 
     name: str
-    # None: all of them.
+    # None: all partitions.
     partition: int | None = None
     # None: the partition as a whole.
     offset: int | None = None
 
 
 def parse_target(text: str) -> Target:
-    """TOPIC:PARTITION, TOPIC:PARTITION@OFFSET, or a name.
+    """Parse TOPIC:PARTITION, TOPIC:PARTITION@OFFSET, or a name.
 
     Raises:
-        click.UsageError: an offset without a partition.
+        click.UsageError: The text has an offset but no partition.
     """
     found = _PARTITION.fullmatch(text)
     if found is None:
