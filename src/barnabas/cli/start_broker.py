@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from barnabas.runtime.service_manager import ServiceManager
 
 FAILED = 1
-# Thresholds of the garbage collector: new objects that trigger a collection of the youngest
-# generation, collections of the youngest that trigger one of the middle generation, and
-# collections of the middle one that trigger a full collection. A collection of a million objects
-# takes 60 to 100 ms, and a large request creates as many. The middle generation is therefore
-# collected at 200,000 objects (10 ms).
+# Thresholds of the garbage collector. The first is the number of new objects that triggers a
+# collection of the youngest generation. The second is the number of such collections that triggers
+# one of the middle generation. The third is the number of those that triggers a full collection.
+# A collection of a million objects takes 60 to 100 ms, and a large request creates as many. The
+# middle generation is therefore collected at 200,000 objects (10 ms).
 GC_THRESHOLDS = (50_000, 2, 350)
 DEFAULT_DATA_DIR = "barnabas-data"
 

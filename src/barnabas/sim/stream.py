@@ -185,7 +185,7 @@ class SimStream:
             self._deliver_later()
 
     def reset(self) -> None:
-        """Break the connection as the network does. Both ends notice, each at its own time."""
+        """Reset this end, as when the network breaks the connection."""
         self.end(_reset())
 
     def _open(self) -> None:
