@@ -1,5 +1,5 @@
-"""What a broker has beside what every node has (Kafka's BrokerServer): logs, replicas,
-coordinators, the listeners for clients, and its registration with the controller.
+"""Broker role of a node (Kafka's BrokerServer): logs, replicas, coordinators, client listeners, and
+the registration with the controller.
 """
 
 from __future__ import annotations
@@ -55,17 +55,17 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# How long, and how often, a stop waits for checkpoints that are being written.
+# A stop waits for checkpoints that are being written: the delay between checks, and their number.
 STOP_RETRY_MS = 5.0
 STOP_TRIES = 100
-# How long a stop waits for answers that are due, and for peers that read slowly.
+# How long a stop waits for pending responses and for clients that read slowly.
 DRAIN_MS_MAX = 1_500.0
-# How a broker leaves a cluster in which others take over from it.
+# Limits of a controlled shutdown in a cluster where other brokers can take over the partitions.
 _LEAVING_OTHERS = Leaving(ms_max=30_000, silence_ms_max=2_000, retry_ms=50)
 
 
 class BrokerServer:
-    """The broker of a node; opened when it is made, serves once the controller has let it in."""
+    """The broker role of a node. It serves requests once the controller has unfenced the broker."""
 
     def __init__(
         self,
@@ -74,14 +74,16 @@ class BrokerServer:
         heartbeats: ControllerAccess,
         on_serving: Callable[[], None],
     ) -> None:
-        """Args:
-        forwarding: the way to the active controller.
-        heartbeats: a way of its own for what must not wait behind other requests.
-        on_serving: told once when requests are answered.
+        """Create the parts of the broker, bind its listeners and subscribe to metadata images.
+
+        Args:
+            forwarding: access to the active controller for requests.
+            heartbeats: separate access for heartbeats, which must not wait behind other requests.
+            on_serving: called once, when the broker begins to serve requests.
 
         Raises:
             OSError: an address cannot be bound.
-            ConfigError: an endpoint that clients could not connect to.
+            ConfigError: an advertised endpoint is an address that clients cannot connect to.
         """
         self._shared = shared
         self._forwarding = forwarding
@@ -93,27 +95,27 @@ class BrokerServer:
         self._join_replicas()
         subscribe_parts(shared.dynamic, self.logs, self.replicas, shared.connections)
         self.parts = self._make_parts()
-        # With the real ports, in the order of the configuration.
+        # Endpoints with the real ports, in the order of the configuration.
         self.bound: list[Endpoint] = []
         self._bind()
         self.registration = self._make_registration(heartbeats)
-        # The offset that the metadata has to reach before logs are opened; None: it is not waited
-        # for.
+        # Broker epoch of the registration, which is a metadata offset. The logs are opened once the
+        # image reaches this offset. None if the broker does not wait for the offset.
         self._awaited_epoch: int | None = None
         shared.publisher.add_listener(self._on_image)
 
     def start_alone(self) -> None:
-        """All of the metadata log that there was is known: open the logs, then register."""
+        """Open the logs, then register. The local metadata log is already replayed completely."""
         self.follower.open_logs(lambda: self.registration.start(self.logs.previous_broker_epoch))
 
     def start_in_cluster(self) -> None:
-        """Register; once the metadata shows that, it is as new as the logs, which are opened."""
+        """Register with the controller. The logs open once the image has the registration."""
         disk = self._runtime.disk
         paths = [each.path for each in self._shared.directories.logs]
         self.registration.start(previous_broker_epoch(disk, paths))
 
     def awaits(self) -> str:
-        """What this broker, which is not let in yet, waits for; for its operator."""
+        """Return what this broker waits for before it is unfenced, as text for the operator."""
         controller = self._shared.quorum.leader_and_epoch.leader_id
         if self.registration.epoch < 0:
             refusal = self.registration.last_refusal
@@ -128,7 +130,7 @@ class BrokerServer:
 
     def _on_registered(self, epoch: int) -> None:
         if self.follower.logs_open:
-            # It was unregistered meanwhile, and has gone on.
+            # The broker was unregistered while it ran, and has registered again.
             self.registration.begin_heartbeats()
             return
         self._awaited_epoch = epoch
@@ -144,7 +146,8 @@ class BrokerServer:
             broker is not None and broker.is_leaving and broker.id != own_id
             for broker in delta.broker_changes.values()
         ):
-            # It is let go when the controller hears that everybody knows its new leaders.
+            # The controller ends the shutdown of that broker once the heartbeats show that every
+            # other broker has replayed the new leaders. Report the offset immediately.
             self.registration.heartbeat_now()
 
     def _maybe_open_logs(self) -> None:
@@ -155,7 +158,7 @@ class BrokerServer:
             self.follower.open_logs(self.registration.begin_heartbeats)
 
     def drain(self, on_drained: Callable[[], None]) -> None:
-        """Take no more requests; call back when what was asked is answered, or its time is up."""
+        """Take no more requests. Call `on_drained` after pending responses or a timeout."""
         for listener in self.listeners:
             listener.drain()
         self.replicas.answer_waiting_fetches()
@@ -170,7 +173,7 @@ class BrokerServer:
             on_drained()
 
     def leave(self, on_left: Callable[[], None]) -> None:
-        """Have the controller give this broker's partitions other leaders, if that is wanted."""
+        """Run the controlled shutdown, if it is enabled: the controller elects other leaders."""
         self.replicas.begin_controlled_shutdown()
         if self._config.boolean("controlled.shutdown.enable"):
             self.registration.shut_down(on_left)
@@ -178,7 +181,7 @@ class BrokerServer:
             on_left()
 
     def close(self, on_closed: Callable[[], None]) -> None:
-        """Stop; call back once nobody writes checkpoints of the logs any more."""
+        """Stop the broker. Call `on_closed` once no checkpoint of the logs is being written."""
         for listener in self.listeners:
             listener.close()
         self.registration.stop()
@@ -195,14 +198,14 @@ class BrokerServer:
             on_closed()
 
     def close_logs(self) -> None:
-        """The very last: close the logs and leave the mark of a clean stop."""
+        """Close the logs and write the clean-shutdown file. This is the last step of a stop."""
         self.logs.shutdown(self.registration.epoch)
 
     def _broker_epoch(self) -> int:
         return self.registration.epoch
 
     def _join_replicas(self) -> None:
-        """Logs, replicas and coordinators, and what brings them in line with the metadata."""
+        """Create the logs, replicas and coordinators, and the follower that updates them."""
         shared, runtime, config = self._shared, self._runtime, self._config
         node_id = shared.node_id
         configs = TopicConfigs(config)
@@ -241,7 +244,7 @@ class BrokerServer:
             group_config,
             DriverParts(
                 self.replicas,
-                # What offsets expire by.
+                # The clock that expires committed offsets.
                 self.logs.trusted_clock,
                 runtime.timer,
                 shared.wheel,
@@ -265,15 +268,15 @@ class BrokerServer:
         self.follower.add_listener(self._moves.on_changes)
 
     def _give_up_replica(self, where: TopicIdPartition) -> None:
-        """Have the controller take a damaged replica of this broker for lost."""
+        """Report a damaged replica of this broker to the controller as lost."""
         self._assignments.assign(where, DIRECTORY_LOST, lambda _: None)
 
     def _leader_channels(self) -> LeaderChannels | None:
-        """The way to brokers that lead what this one follows; None where there are no others."""
+        """Return the channels to the leaders of followed partitions; None in a one-node cluster."""
         shared = self._shared
         if shared.configuration.is_single:
             return None
-        # Loaded only where there are other nodes.
+        # Imported only in clusters with other nodes.
         from barnabas.replication.leader_channels import PeerChannels
 
         listener = shared.configuration.inter_broker_listener
@@ -286,7 +289,7 @@ class BrokerServer:
         return PeerChannels(shared.channel_doors, endpoint_of)
 
     def _bind(self) -> None:
-        """Listen on every endpoint; connections wait until `_serve`."""
+        """Listen on every endpoint. Connections are accepted but not read until `_serve`."""
         shared, runtime = self._shared, self._runtime
         handlers = HandlerTable(self.parts, shared.statistics)
         for endpoint in shared.configuration.endpoints:
@@ -344,7 +347,7 @@ class BrokerServer:
 
     @property
     def advertised(self) -> list[Endpoint]:
-        """What clients are told to connect to, the first listener first."""
+        """Endpoints that the broker advertises to clients, in the order of the listeners."""
         return advertised_endpoints(self._config, self.bound)
 
     def _make_telemetry(self) -> ClientTelemetry | None:
@@ -382,13 +385,13 @@ class BrokerServer:
         )
 
     def _applied_offset(self) -> int:
-        """Return the offset of the last metadata record that this broker has acted on."""
+        """Return the offset of the last metadata record that this broker has applied."""
         if len(self._shared.cluster.backlog):
             return self.follower.applied_offset
         return self._shared.cluster.image.provenance.offset
 
     def _serve(self) -> None:
-        """The controller has let this broker in: begin to answer."""
+        """Begin to serve requests: the controller has unfenced this broker."""
         self.replicas.start()
         self.logs.start_tasks()
         for listener in self.listeners:
@@ -396,7 +399,10 @@ class BrokerServer:
         self._on_serving()
 
     def _on_directory_failed(self, directory: LogDirectory, error: OSError) -> None:
-        """Its partitions answer KAFKA_STORAGE_ERROR, and the others go on while they can."""
+        """Stop the node if it cannot work without the directory; else take its partitions offline.
+
+        Partitions of an offline directory respond KAFKA_STORAGE_ERROR.
+        """
         path = directory.path
         if directory is self._shared.directories.metadata:
             self._shared.fail(metadata_failure(path, error, self._runtime.disk))

@@ -1,7 +1,8 @@
-"""Which cluster the other controllers belong to, asked by DescribeCluster (KIP-919).
+"""Check of the cluster id against other controllers, by DescribeCluster requests (KIP-919).
 
-A node with a wrong `cluster.id` would wait forever: the controllers refuse its requests. So it asks
-them before it formats an empty directory, and after its start until it has joined the quorum.
+A node with a wrong `cluster.id` would wait forever, because the controllers reject its requests.
+The node therefore asks the controllers before it formats an empty directory. After the start it
+asks them until it has joined the quorum.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# The first version that controllers answer.
+# First version of DescribeCluster that controllers support.
 _VERSION = 1
-# How long a controller may take to accept the connection, and then to answer.
+# Timeout for the connection to a controller, and again for its response.
 _ANSWER_MS = 400.0
-# Pauses between rounds after the start: short at first, since a node that cannot join should end
-# at once.
+# Pauses between rounds after the start. The first one is short so that a node that cannot join the
+# quorum ends quickly.
 _FIRST_PAUSE_MS = 250.0
 _PAUSE_MS_MAX = 5_000.0
 
@@ -40,16 +41,16 @@ _PAUSE_MS_MAX = 5_000.0
 class Controller(msgspec.Struct, frozen=True):
     """A controller of the configuration: a static voter, or a bootstrap server."""
 
-    # Its id, where the configuration names it, and its address.
+    # Node id if the configuration has it, and address.
     name: str
     host: str
     port: int
 
 
 class ClusterIds(msgspec.Struct, frozen=True):
-    """What a round of questions found out."""
+    """Result of one round of requests."""
 
-    # Controller's name -> the id of its cluster; those that did not answer are left out.
+    # Cluster id by controller name. Controllers without a response are missing.
     by_controller: dict[str, str]
 
     def others_than(self, cluster_id: str | None) -> dict[str, list[str]]:
@@ -83,12 +84,13 @@ def ask_cluster_ids(
     controllers: Sequence[Controller],
     on_done: Callable[[ClusterIds], None],
 ) -> None:
-    """Ask all controllers at once; `on_done` is called once, when each has a result.
+    """Send DescribeCluster to all controllers in parallel, and call `on_done` with the results.
 
     Args:
-        doors: for the connections.
-        controllers: at least one.
-        on_done: told what the controllers answered; never called before this returns.
+        doors: services for the connections.
+        controllers: at least one controller.
+        on_done: called once, after every controller has responded or failed. Never called before
+            this function returns.
     """
     assert controllers
     found: dict[str, str] = {}
@@ -128,16 +130,16 @@ def _ask(
 
 
 def check_before_format(found: ClusterIds, path: str, cluster_id: str | None) -> None:
-    """Refuse to format a directory for another cluster than that of the other controllers.
+    """Check that an empty directory is not formatted for the wrong cluster.
 
     Args:
-        found: what the controllers answered; empty if none was reached: then nothing is refused,
-            since every controller of a new cluster begins so.
+        found: responses of the controllers. If there are none, formatting is allowed, because the
+            first controllers of a new cluster cannot reach each other.
         path: the empty directory of the metadata log.
-        cluster_id: `cluster.id`; None if it is not set.
+        cluster_id: `cluster.id`, or None if it is not set.
 
     Raises:
-        NodeFailedError: controllers belong to another cluster, and none to this one.
+        NodeFailedError: some controllers belong to another cluster, and none belongs to this one.
     """
     others = found.others_than(cluster_id)
     if not others or cluster_id in found.by_controller.values():
@@ -153,11 +155,11 @@ def check_before_format(found: ClusterIds, path: str, cluster_id: str | None) ->
 
 
 class ClusterIdCheck:
-    """Asks the other controllers after the start, until this node has joined the quorum.
+    """Asks the other controllers for their cluster id until this node has joined the quorum.
 
-    A node whose directory has no records yet fails if a controller answers with another cluster id
-    and none with its own. A node with records fails only if more than half of the other controllers
-    answer so: one misplaced controller must not stop the others.
+    A node without metadata records fails if a controller has another cluster id and no controller
+    has the same one. A node with records fails only if more than half of the other controllers have
+    another cluster id. One misconfigured controller must not stop the others.
     """
 
     def __init__(
@@ -169,11 +171,11 @@ class ClusterIdCheck:
         on_failed: Callable[[NodeFailedError], None],
     ) -> None:
         """Args:
-        doors: for the connections.
-        controllers: the other ones.
+        doors: services for the connections.
+        controllers: the other controllers.
         directory: path and cluster id of the metadata log's directory, and whether it is new.
-        has_joined: whether this node is in contact with the quorum.
-        on_failed: told once that this node belongs to another cluster.
+        has_joined: returns whether this node has contact with the quorum.
+        on_failed: called once if this node belongs to another cluster.
         """
         self._doors = doors
         self._controllers = controllers
@@ -183,7 +185,7 @@ class ClusterIdCheck:
         self._pause_ms = _FIRST_PAUSE_MS
         self._timer: Cancellable | None = None
         self._is_stopped = False
-        # Controllers of other clusters that the log was told of.
+        # Controllers of other clusters that were already logged.
         self._told: set[str] = set()
 
     def start(self) -> None:
@@ -191,7 +193,7 @@ class ClusterIdCheck:
         self._look()
 
     def stop(self) -> None:
-        """Ask no more."""
+        """Send no more requests."""
         self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()

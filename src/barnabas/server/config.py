@@ -1,7 +1,7 @@
-"""The broker's keys that belong to no other package, and reading a whole configuration.
+"""Configuration keys of the server: roles, listeners, requests and observation.
 
-Kafka: KafkaConfig, SocketServerConfigs, KRaftConfigs. Names and defaults are Kafka's; only keys
-that are obeyed are declared, so that a key without effect is reported when the broker starts.
+Names and defaults are those of KafkaConfig, SocketServerConfigs and KRaftConfigs. Only keys with an
+effect are declared, so that a start can report every key without one.
 """
 
 from __future__ import annotations
@@ -110,7 +110,8 @@ NODE_KEYS = [
     ),
 ]
 
-# What a configuration that asks for protection says: it is refused, as nothing would give it.
+# Keys of security features that are not implemented. A configuration that asks for them is
+# rejected.
 PROTECTION_KEYS = [
     ConfigKey(
         "listener.security.protocol.map",
@@ -294,10 +295,10 @@ SERVER_KEYS = (
 
 
 def request_memory(config: ParsedConfig) -> int | None:
-    """`queued.max.request.bytes` as it holds; None without a limit.
+    """Return the effective limit of `queued.max.request.bytes`, or None without a limit.
 
     Raises:
-        ConfigError: less than one request may have.
+        ConfigError: the value is smaller than the largest allowed request.
     """
     key = "queued.max.request.bytes"
     value = config.integer(key)
@@ -311,7 +312,7 @@ def request_memory(config: ParsedConfig) -> int | None:
 
 
 def log_directories(config: ParsedConfig) -> list[str]:
-    """The data directories: log.dirs, else log.dir."""
+    """Return the data directories: log.dirs, or log.dir if it is not set."""
     if config["log.dirs"] is not None:
         return config.strings("log.dirs")
     return config.strings("log.dir")

@@ -1,4 +1,4 @@
-"""From a frame to its handler: header, version check, decoding, and the answer if it is ready."""
+"""Dispatch of requests: decode the header, check the version, decode the body, call the handler."""
 
 from __future__ import annotations
 
@@ -25,26 +25,29 @@ if TYPE_CHECKING:
 
 
 _API_VERSIONS = int(ApiKey.API_VERSIONS)
-# Larger requests are decoded in slices, but for those with records, which stay views.
+# Larger requests are decoded in slices. Produce and Fetch are not, because their records are views.
 LARGE_BYTES = 16 * 1024
 _WITH_RECORDS = frozenset({int(ApiKey.PRODUCE), int(ApiKey.FETCH)})
 
 
 class HandlerTable:
-    """Handlers by API key, made when they are first asked for."""
+    """Handlers by API key. A handler is imported and created at the first request for its API."""
 
     __slots__ = ("_parts", "_ready", "_statistics")
 
     def __init__(self, parts: NodeParts, statistics: RequestStatistics) -> None:
         """Args:
-        statistics: of the whole process; a node that is broker and controller has two tables.
+        parts: the parts of the node that handlers use.
+        statistics: statistics of the whole process. A combined broker and controller has two
+            tables.
         """
         self._parts = parts
         self._ready: dict[int, Entry] = {}
         self._statistics = statistics
 
     def find(self, api_key: int) -> Entry | None:
-        """First and last version, request class, handler and counts; None if it is not served."""
+        """Return the versions, request class, handler and statistics of an API; None if not served.
+        """
         entry = self._ready.get(api_key)
         if entry is None:
             api = self._parts.served.get(api_key)
@@ -67,7 +70,7 @@ class HandlerTable:
 
 
 class Dispatcher:
-    """Takes the frames of one listener's connections."""
+    """Decodes the frames of one listener's connections and calls the handlers."""
 
     __slots__ = ("_handlers", "_monotonic_ms", "_services", "_watch")
 
@@ -78,11 +81,11 @@ class Dispatcher:
         self._watch = services.watch
 
     def on_request(self, connection: Connection, frame: memoryview) -> None:
-        """Serve one request; `frame` is valid during the call only.
+        """Serve one request. `frame` is valid only during the call.
 
         Raises:
-            ProtocolError: no such API or version, or bytes that are not such a request. It costs
-                the peer its connection, as with Kafka.
+            ProtocolError: the API or version is not served, or the bytes are not such a request.
+                The caller closes the connection, as Kafka does.
         """
         header = decode_request_header(frame)
         api_key, version, correlation_id, _, offset = header
@@ -111,7 +114,7 @@ class Dispatcher:
         answer = handle(context, request)
         if answer is not None:
             context.respond(answer)
-        # Written out, since it is done for every request: four calls would cost a microsecond.
+        # Inlined because it runs for every request: four calls would cost about a microsecond.
         now_ms = self._monotonic_ms()
         local_ms = now_ms - connection.last_activity_ms
         statistics.versions[version] += 1
@@ -137,21 +140,24 @@ class Dispatcher:
         header: tuple[int, int, int, str | None, int],
         entry: Entry,
     ) -> None:
-        """Serve a request that takes too long to be decoded in one turn."""
+        """Serve a request whose decoding takes too long for one turn."""
         _, _, request_cls, handle, statistics = entry
         version, size = header[1], len(frame)
         slot = connection.reserve()
         context = LargeRequestContext(connection, slot, header, size, self._services, statistics)
         statistics.versions[version] += 1
         statistics.request_bytes += size
-        # A copy, since the receive buffer is another connection's in the next turn.
+        # Copy the frame: another connection uses the receive buffer in the next turn.
         context.serve(request_cls, memoryview(bytearray(frame)), header[4], handle)
         now_ms = self._monotonic_ms()
         context.park(now_ms, now_ms - connection.last_activity_ms)
 
 
 def unsupported_api_versions(first_version: int, last_version: int) -> Message:
-    """The v0 answer to an ApiVersions that is newer than we know (KIP-511): which we do know."""
+    """Return the v0 response to an ApiVersions request that is too new, with the known versions.
+
+    See KIP-511.
+    """
     from barnabas.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 
     known = ApiVersion(api_key=_API_VERSIONS, min_version=first_version, max_version=last_version)

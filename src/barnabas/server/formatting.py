@@ -1,8 +1,8 @@
-"""A node's data directories before its first start (Kafka's `kafka-storage format`; KIP-853).
+"""Formatting of data directories before the first start (`kafka-storage format`; KIP-853).
 
-`barnabas start` formats empty directories by itself where nothing has to be agreed upon with other
-nodes. Several first voters of a dynamic quorum do have to be: each must know all of them, with
-their directory ids, before any of them starts.
+`barnabas start` formats empty directories itself unless the nodes have to agree on something first.
+The first voters of a dynamic quorum have to: before any of them starts, each must know all voters
+and their directory ids.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ _EXAMPLE = "1@10.0.0.1:9093:DIRECTORY_ID,2@10.0.0.2:9093:DIRECTORY_ID"
 
 
 class FormatError(Exception):
-    """Why nothing was formatted, in words for the operator."""
+    """The reason why nothing was formatted, as text for the operator."""
 
 
 class FirstVoters(enum.Enum):
-    """Who votes first, where it is not a list of controllers."""
+    """How the first voters are chosen if the operator does not list them."""
 
-    # As the configuration says: `controller.quorum.voters`, or this node, which is alone.
+    # By the configuration: `controller.quorum.voters`, or this node in a single-node cluster.
     AS_CONFIGURED = enum.auto()
-    # This node, of a dynamic quorum.
+    # This node is the only first voter of a dynamic quorum.
     STANDALONE = enum.auto()
-    # Others, of a dynamic quorum, which this node may join later.
+    # Other nodes are the first voters of a dynamic quorum. This node may join later.
     NONE = enum.auto()
 
 
@@ -63,16 +63,16 @@ class InitialController(msgspec.Struct, frozen=True):
 
 
 class Formatted(msgspec.Struct, frozen=True):
-    """A directory, and what it is now."""
+    """A formatted data directory."""
 
     path: str
     directory_id: str
-    # False for one that was formatted before, and was passed over.
+    # Whether this call formatted the directory. False if it was formatted before and skipped.
     is_new: bool
 
 
 class FormatDoors(msgspec.Struct, frozen=True):
-    """What formatting needs of the machine."""
+    """The disk, clock and random numbers for formatting."""
 
     disk: Disk
     clock: Clock
@@ -80,10 +80,10 @@ class FormatDoors(msgspec.Struct, frozen=True):
 
 
 def parse_initial_controllers(text: str) -> tuple[InitialController, ...]:
-    """Read Kafka's ID@HOST:PORT:DIRECTORY_ID,...
+    """Parse Kafka's list ID@HOST:PORT:DIRECTORY_ID,...
 
     Raises:
-        FormatError: it is something else, or names a node or a directory twice.
+        FormatError: the text is invalid, or has a node or a directory twice.
     """
     found = tuple(_initial_controller(word) for word in text.split(","))
     for what in ("node_id", "directory_id"):
@@ -117,11 +117,23 @@ def format_node(
     *,
     skip_formatted: bool = False,
 ) -> list[Formatted]:
-    """Give every data directory its identity, and that of the metadata log how the cluster begins.
+    """Format every data directory of a node.
+
+    Each directory gets its meta.properties. The metadata log of a controller also gets its
+    bootstrap snapshot.
+
+    Args:
+        configuration: configuration of the node.
+        voters: the first voters, as a list or as a rule.
+        doors: disk, clock and random numbers.
+        skip_formatted: whether to skip formatted directories instead of raising an error.
+
+    Returns:
+        All data directories, the skipped ones included.
 
     Raises:
         FormatError: a directory is formatted already, or the voters do not fit the configuration.
-        DirectoryInUseError: another process has a directory.
+        DirectoryInUseError: another process uses a directory.
         OSError: a directory cannot be written.
     """
     _check_voters(configuration, voters)
@@ -156,7 +168,7 @@ def format_node(
 
 
 def _paths(configuration: Configuration, disk: Disk) -> tuple[list[str], str]:
-    """All data directories, and the one of the metadata log."""
+    """Return all data directories, and the directory of the metadata log."""
     config = configuration.parsed
     paths = list(dict.fromkeys(disk.absolute(path) for path in log_directories(config)))
     metadata_path = disk.absolute(config.optional_string("metadata.log.dir") or paths[0])
@@ -170,7 +182,8 @@ def _directory_id(
     *,
     is_metadata: bool,
 ) -> bytes:
-    """The one that the voters name, if this is the metadata directory of one of them."""
+    """Return the listed directory id for the metadata directory of a listed voter, else a new id.
+    """
     if is_metadata and not isinstance(voters, FirstVoters):
         for each in voters:
             if each.node_id == configuration.node_id:
@@ -185,7 +198,7 @@ def _format(
     metadata_path: str | None,
     identity: tuple[str, MetaProperties],
 ) -> None:
-    """Format one directory, its identity last: without it the directory counts as unformatted."""
+    """Format one directory. Write meta.properties last: without it the directory is unformatted."""
     path, meta = identity
     disk = doors.disk
     disk.make_directory(path)
@@ -195,7 +208,7 @@ def _format(
     try:
         if metadata_path is not None and configuration.cluster.is_controller:
             _begin_metadata_log(configuration, voters, doors, path, meta.directory_id)
-            # An operator who formats by hand confirms that no vote is forgotten.
+            # An operator who formats explicitly confirms that this node cannot forget a vote.
             NewcomerFile(disk, path).remove()
         write_identity(disk, path, meta)
     finally:
@@ -214,7 +227,7 @@ def _begin_metadata_log(
     directory = f"{path}/{METADATA_PARTITION.directory_name}"
     disk = doors.disk
     if disk.exists(directory) and BOOTSTRAP_SNAPSHOT in list_snapshots(disk, directory):
-        # Of a formatting that did not come to its end.
+        # The snapshot is from an earlier format that was interrupted.
         delete_snapshot(disk, directory, BOOTSTRAP_SNAPSHOT)
     is_written = format_metadata_directory(
         disk,
@@ -251,7 +264,7 @@ def _voter_set(
 def _check_voters(
     configuration: Configuration, voters: FirstVoters | Sequence[InitialController]
 ) -> None:
-    """Refuse what Kafka refuses."""
+    """Raise an error for voters that do not fit the configuration, as Kafka does."""
     cluster = configuration.cluster
     if voters is FirstVoters.AS_CONFIGURED:
         if cluster.is_controller and not (cluster.voters or cluster.is_alone):

@@ -1,9 +1,9 @@
-"""The way of a request that changes metadata: to the active controller (KIP-590).
+"""Forwarding of requests to the active controller (KIP-590).
 
-A call where this process has the active controller, else over the network: requests of the node
-itself as they are, those of clients in envelopes. Whoever asks does not see which; through
-elections, lost connections and controllers that have just ceased to be active the request is tried
-again until its time is up.
+If the active controller is in this process, forwarding is a function call. Otherwise the request
+goes over the network: requests of this node unchanged, requests of clients in envelopes. The caller
+does not see the difference. After elections, lost connections and NOT_CONTROLLER errors the request
+is retried until it times out.
 """
 
 from __future__ import annotations
@@ -40,32 +40,32 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Requests that wait for a controller, or for their turn; more are turned down.
+# Maximum number of pending requests. Further requests are rejected.
 _WAITING_MAX = 10_000
-# Their bytes, as far as clients sent them.
+# Maximum size of the pending requests of clients.
 _WAITING_BYTES_MAX = 64 << 20
-# Requests on the connection at a time; answers come in order.
+# Maximum number of requests in flight on the connection. Responses arrive in order.
 _IN_FLIGHT_MAX = 64
-# Between tries while a controller is looked for.
+# Delay between attempts to find the controller.
 _RETRY_MS = 20.0
 _NO_CONTROLLER = "no active controller took the request in time"
 _CODES = max(ErrorCode) + 2
 
 
 class ForwardingParts(msgspec.Struct, frozen=True):
-    """What the way over the network needs."""
+    """Dependencies of `Forwarding`."""
 
     doors: ChannelDoors
     rng: Rng
     settings: ChannelSettings
-    # Who the active controller is; None while nobody knows, or it is this process's.
+    # Returns the active controller; None if it is unknown or in this process.
     find_controller: Callable[[], ControllerAddress | None]
-    # The controller of this process; None where there is none.
+    # The controller of this process, or None.
     local: LocalController | None
 
 
 class _Attempt:
-    """A request until it is answered."""
+    """A request and its retries, until its response."""
 
     __slots__ = ("asker", "deadline", "is_done", "mutations", "on_done", "request")
 
@@ -80,36 +80,37 @@ class _Attempt:
         self.on_done = on_done
         self.mutations = mutations
         self.asker = asker
-        # Its time is up; cancelled once it is answered.
+        # Timeout of the request. Cancelled when the request is done.
         self.deadline: WheelEntry | None = None
         self.is_done = False
 
     @property
     def size(self) -> int:
-        """Bytes of the client's request; 0 of requests of this node."""
+        """Bytes of a client's request; 0 for requests of this node."""
         return 0 if self.asker is None else self.asker.request_bytes
 
     def abandon(self) -> None:
-        """Send nothing any more: the client is gone, or the answer is being made."""
+        """Stop retrying: the client has disconnected, or the response is being built."""
         self.is_done = True
         if self.deadline is not None:
             self.deadline.cancel()
 
     def finish(self, response: Any) -> None:
-        """Answer, unless its time was up before."""
+        """Pass on the response, unless the request is already done."""
         if not self.is_done:
             self.abandon()
             self.on_done(response)
 
 
 class Forwarding:
-    """Sends requests to the active controller, wherever it is."""
+    """Sends requests to the active controller, in this process or on another node."""
 
     def __init__(
         self, parts: ForwardingParts, on_connection_lost: Callable[[], None] | None = None
     ) -> None:
         """Args:
-        on_connection_lost: told when a connection that stood is gone.
+        parts: dependencies.
+        on_connection_lost: called when an established connection is lost.
         """
         self._parts = parts
         self._timer = parts.doors.timer
@@ -117,12 +118,12 @@ class Forwarding:
             parts.doors, parts.settings, parts.rng, self._pump, self._on_lost
         )
         self._on_connection_lost = on_connection_lost
-        # In the order of their coming; those that are tried again go to the end.
+        # Pending requests in order of arrival. A retried request goes to the end.
         self._waiting: deque[_Attempt] = deque()
         self._waiting_bytes = 0
         self._retry: Cancellable | None = None
         self._is_closed = False
-        # What counts the errors of a response, by its class.
+        # Functions that count the errors of a response, by response class.
         self._counters: dict[type[Message], Callable[[Message, list[int]], None]] = {}
 
     def send(
@@ -148,25 +149,26 @@ class Forwarding:
         self._pump()
 
     def on_leader_change(self) -> None:
-        """Somebody else leads the quorum, or nobody: what waits may find its way now."""
+        """Connect to the new leader of the quorum, if it is known, and send the pending requests.
+        """
         local = self._parts.local
         found = self._parts.find_controller()
         if found is not None and not self._is_closed:
             self._channel.aim_at(found)
         elif self._is_closed or (local is not None and local.is_active):
             self._channel.aim_at(None)
-        # Else nobody is known to lead, which may pass: to give up the connection would be taken for
-        # this node's death by the controller that is still there.
+        # Otherwise the leader is unknown for now. Keep the connection: the old controller may still
+        # be active and would take a disconnect as the death of this node.
         self._pump()
 
     @property
     def reaches_controller(self) -> bool:
-        """Whether a request would be sent at once: the active controller is here, or connected."""
+        """Whether a request would be sent now: the controller is in this process or connected."""
         local = self._parts.local
         return (local is not None and local.is_active) or self._channel.is_ready
 
     def close(self) -> None:
-        """Answer what waits, and disconnect."""
+        """Reject the pending requests and disconnect."""
         self._is_closed = True
         self._channel.close()
         waiting, self._waiting = self._waiting, deque()
@@ -174,10 +176,10 @@ class Forwarding:
         for attempt in waiting:
             self._give_up(attempt)
 
-    # -- on the way ---------------------------------------------------------------------------
+    # -- sending ------------------------------------------------------------------------------
 
     def _pump(self) -> None:
-        """Send what waits, as far as there is somebody to send it to."""
+        """Send the pending requests while the controller can take them."""
         local = self._parts.local
         while self._waiting:
             if self._waiting[0].is_done:
@@ -205,7 +207,7 @@ class Forwarding:
         return attempt
 
     def _arm(self) -> None:
-        """Look again in a while: the quorum may not tell of a leader whose address is new."""
+        """Schedule a retry: the quorum may not report that a leader has a new address."""
         if self._retry is None:
             self._retry = self._timer.call_later(_RETRY_MS, self._look_again)
 
@@ -280,7 +282,7 @@ class Forwarding:
         self._put(attempt)
         self._arm()
 
-    # -- when it ends -------------------------------------------------------------------------
+    # -- timeout and errors -------------------------------------------------------------------
 
     def _add_deadline(self, attempt: _Attempt) -> None:
         own_ms: int = getattr(attempt.request, "timeout_ms", 0)
@@ -305,7 +307,7 @@ class Forwarding:
             self._on_connection_lost()
 
     def _says_not_controller(self, response: Message) -> bool:
-        """Whether an error anywhere in it is NOT_CONTROLLER."""
+        """Return whether any error code in the response is NOT_CONTROLLER."""
         count = self._counters.get(type(response))
         if count is None:
             count = self._counters[type(response)] = error_counter(type(response))

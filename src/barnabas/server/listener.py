@@ -1,8 +1,7 @@
-"""Accepts connections on one endpoint and keeps count of them (Kafka's SocketServer).
+"""Listener for one endpoint: accepts connections and counts them (Kafka's SocketServer).
 
-Here is the broker's one broad `except`: whatever a request's bytes make our code raise costs that
-peer its connection, and nobody else anything. A broken invariant is not caught: it ends the
-process.
+This file has the broad `except` for errors in request handling. Such an error closes the connection
+of that client and affects no other client. A failed assertion is not caught: it ends the process.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 _IDLE_CHECKS_PER_PERIOD = 2
 _IDLE_CHECK_MS_MAX = 60_000
-# Connections looked at in one turn of the loop: about a tenth of a millisecond.
+# Connections that one turn of the loop checks. A slice takes about 0.1 ms.
 _IDLE_SLICE = 500
 
 
@@ -55,17 +54,18 @@ class Listener:
         self._idle_ms = config.integer("connections.max.idle.ms")
         self._listening: Listening | None = None
         self._next_id = 0
-        # Open connections by id, those that wait to be let in left out.
+        # Admitted open connections by connection id. Connections in the waiting room are not
+        # included.
         self._connections: dict[int, Connection] = {}
         self._room = WaitingRoom(
             endpoint.name, quotas, doors, self._options.backlog, self._on_admitted
         )
         quotas.add_holder(endpoint.name, self._longest_silent)
-        # Told of each admitted connection that is gone.
+        # Called for each admitted connection after it has closed.
         self.on_gone: Callable[[Connection], None] | None = None
-        # Connections are accepted before, and read from only after `serve`.
+        # Whether admitted connections are read. Set by `serve`; connections are accepted before.
         self._serving = False
-        # Since the start; of those that are gone, what they had counted.
+        # Counts since the start. The `_gone` fields keep the bytes of closed connections.
         self.accepted = 0
         self.closed = 0
         self.idle_closed = 0
@@ -77,21 +77,21 @@ class Listener:
 
     @property
     def name(self) -> str:
-        """The listener's name, "PLAINTEXT"."""
+        """Name of the listener, for example "PLAINTEXT"."""
         return self._endpoint.name
 
     @property
     def waiting(self) -> int:
-        """Connections that wait to be let in."""
+        """Number of connections that wait for admission."""
         return len(self._room)
 
     @property
     def connections(self) -> list[Connection]:
-        """All that are open."""
+        """All admitted open connections."""
         return list(self._connections.values())
 
     def bytes_in_and_out(self) -> tuple[int, int]:
-        """Received and sent over all connections since the start."""
+        """Return the bytes received and sent over all connections since the start."""
         open_ones = self._connections.values()
         return (
             self._bytes_in_gone + sum(each.bytes_in for each in open_ones),
@@ -99,7 +99,8 @@ class Listener:
         )
 
     def bind(self, sockets: Sockets) -> Endpoint:
-        """Accept from now on, read from `serve` on; returns the endpoint with its real port.
+        """Accept connections, which are not read until `serve`. Return the endpoint with its real
+        port.
 
         Raises:
             OSError: the address cannot be bound.
@@ -113,20 +114,20 @@ class Listener:
         return self._endpoint
 
     def serve(self) -> None:
-        """Read from those that have connected, and from all that will."""
+        """Begin to read from the open connections and from all later connections."""
         self._serving = True
         for connection in self.connections:
             connection.unmute()
 
     def drain(self) -> None:
-        """Accept no more and read no more; each connection closes when all it asked is answered."""
+        """Stop accepting and reading. Each connection closes after its pending responses."""
         self._stop_accepting()
         self._room.close()
         for connection in self.connections:
             connection.close()
 
     def close(self) -> None:
-        """Close what is open; answers that are ready still leave."""
+        """Close all connections. Try to write the responses that are complete."""
         self._stop_accepting()
         self._room.close()
         for connection in self.connections:
@@ -188,7 +189,7 @@ class Listener:
         self._close_idle(self.connections)
 
     def _close_idle(self, unchecked: list[Connection]) -> None:
-        """Look at a slice, and at the rest in the next turn."""
+        """Close the idle connections of one slice, and continue with the rest in the next turn."""
         if self._listening is None:
             return
         for connection in unchecked[:_IDLE_SLICE]:
@@ -205,18 +206,19 @@ class Listener:
             self.idle_closed += 1
             connection.close()
         else:
-            # It was closed a while ago, and its peer has not read what was still to be sent.
+            # The connection was closed earlier, but the client does not read the remaining
+            # responses.
             connection.abort()
 
 
 class ServerConnection(Connection):
-    """A connection that asks to be let in once its peer is known."""
+    """A connection that enters the waiting room once the address of its client is known."""
 
     __slots__ = ("room",)
 
     room: WaitingRoom
 
     def on_opened(self) -> None:
-        """Wait for admission, which may come at once."""
+        """Enter the waiting room, which may admit the connection immediately."""
         super().on_opened()
         self.room.arrive(self)

@@ -1,4 +1,4 @@
-"""Which addresses a configuration binds, and which it advertises (Kafka: the listeners keys)."""
+"""Bound and advertised endpoints of a configuration (Kafka's listener settings)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _EVERY_INTERFACE = ("", "0.0.0.0", "::")  # noqa: S104
 
 
 def bound_endpoints(config: ParsedConfig, cluster: ClusterSettings) -> list[Endpoint]:
-    """What to listen on for clients and brokers, the controller's listeners left out.
+    """Return the endpoints to bind for clients and brokers, without controller listeners.
 
     Raises:
-        ConfigError: text that is no endpoint, a name used twice, a protocol that is not spoken,
-            an inter-broker listener that is not there, listeners that do not fit the roles.
+        ConfigError: invalid endpoint text, a duplicate listener name, an unsupported security
+            protocol, an unknown inter-broker listener, or listeners that do not fit the roles.
     """
     endpoints = [
         each for each in _all_endpoints(config) if each.name not in cluster.controller_listeners
@@ -40,10 +40,10 @@ def bound_endpoints(config: ParsedConfig, cluster: ClusterSettings) -> list[Endp
 
 
 def controller_endpoints(config: ParsedConfig, cluster: ClusterSettings) -> list[Endpoint]:
-    """What the controller listens on, in the order of controller.listener.names.
+    """Return the endpoints of the controller, in the order of controller.listener.names.
 
     Raises:
-        ConfigError: as `bound_endpoints`.
+        ConfigError: the endpoints are invalid or do not fit the roles, as for `bound_endpoints`.
     """
     found = {each.name: each for each in _all_endpoints(config)}
     endpoints = [found[name] for name in cluster.controller_listeners if name in found]
@@ -75,7 +75,7 @@ def _all_endpoints(config: ParsedConfig) -> list[Endpoint]:
 
 
 def inter_broker_listener(config: ParsedConfig, endpoints: list[Endpoint]) -> str | None:
-    """The name of the listener that brokers use among themselves; None without any."""
+    """Return the name of the listener for traffic between brokers, or None without listeners."""
     name = config.optional_string("inter.broker.listener.name")
     if name is not None:
         return name.upper()
@@ -86,16 +86,16 @@ def inter_broker_listener(config: ParsedConfig, endpoints: list[Endpoint]) -> st
 
 
 def _protocols(config: ParsedConfig) -> dict[str, str]:
-    """Listener's name to security protocol, both in capitals."""
+    """Return the security protocol of each listener name, both in upper case."""
     pairs = (entry.split(":") for entry in config.strings("listener.security.protocol.map"))
     return {name.strip().upper(): protocol.strip().upper() for name, protocol in pairs}
 
 
 def _protocol(config: ParsedConfig, protocols: dict[str, str], name: str) -> str:
-    """The security protocol of a listener; without a map, names mean nothing: PLAINTEXT.
+    """Return the security protocol of a listener.
 
     Raises:
-        ConfigError: the map is given and says nothing of the listener.
+        ConfigError: the configuration has a protocol map without this listener.
     """
     known = protocols.get(name)
     if known is not None:
@@ -116,16 +116,19 @@ def _check_inter_broker_listener(config: ParsedConfig, endpoints: list[Endpoint]
 
 
 def advertised_endpoints(config: ParsedConfig, bound: list[Endpoint]) -> list[Endpoint]:
-    """What clients are told, one for each of `bound` (whose ports are the real ones).
+    """Return the endpoints to advertise to clients, one for each endpoint in `bound`.
+
+    Args:
+        bound: bound endpoints with their real ports.
 
     Raises:
-        ConfigError: a listener that is not there, or no address that a client can connect to.
+        ConfigError: an unknown listener, or an address that clients cannot connect to.
     """
     given = _given_addresses(config)
     advertised = []
     for endpoint in bound:
         told = given.get(endpoint.name, endpoint)
-        # Port 0 is the free port that was bound.
+        # Port 0 stands for the free port that was bound.
         advertised.append(told if told.port else told._replace(port=endpoint.port))
     for endpoint in advertised:
         _check_connectable(config, endpoint)
@@ -135,17 +138,17 @@ def advertised_endpoints(config: ParsedConfig, bound: list[Endpoint]) -> list[En
 def advertised_controller_endpoints(
     config: ParsedConfig, cluster: ClusterSettings, bound: list[Endpoint]
 ) -> list[Endpoint]:
-    """Where other nodes reach the controller's listeners.
+    """Return the endpoints where other nodes reach the controller listeners.
 
     Raises:
-        ConfigError: no address that another node can connect to.
+        ConfigError: an address that other nodes cannot connect to.
     """
     given = _given_addresses(config)
     advertised: list[Endpoint] = []
     for place, endpoint in enumerate(bound):
         found = given.get(endpoint.name, endpoint)
         if place == 0 and endpoint.name not in given and cluster.node_id in cluster.voters:
-            # What the voters' own list says.
+            # Use the address of this node in the voter list.
             found = Endpoint(endpoint.name, *cluster.voters[cluster.node_id])
         _check_connectable(config, found)
         advertised.append(found)
@@ -162,7 +165,7 @@ def _given_addresses(config: ParsedConfig) -> dict[str, Endpoint]:
 
 
 def _check_connectable(config: ParsedConfig, endpoint: Endpoint) -> None:
-    """Refuse an address that stands for every interface: no client can connect to it."""
+    """Raise an error for a wildcard address, which clients cannot connect to."""
     if endpoint.host not in _EVERY_INTERFACE:
         return
     host = host_name()
@@ -176,7 +179,7 @@ def _check_connectable(config: ParsedConfig, endpoint: Endpoint) -> None:
 
 
 def _with_host(config: ParsedConfig, host: str) -> str:
-    """Return a value for advertised.listeners with an address for every listener."""
+    """Return a value for advertised.listeners that has an address for every listener."""
     given = _given_addresses(config)
     endpoints = (_endpoint("listeners", text) for text in config.strings("listeners"))
     advertised = (given.get(each.name, each) for each in endpoints)

@@ -1,9 +1,12 @@
-"""One process: the only place where its parts are joined, started and stopped (KafkaRaftServer).
+"""Node of a cluster: create, connect, start and stop the parts of the process (KafkaRaftServer).
 
-Start: data directories locked and checked, listeners bound (connections wait), metadata quorum and
-controller, first image, logs, replicas, registration; once the controller has let this broker in,
-connections are served and the node is `ready`. Stop: the reverse, ending with the mark of a clean
-stop. A lone node is its own controller and loads nothing that only clusters need.
+A start first locks and checks the data directories, and binds the listeners. Connections wait at
+this point. The node then opens the metadata quorum, the controller, the logs and the replicas, and
+registers with the controller. After the controller has unfenced this broker, the node serves
+connections and reports that it is ready.
+
+A stop runs the reverse order and ends with the clean-shutdown file. A node that is a cluster of its
+own is its own controller. Such a node does not import modules that only larger clusters need.
 """
 
 from __future__ import annotations
@@ -36,13 +39,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# How long a broker whose disk failed answers requests with the error before it ends: those that it
-# has received already, and the first retries.
+# How long a broker continues to respond with errors after a disk failure, before the process ends.
+# The requests that it has received, and the first retries of clients, get a response in this time.
 _LAST_ANSWERS_MS = 1_000.0
 
 
 class Node:
-    """A node of a cluster, perhaps its only one."""
+    """A node of a cluster: a broker, a controller, or both."""
 
     def __init__(
         self,
@@ -52,8 +55,8 @@ class Node:
         on_failed: Callable[[BaseException], None],
     ) -> None:
         """Args:
-        on_ready: told the advertised HOST:PORT once requests are answered.
-        on_failed: told why the node cannot go on; the process is to end.
+        on_ready: called with the advertised HOST:PORT once the node serves requests.
+        on_failed: called with the error when the node cannot continue. The process then has to end.
         """
         self._configuration = configuration
         self._runtime = runtime
@@ -64,31 +67,32 @@ class Node:
         self._ways: WaysToController | None = None
         self._waiting: QuorumWait | None = None
         self._registration_limit: Cancellable | None = None
-        # None until the other controllers were asked for their cluster's id.
+        # Created by `_start`. None while the node asks the other controllers for their cluster id.
         self._shared: SharedServer | None = None
-        # Whether `stop` came before that.
+        # Whether `stop` was called before `_shared` was created.
         self._is_stopped_early = False
         self._cluster_ids: ClusterIdCheck | None = None
-        # HOST:PORT of `metrics.listener`; None while there is none.
+        # HOST:PORT that `metrics.listener` is bound to. None without this setting.
         self.metrics_address: str | None = None
 
     @property
     def shared(self) -> SharedServer:
-        """What every node has; only once the node has begun to open its directories."""
+        """The parts that every node has. Available once the node opens its directories."""
         assert self._shared is not None, "the other controllers are still being asked"
         return self._shared
 
     def start(self) -> None:
-        """Begin; `on_ready` follows in a later turn.
+        """Start the node; `on_ready` is called in a later turn of the loop.
 
-        Where the directory of the metadata log is empty and there are other controllers, those are
-        asked for their cluster's id first. What then goes wrong is told to `on_failed`.
+        If the directory of the metadata log is empty and there are other controllers, the node
+        first asks them for their cluster id. An error after that point is passed to `on_failed`.
 
         Raises:
-            StorageError: a data directory is in use, another's, or cannot be opened.
-            OSError: an address cannot be bound, a directory not be made.
+            StorageError: a data directory is in use, belongs to another node or cluster, or cannot
+                be opened.
+            OSError: an address cannot be bound, or a directory cannot be created.
             NodeFailedError: the disk of the metadata log failed.
-            ConfigError: an endpoint that clients could not connect to.
+            ConfigError: an advertised endpoint is an address that clients cannot connect to.
         """
         path = metadata_directory(self._configuration.parsed, self._runtime.disk)
         if self._configuration.cluster.is_alone or is_formatted(self._runtime.disk, path):
@@ -105,7 +109,7 @@ class Node:
         )
 
     def _first_doors(self) -> ChannelDoors:
-        """Return doors for connections before there is a shared server."""
+        """Return the services that channels need before the shared server exists."""
         from barnabas.network.channel import ChannelDoors
         from barnabas.network.framed_protocol import new_receive_buffer
         from barnabas.waiting.timing_wheel import TimingWheel
@@ -117,7 +121,7 @@ class Node:
         )
 
     def _start_empty(self, path: str, found: ClusterIds) -> None:
-        """Format and start, unless the other controllers belong to another cluster."""
+        """Format and start the node, unless the other controllers belong to another cluster."""
         if self._is_stopped_early:
             return
         from barnabas.server.cluster_ids import check_before_format
@@ -126,7 +130,7 @@ class Node:
             check_before_format(found, path, self._configuration.cluster.cluster_id)
             self._start()
         except (StorageError, OSError, NodeFailedError, ConfigError) as error:
-            # `start` has returned, so no caller would see it.
+            # `start` has already returned, so an exception would not reach its caller.
             self._on_failed(error)
 
     def _start(self) -> None:
@@ -164,13 +168,13 @@ class Node:
             self._join_cluster()
 
     def abandon(self) -> None:
-        """Close what `start` had opened when it raised; then `stop` is not called."""
+        """Close what `start` opened before it raised an error. Do not call `stop` in this case."""
         if self._shared is not None:
             self._shared.quorum.shutdown()
             self._shared.close()
 
     def stop(self, on_stopped: Callable[[], None]) -> None:
-        """Stop serving, close every log, leave the mark of a clean stop, then call back."""
+        """Stop serving, close every log, write the clean-shutdown file, then call `on_stopped`."""
         if self._shared is None:
             self._is_stopped_early = True
             on_stopped()
@@ -189,11 +193,12 @@ class Node:
         elif self._configuration.is_single:
             broker.drain(lambda: broker.leave(lambda: self._close(on_stopped)))
         else:
-            # Others lead first: nobody is turned away in between.
+            # The other brokers take over the partitions first, so that clients always find a
+            # leader.
             broker.leave(lambda: broker.drain(lambda: self._close(on_stopped)))
 
     def _close(self, on_stopped: Callable[[], None]) -> None:
-        """The controller knows: nothing is asked of this node any more."""
+        """Close everything after the controlled shutdown has ended."""
 
         def finish() -> None:
             self.shared.quorum.shutdown()
@@ -214,7 +219,7 @@ class Node:
             self.broker.close(finish)
 
     def _ways_to_controller(self) -> tuple[ControllerAccess, ControllerAccess]:
-        """For requests, and for heartbeats."""
+        """Return the two paths to the active controller: for requests, and for heartbeats."""
         local = None if self.controller is None else self.controller.local
         if self._configuration.cluster.is_alone:
             assert local is not None
@@ -257,7 +262,7 @@ class Node:
             assert self.controller is not None
             assert self.controller.address is not None
             advertised = self._configuration.advertised_controller_endpoints[0]
-            # Port 0 is a free one, which is known once it is bound.
+            # Port 0 stands for a free port, which is known only after the bind.
             address = advertised.address if advertised.port else self.controller.address
             self._begin_to_run(address)
             return
@@ -294,7 +299,7 @@ class Node:
         if self.broker is not None:
             self.broker.registration.heartbeat_now()
 
-    # -- what happens -------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------
 
     def _on_serving(self) -> None:
         assert self.broker is not None
@@ -341,7 +346,7 @@ class Node:
         watch.start()
 
     def _fail(self, error: BaseException) -> None:
-        """End the node; at once, unless clients are to be told of a disk that failed."""
+        """End the node. After a disk failure, give clients time to receive the error first."""
         self.observation.failure = error
         is_serving = self.broker is not None and self.observation.state == RUNNING
         if is_serving and isinstance(error, NodeFailedError):

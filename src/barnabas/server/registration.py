@@ -1,7 +1,7 @@
-"""The broker as the controller sees it: registered, let in, heard of (BrokerLifecycleManager).
+"""Registration and heartbeats of the broker (Kafka's BrokerLifecycleManager; KIP-500, KIP-631).
 
-KIP-500, KIP-631: a broker registers under a fresh incarnation id, is fenced at first, and is let in
-once its heartbeats show that it has caught up with the metadata.
+A broker registers with a new incarnation id and is fenced at first. The controller unfences the
+broker once its heartbeats show that it has caught up with the metadata.
 """
 
 from __future__ import annotations
@@ -34,47 +34,48 @@ _log = logging.getLogger(__name__)
 
 _PLAINTEXT = 0
 _NO_EPOCH = -1
-# Between tries while the controller says no, or has not let us in yet.
+# Delay between heartbeats until the broker is unfenced, and between retries of a shutdown.
 _RETRY_MS = 20
-# Between tries of a registration that was refused: a former life may still have its session.
+# Delay before a rejected registration is retried. The broker's previous incarnation may still have
+# a session.
 _REFUSED_RETRY_MS = 100
-# Answers that another try may not get.
+# Results of a shutdown heartbeat after which a retry can succeed.
 _MAY_PASS = (ErrorCode.NONE, ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT)
 
 
 class Leaving(msgspec.Struct, frozen=True):
-    """How long a stop waits for the controller to let this broker go."""
+    """Timeouts of a controlled shutdown."""
 
-    # In all.
+    # Limit of the whole controlled shutdown.
     ms_max: int = 1_000
-    # For a word of the controller.
+    # Limit without a successful response of the controller.
     silence_ms_max: int = 1_000
-    # Between heartbeats meanwhile.
+    # Delay between heartbeats during the shutdown.
     retry_ms: int = 0
 
 
 class Registrant(msgspec.Struct, frozen=True):
-    """Who registers."""
+    """The broker's data for registrations and heartbeats."""
 
     node_id: int
     cluster_id: str
-    # 16 bytes, new in each life of the process.
+    # 16 random bytes, new in each start of the process.
     incarnation_id: bytes
-    # What clients are told.
+    # Advertised endpoints.
     endpoints: list[Endpoint]
     rack: str | None
-    # Ids of the data directories that can be used.
+    # Ids of the data directories that were online at the start.
     directories: list[bytes]
     heartbeat_interval_ms: int
-    # Those that have failed since, by now (KIP-858).
+    # Returns the ids of the directories that have failed since the start (KIP-858).
     offline_directories: Callable[[], list[bytes]] = list
-    # Those that take no new partitions (KIP-1066).
+    # Returns the ids of the directories that take no new partitions (KIP-1066).
     cordoned_directories: Callable[[], list[bytes]] = list
     leaving: Leaving = Leaving()
 
 
 class Registration:
-    """Registers, is let in, and goes on with heartbeats until it is stopped."""
+    """Registers the broker and sends heartbeats until it is stopped."""
 
     __slots__ = (
         "_forwarding",
@@ -108,10 +109,14 @@ class Registration:
         on_registered: Callable[[int], None] | None = None,
     ) -> None:
         """Args:
-        metadata_offset: of the last metadata record that this broker has taken in.
-        on_unfenced: told once, when the controller first lets this broker in.
-        on_registered: told the broker's epoch once it is known; heartbeats then begin with
-            `begin_heartbeats`. None: at once.
+        registrant: data for registrations and heartbeats.
+        forwarding: access to the active controller.
+        timer: runs the delays between requests.
+        metadata_offset: returns the offset of the last metadata record that this broker has
+            applied.
+        on_unfenced: called once, when the controller first unfences this broker.
+        on_registered: called with the broker epoch after each registration. The callee later calls
+            `begin_heartbeats`. None: heartbeats begin immediately.
         """
         self._registrant = registrant
         self._forwarding = forwarding
@@ -119,32 +124,32 @@ class Registration:
         self._metadata_offset = metadata_offset
         self._on_unfenced = on_unfenced
         self._on_registered = on_registered
-        # Whether a registration or heartbeat waits for its answer.
+        # Whether a registration or a heartbeat waits for its response.
         self._in_flight = False
-        # Whether the next heartbeat is to follow at once on the answer to this one.
+        # Whether to send the next heartbeat immediately after the pending response.
         self._hurries = False
-        # Whether a registration is to follow on the answer to the heartbeat that is in flight.
+        # Whether to register again after the response to the pending heartbeat.
         self._registers_again = False
-        # Whether heartbeats have begun.
+        # Whether `begin_heartbeats` was called. Never cleared.
         self._has_begun = False
-        # The controller's last answer, if it was one of refusal; said once.
+        # Last error of the controller, NONE after a success. Prevents repeated log lines.
         self.last_refusal = ErrorCode.NONE
-        # Given by the controller; -1 before.
+        # Broker epoch that the controller assigned; -1 before the first registration.
         self.epoch = _NO_EPOCH
         self._previous_epoch = _NO_EPOCH
         self._unfenced = False
         self._stopped = False
         self._timer_entry: Cancellable | None = None
-        # Who waits for the controller to let this broker go; None unless it is shutting down.
+        # Called when the controlled shutdown ends. None unless the broker is shutting down.
         self._on_let_go: Callable[[], None] | None = None
         self._limit: Cancellable | None = None
         self._silence: Cancellable | None = None
 
     def start(self, previous_epoch: int) -> None:
-        """Register; tried again until the controller takes it.
+        """Register the broker, with retries until the controller accepts the registration.
 
         Args:
-            previous_epoch: of the last clean stop, -1 if unknown (KIP-966).
+            previous_epoch: broker epoch at the last clean stop, -1 if unknown (KIP-966).
         """
         self._previous_epoch = previous_epoch
         self._register()
@@ -170,15 +175,15 @@ class Registration:
         self._forwarding.send(request, self._on_registration)
 
     def begin_heartbeats(self) -> None:
-        """The metadata is known and the logs are open: ask to be let in."""
+        """Begin to send heartbeats, once the metadata is known and the logs are open."""
         if not self._stopped and self._on_let_go is None:
             self._has_begun = True
             self._heartbeat()
 
     def on_unregistered(self) -> None:
-        """This broker was taken out of the cluster although it lives: register it again.
+        """Register this broker again after it was unregistered while it runs.
 
-        Apache Kafka's is of no use then until it is started again, and a lone node with it.
+        Apache Kafka has to be restarted in this case.
         """
         if self._stopped or self._on_let_go is not None or not self._unfenced:
             return
@@ -195,10 +200,10 @@ class Registration:
         self._register()
 
     def heartbeat_now(self) -> None:
-        """Send a heartbeat ahead of its time.
+        """Send the next heartbeat immediately.
 
-        When a connection was cut: the controller takes silence after that for death. When a data
-        directory has failed: the controller is to know now.
+        Use this after a lost connection, because the controller would soon consider this broker
+        dead. Also use it after a data directory has failed, to inform the controller without delay.
         """
         if self._stopped or not self._has_begun:
             return
@@ -210,15 +215,16 @@ class Registration:
         self._later(0, self._heartbeat)
 
     def stop(self) -> None:
-        """No more heartbeats."""
+        """Send no more heartbeats."""
         self._stopped = True
         if self._timer_entry is not None:
             self._timer_entry.cancel()
 
     def shut_down(self, on_let_go: Callable[[], None]) -> None:
-        """Have the controller choose other leaders, then call back: at once if it knows nothing.
+        """Ask the controller to elect other leaders, then call `on_let_go`.
 
-        The call comes after a limited time whatever the controller says, since a stop must end.
+        The call is immediate if the broker was never unfenced. It always comes within a limited
+        time, because a stop must end even if no controller responds.
         """
         if self._timer_entry is not None:
             self._timer_entry.cancel()
@@ -232,7 +238,8 @@ class Registration:
             self._heartbeat()
 
     def _await_word(self) -> None:
-        """Wait only while a controller answers: the last nodes of a cluster stop without one."""
+        """Restart the limit for a silent controller. The last nodes of a cluster stop without one.
+        """
         if self._silence is not None:
             self._silence.cancel()
         self._silence = self._timer.call_later(
@@ -266,7 +273,8 @@ class Registration:
 
     def _complain(self, what: str, error: ErrorCode) -> None:
         if error is ErrorCode.REQUEST_TIMED_OUT:
-            # Nobody refused: no controller was found. `quorum_wait` says so at a start.
+            # No controller was found, so the request was not rejected. `quorum_wait` reports this
+            # case during a start.
             _log.info("No controller has taken %s in time", what)
         elif error is not self.last_refusal:
             self.last_refusal = error
@@ -305,7 +313,8 @@ class Registration:
             self._unfenced = True
             _log.info("The controller has let this broker in")
             self._on_unfenced()
-        # A broker that is refused after it was let in (unregistered, say) has nothing to hurry for.
+        # After an unfenced broker gets an error (it was unregistered, for example), retry at the
+        # normal interval.
         hurries = not let_in and not (response.error_code and self._unfenced)
         interval_ms = _RETRY_MS if hurries else self._registrant.heartbeat_interval_ms
         if self._hurries:
@@ -319,7 +328,7 @@ class Registration:
             return
         retry_ms = self._registrant.leaving.retry_ms
         if response.error_code:
-            # It may pass, but not sooner for being asked again at once.
+            # The error can be temporary, but an immediate retry would not help.
             retry_ms = max(retry_ms, _RETRY_MS)
         else:
             self._await_word()

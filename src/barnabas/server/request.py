@@ -1,4 +1,4 @@
-"""One request on its way: what the handler knows of it, and how it is answered."""
+"""Context of one request: header, client, response, and the time that the request takes."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     Entry = tuple[int, int, type[Message], Handle, ApiStatistics]
 
 M = TypeVar("M", bound="Message")
-# Who nobody has proved to be anybody is (Kafka: KafkaPrincipal.ANONYMOUS).
+# Principal of unauthenticated connections (Kafka: KafkaPrincipal.ANONYMOUS).
 ANONYMOUS = "ANONYMOUS"
-# In place of a throttle time: no quota of clients holds this asker back.
+# Passed instead of a throttle time: client quotas do not apply to this request.
 EXEMPT = -1
 
 _log = logging.getLogger(__name__)
 
 
 class RequestServices:
-    """What all requests of one listener share."""
+    """Services that all requests of a listener share."""
 
     __slots__ = ("clock", "listener_name", "missing", "quotas", "slices", "watch")
 
@@ -52,10 +52,10 @@ class RequestServices:
         slices: SliceQueue,
         missing: MissingFeatures,
     ) -> None:
-        # Tells of what clients asked for in vain.
+        # Logs requests for features that this broker does not have.
         self.missing = missing
         self.listener_name = listener_name
-        # Work that takes several turns of the loop.
+        # Runs work that takes several turns of the loop.
         self.slices = slices
         # Measures the turns of the loop.
         self.watch = watch
@@ -64,9 +64,12 @@ class RequestServices:
 
 
 def give_up(connection: Connection, error: Exception, api: str, version: int) -> None:
-    """Close a connection whose next response cannot be encoded: no other could follow in order."""
+    """Close a connection after a response could not be encoded, and log the error.
+
+    Responses must keep the order of the requests, so no later response could be sent.
+    """
     if isinstance(error, ProtocolError):
-        # A value that the request's version cannot carry.
+        # The response contains a value that this version of the API cannot represent.
         _log.warning(
             "Response cannot be encoded, connection closed: api=%s version=%d client=%s error=%s",
             api,
@@ -86,7 +89,7 @@ def give_up(connection: Connection, error: Exception, api: str, version: int) ->
 
 
 class RequestContext:
-    """A request's header and its place in its connection's order of answers."""
+    """One request: its header, and its place in the order of responses of the connection."""
 
     __slots__ = (
         "_parked_ms",
@@ -113,49 +116,51 @@ class RequestContext:
         statistics: ApiStatistics,
     ) -> None:
         self.connection = connection
-        # Completed or skipped exactly once.
+        # Place of the response in the connection's order. Completed or skipped exactly once.
         self._slot = slot
         _, self.version, self.correlation_id, self.client_id, _ = header
         self.request_bytes = request_bytes
         self._services = services
         self._statistics = statistics
-        # When the handler returned without an answer; 0 while it has not.
+        # When the handler returned without a response, in ms of the monotonic clock; 0 before that.
         self._parked_ms = 0.0
-        # Set later: `local_ms`, the time that the handler took, when it has returned;
-        # `_queued_ms`, before it was called, and `_total_ms`, as it was counted, unless the
-        # handler answered at once.
+        # Set later, all in ms. `local_ms` is the time in the handler, set when the handler returns.
+        # `_queued_ms` is the time before the handler was called. `_total_ms` is the total time that
+        # the statistics contain. Both stay unset if the handler responds immediately.
 
     @property
     def listener_name(self) -> str:
-        """Of the listener that the request came in by: clients are told addresses of this one."""
+        """Name of the listener that received the request. Responses contain its addresses only."""
         return self._services.listener_name
 
     @property
     def quotas(self) -> ClientQuotas:
-        """What clients may use; look at `is_active` first."""
+        """Client quotas. Check `is_active` before any other use."""
         return self._services.quotas
 
     @property
     def user(self) -> str:
-        """Who asks."""
+        """Name of the principal that sent the request."""
         return ANONYMOUS
 
     @property
     def address(self) -> str:
-        """HOST:PORT of who asks."""
+        """HOST:PORT of the client."""
         return self.connection.peer
 
     def note_missing(self, feature: str) -> None:
-        """Tell the log that the client asked for a feature that this broker does not have."""
+        """Log that the client asked for a feature that this broker does not have."""
         self._services.missing.note(self.connection, feature)
 
     def respond(self, response: Message, throttle_ms: int = 0, *, is_clean: bool = False) -> None:
-        """Answer; the bytes leave when all earlier requests of the connection are answered.
+        """Send the response after the responses to all earlier requests of the connection.
 
         Args:
-            throttle_ms: for how long the client has to wait for what its handler counted; what
-                every request is counted for comes on top. EXEMPT for requests of brokers.
-            is_clean: the handler knows that there is no error in it, which saves looking.
+            response: the response of the request's API.
+            throttle_ms: throttle time that the handler has computed. The time from the request
+                quotas is applied too, and the larger one counts. EXEMPT for requests of brokers.
+            is_clean: whether the handler knows that the response has no error. The search for error
+                codes is skipped then.
         """
         if throttle_ms or self._services.quotas.is_active:
             self._throttle(response, throttle_ms)
@@ -169,14 +174,14 @@ class RequestContext:
             self.give_up(error)
             return
         self._slot.complete(chunks, self)
-        # What is counted is counted when the answer has left.
+        # Update the statistics after the response is handed to the connection.
         if not is_clean:
             statistics.looked_into += 1
             statistics.count_errors(response, statistics.errors)
         self._count_bytes(chunks)
 
     def _count_bytes(self, chunks: list[Chunk]) -> None:
-        # What the frame says of itself: asking slices for their lengths would cost more.
+        # Read the length prefix of the frame: summing the lengths of the file slices costs more.
         start = chunks[0]
         assert isinstance(start, bytearray), "a frame begins in memory"
         self._statistics.response_bytes += 4 + int.from_bytes(start[:4])
@@ -186,14 +191,14 @@ class RequestContext:
     # Work that takes several turns
 
     def in_slices(self, steps: Generator[None, None, M | None]) -> M | None:
-        """Serve the request by a generator that stops after each small step.
+        """Serve the request with a generator that yields after each small step.
 
         Args:
-            steps: returns the response, or None where the response comes later by `respond`.
+            steps: returns the response, or None if the handler calls `respond` later.
 
         Returns:
-            The response if the first slice was enough. Else None: the rest runs in later turns, and
-            the connection's next requests wait for it.
+            The response if the generator ends within the first slice. Otherwise None: the rest
+            runs in later turns, and the next requests of the connection wait for it.
         """
         slices = self._services.slices
         made = slices.try_now(steps)
@@ -215,7 +220,7 @@ class RequestContext:
             yield from self._respond_in_steps(response)
 
     def _respond_in_steps(self, response: Message) -> Generator[None, None, None]:
-        """As the end of `respond`."""
+        """Encode, send and count a large response in steps, like the end of `respond`."""
         try:
             chunks = yield from encode_response_in_steps(
                 self.correlation_id, response, self.version
@@ -231,22 +236,22 @@ class RequestContext:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether the connection is still there to be answered."""
+        """Whether the connection is still open, so that a response can be sent."""
         return self.connection.stream is not None
 
     @property
     def source(self) -> tuple[str, str]:
-        """API and client, for the log."""
+        """API name and client, for log lines."""
         return self._statistics.name, f"{self.client_id}@{self.connection.peer}"
 
     def on_work_done(self, spent_ms: float) -> None:
-        """Count the time of the slices; called by the queue."""
+        """Add the time of the slices to the local time. The slice queue calls this method."""
         if self._parked_ms:
             self.local_ms += spent_ms
         self.connection.end_work()
 
     def on_work_failed(self, error: Exception) -> None:
-        """Close the connection, as for an error in a handler; called by the queue."""
+        """Close the connection, as after an error in a handler. Called by the slice queue."""
         self.connection.end_work()
         if isinstance(error, ProtocolError):
             self.connection.abort()
@@ -263,15 +268,15 @@ class RequestContext:
         return encode_response(self.correlation_id, response, self.version)
 
     def respond_forwarded(self, response: Any, throttle_ms: int = 0) -> None:
-        """Answer with what the controller said; the client waits as the controller wants it to."""
+        """Send the response of the controller, with at least the throttle time that it contains."""
         self.respond(response, max(throttle_ms, getattr(response, "throttle_time_ms", 0)))
 
     def respond_exempt(self, response: Message) -> None:
-        """Answer another node of the cluster, which no quota of clients holds back."""
+        """Respond to another node of the cluster. Client quotas do not apply to it."""
         self.respond(response, EXEMPT)
 
     def respond_nothing(self) -> None:
-        """The request has no answer (Produce with acks=0)."""
+        """Complete a request that has no response (Produce with acks=0)."""
         if self._services.quotas.is_active:
             self._throttle(None, 0)
         if self._parked_ms:
@@ -279,24 +284,25 @@ class RequestContext:
         self._slot.skip()
 
     def on_client_gone(self, callback: Callable[[], object]) -> None:
-        """Call back if the connection ends before the answer: nothing need be kept for it then."""
+        """Call `callback` if the connection closes before the response is sent."""
         self._slot.on_client_gone(callback)
 
     def close_connection(self) -> None:
-        """The only way to tell a producer that asked for no answers that something failed."""
+        """Close the connection to report an error to a producer that uses acks=0."""
         self._slot.skip()
         self.connection.close()
 
     def give_up(self, error: Exception) -> None:
-        """Close the connection because no response can be made, and log it.
+        """Close the connection because no response can be encoded, and log the error.
 
-        For callbacks that make the response: the exception would go to the code that completed
-        the request, a committed batch for instance, which has other requests to complete.
+        Use this method in callbacks that build the response. An exception would reach the code that
+        completed the request, for example the commit of a batch, which has other requests to
+        complete.
         """
         give_up(self.connection, error, self._statistics.name, self.version)
 
     def park(self, now_ms: float, local_ms: float) -> None:
-        """The handler has returned and the answer is to come (called by the dispatcher)."""
+        """Record that the handler returned without a response. Called by the dispatcher."""
         self._parked_ms = now_ms
         self.local_ms = local_ms
         self._queued_ms = self.connection.queued_ms
@@ -312,7 +318,7 @@ class RequestContext:
         statistics.parked_total.add(self._total_ms)
 
     def count_queued(self, local_ms: float) -> None:
-        """Count a request that waited for its turn and was answered in it."""
+        """Count a request that waited in the queue and whose handler responded immediately."""
         self.local_ms = local_ms
         queued_ms = self.connection.queued_ms
         self._total_ms = queued_ms + local_ms
@@ -320,22 +326,22 @@ class RequestContext:
         self._statistics.count_queued(queued_ms, local_ms)
 
     def on_released(self, held_ms: float) -> None:
-        """Count the time for which earlier requests held the response back."""
+        """Count the time that the response waited for responses to earlier requests."""
         self._statistics.response_queue.add(held_ms)
         self._extend_total(held_ms)
 
     def on_sent(self, send_ms: float) -> None:
-        """Count the time that the response took to leave."""
+        """Count the time that the response needed to leave the send buffer."""
         self._statistics.response_send.add(send_ms)
         self._extend_total(send_ms)
 
     def _extend_total(self, duration_ms: float) -> None:
-        """Add to the total time of a request that has been counted."""
+        """Add a duration to the total time of a request that is already in the statistics."""
         statistics = self._statistics
         if self._parked_ms:
             statistics.parked_total.remove(self._total_ms)
         else:
-            # It counts no more among the requests whose total time is that of the handler.
+            # Move the request out of the requests whose total time equals the local time.
             self._parked_ms = self._services.clock.monotonic_ms()
             self._total_ms = self.local_ms
             statistics.immediate.remove(self.local_ms)
@@ -345,7 +351,7 @@ class RequestContext:
         statistics.parked_total.add(self._total_ms)
 
     def _throttle(self, response: Message | None, throttle_ms: int) -> None:
-        """Count the request; a client that is over a quota is told so and read from no more."""
+        """Count the request for its quotas. Throttle the connection if a quota is exceeded."""
         if throttle_ms == EXEMPT:
             return
         if self._parked_ms:

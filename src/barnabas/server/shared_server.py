@@ -1,7 +1,8 @@
-"""What every node has, whatever its roles (Kafka's SharedServer).
+"""Parts that a node has in every role (Kafka's SharedServer).
 
-Data directories, the doors of its logs, its replica of the metadata quorum, and what follows the
-committed metadata for everybody: the view of the cluster, the dynamic configuration, the quotas.
+These parts are the data directories, access to the disk for the logs, and the replica of the
+metadata quorum. The committed metadata updates the cluster view, the dynamic configuration and the
+quotas, which broker and controller share.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ _log = logging.getLogger(__name__)
 
 
 class SharedServer:
-    """The parts that a process's controller and broker share; opened when it is made."""
+    """The parts that the controller and the broker of a process share."""
 
     def __init__(
         self,
@@ -71,14 +72,16 @@ class SharedServer:
         runtime: Runtime,
         on_failed: Callable[[BaseException], None],
     ) -> None:
-        """Open directories and metadata log; nothing has started yet.
+        """Open the data directories and the metadata log. Nothing runs yet.
 
         Args:
-            on_failed: told why the node cannot go on; the process is to end.
+            on_failed: called with the error when the node cannot continue. The process then has to
+                end.
 
         Raises:
-            StorageError: a data directory is in use, another's, or cannot be opened.
-            OSError: a directory cannot be made.
+            StorageError: a data directory is in use, belongs to another node or cluster, or cannot
+                be opened.
+            OSError: a directory cannot be created.
             NodeFailedError: the disk of the metadata log failed.
         """
         self.configuration = configuration
@@ -87,7 +90,7 @@ class SharedServer:
         self.runtime = runtime
         self._on_failed = on_failed
         self.is_stopping = False
-        # Set once: the process ends.
+        # Set once by `fail` and never cleared: the process ends.
         self.has_failed = False
         self.cluster = ClusterView(runtime.clock, Backlog(runtime.clock, runtime.timer, self.fail))
         self.dynamic = DynamicBrokerConfig(self.node_id, self.config, configuration.given)
@@ -123,12 +126,12 @@ class SharedServer:
 
     @property
     def cluster_id(self) -> str:
-        """The cluster's id, as the directories have it."""
+        """Cluster id from the meta.properties files of the data directories."""
         return self.directories.cluster_id
 
     @property
     def channel_doors(self) -> ChannelDoors:
-        """For connections to other nodes."""
+        """Services that channels to other nodes need. Created at the first use."""
         if self._channel_doors is None:
             from barnabas.network.channel import ChannelDoors
 
@@ -140,44 +143,47 @@ class SharedServer:
 
     @property
     def raft_rpc(self) -> QuorumApi:
-        """What other replicas of the metadata quorum ask of this one."""
+        """API that serves the requests of other replicas of the metadata quorum."""
         from barnabas.raft.rpc import RaftRpc
 
         return RaftRpc(self.quorum)
 
     def has_quorum_contact(self) -> bool:
-        """Return whether the metadata quorum works, as far as this node has seen lately."""
+        """Return whether this node has had contact with the metadata quorum recently."""
         quorum, now_ms = self.quorum, self.runtime.clock.monotonic_ms()
         return has_contact(quorum.core, quorum.config.fetch_timeout_ms, now_ms)
 
     def find_controller(self) -> ControllerAddress | None:
-        """The active controller, if it is another node and its address is known."""
+        """Return the address of the active controller, or None if it is this node or unknown."""
         from barnabas.server.controller_channel import ControllerAddress
 
         found = self.quorum.leader_endpoint()
         return None if found is None or found[0] == self.node_id else ControllerAddress(*found)
 
     def follow_quorum(self) -> None:
-        """Have the publisher hear of what is committed, behind those that it is to tell."""
+        """Register the metadata publisher with the quorum.
+
+        All listeners of the publisher must be registered before this call.
+        """
         quota_follower = QuotaFollower(self.quotas, self.connections)
         self.publisher.add_listener(quota_follower.on_image)
         self.quorum.add_listener(self.publisher)
         self.quorum.add_listener(SnapshotGenerator(self.quorum, self.publisher, self._raft_config))
 
     def fail(self, error: BaseException) -> None:
-        """Nothing sound is left to do: the process has to end. Told once."""
+        """Report a fatal error and end the node. Only the first call has an effect."""
         if self.has_failed:
             return
         self.has_failed = True
-        # Of what nobody foresaw the operator has to see where it came from.
+        # Log a traceback for unexpected errors.
         trace = None if isinstance(error, NodeFailedError) else error
         _log.critical("The node cannot go on: %s", error, exc_info=trace)
-        # What is committed in the turn that is left cannot be carried out here.
+        # The node must not apply records that are committed in the rest of this turn.
         self.quorum.fail(error)
         self._on_failed(error)
 
     def close(self) -> None:
-        """Let others have the directories."""
+        """Release the locks of the data directories."""
         self.directories.close()
 
     def _open_quorum(self) -> RaftDriver:
@@ -207,10 +213,10 @@ class SharedServer:
             self.dynamic.take(image)
 
     def _first_voters(self) -> VoterSet | None:
-        """Of a dynamic quorum that begins with this node."""
+        """Return the first voter set of a dynamic quorum that this node founds alone, else None."""
         if not self.configuration.cluster.is_standalone:
             return None
-        # Loaded only where somebody asks for it.
+        # Imported only for a standalone quorum.
         from barnabas.raft.replica_key import Address
         from barnabas.raft.voter_set import Voter, VoterSet
 
@@ -238,7 +244,7 @@ class SharedServer:
     def _transport(self) -> RaftTransport | None:
         if self.configuration.cluster.is_alone:
             return None
-        # Loaded only where there are other nodes.
+        # Imported only in clusters with other nodes.
         from barnabas.raft.channel_transport import ChannelTransport
 
         return ChannelTransport(self.runtime, self._raft_config)
@@ -270,7 +276,10 @@ class SharedServer:
         return directories
 
     def _before_format(self, metadata_path: str) -> None:
-        """One of several static voters may have been one before, with another disk."""
+        """Mark a static voter with an empty disk as a newcomer, which must not vote yet.
+
+        This node may have voted before on a disk that was lost or replaced.
+        """
         cluster = self.configuration.cluster
         if cluster.is_controller and len(cluster.voters) > 1:
             NewcomerFile(self.runtime.disk, metadata_path).write()

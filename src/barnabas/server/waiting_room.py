@@ -1,8 +1,8 @@
-"""Where a listener's new connections wait while there are too many, or come too fast.
+"""Admission of new connections: a queue for connections above a limit or a rate.
 
-Kafka stops accepting then, and the kernel's queue is the waiting room. Here they are accepted and
-not read from, which looks the same from outside; as many as the kernel's queue would hold. Who
-comes beyond that is closed.
+Kafka stops accepting connections in this case, so that they wait in the kernel's queue. This broker
+accepts the connections but does not read from them, which clients cannot distinguish. The queue is
+as long as the kernel's queue. Further connections are closed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class WaitingRoom:
-    """One listener's; first come, first served."""
+    """Queue of the connections that wait for admission to one listener, first in first out."""
 
     def __init__(
         self,
@@ -37,12 +37,13 @@ class WaitingRoom:
         self._seats = seats
         self._admit = admit
         self._waiting: dict[Connection, None] = {}
-        # Those of an address that is too fast, until they are closed.
+        # Rejected connections from addresses above their rate, until a timer closes them.
         self._put_off: dict[Connection, Cancellable] = {}
-        # Until when the first one waits for the rates; None before it was counted.
+        # When the rate limits admit the first connection (ms, monotonic); None before it is
+        # counted.
         self._wait_until_ms: float | None = None
         self._timer: Cancellable | None = None
-        # Whether a refusal was reported since the last connection was let in.
+        # Whether a rejection was logged since the last connection was admitted.
         self._reported = False
         quotas.add_waiter(self.check)
 
@@ -50,7 +51,7 @@ class WaitingRoom:
         return len(self._waiting)
 
     def arrive(self, connection: Connection) -> None:
-        """Let it in, have it wait, or close it."""
+        """Admit the connection, queue it, or close it if the queue is full."""
         if len(self._waiting) >= self._seats:
             self._refuse(connection, "too many connections wait already")
             return
@@ -60,7 +61,7 @@ class WaitingRoom:
             connection.mute()
 
     def leave(self, connection: Connection) -> None:
-        """It has gone before it was let in."""
+        """Remove a connection that closed before it was admitted."""
         if connection in self._put_off:
             self._put_off.pop(connection).cancel()
         if connection not in self._waiting:
@@ -72,12 +73,12 @@ class WaitingRoom:
             self.check()
 
     def close(self) -> None:
-        """Close all who wait."""
+        """Close all connections in the queue."""
         for connection in [*self._waiting, *self._put_off]:
             connection.abort()
 
     def check(self) -> None:
-        """Let in those whose turn it is."""
+        """Admit connections from the front of the queue as far as limits and rates allow."""
         while self._waiting:
             now_ms = self._doors.clock.monotonic_ms()
             if self._wait_until_ms is None:
@@ -128,6 +129,6 @@ class WaitingRoom:
 
 
 def address_of(peer: str) -> str:
-    """The address of "HOST:PORT"; an IPv4 one also where it comes over an IPv6 socket."""
+    """Return the host of "HOST:PORT", with an IPv4-mapped IPv6 address converted to IPv4."""
     host = peer.rpartition(":")[0].strip("[]")
     return host.removeprefix("::ffff:") if "." in host else host
