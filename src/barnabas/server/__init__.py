@@ -1,1 +1,1 @@
-"""The broker process: where the parts are joined and the wire meets them."""
+"""The server process: nodes, listeners, request handling and the API handlers."""

@@ -1,4 +1,4 @@
-"""Takes a leader's proposals of a new ISR to the controller (AlterPartition, KIP-497)."""
+"""Sends ISR changes of partition leaders to the controller (AlterPartition, KIP-497)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class ForwardedAlterPartition:
-    """One request per proposal; the answer never comes before `submit` returns."""
+    """Sends one request per proposal. `on_done` is never called before `submit` returns."""
 
     __slots__ = ("_broker_epoch", "_forwarding", "_node_id", "_timer")
 
@@ -42,7 +42,7 @@ class ForwardedAlterPartition:
     def submit(
         self, proposal: AlterPartitionProposal, on_done: Callable[[AlterPartitionAnswer], None]
     ) -> None:
-        """Send it in the next turn."""
+        """Send the proposal in the next turn of the loop."""
 
         def answer(response: AlterPartitionResponse) -> None:
             on_done(_answer(proposal, response))
@@ -79,10 +79,9 @@ class ForwardedAlterPartition:
 def _answer(
     proposal: AlterPartitionProposal, response: AlterPartitionResponse
 ) -> AlterPartitionAnswer:
-    """Return what the response says of the proposal's partition.
+    """Return the result for the proposal's partition.
 
-    A response without that partition is an unexpected error, after which the proposal is sent
-    again.
+    A response without this partition becomes an unknown server error, and the proposal is retried.
     """
     if response.error_code:
         return AlterPartitionAnswer(ErrorCode.of(response.error_code))

@@ -1,8 +1,8 @@
-"""The bit fields of operations that a client may do (KIP-430): all, as there is no authorizer."""
+"""Bit fields of authorized operations (KIP-430). Without an authorizer, all are allowed."""
 
 from __future__ import annotations
 
-# What a response says when the client did not ask.
+# Value in a response if the client did not request the operations.
 NOT_ASKED = -(1 << 31)
 
 _READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE = 3, 4, 5, 6, 7, 8

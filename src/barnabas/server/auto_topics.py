@@ -1,4 +1,4 @@
-"""Topics that come into being because somebody asks for them (Kafka: AutoTopicCreationManager)."""
+"""Automatic creation of topics (Kafka: AutoTopicCreationManager)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TIMEOUT_MS = 30_000
 
 
 class AutoTopics:
-    """Asks the controller for missing topics, once for each while the answer is out."""
+    """Asks the controller to create missing topics, with one pending request per topic."""
 
     __slots__ = ("_cluster", "_config", "_forwarding", "_in_flight", "_is_alone")
 
@@ -36,17 +36,20 @@ class AutoTopics:
         is_alone: bool,
     ) -> None:
         """Args:
-        is_alone: whether this node needs no other.
+        config: configuration of the broker.
+        cluster: metadata view.
+        forwarding: access to the controller.
+        is_alone: whether this node is a cluster of its own.
         """
         self._config = config
         self._is_alone = is_alone
         self._cluster = cluster
         self._forwarding = forwarding
-        # Names asked for and not yet answered.
+        # Names of topics with a pending CreateTopics request.
         self._in_flight: set[str] = set()
 
     def create(self, names: Iterable[str]) -> None:
-        """Begin to make the topics, if that is enabled; internal ones are made in any case."""
+        """Begin to create topics, if auto-creation is enabled or for the offsets topic."""
         enabled = self._config.boolean("auto.create.topics.enable")
         new = [
             name
@@ -98,8 +101,8 @@ class AutoTopics:
         config = self._config
         replication_factor = config.integer(_OFFSETS_REPLICATION_FACTOR)
         if self._is_alone and _OFFSETS_REPLICATION_FACTOR not in config.given:
-            # Kafka's default of 3 would leave a single node without consumer groups. In a cluster
-            # it stands, whoever else has come by then: the topic is made once and for all.
+            # Kafka's default of 3 would prevent consumer groups on a single node. In a cluster the
+            # default stays, however many brokers are alive: the topic is created only once.
             live = sum(not broker.fenced for broker in self._cluster.image.brokers.values())
             replication_factor = max(1, min(replication_factor, live))
         return CreatableTopic(

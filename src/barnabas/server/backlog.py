@@ -1,7 +1,7 @@
-"""What a broker still has to do about new metadata, in order and in slices of the loop's turns.
+"""Backlog of a broker: metadata changes that are applied in order, in slices of turns.
 
-Ten thousand new partitions are forty thousand files. The first slice of a change runs in the turn
-that committed it, which is all that a usual change takes.
+A change with 10,000 new partitions creates 40,000 files. The first slice of a change runs in the
+turn that commits it, and is enough for most changes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.timer import Timer
 
-# One slice a turn; the last step of it may end later.
+# Limit of a slice. Each turn runs one, and its last step may exceed the limit.
 SLICE_MS = 10.0
 
 
@@ -27,13 +27,13 @@ class Backlog:
     def __init__(
         self, clock: Clock, timer: Timer, on_failed: Callable[[BaseException], None]
     ) -> None:
-        """Store the doors; `on_failed` is told of a step that raised in a later turn."""
+        """Store the dependencies. `on_failed` gets the error of a step in a later turn."""
         self._clock = clock
         self._timer = timer
         self._on_failed = on_failed
-        # The first one is under way.
+        # Pending iterators. The first one is in progress.
         self._work: deque[Iterator[None]] = deque()
-        # Called once when nothing is left.
+        # Callbacks for the moment when no work is left. Each is called once.
         self._on_empty: list[Callable[[], None]] = []
         self._is_closed = False
 
@@ -41,21 +41,21 @@ class Backlog:
         return len(self._work)
 
     def add(self, steps: Iterator[None]) -> None:
-        """Run the steps behind all that were added before; the first slice at once if none are."""
+        """Run the steps after all earlier work. Without such work, the first slice runs now."""
         self._work.append(steps)
         if len(self._work) == 1:
             self._run_slice()
             self._go_on()
 
     def when_empty(self, callback: Callable[[], None]) -> None:
-        """Call back when nothing is left to do: at once if that is now."""
+        """Call `callback` when no work is left, immediately if there is none now."""
         if self._work:
             self._on_empty.append(callback)
         else:
             callback()
 
     def close(self) -> None:
-        """Do nothing more."""
+        """Run no further steps."""
         self._is_closed = True
 
     def _turn(self) -> None:
@@ -72,7 +72,7 @@ class Backlog:
         self._go_on()
 
     def _run_slice(self) -> None:
-        """Run steps until a slice is over, or nothing is left."""
+        """Run steps until the slice ends or no work is left."""
         monotonic_ms = self._clock.monotonic_ms
         ends_ms = monotonic_ms() + SLICE_MS
         while self._work:

@@ -1,14 +1,15 @@
-"""Notices at once that a broker has died, by its connection to the controller (MISSION D4).
+"""Fast detection of dead brokers, by their heartbeat connections to the active controller.
 
-A killed process's connections are reset or closed by its kernel. One that lives connects again
-within milliseconds, whatever closed the old connection: an idle time-out, a listener that was
-restarted, a hiccup. So a broker whose heartbeat connection is gone, and who has made no other
-within 200 ms, is taken for dead; Kafka waits for the end of its session, 9 s.
+When a process is killed, its kernel resets or closes its connections. A broker that is alive
+reconnects within milliseconds, whatever closed the connection: an idle timeout, a restarted
+listener, or a network problem. The controller therefore considers a broker dead if it does not
+reconnect within 200 ms. Kafka waits for the end of the session, 9 s.
 
-A controller that has just become active knows no connections. It asks after the brokers that have
-not come by then: one whose listener refuses the connection, or ends it without an answer, is dead.
-So is one whose listener takes the connection and does not answer while a new life of the broker
-asks to be let in: it is the new one that listens there, and it does not serve yet.
+A newly active controller knows no connections. It probes the brokers that have not connected in
+time. A broker is dead if its listener refuses the connection, or closes it without a response.
+
+A new incarnation of a broker may try to register while the old session exists. The old incarnation
+is dead if the listener does not respond: the new incarnation is bound there but does not serve yet.
 """
 
 from __future__ import annotations
@@ -32,31 +33,31 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# A connection that was taken, and ended before an answer.
+# Error of a connection that was accepted and closed before a response.
 _ENDED = NetworkErrorKind.DISCONNECTED
-# How long a broker has to connect again.
+# Time for a broker to reconnect.
 _GRACE_MS = 200.0
 
 
 class LossListener(Protocol):
-    """Who acts on a broker's death."""
+    """The controller, which reacts to the death of a broker."""
 
     @property
     def image(self) -> ClusterImage | None:
-        """The cluster; None unless this is the active controller."""
+        """Metadata image; None unless this node is the active controller."""
         ...
 
     def on_broker_doubted(self, broker_id: int, broker_epoch: int) -> None:
-        """This life of the broker may have ended."""
+        """Handle a broker incarnation that may have died."""
         ...
 
     def on_broker_lost(self, broker_id: int, broker_epoch: int) -> None:
-        """This life of the broker has ended."""
+        """Handle a broker incarnation that has died."""
         ...
 
 
 class BrokerWatch:
-    """Knows which connection each broker's heartbeats come by. A listener of the raft driver."""
+    """Tracks the heartbeat connection of each broker. Listens to the raft driver."""
 
     def __init__(
         self,
@@ -67,22 +68,27 @@ class BrokerWatch:
         inter_broker_listener: str,
     ) -> None:
         """Args:
-        inter_broker_listener: where nodes reach brokers; addresses of others are for clients.
-        doors: to ask after brokers; made when they are first needed.
+        node_id: id of this controller.
+        listener: reacts to the death of brokers.
+        timer: runs the delay before a check.
+        doors: returns services for probes, created at the first use.
+        inter_broker_listener: listener for probes. The addresses of other listeners are for
+            clients.
         """
         self._node_id = node_id
         self._listener = listener
         self._timer = timer
         self._doors = doors
         self._inter_broker_listener = inter_broker_listener
-        # By broker: its connection, and its epoch as the last heartbeat on it said.
+        # Connection and broker epoch of the last heartbeat, by broker id. `_brokers` is the inverse
+        # map.
         self._connections: dict[int, tuple[Connection, int]] = {}
         self._brokers: dict[Connection, int] = {}
-        # Brokers whose former lives are being asked after.
+        # Ids of brokers with a pending probe from `on_duplicate`.
         self._asked: set[int] = set()
 
     def on_heartbeat(self, connection: Connection, broker_id: int, broker_epoch: int) -> None:
-        """A heartbeat came; from its first one on the connection is the broker's."""
+        """Record the connection of a heartbeat as the connection of its broker."""
         known = self._connections.get(broker_id)
         if known is not None and known[0] is connection and known[1] == broker_epoch:
             return
@@ -92,7 +98,7 @@ class BrokerWatch:
         self._brokers[connection] = broker_id
 
     def on_closed(self, connection: Connection) -> None:
-        """A connection of the controller's listener is gone."""
+        """Start the check of a broker whose heartbeat connection has closed."""
         broker_id = self._brokers.pop(connection, None)
         if broker_id is None:
             return
@@ -105,7 +111,7 @@ class BrokerWatch:
         self._timer.call_later(_GRACE_MS, lambda: self._check(broker_id, epoch))
 
     def on_duplicate(self, broker_id: int) -> None:
-        """A life of a broker was turned away, since the session of another one is not over."""
+        """Probe a broker after the registration of another incarnation was rejected."""
         broker = self._registered().get(broker_id)
         if broker is None or broker_id in self._connections or broker_id in self._asked:
             return
@@ -124,13 +130,13 @@ class BrokerWatch:
         probe(self._doors(), endpoint.host, endpoint.port, on_result)
 
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
-        """Nothing to do."""
+        """Ignore committed records."""
 
     def on_snapshot(self, snapshot: LoadedSnapshot) -> None:
-        """Nothing to do."""
+        """Ignore snapshots."""
 
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
-        """A controller that has become the active one lets brokers come by themselves first."""
+        """When this node becomes active, give brokers time to connect before it probes them."""
         if leader.leader_id == self._node_id:
             self._timer.call_later(_GRACE_MS, self._ask_after_silent)
 
@@ -151,7 +157,8 @@ class BrokerWatch:
     def _ask_after(self, broker: BrokerRegistration, endpoint: Endpoint) -> None:
         def on_result(error: NetworkError | None) -> None:
             if error is None or not (error.is_refusal or error.kind is _ENDED):
-                # It lives; or its machine does not answer: then its session will run out.
+                # The broker is alive, or its host does not respond. In that case its session
+                # expires.
                 return
             self._lose_if_silent(broker, f"nobody answers at {endpoint.host}:{endpoint.port}")
 
@@ -162,7 +169,7 @@ class BrokerWatch:
         return {} if image is None else image.brokers
 
     def _lose_if_silent(self, broker: BrokerRegistration, reason: str) -> None:
-        """Give a life of a broker up, unless it has come meanwhile or is over anyway."""
+        """Report a broker as dead unless it has reconnected or its registration has changed."""
         present = self._registered().get(broker.id)
         is_same = present is not None and present.epoch == broker.epoch
         if is_same and broker.id not in self._connections:

@@ -1,6 +1,7 @@
-"""Tells in the log, in summary, what the metadata says has happened to the cluster (level info).
+"""Log of cluster changes: summarizes metadata changes as log lines (level info).
 
-The active controller tells everything; another node what concerns its own replicas, and brokers.
+The active controller logs all changes. Other nodes log changes of brokers and of their own
+replicas.
 """
 
 from __future__ import annotations
@@ -23,26 +24,27 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# So many are named, the others counted.
+# Maximum number of names in a line. Further names are only counted.
 _NAMED_MAX = 5
 
 
 class ChangeLog:
-    """A listener of the metadata publisher."""
+    """Logs metadata changes. Listens to the metadata publisher."""
 
     __slots__ = ("_is_active", "_node_id", "is_caught_up")
 
     def __init__(self, node_id: int, is_active: Callable[[], bool]) -> None:
         """Args:
-        is_active: whether this node is the active controller.
+        node_id: id of this node.
+        is_active: returns whether this node is the active controller.
         """
         self._node_id = node_id
         self._is_active = is_active
-        # What came before was news long ago.
+        # Set once the node is ready. Changes before that are old and not logged.
         self.is_caught_up = False
 
     def on_image(self, delta: ClusterDelta, _image: ClusterImage) -> None:
-        """Tell what is new."""
+        """Log the changes of a new image."""
         if not (self.is_caught_up and _log.isEnabledFor(logging.INFO)):
             return
         for line in self._lines(delta):
@@ -96,7 +98,7 @@ def _leader_lines(changes: Iterable[Change]) -> Iterator[str]:
 
 
 def _isr_lines(changes: Iterable[Change]) -> Iterator[str]:
-    """Who left which ISRs, and who came into them."""
+    """Yield which brokers left or joined the ISR of which partitions."""
     names: dict[tuple[str, int], list[str]] = {}
     for name, before, after in changes:
         if before is None:

@@ -1,22 +1,22 @@
-"""What a client says it is (KIP-511); kept with its connection."""
+"""Name and version of a client's software (KIP-511), stored with its connection."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-# What is kept of each: clients choose them, and may have thousands of connections.
+# Maximum length of each string: clients choose the strings, and may open thousands of connections.
 _CHARS_MAX = 100
 
 
 class ClientSoftware(NamedTuple):
-    """As in ApiVersions v3 and later."""
+    """Software name and version, from an ApiVersions request of v3 or later."""
 
     name: str = "unknown"
     version: str = "unknown"
 
     @classmethod
     def of(cls, name: str, version: str) -> ClientSoftware:
-        """Return the beginnings of what a client says."""
+        """Return the client's name and version, truncated to the maximum length."""
         return cls(name[:_CHARS_MAX], version[:_CHARS_MAX])
 
 

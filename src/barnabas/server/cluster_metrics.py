@@ -1,4 +1,4 @@
-"""The cluster and the data directories as metrics (kafka.controller)."""
+"""Metrics of the cluster, the data directories, file damage and fetch sessions."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
 
 class ClusterMetrics:
-    """Reads off the newest image; going through all partitions is done once per image."""
+    """Metrics of the latest image. Partitions are counted only once per image."""
 
     def __init__(self, cluster: ClusterView, quorum: RaftDriver, elections: ElectionCounts) -> None:
         self._cluster = cluster
         self._elections = elections
         self._quorum = quorum
-        # The topics that the counts below are of.
+        # Topics image that `_offline` and `_imbalanced` were counted for.
         self._counted: TopicsImage | None = None
         self._offline = 0
         self._imbalanced = 0
 
     def families(self) -> Iterator[MetricFamily]:
-        """Cluster and controller."""
+        """Yield the metrics of the cluster and the controller."""
         image = self._cluster.image
         fenced = sum(broker.fenced for broker in image.brokers.values())
         self._count(image.topics)
@@ -69,7 +69,7 @@ class ClusterMetrics:
 
 
 def directory_families(directories: DataDirectories, disk: Disk) -> Iterator[MetricFamily]:
-    """Which data directories have failed, and how much room the file systems of the others have."""
+    """Yield which data directories have failed, and the disk space of the others."""
     failed = {each.path: int(not each.is_online) for each in directories.logs}
     failed |= dict.fromkeys(directories.offline_paths, 1)
     yield MetricFamily(names.OFFLINE_LOG_DIRECTORIES, [((), sum(failed.values()))])
@@ -88,12 +88,12 @@ def directory_families(directories: DataDirectories, disk: Disk) -> Iterator[Met
 
 
 def damage_families(damage: DamageRegister) -> Iterator[MetricFamily]:
-    """What was found damaged in files, by its kind."""
+    """Yield the number of damaged files found, by kind of damage."""
     found = [((("kind", kind.value),), damage.counts[kind]) for kind in DamageKind]
     yield MetricFamily(names.STORAGE_DAMAGE, found)
 
 
 def session_families(sessions: FetchSessionCache) -> Iterator[MetricFamily]:
-    """Fetch sessions."""
+    """Yield the number of fetch sessions and of their partitions."""
     yield MetricFamily(names.FETCH_SESSIONS, [((), len(sessions))])
     yield MetricFamily(names.FETCH_SESSION_PARTITIONS, [((), sessions.partition_count)])

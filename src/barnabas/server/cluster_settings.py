@@ -1,6 +1,6 @@
-"""What a node is in its cluster: roles, voters, controllers' listeners (KIP-500, 595, 853).
+"""Settings of a node in its cluster: roles, voters and controller listeners (KIP-500, 595, 853).
 
-The rules are those by which Kafka refuses a configuration (KafkaConfig).
+The checks are those of KafkaConfig.
 """
 
 from __future__ import annotations
@@ -25,46 +25,46 @@ _STANDALONE = "cluster.standalone"
 
 
 class ClusterSettings(msgspec.Struct, frozen=True):
-    """Who else there is, as far as the configuration says."""
+    """Role of this node and addresses of the controllers, from the configuration."""
 
     node_id: int
     is_broker: bool
     is_controller: bool
-    # Where the static voters listen: (host, port) by node id; empty where the log names the voters,
-    # and for a node that is its own quorum without saying so.
+    # Addresses (host, port) of the static voters by node id. Empty for dynamic voters, and for a
+    # single-node cluster without configured voters.
     voters: Mapping[int, tuple[str, int]]
-    # Where to ask for the quorum's leader, with a dynamic quorum.
+    # Addresses of controllers for finding the leader of a dynamic quorum.
     bootstrap_servers: tuple[tuple[str, int], ...]
-    # In capitals; the first is the one that nodes use to reach controllers.
+    # Names in upper case. Nodes use the first listener to reach controllers.
     controller_listeners: tuple[str, ...]
-    # What an empty directory is formatted for; None where a lone node may choose.
+    # Cluster id for formatting empty directories. None if it is not configured.
     cluster_id: str | None
-    # Whether it is formatted as the first voter of a dynamic quorum.
+    # Whether an empty directory is formatted as the first voter of a dynamic quorum.
     is_standalone: bool = False
 
     @property
     def roles(self) -> list[str]:
-        """The words of `process.roles`."""
+        """Values of `process.roles`."""
         having = {BROKER: self.is_broker, CONTROLLER: self.is_controller}
         return [role for role, has_it in having.items() if has_it]
 
     @property
     def may_found_cluster(self) -> bool:
-        """Whether an empty directory may get a new cluster's id when none is given."""
+        """Whether an empty directory may get a new cluster id if none is configured."""
         return self.is_alone or self.is_standalone
 
     @property
     def is_alone(self) -> bool:
-        """Whether this process is the only controller, and a broker: it needs nobody else."""
+        """Whether this process is a broker and the only controller, and needs no other node."""
         others = self.voters.keys() - {self.node_id}
         return self.is_broker and self.is_controller and not (others or self.bootstrap_servers)
 
 
 def cluster_settings(config: ParsedConfig) -> ClusterSettings:
-    """Read and check what concerns the cluster.
+    """Read and check the cluster settings.
 
     Raises:
-        ConfigError: values that contradict each other, or that make no sense.
+        ConfigError: invalid values, or values that contradict each other.
     """
     roles = config.strings("process.roles")
     settings = ClusterSettings(

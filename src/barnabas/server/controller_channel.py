@@ -1,7 +1,7 @@
-"""A connection to whichever node is the active controller (Kafka's NodeToControllerChannelManager).
+"""Connection to the active controller (Kafka's NodeToControllerChannelManager).
 
-It follows its aim: another controller means another connection, and what the old one still owed is
-failed, so that its asker may ask the new one.
+When the active controller changes, the channel connects to the new one. Requests in flight on the
+old connection fail, so that their senders can retry.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _API_VERSIONS_VERSION = 3
 
 
 class ControllerAddress(NamedTuple):
-    """Where the active controller listens."""
+    """Node id and address of the active controller."""
 
     node_id: int
     host: str
@@ -38,17 +38,17 @@ class ControllerAddress(NamedTuple):
 
 
 class ChannelSettings(msgspec.Struct, frozen=True):
-    """Times in ms."""
+    """Client id and timeouts (ms) of the connection."""
 
     client_id: str
-    # A request without an answer for so long costs the connection.
+    # A request without a response for this time closes the connection.
     request_timeout_ms: float
     connect_timeout_ms: float = 1_000.0
     backoff: ReconnectBackoff = NODE_BACKOFF
 
 
 class ControllerChannel:
-    """Connected while there is an aim; `on_ready` and `on_lost` tell the owner what happens."""
+    """Keeps a connection to its target controller, and informs the owner about its state."""
 
     __slots__ = (
         "_aim",
@@ -72,8 +72,11 @@ class ControllerChannel:
         on_lost: Callable[[], None],
     ) -> None:
         """Args:
-        on_ready: requests can be sent now.
-        on_lost: a connection that was ready is gone; another is made.
+        doors: services for the connection.
+        settings: client id and timeouts.
+        rng: randomness of the backoff.
+        on_ready: called when requests can be sent.
+        on_lost: called when a ready connection is lost. The channel already reconnects.
         """
         self._doors = doors
         self._settings = settings
@@ -81,26 +84,26 @@ class ControllerChannel:
         self._on_ready = on_ready
         self._on_lost = on_lost
         self._aim: ControllerAddress | None = None
-        # Being opened, or ready; None while backing off and without an aim.
+        # The connection, connecting or ready. None during a backoff and without a target.
         self._channel: Channel | None = None
-        # Whether versions are settled.
+        # Whether the API versions of the controller are known, so that requests can be sent.
         self._is_ready = False
-        # Attempts in a row that came to nothing.
+        # Number of consecutive failed attempts.
         self._failures = 0
         self._retry: Cancellable | None = None
 
     @property
     def is_ready(self) -> bool:
-        """Whether `send` reaches somebody."""
+        """Whether `send` can be called: the controller is connected and its versions are known."""
         return self._is_ready
 
     @property
     def in_flight(self) -> int:
-        """Requests that wait for their answer."""
+        """Number of requests that wait for a response."""
         return 0 if self._channel is None else self._channel.in_flight
 
     def aim_at(self, address: ControllerAddress | None) -> None:
-        """Connect there; None: nowhere."""
+        """Connect to this controller. None: disconnect."""
         if address == self._aim:
             return
         self._aim = address
@@ -110,11 +113,13 @@ class ControllerChannel:
             self._open()
 
     def close(self) -> None:
-        """For good; what is in flight fails."""
+        """Disconnect. Requests in flight fail."""
         self.aim_at(None)
 
     def version_of(self, api_key: int, wanted: int) -> int | None:
-        """The version nearest to `wanted` that the controller has; None without any."""
+        """Return the supported version nearest to `wanted`, or None if the controller lacks the
+        API.
+        """
         assert self._channel is not None
         versions = self._channel.versions.get(api_key)
         return None if versions is None else min(max(wanted, versions[0]), versions[1])
@@ -125,16 +130,16 @@ class ControllerChannel:
         version: int,
         on_response: Callable[[Any, NetworkError | None], None],
     ) -> None:
-        """Send while ready; see `Channel.send`.
+        """Send a request on a ready connection, see `Channel.send`.
 
         Raises:
-            ProtocolError: the message does not fit the version.
+                ProtocolError: the message has values that the version cannot represent.
         """
         assert self._channel is not None
         self._channel.send(request, version, on_response, self._settings.request_timeout_ms)
 
     def _drop(self) -> None:
-        """Give up the connection, or the attempt at one."""
+        """Close the connection or the attempt, and cancel a retry."""
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
@@ -169,7 +174,8 @@ class ControllerChannel:
             if self._channel is not channel:
                 return
             if error is not None or response.error_code != ErrorCode.NONE:
-                # A lost connection is told by `_on_closed` too, which then finds it gone.
+                # `_on_closed` is called too if the connection was lost. It ignores the dropped
+                # channel.
                 self._on_failure()
                 return
             channel.versions = {
@@ -188,7 +194,7 @@ class ControllerChannel:
         assert error.kind is not NetworkErrorKind.CLOSED, "only who drops a channel closes it"
         was_ready = self._is_ready
         if was_ready:
-            # The first attempt after a connection was lost comes at once.
+            # The first attempt after a lost connection is immediate.
             self._drop()
             self._open()
             self._on_lost()

@@ -1,10 +1,9 @@
-"""Where work on records waits for its turns on the loop: conversion of old message formats, looking
-into the batches of producers, looking for a timestamp in a batch.
+"""Queue for work on records: conversion of old formats, validation of batches, timestamp lookups.
 
-It costs Python's time per record. It is done in steps, one per turn of the loop, so that other
-requests go on in between, and little work is done at once. Jobs of one lane keep their order; lanes
-take turns. Long calls into C are made by the executor, and what they may take in memory is bounded
-for all lanes together.
+Such work costs Python's time per record. It runs in steps, one in a turn of the loop, so that other
+requests run in between. Short work is done immediately. Jobs of one lane keep their order, and the
+lanes take turns. The executor runs long calls into C. The memory for their results is bounded for
+all lanes together.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ if TYPE_CHECKING:
     from barnabas.runtime.timer import Timer
     from barnabas.waiting.off_loop import OffLoop, Steps
 
-# What results of calls off the loop may take in memory together. A single one may take more, when
-# nothing else is held.
+# Limit of the memory for results of executor calls. A single result may be larger if it is the only
+# one.
 HELD_BYTES_MAX = 128 << 20
 
 
 class ConversionQueue:
-    """Takes generators that yield between two steps and return the result."""
+    """Runs generators that yield between two steps and return a result."""
 
     __slots__ = (
         "_executor",
@@ -42,16 +41,16 @@ class ConversionQueue:
     def __init__(self, timer: Timer, executor: Executor) -> None:
         self._timer = timer
         self._executor = executor
-        # Jobs that are not done by lane, none of them empty.
+        # Unfinished jobs by lane. Invariant: no lane is empty.
         self._lanes: dict[object, deque[_Job]] = {}
-        # Lanes whose first job can take a step; the first one has the next turn. The others wait
-        # for a call off the loop.
+        # Lanes whose first job can take a step. The first lane gets the next turn. All other lanes
+        # wait for an executor call.
         self._ready: deque[object] = deque()
-        # Whether the loop was asked for a turn.
+        # Whether a turn of the loop is scheduled.
         self._is_turn_due = False
-        # Lanes whose call is made when enough memory is given back, in their order.
+        # Lanes whose executor call waits for memory, in first-in-first-out order.
         self._postponed: deque[object] = deque()
-        # What the results of calls may take.
+        # Upper bound of the memory (bytes) that results of executor calls use now.
         self._held_bytes = 0
 
     def __len__(self) -> int:
@@ -59,7 +58,7 @@ class ConversionQueue:
 
     @property
     def held_bytes(self) -> int:
-        """What the results of calls off the loop may take in memory now."""
+        """Upper bound of the memory (bytes) that results of executor calls use now."""
         return self._held_bytes
 
     def submit(
@@ -69,15 +68,15 @@ class ConversionQueue:
         on_done: Callable[[Any], None],
         connection: Connection | None = None,
     ) -> None:
-        """Run a job to its end.
+        """Run a job until it ends.
 
         Args:
-            lane: anything hashable; jobs of the same one end in the order in which they came.
-            steps: may raise in its first step only; later on it has to turn what it meets into
-                its result.
-            on_done: gets what `steps` returns; may be called before this returns.
-            connection: whose request it is. No more requests are taken from it until the job is
-                done, so that jobs hold no more memory than there are connections to fill.
+            lane: any hashable value. Jobs of the same lane end in the order of their submission.
+            steps: generator of the job. Only its first step may raise. Later steps must return
+                errors as a result.
+            on_done: called with the result of `steps`, perhaps before this method returns.
+            connection: the connection of the request. No further requests are read from it until
+                the job ends, which bounds the memory of the jobs by the number of connections.
         """
         job = _Job(steps, on_done)
         if lane in self._lanes:
@@ -114,7 +113,7 @@ class ConversionQueue:
             else:
                 asked = job.steps.send(answer)
         except StopIteration as end:
-            # Gone before its result is handed over: that may bring the next job.
+            # Remove the job before `on_done`, which may submit the next job.
             self._finish(lane, job)
             job.on_done(end.value)
             job.end_work()
@@ -149,7 +148,7 @@ class ConversionQueue:
         job.held_bytes = 0
 
     def _make_calls(self) -> None:
-        """Make the calls for which there is memory."""
+        """Start the postponed executor calls for which there is enough memory."""
         while self._postponed:
             lane = self._postponed[0]
             job = self._lanes[lane][0]
@@ -175,17 +174,17 @@ class _Job:
     def __init__(self, steps: Steps, on_done: Callable[[Any], None]) -> None:
         self.steps = steps
         self.on_done = on_done
-        # The call that it waits for before it is made; None for none.
+        # The executor call that the job waits to start. None if there is none.
         self.asked: OffLoop | None = None
-        # What the next step is sent: the result of a call, or the error that it raised.
+        # Value for the next step: the result of a call, or the error that it raised.
         self.answer: Any = None
-        # Its part of what is held.
+        # Memory (bytes) that the job has reserved for the result of its call.
         self.held_bytes = 0
-        # Of which no more requests are taken meanwhile.
+        # Connection that is not read until the job ends.
         self.connection: Connection | None = None
         self.is_done = False
 
     def end_work(self) -> None:
-        """Take requests of its connection again."""
+        """Resume reading requests from the job's connection."""
         if self.connection is not None:
             self.connection.end_work()

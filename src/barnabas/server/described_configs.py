@@ -1,8 +1,8 @@
-"""Which value of each key holds, where it comes from, and what else is set (KIP-226).
+"""Described configurations: effective value, sources and other settings of each key (KIP-226).
 
-The most specific wins: the resource's own configs, then for topics what brokers set under another
-name, the configs of one broker over those of all, those over the properties the broker was started
-with, and these over the defaults.
+The most specific setting wins. The order is: the configuration of the resource itself, for topics
+the corresponding broker key, the dynamic configuration of one broker, that of all brokers, the
+properties file of the broker, and the default.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from barnabas.server.configuration import Configuration
     from barnabas.server.dynamic_config import DynamicBrokerConfig
 
-# Kafka gives keys that it does not know, and levels of loggers, no type.
+# Type of unknown keys and of loggers, as in Kafka.
 _NO_TYPE = 0
 
 
 class SourcedValue(NamedTuple):
-    """A value under the name and from the source that gives it."""
+    """A value with its source and the key that sets it."""
 
     name: str
     value: str | None
@@ -37,12 +37,12 @@ class SourcedValue(NamedTuple):
 
 
 class DescribedConfig(NamedTuple):
-    """One key of a resource."""
+    """One key of a resource, as described to clients."""
 
     name: str
-    # What holds; None also for what is never shown.
+    # Effective value. None also for values that must not be shown.
     value: str | None
-    # All that are set, the one that holds first.
+    # All values that are set, the effective one first.
     values: list[SourcedValue]
     source: ConfigSource
     read_only: bool = False
@@ -51,7 +51,7 @@ class DescribedConfig(NamedTuple):
     doc: str | None = None
 
 
-# Names of a broker key that say the same in other units, the one that holds first.
+# Broker keys for the same setting in different units, in order of precedence.
 _GROUPS = (
     ("log.roll.ms", "log.roll.hours"),
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
@@ -62,7 +62,7 @@ _GROUP_OF = {name: group for group in _GROUPS for name in group}
 
 
 class DescribedConfigs:
-    """Configs of all types of resources, as this broker sees them."""
+    """Describes the configurations of all resource types, as this broker knows them."""
 
     __slots__ = ("_cluster", "_configuration", "_dynamic")
 
@@ -74,7 +74,7 @@ class DescribedConfigs:
         self._cluster = cluster
 
     def topic(self, name: str) -> Iterator[DescribedConfig]:
-        """All keys of a topic, existing or not."""
+        """Yield all keys of a topic. The topic need not exist."""
         own = self._cluster.image.configs.get(TOPIC, name)
         inherited = topic_defaults(self._dynamic.current)
         for key in TOPIC_CONFIGS:
@@ -86,7 +86,7 @@ class DescribedConfigs:
             yield _described(key, value, values)
 
     def broker(self) -> Iterator[DescribedConfig]:
-        """All keys of this broker, those it does not know included."""
+        """Yield all keys of this broker, including set keys that it does not know."""
         current = self._dynamic.current
         for key in current.definition:
             values = self._broker_values(key.name)
@@ -108,13 +108,13 @@ class DescribedConfigs:
             if declared is None:
                 yield _hidden(name, values)
             else:
-                # A key of one listener; the one of all stands behind it.
+                # A key with a listener prefix falls back to the key without the prefix.
                 values += self._broker_values(base)
                 described = _described(declared, values[0].value, values)
                 yield described._replace(name=name)
 
     def default_broker(self) -> Iterator[DescribedConfig]:
-        """The keys that are set for all brokers."""
+        """Yield the keys that are set for all brokers."""
         own = self._cluster.image.configs.get(BROKER, ALL_BROKERS)
         source = ConfigSource.DYNAMIC_DEFAULT_BROKER
         for name, value in own.items():
@@ -123,14 +123,14 @@ class DescribedConfigs:
             yield _hidden(name, values) if key is None else _described(key, value, values)
 
     def client_metrics(self, name: str) -> Iterator[DescribedConfig]:
-        """All keys of a client metrics subscription, existing or not."""
+        """Yield all keys of a client metrics subscription. The subscription need not exist."""
         own = self._cluster.image.configs.get(CLIENT_METRICS, name)
         for key in CLIENT_METRICS_CONFIGS:
             values = _own_values(key, own, ConfigSource.CLIENT_METRICS)
             yield _described(key, values[0].value if values else _default_text(key), values)
 
     def group(self, name: str) -> Iterator[DescribedConfig]:
-        """All keys of a group, existing or not."""
+        """Yield all keys of a group. The group need not exist."""
         own = self._cluster.image.configs.get(GROUP, name)
         for key in GROUP_CONFIGS:
             values = _own_values(key, own, ConfigSource.GROUP)
@@ -142,14 +142,14 @@ class DescribedConfigs:
             yield _described(key, values[0].value if values else default, values)
 
     def loggers(self) -> Iterator[DescribedConfig]:
-        """The levels of this process's loggers."""
+        """Yield the levels of this process's loggers."""
         for name, level in described_levels().items():
             yield DescribedConfig(name, level, [], ConfigSource.BROKER_LOGGER, doc="")
 
     def _broker_values(self, name: str) -> list[SourcedValue]:
-        """What is set of a broker key, the value that holds first, its default last.
+        """Return the values of a broker key, the effective one first and the default last.
 
-        A key that says the same in another unit is listed too, but only behind one of `name`.
+        Values of the same setting in another unit are included after the first value of `name`.
         """
         configs = self._cluster.image.configs
         names = _GROUP_OF.get(name, (name,))
@@ -184,7 +184,7 @@ def _described(key: ConfigKey, value: str | None, values: list[SourcedValue]) ->
 
 
 def _hidden(name: str, values: list[SourcedValue]) -> DescribedConfig:
-    """A key that is not known: it may be a secret of a plug-in."""
+    """Describe an unknown key without its value, which may be a secret of a plug-in."""
     values = [each._replace(value=None) for each in values]
     source = values[0].source if values else ConfigSource.DEFAULT
     return DescribedConfig(name, None, values, source, read_only=True, sensitive=True)

@@ -46,8 +46,7 @@ class HandlerTable:
         self._statistics = statistics
 
     def find(self, api_key: int) -> Entry | None:
-        """Return the versions, request class, handler and statistics of an API; None if not served.
-        """
+        """Return versions, request class, handler and statistics of an API; None if not served."""
         entry = self._ready.get(api_key)
         if entry is None:
             api = self._parts.served.get(api_key)

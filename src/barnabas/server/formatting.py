@@ -182,8 +182,7 @@ def _directory_id(
     *,
     is_metadata: bool,
 ) -> bytes:
-    """Return the listed directory id for the metadata directory of a listed voter, else a new id.
-    """
+    """Return the listed directory id for the metadata directory of a voter, else a new id."""
     if is_metadata and not isinstance(voters, FirstVoters):
         for each in voters:
             if each.node_id == configuration.node_id:

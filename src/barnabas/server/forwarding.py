@@ -149,8 +149,7 @@ class Forwarding:
         self._pump()
 
     def on_leader_change(self) -> None:
-        """Connect to the new leader of the quorum, if it is known, and send the pending requests.
-        """
+        """Connect to the new leader of the quorum, if known, and send the pending requests."""
         local = self._parts.local
         found = self._parts.find_controller()
         if found is not None and not self._is_closed:

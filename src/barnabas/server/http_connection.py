@@ -1,8 +1,8 @@
-"""One HTTP/1.1 connection of the metrics listener, by the h11 library.
+"""HTTP/1.1 connection of the metrics listener, based on the h11 library.
 
-Answers are made piece by piece, a piece a turn, and only while the peer takes them: neither a large
-answer nor a slow reader holds up the loop or fills the memory. Nothing is read while an answer is
-being sent, so that requests which a peer sends ahead wait in the peer's own socket.
+A response is built and sent in pieces, one in a turn of the loop, and only while the client takes
+them. A large response or a slow client therefore neither delays the loop nor fills the memory. The
+connection reads nothing while it sends a response, so pipelined requests wait in the kernel.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Of a request's head; a longer one is refused.
+# Maximum size of the request line and headers. A larger request is rejected.
 HEAD_BYTES_MAX = 16 * 1024
-# For a request to come and be answered, and for the next one to follow.
+# Time limit for a request and its response, which starts again after each response.
 DEADLINE_MS = 60_000.0
 RECEIVE_BYTES = 16 * 1024
 
@@ -31,7 +31,7 @@ _TEXT = "text/plain; charset=utf-8"
 
 
 class HttpAnswer(msgspec.Struct, frozen=True):
-    """What to answer; the pieces of the body are asked for one at a time."""
+    """An HTTP response. The pieces of its body are created one at a time."""
 
     status: int
     body: Iterator[bytes]
@@ -39,19 +39,19 @@ class HttpAnswer(msgspec.Struct, frozen=True):
 
 
 class ConnectionOwner(Protocol):
-    """The listener, as far as its connections know it."""
+    """The part of the listener that its connections call."""
 
     def on_progress(self, connection: HttpConnection) -> None:
-        """A request has come, or the peer has taken a part of its answer."""
+        """Note that a request has arrived, or that the client has taken a part of its response."""
         ...
 
     def on_ended(self, connection: HttpConnection) -> None:
-        """The connection is closed."""
+        """Note that the connection is closed."""
         ...
 
 
 class HttpConnection:
-    """A stream handler that serves requests one after another."""
+    """A stream handler that serves the requests of one HTTP connection in order."""
 
     def __init__(
         self,
@@ -60,42 +60,47 @@ class HttpConnection:
         answer: Callable[[str, str], HttpAnswer],
         owner: ConnectionOwner,
     ) -> None:
-        """`answer` gets method and target; `buffer` is shared with others of the loop."""
+        """Args:
+        timer: runs the time limit and the turns.
+        buffer: receive buffer, shared by all connections of the loop.
+        answer: returns the response to a method and target.
+        owner: the listener of this connection.
+        """
         self._timer = timer
         self._buffer = buffer
         self._answer = answer
         self._owner = owner
         self._stream: Stream | None = None
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
-        # What is being answered, and what is left of it.
+        # Remaining pieces of the current response. None while there is no request.
         self._body: Iterator[bytes] | None = None
         self._writable = True
         self._pumping = False
-        # Whether the stream is read from; not while an answer is being sent.
+        # Whether the stream is being read. False while a response is sent.
         self._reading = True
         self._deadline: Cancellable | None = None
 
     @property
     def is_answering(self) -> bool:
-        """Whether a request has come whose answer has not been sent in full."""
+        """Whether the response to a request has not been sent completely."""
         return self._body is not None
 
     def abort(self) -> None:
-        """Cut it."""
+        """Close the connection immediately."""
         if self._stream is not None:
             self._stream.abort()
 
     def on_connected(self, stream: Stream) -> None:
-        """From the stream."""
+        """Store the stream and start the time limit."""
         self._stream = stream
         self._deadline = self._timer.call_later(DEADLINE_MS, self.abort)
 
     def get_buffer(self, size_hint: int) -> bytearray:  # noqa: ARG002
-        """From the stream."""
+        """Return the shared receive buffer."""
         return self._buffer
 
     def on_received(self, count: int) -> None:
-        """From the stream."""
+        """Parse the received bytes and serve complete requests."""
         try:
             self._http.receive_data(bytes(self._buffer[:count]))
             self._take_events()
@@ -103,14 +108,14 @@ class HttpConnection:
             self._refuse(error)
 
     def on_writable_changed(self, writable: bool) -> None:
-        """From the stream."""
+        """Send more of the response when the stream becomes writable."""
         self._writable = writable
         if writable:
             self._owner.on_progress(self)
             self._pump()
 
     def on_closed(self, error: Exception | None) -> None:  # noqa: ARG002
-        """From the stream."""
+        """Cancel the time limit and inform the owner."""
         self._body = None
         self._stream = None
         if self._deadline is not None:
@@ -139,14 +144,14 @@ class HttpConnection:
         self._later()
 
     def _pump(self) -> None:
-        """The next piece, if the peer takes it and there is one."""
+        """Send the next piece of the response if the stream is writable."""
         self._pumping = False
         if self._body is None or not self._writable or self._stream is None:
             return
         try:
             piece = next(self._body, None)
         except Exception:  # noqa: BLE001
-            # The end that is missing tells the peer that this is not all.
+            # Without the final chunk the client sees that the response is incomplete.
             _log.exception("An answer to %s cannot be made", self._stream.peer)
             self._stream.abort()
             return
@@ -170,7 +175,7 @@ class HttpConnection:
             self._stream.close()
             return
         if self._http.their_state is not h11.DONE:
-            # The rest of a request that has a body is not waited for.
+            # The request has a body that was not received completely. Do not wait for the rest.
             self._stream.close()
             return
         if self._deadline is not None:
@@ -191,7 +196,7 @@ class HttpConnection:
             self._stream.resume_reading()
 
     def _refuse(self, error: h11.RemoteProtocolError) -> None:
-        """What came is not HTTP: say so if nothing was said yet, and close."""
+        """Respond to invalid HTTP with an error, unless a response has begun, and close."""
         if self._stream is None:
             return
         if self._http.our_state is h11.IDLE or self._http.our_state is h11.SEND_RESPONSE:

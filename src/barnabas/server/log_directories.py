@@ -1,7 +1,7 @@
-"""Opens the data directories: locked, and found or made to belong to this node of this cluster.
+"""Opening of the data directories: lock them, check their identity, and format empty ones.
 
-One that the disk does not give is left out and the others go on (KIP-112); the one that holds the
-metadata log has to be there.
+A directory that cannot be read is offline and the others work without it (KIP-112). The directory
+of the metadata log must be available.
 """
 
 from __future__ import annotations
@@ -28,36 +28,36 @@ _log = logging.getLogger(__name__)
 
 
 class DataDirectories(msgspec.Struct, frozen=True):
-    """What could be opened, and what could not."""
+    """The open data directories, and the paths of those that are offline."""
 
-    # Those of log.dirs, in their order.
+    # Open directories of log.dirs, in the configured order.
     logs: list[LogDirectory]
-    # Those of log.dirs that the disk did not give.
+    # Directories of log.dirs that could not be opened.
     offline_paths: list[str]
-    # Holds the metadata log; one of `logs`, or one of its own (metadata.log.dir).
+    # Directory of the metadata log: one of `logs`, or a separate one (metadata.log.dir).
     metadata: LogDirectory
 
     @property
     def cluster_id(self) -> str:
-        """What they all belong to."""
+        """Id of the cluster that all directories belong to."""
         return self.metadata.meta.cluster_id
 
     def close(self) -> None:
-        """Let others have them."""
+        """Release the locks of all directories."""
         for directory in (*self.logs, self.metadata):
             directory.close()
 
 
 class DirectoryPaths(msgspec.Struct, frozen=True):
-    """What is configured."""
+    """Configured data directories, and what empty ones may be formatted for."""
 
     # log.dirs
     logs: Sequence[str]
     # metadata.log.dir; None for the first of log.dirs.
     metadata: str | None = None
-    # What empty ones are formatted for; None: a new cluster.
+    # Cluster id for empty directories. None: create a new cluster id.
     cluster_id: str | None = None
-    # Whether they may be formatted for a new cluster when no id is given.
+    # Whether empty directories may be formatted for a new cluster if no id is configured.
     may_found_cluster: bool = True
 
 
@@ -68,26 +68,29 @@ def open_data_directories(
     rng: Rng,
     before_format: Callable[[str], None] = lambda _: None,
 ) -> DataDirectories:
-    """Open what is there, formatted for a new cluster where all are empty.
+    """Open the data directories, and format the empty ones.
+
+    If all directories are empty, they are formatted for the configured cluster or for a new one.
 
     Args:
-        disk: where the directories are.
-        configured: their paths.
-        node_id: of this node.
-        rng: for the ids of new directories.
-        before_format: told the path of the metadata log's directory if it is about to be formatted;
-            it exists by then.
+        disk: the disk with the directories.
+        configured: paths of the directories.
+        node_id: id of this node.
+        rng: source of ids for new directories.
+        before_format: called with the path of the metadata log's directory before it is formatted.
+            The directory exists at that point.
 
     Raises:
-        DirectoryInUseError: another process has one.
-        InconsistentDirectoryError: one belongs to another node, or they to several clusters.
-        UnsupportedFeaturesError: the cluster is at feature levels that this node does not know.
-        OSError: the directory of the metadata log, or every other one, cannot be used.
+        DirectoryInUseError: another process uses a directory.
+        InconsistentDirectoryError: a directory belongs to another node, or the directories belong
+            to different clusters.
+        UnsupportedFeaturesError: the cluster has feature levels that this node does not know.
+        OSError: the directory of the metadata log, or every directory of log.dirs, cannot be used.
     """
     paths = list(dict.fromkeys(disk.absolute(path) for path in configured.logs))
     metadata_path = disk.absolute(configured.metadata or paths[0])
     wanted = list(dict.fromkeys([metadata_path, *paths]))
-    # A directory that is refused stays as it is: first all are looked at.
+    # Check all directories before any change, so that a rejected directory stays unchanged.
     identities = _identities(disk, wanted)
     found = _check_identities(identities, node_id)
     check_features(disk, metadata_path)
@@ -130,7 +133,7 @@ def open_data_directories(
 def _settle_cluster_id(
     found: str | None, configured: DirectoryPaths, metadata_path: str, rng: Rng
 ) -> str:
-    """The cluster that the directories belong to, or shall."""
+    """Return the cluster id of the directories, or the id to format empty ones with."""
     wanted = configured.cluster_id
     if found is not None:
         if wanted is not None and wanted != found:
@@ -161,19 +164,23 @@ def _check_usable(
 
 
 def _identities(disk: Disk, paths: Sequence[str]) -> dict[str, MetaProperties | None]:
-    """Whose each directory is, None for one that is not formatted; those that can be read."""
+    """Return the identity of each readable directory, None for an unformatted one."""
     found: dict[str, MetaProperties | None] = {}
     for path in paths:
         try:
             found[path] = MetaProperties.read(disk, path) if disk.exists(path) else None
         except OSError:
-            # Said when it is opened.
+            # The error is reported when the directory is opened.
             continue
     return found
 
 
 def _check_identities(identities: Mapping[str, MetaProperties | None], node_id: int) -> str | None:
-    """That all are of one cluster and of this node, each by an id of its own; which cluster."""
+    """Check that all directories belong to one cluster and this node, and have different ids.
+
+    Returns:
+        The cluster id, or None if no directory is formatted.
+    """
     formatted = {path: meta for path, meta in identities.items() if meta is not None}
     clusters = {meta.cluster_id: path for path, meta in formatted.items()}
     if len(clusters) > 1:
@@ -184,7 +191,7 @@ def _check_identities(identities: Mapping[str, MetaProperties | None], node_id: 
     ids: dict[bytes, str] = {}
     for path, meta in formatted.items():
         check_node(path, meta, node_id)
-        # One that was written before there were such ids gets its own when it is opened.
+        # An old directory without an id gets one when it is opened.
         other = path if meta.directory_id == ZERO_UUID else ids.setdefault(meta.directory_id, path)
         if other != path:
             raise InconsistentDirectoryError(
@@ -197,12 +204,16 @@ def _check_identities(identities: Mapping[str, MetaProperties | None], node_id: 
 def _check_metadata_place(
     disk: Disk, wanted: Sequence[str], identities: Mapping[str, MetaProperties | None]
 ) -> None:
-    """Refuse what would begin the metadata anew under logs that are there, as Kafka does.
+    """Check that this start does not create a new metadata log beside existing logs, as Kafka does.
 
     Args:
-        disk: where they are.
+        disk: the disk with the directories.
         wanted: all directories, that of the metadata log first.
-        identities: of those that can be read.
+        identities: identities of the readable directories.
+
+    Raises:
+        InconsistentDirectoryError: another directory has the metadata log, or only the directory of
+            the metadata log is unformatted.
     """
     metadata_path = wanted[0]
     for path in wanted[1:]:

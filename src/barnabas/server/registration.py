@@ -36,8 +36,7 @@ _PLAINTEXT = 0
 _NO_EPOCH = -1
 # Delay between heartbeats until the broker is unfenced, and between retries of a shutdown.
 _RETRY_MS = 20
-# Delay before a rejected registration is retried. The broker's previous incarnation may still have
-# a session.
+# Delay before a rejected registration is retried: the previous incarnation may have a session.
 _REFUSED_RETRY_MS = 100
 # Results of a shutdown heartbeat after which a retry can succeed.
 _MAY_PASS = (ErrorCode.NONE, ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT)
@@ -238,8 +237,7 @@ class Registration:
             self._heartbeat()
 
     def _await_word(self) -> None:
-        """Restart the limit for a silent controller. The last nodes of a cluster stop without one.
-        """
+        """Restart the limit for a silent controller: the last nodes to stop have no controller."""
         if self._silence is not None:
             self._silence.cancel()
         self._silence = self._timer.call_later(

@@ -1,7 +1,8 @@
-"""What is counted per API (Kafka: RequestMetrics): plain numbers here, metrics when somebody looks.
+"""Request statistics per API (Kafka: RequestMetrics), kept as plain numbers until metrics are read.
 
-A request that is answered while it is handled, as nearly all are, costs one distribution: its local
-time is its total time, and it waited for nothing. Only those that were parked are counted in more.
+Most requests get their response while they are handled. Such a request costs one update of one
+distribution: its total time is its local time, and all other times are zero. Only requests that
+were parked or queued update more distributions.
 """
 
 from __future__ import annotations
@@ -19,24 +20,24 @@ if TYPE_CHECKING:
 
     from barnabas.protocol.schema import Message
 
-# Added to every time, so that the shortest fall into the first bucket.
+# Added to every time, so that the shortest times fall into the first bucket.
 SHORTEST_MS = 2.0**-10
 _FIRST_EXPONENT = -9
 _LAST_EXPONENT = 24
-# Responses with more items are encoded in slices: about a millisecond's work.
+# Responses with more items are encoded in slices. This number takes about one millisecond.
 LARGE_ITEMS = 500
 _WITH_RECORDS = (int(ApiKey.PRODUCE), int(ApiKey.FETCH))
-# Buckets per doubling.
+# Buckets per doubling of the time.
 _STEPS = 4
 _BUCKETS = (_LAST_EXPONENT - _FIRST_EXPONENT + 1) * _STEPS
-# What brings the exponent of the shortest time to the first bucket.
+# Offset that maps the exponent of the shortest time to the first bucket.
 FIRST_BUCKET = -_FIRST_EXPONENT * _STEPS - _STEPS
 
 
 def bucket_of(duration_ms: float) -> int:
-    """The bucket of a time below two hours: four per doubling, of equal width.
+    """Return the bucket of a time below two hours. Each doubling has four buckets of equal width.
 
-    Worked out rather than looked up: a search through bounds touches memory that is cold by then.
+    The bucket is computed, because a search in a table would read memory that is not in the cache.
     """
     mantissa, exponent = frexp(duration_ms + SHORTEST_MS)
     return FIRST_BUCKET + exponent * 4 + int(mantissa * 8.0)
@@ -48,46 +49,46 @@ def _middle_of(bucket: int) -> float:
 
 
 class Times:
-    """A distribution of times."""
+    """A histogram of times in ms."""
 
     __slots__ = ("counts", "total_ms")
 
     def __init__(self) -> None:
-        # By bucket; the hot path adds to it itself.
+        # Number of times by bucket. The dispatcher also updates this list directly.
         self.counts = [0] * _BUCKETS
         self.total_ms = 0.0
 
     def add(self, duration_ms: float) -> None:
-        """Count one."""
+        """Count a time."""
         self.counts[min(bucket_of(duration_ms), _BUCKETS - 1)] += 1
         self.total_ms += duration_ms
 
     def remove(self, duration_ms: float) -> None:
-        """Take back one that was counted: its time has turned out to be longer."""
+        """Remove a counted time, for a request whose final time is longer."""
         self.counts[min(bucket_of(duration_ms), _BUCKETS - 1)] -= 1
         self.total_ms -= duration_ms
 
     @property
     def count(self) -> int:
-        """How many."""
+        """Number of times in the histogram."""
         return sum(self.counts)
 
     def merged(self, other: Times) -> Times:
-        """Both together."""
+        """Return the sum of both histograms."""
         made = Times()
         made.counts = [mine + its for mine, its in zip(self.counts, other.counts, strict=True)]
         made.total_ms = self.total_ms + other.total_ms
         return made
 
     def with_zeros(self, count: int) -> Times:
-        """These, and so many that took no time."""
+        """Return a copy with `count` additional times of zero."""
         made = Times()
         made.counts = [self.counts[0] + count, *self.counts[1:]]
         made.total_ms = self.total_ms
         return made
 
     def quantile(self, fraction: float) -> float:
-        """The time below which that share lies, within an eighth; 0 without any."""
+        """Return the quantile with an error of at most one eighth; 0 for an empty histogram."""
         rank = fraction * self.count
         seen = 0
         for bucket, count in enumerate(self.counts):
@@ -98,7 +99,7 @@ class Times:
 
 
 class ApiStatistics:
-    """One API's requests since the start."""
+    """Statistics of the requests of one API since the start."""
 
     __slots__ = (
         "_response",
@@ -125,41 +126,44 @@ class ApiStatistics:
     def __init__(self, api_key: int, name: str, last_version: int, response: type[Message]) -> None:
         self.api_key = api_key
         self._response = response
-        # The arrays of responses that may be large, each with the arrays of its items; none where
-        # records are answered, which are never encoded item by item.
+        # Array fields of responses that may be large, each with the array fields of its items.
+        # Empty for APIs with records, which are not encoded item by item.
         self.arrays = () if api_key in _WITH_RECORDS else _arrays_of(response)
-        # Kafka's name of the API, "Produce".
+        # Kafka's name of the API, for example "Produce".
         self.name = name
-        # Requests by version.
+        # Number of requests by version.
         self.versions = [0] * (last_version + 1)
-        # Error codes of responses, by code; -1, the unknown error, is the last.
+        # Number of error codes in responses, by code. The last item counts -1, the unknown error.
         self.errors = [0] * (max(ErrorCode) + 2)
         self.count_errors: Callable[[Message, list[int]], None] = error_counter(response)
-        # Answers that were looked into for errors; handlers said of all others that they have none.
+        # Number of responses that were searched for errors. The handlers marked all others as
+        # clean.
         self.looked_into = 0
-        # Whether responses say how long their client has to wait.
+        # Whether the response has a throttle time.
         self.has_throttle_time = any(
             each.name == "throttle_time_ms" for each in response.__fields__
         )
         self.request_bytes = 0
         self.response_bytes = 0
-        # Of requests that were answered when their handler returned: local and total time.
+        # Requests that got their response within the handler: local time, which is also the total
+        # time.
         self.immediate = Times()
-        # Of requests that were parked: in the handler, waiting, and both.
+        # Parked requests: time in the handler, time until the response, and their sum.
         self.parked_local = Times()
         self.remote = Times()
         self.parked_total = Times()
-        # Of requests that waited for their turn after all of them had been received.
+        # Requests that waited in the queue after they were received: time in the queue.
         self.request_queue = Times()
-        # Of answers that earlier requests of their connection held back.
+        # Responses that waited for the responses to earlier requests: waiting time.
         self.response_queue = Times()
-        # Of responses for which the kernel's buffer had no room, until it had taken all.
+        # Responses that did not fit into the kernel's send buffer: time until the buffer had taken
+        # them.
         self.response_send = Times()
-        # Of requests that were over a quota: how long their client has to wait.
+        # Requests that exceeded a quota: throttle time.
         self.throttle = Times()
 
     def is_large(self, response: Message) -> bool:
-        """Return whether a response has so many items that it is to be encoded in slices."""
+        """Return whether the response has so many items that it must be encoded in slices."""
         count = 0
         for name, inner_names in self.arrays:
             items = getattr(response, name) or ()
@@ -171,25 +175,25 @@ class ApiStatistics:
         return count > LARGE_ITEMS
 
     def count_errors_in_steps(self, response: Message) -> Generator[None, None, None]:
-        """As `count_errors`, as a generator that stops after each item of an array."""
+        """Count errors like `count_errors`, in a generator that yields after each array item."""
         return step_error_counter(self._response)(response, self.errors)
 
     def count_queued(self, queued_ms: float, local_ms: float) -> None:
-        """Count the times of a request that waited for its turn and was answered in it."""
+        """Count the times of a request that waited in the queue and whose handler responded."""
         self.request_queue.add(queued_ms)
         self.parked_local.add(local_ms)
         self.remote.add(0.0)
         self.parked_total.add(queued_ms + local_ms)
 
     def error_counts(self) -> list[int]:
-        """By code; an answer of which the handler knew that it has no error is one NONE."""
+        """Return the number of errors by code. A clean response counts as one NONE."""
         counts = list(self.errors)
         counts[0] += max(0, self.requests - self.looked_into)
         return counts
 
     @property
     def requests(self) -> int:
-        """Of all versions."""
+        """Number of requests of all versions."""
         return sum(self.versions)
 
 
@@ -206,7 +210,7 @@ def _arrays_of(response: type[Message]) -> tuple[tuple[str, tuple[str, ...]], ..
 
 
 class RequestStatistics:
-    """All APIs that were asked for."""
+    """Statistics of all APIs that have had requests."""
 
     __slots__ = ("by_api",)
 
@@ -216,7 +220,7 @@ class RequestStatistics:
     def of(
         self, api_key: int, name: str, last_version: int, response: type[Message]
     ) -> ApiStatistics:
-        """The statistics of one API, made at the first call."""
+        """Return the statistics of one API, which the first call creates."""
         found = self.by_api.get(api_key)
         if found is None:
             found = ApiStatistics(api_key, name, last_version, response)

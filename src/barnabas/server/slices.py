@@ -1,11 +1,11 @@
-"""Work on requests that would hold the event loop too long: generators that run in slices.
+"""Slices: long work on requests, as generators that run for a limited time in each turn.
 
-A generator stops after each small step. Its first slice runs at once, which is all that most
-requests take. The rest is queued: each turn of the loop runs one slice of one request, in turns, so
-that other connections are served in between. `RequestContext.in_slices` is the way in for handlers.
+A generator yields after each small step. Its first slice runs immediately and is enough for most
+requests. The rest is queued. Each turn of the loop runs one slice of one request, round robin, so
+that other connections are served in between. Handlers use `RequestContext.in_slices`.
 
-Requests that are large themselves are decoded, served and answered in slices too, and one after the
-other: a message takes a hundred times its bytes while it is worked on.
+Large requests are decoded, served and encoded in slices too, but only one at a time: in this phase
+a message uses about a hundred times its encoded size.
 """
 
 from __future__ import annotations
@@ -27,36 +27,36 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 V = TypeVar("V")
 
-# The first slice of a request, which runs in the turn that read it.
+# Limit of the first slice of a request, which runs in the turn that read the request.
 FIRST_SLICE_MS = 2.0
-# A slice of queued work; one in a turn.
+# Limit of a slice of queued work. Each turn runs one.
 SLICE_MS = 4.0
-# Items that are let go of in one step: plain ones, and those that have arrays themselves.
+# Items that one step releases: plain items, and items that have arrays themselves.
 _RELEASED_AT_ONCE = 256
 _NESTED_RELEASED_AT_ONCE = 8
-# Names that are sorted in one step.
+# Names that one step sorts.
 _SORTED_AT_ONCE = 2_000
 
 
 class Sliced(Protocol):
-    """What the work is for: told of its end, one way or the other."""
+    """The owner of queued work, which is informed when the work ends."""
 
     @property
     def is_wanted(self) -> bool:
-        """Whether anyone waits for the result."""
+        """Whether the result is still needed."""
         ...
 
     @property
     def source(self) -> tuple[str, str]:
-        """API and client, for the log."""
+        """API name and client, for log lines."""
         ...
 
     def on_work_done(self, spent_ms: float) -> None:
-        """Take note of the end; `spent_ms` is the time that the slices took."""
+        """Handle the end of the work. `spent_ms` is the total time of the slices."""
         ...
 
     def on_work_failed(self, error: Exception) -> None:
-        """Take note that a step raised."""
+        """Handle an exception that a step raised."""
         ...
 
 
@@ -80,18 +80,18 @@ class _Job:
 
 
 class SliceQueue:
-    """The queued work of one event loop."""
+    """Queue of the pending work of one event loop."""
 
     __slots__ = ("_clock", "_is_due", "_jobs", "_large", "_timer", "_waiting", "_watch")
 
     def __init__(self, clock: Clock, timer: Timer, watch: LoopWatch) -> None:
         self._clock = clock
         self._timer = timer
-        # Told which request a slice was for.
+        # Measures the turns of the loop, and is given the request of each slow slice.
         self._watch = watch
-        # Jobs under way; the first one has the next slice.
+        # Jobs in progress. The first one gets the next slice.
         self._jobs: deque[_Job] = deque()
-        # Large jobs under way, one at most, and those that wait for it to end.
+        # Number of large jobs in progress (0 or 1), and the large jobs that wait for it.
         self._large = 0
         self._waiting: deque[_Job] = deque()
         self._is_due = False
@@ -100,7 +100,11 @@ class SliceQueue:
         return len(self._jobs) + len(self._waiting)
 
     def try_now(self, steps: Generator[None, None, T]) -> T | _Unfinished:
-        """Run the first slice; returns the result, or UNFINISHED: then `add` the generator."""
+        """Run the first slice.
+
+        Returns:
+            The result of the generator, or UNFINISHED. In that case pass the generator to `add`.
+        """
         ends_ms = self._clock.monotonic_ms() + FIRST_SLICE_MS
         try:
             while True:
@@ -118,7 +122,7 @@ class SliceQueue:
         *,
         is_large: bool = False,
     ) -> None:
-        """Run the steps in slices, from the next turn on; large ones one after the other."""
+        """Run the steps in slices from the next turn on. Large jobs run one after the other."""
         job = _Job(steps, owner, is_large=is_large)
         if is_large and self._large:
             self._waiting.append(job)
@@ -153,7 +157,7 @@ class SliceQueue:
             self._arm()
 
     def _run_slice(self, job: _Job) -> bool:
-        """Run one slice; returns whether the job has ended."""
+        """Run one slice of a job, and return whether the job has ended."""
         if not job.owner.is_wanted:
             job.steps.close()
             job.owner.on_work_done(job.spent_ms)
@@ -177,13 +181,13 @@ class SliceQueue:
 
 
 def drained(items: dict[T, V]) -> Iterator[tuple[T, V]]:
-    """Yield the items of a dictionary, and let go of each: all at once may take too long."""
+    """Yield and remove the items of a dictionary. Freeing all at once may take too long."""
     for key in list(items):
         yield key, items.pop(key)
 
 
 def sorted_gradually(names: list[str]) -> Generator[None, None, Iterator[str]]:
-    """Sort names in steps; the iterator that is returned takes a step for each of them."""
+    """Sort names in steps. The returned iterator merges the sorted runs lazily."""
     runs: list[list[str]] = []
     for start in range(0, len(names), _SORTED_AT_ONCE):
         runs.append(sorted(names[start : start + _SORTED_AT_ONCE]))
@@ -192,9 +196,9 @@ def sorted_gradually(names: list[str]) -> Generator[None, None, Iterator[str]]:
 
 
 def release(message: Message | Struct) -> Generator[None, None, None]:
-    """Empty the arrays of a message that is needed no more.
+    """Empty the arrays of a message that is no longer needed, in steps.
 
-    Letting go of 100,000 objects at once takes tens of milliseconds.
+    Freeing 100,000 objects at once takes tens of milliseconds.
     """
     for field in message.__fields__:
         items: Any = getattr(message, field.name, None)

@@ -1,6 +1,6 @@
-"""DescribeConfigs: key 32, v0-4. Keys of topics and brokers, with source, synonyms, type and doc.
+"""DescribeConfigs (key 32, v0-4): list the keys of resources with source, synonyms, type and doc.
 
-v0 says only whether a value is the default, v1 source and synonyms (KIP-226), v3 types and
+v0 returns only whether a value is the default, v1 source and synonyms (KIP-226), v3 types and
 documentation (KIP-569).
 """
 
@@ -38,17 +38,17 @@ if TYPE_CHECKING:
 
 Refusal = tuple[ErrorCode, str]
 
-# Types of resources that have configs.
+# Resource types that have configurations.
 _KINDS = {TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP}
 
 
 def handler(parts: NodeParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that describes configurations."""
     return DescribeConfigsHandler(parts).handle_describe_configs
 
 
 class DescribeConfigsHandler:
-    """Answers from the keys' declarations, the static configuration and the image."""
+    """Builds responses from key declarations, the static configuration and the metadata image."""
 
     __slots__ = ("_cluster", "_configs", "_node_id")
 
@@ -62,7 +62,7 @@ class DescribeConfigsHandler:
         context: RequestContext,
         request: DescribeConfigsRequest,
     ) -> DescribeConfigsResponse | None:
-        """One result per resource, each with its own error."""
+        """Describe each resource, with an error of its own."""
         return context.in_slices(self._answer(context.version, request))
 
     def _answer(
@@ -70,7 +70,7 @@ class DescribeConfigsHandler:
     ) -> Generator[None, None, DescribeConfigsResponse]:
         unknown = {each.resource_type for each in request.resources} - _KINDS
         if unknown:
-            # As Kafka, which fails over it before it looks at any.
+            # Kafka rejects the whole request before it describes any resource.
             words = f"resources of type {min(unknown)} have no configs"
             results = [
                 _refused(each, (ErrorCode.INVALID_REQUEST, words)) for each in request.resources
@@ -86,7 +86,7 @@ class DescribeConfigsHandler:
     def _describe_all(
         self, request: DescribeConfigsRequest
     ) -> Generator[None, None, list[DescribeConfigsResult]]:
-        """One result per resource; those that are named again have the result of the first."""
+        """Return one result per resource. A repeated resource gets the same result again."""
         made: dict[tuple[int, str, tuple[str, ...]], DescribeConfigsResult] = {}
         results: list[DescribeConfigsResult] = []
         for resource in request.resources:
@@ -119,7 +119,7 @@ class DescribeConfigsHandler:
             if problem_of(name) is not None:
                 return ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is no name for a topic."
             if self._cluster.topic_id(name) is None:
-                # Without words, as Kafka does it.
+                # Kafka sends no error message in this case.
                 return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ""
             return self._configs.topic(name)
         refusal = self._problem_of(resource_type, name)
@@ -135,7 +135,7 @@ class DescribeConfigsHandler:
         return self._configs.group(name)
 
     def _problem_of(self, resource_type: int, name: str) -> Refusal | None:
-        """Why the resource cannot be described; brokers answer for themselves only."""
+        """Return why the resource cannot be described. A broker describes only itself."""
         invalid = ErrorCode.INVALID_REQUEST
         if not name and resource_type != BROKER:
             return invalid, "the resource needs a name"
@@ -174,6 +174,6 @@ def _shown(
         is_sensitive=config.sensitive,
         synonyms=synonyms,
         config_type=config.type,
-        # Nothing is to be said of loggers, asked or not.
+        # Loggers have an empty documentation, regardless of the request.
         documentation=config.doc if request.include_documentation or not config.doc else None,
     )

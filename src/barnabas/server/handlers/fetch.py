@@ -1,9 +1,10 @@
-"""Fetch: key 1, v0-18. Reads for consumers and followers, within sessions or without.
+"""Fetch (key 1, v0-18): read records for consumers and followers, with or without a fetch session.
 
-v0-3 get old message formats, which `old_fetch` makes; v3 limits the whole answer, v4 isolation
-level, v5 log start offset, v7 sessions (KIP-227), v9 leader epochs, v10 zstd, v11 rack (KIP-392),
-v12 diverging epochs (KIP-595), v13 topic ids (KIP-516), v15 the follower's broker epoch (KIP-903),
-v16 new leaders (KIP-951), v17 directory ids (KIP-853), v18 the asker's high watermark (KIP-1166).
+v0-3 return old message formats, which `old_fetch` creates. v3 adds a size limit of the whole
+response, v4 the isolation level, v5 the log start offset, v7 sessions (KIP-227), v9 leader epochs,
+v10 zstd, v11 the rack (KIP-392), v12 diverging epochs (KIP-595), v13 topic ids (KIP-516), v15 the
+broker epoch of the follower (KIP-903), v16 new leaders (KIP-951), v17 directory ids (KIP-853) and
+v18 the high watermark of the follower (KIP-1166).
 """
 
 from __future__ import annotations
@@ -46,26 +47,26 @@ if TYPE_CHECKING:
     Asked = tuple[TopicIdPartition, FetchPartitionData]
     Answered = tuple[TopicIdPartition, FetchResult]
 
-# A fetch of more partitions that do not exist does not wait: it would keep them all meanwhile.
+# A fetch with more unknown partitions does not wait, because it would hold their results in memory.
 REFUSED_WAITING_MAX = 1_000
 _TOPIC_IDS_SINCE = 13
 _REPLICA_STATE_SINCE = 15
 _ENDPOINTS_SINCE = 16
-# Looking a member up in its enum costs 100 ns, as much as a call.
+# Cached member: access to an enum member costs 100 ns, as much as a function call.
 _NONE = ErrorCode.NONE
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
-# What most partitions answer: the very struct by which the encoder knows that nothing is there.
+# Value for partitions without divergence. The encoder omits the field only for this instance.
 _NO_DIVERGENCE: EpochEndOffset = EpochEndOffset.default_instance()
 
 
 def handler(parts: ServerParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that reads records for consumers and followers."""
     return FetchHandler(parts).handle_fetch
 
 
 class FetchHandler:
-    """Opens the session, hands what can be read to the replicas, answers with what has news."""
+    """Opens the fetch session, reads partitions, and responds with those that have changed."""
 
     __slots__ = ("_cluster", "_max_bytes", "_old", "_quotas", "_replicas", "_sessions")
 
@@ -78,7 +79,7 @@ class FetchHandler:
         self._old = OldFetch(parts.replicas, parts.conversions)
 
     def handle_fetch(self, context: RequestContext, request: FetchRequest) -> FetchResponse | None:
-        """Answered now only if the session cannot be used; else when there is enough to read."""
+        """Respond once enough bytes can be read, or immediately if the request is invalid."""
         params = self._params(context, request)
         session = self._sessions.open(
             self._session_request(context.version, request, params),
@@ -150,7 +151,7 @@ class FetchHandler:
                 for partition in topic.partitions
             ]
         if len(asked) > 1:
-            # A partition that is named twice is read once: in its first place, as its last says.
+            # Read a repeated partition once: at its first position, with its last parameters.
             asked = list(dict(asked).items())
         forgotten = []
         for gone in request.forgotten_topics_data:
@@ -168,14 +169,14 @@ class FetchHandler:
         )
 
     def _resolve(self, uses_topic_ids: bool, name: str, topic_id: bytes) -> tuple[bytes, str]:
-        """Id and name; the name of an unknown id is empty, names of old versions go unchecked."""
+        """Return topic id and name. The name of an unknown id is empty; names are not checked."""
         if uses_topic_ids:
             return topic_id, self._cluster.topic_name(topic_id) or ""
         return ZERO_UUID, name
 
 
 class PendingFetch:
-    """A request whose answer is being put together."""
+    """A request and its response while records are awaited."""
 
     __slots__ = (
         "_asked",
@@ -201,24 +202,25 @@ class PendingFetch:
         self._is_exempt = is_from_follower
         self._session = session
         self._cluster = cluster
-        # What brings the answer into an old version's form; None for versions that need none.
+        # Converts the response for old versions. None for versions with magic 2.
         self.old: OldFetch | None = None
-        # Everything asked, in the order that the answer has.
+        # All requested partitions, in the order of the response.
         self._asked: list[Asked] = []
         self._refused: dict[TopicIdPartition, FetchResult] = {}
 
     def take(self, asked: list[Asked]) -> list[Asked]:
-        """What can be read; the rest is refused, and answered together with it."""
+        """Return the partitions that can be read, and record an error for all others."""
         topics = self._cluster.image.topics
         unknown_ids: list[TopicIdPartition] = []
         unknown: list[TopicIdPartition] = []
         for topic_partition, _ in asked:
             topic = topics.by_name(topic_partition.topic)
             if topic is None or topic_partition.partition not in topic.partitions:
-                # A session keeps the name that an id once had; where there is none, none was known.
+                # A session keeps the name of an id whose topic was deleted. An empty name means
+                # that the id was never known.
                 named = topic_partition.topic or self._context.version < _TOPIC_IDS_SINCE
                 (unknown if named else unknown_ids).append(topic_partition)
-        # Ids that nobody knows come first, as Kafka has them.
+        # Kafka puts unknown ids first.
         self._refuse(unknown_ids, ErrorCode.UNKNOWN_TOPIC_ID)
         self._refuse(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         self._asked = asked
@@ -228,18 +230,18 @@ class PendingFetch:
 
     @property
     def refused_count(self) -> int:
-        """Partitions that are not read."""
+        """Number of partitions that are not read because they are unknown."""
         return len(self._refused)
 
     def _refuse(self, partitions: list[TopicIdPartition], error: ErrorCode) -> None:
         for topic_partition in partitions:
             failed = failed_fetch(error)
-            # Empty, not absent: the partition was not even looked for.
+            # Send an empty list and not null, because the partition was not looked up.
             failed.aborted_transactions = []
             self._refused[topic_partition] = failed
 
     def on_fetched(self, results: list[Answered]) -> None:
-        """Answer with what the session leaves of the results."""
+        """Send the response with the results that the session does not omit."""
         try:
             self._on_fetched(results)
         except AssertionError:
@@ -249,7 +251,7 @@ class PendingFetch:
 
     def _on_fetched(self, results: list[Answered]) -> None:
         if self._refused:
-            # Behind those that were read, as Kafka has them.
+            # Append the errors after the partitions that were read, as Kafka does.
             results = [*results, *self._refused.items()]
         if self._is_exempt:
             self._answer(results, EXEMPT)
@@ -275,7 +277,7 @@ class PendingFetch:
         self._context.respond(response, throttle_ms, is_clean=is_clean)
 
     def _count(self, news: list[Answered]) -> bool:
-        """Count the bytes of each topic; returns whether there is no error."""
+        """Count the bytes of each topic, and return whether no partition has an error."""
         topics = self._replicas.metrics.topics
         is_clean = True
         for asked, result in news:
@@ -291,7 +293,7 @@ class PendingFetch:
         return is_clean
 
     def _answer_within_quota(self, results: list[Answered]) -> None:
-        """Over quota: nothing, and the time to wait, so that the client asks for it again."""
+        """Send the response, or an empty one with a throttle time if the quota is exceeded."""
         context, quota = self._context, self._context.quotas.fetch
         client_id = context.client_id or ""
         sized = FetchResponse(responses=[])
@@ -303,7 +305,7 @@ class PendingFetch:
             return
         quota.unrecord(context.user, client_id, size)
         if self._session.session_id:
-            # Only whether the session still is at this request's epoch.
+            # Only check that the session still has the epoch of this request.
             self._session.answer([])
         response = FetchResponse(
             error_code=self._session.error, session_id=self._session.session_id, responses=[]
@@ -311,7 +313,7 @@ class PendingFetch:
         context.respond(response, throttle_ms)
 
     def _add_topics(self, response: FetchResponse, news: list[Answered]) -> None:
-        """Neighbours of one topic share an entry."""
+        """Add the results to the response. Consecutive partitions of a topic share an entry."""
         last: tuple[bytes, str] | None = None
         partitions: list[PartitionData] = []
         for asked, result in news:
@@ -339,7 +341,7 @@ class PendingFetch:
             leader_id=partition.leader, leader_epoch=partition.leader_epoch
         )
         if self._is_exempt:
-            # Brokers know each other's addresses.
+            # Brokers get each other's addresses from the metadata.
             return
         endpoint = self._cluster.endpoint(partition.leader, self._context.listener_name)
         known = {node.node_id for node in response.node_endpoints}
@@ -350,7 +352,7 @@ class PendingFetch:
 
 
 def _refused(version: int, request: FetchRequest) -> FetchResponse:
-    """The answer to an isolation level that is none: nothing is read, for no partition."""
+    """Return the error response to an invalid isolation level."""
     error = ErrorCode.UNKNOWN_SERVER_ERROR
     failed = failed_fetch(error)
     failed.aborted_transactions = []
@@ -367,13 +369,13 @@ def _refused(version: int, request: FetchRequest) -> FetchResponse:
 
 
 def within_quota(context: RequestContext, max_bytes: int) -> int:
-    """What to read at most: what the client's quota allows in all its windows."""
+    """Return the limit of a fetch: `max_bytes`, or less if the client's quota is smaller."""
     largest = context.quotas.fetch.largest_use(context.user, context.client_id or "")
     return max_bytes if largest is None else min(max_bytes, int(largest))
 
 
 def partition_data(index: int, result: FetchResult) -> PartitionData:
-    """One partition's part of the answer."""
+    """Return the entry of one partition in the response."""
     diverging = result.diverging_epoch
     aborted = result.aborted_transactions
     return PartitionData(

@@ -1,9 +1,8 @@
-"""ListOffsets: key 2, v0-11. The offset at a timestamp, or at one of the special ones.
+"""ListOffsets (key 2, v0-11): find the offset for a timestamp, or for a special timestamp.
 
-v0 answers with a list of offsets at segments' starts, v1 with one offset exactly (KIP-79),
-v2 isolation level, v4 leader epochs, v5 OFFSET_NOT_AVAILABLE, v7 max timestamp (KIP-734), v8
-earliest local, v9 latest tiered (KIP-405, KIP-1005), v10 time-out, v11 earliest pending upload
-(KIP-1023).
+v0 returns a list of segment start offsets, v1 exactly one offset (KIP-79). v2 adds the isolation
+level, v4 leader epochs, v5 OFFSET_NOT_AVAILABLE, v7 the max timestamp (KIP-734), v8 earliest local,
+v9 latest tiered (KIP-405, KIP-1005), v10 a timeout and v11 earliest pending upload (KIP-1023).
 """
 
 from __future__ import annotations
@@ -34,21 +33,21 @@ if TYPE_CHECKING:
     from barnabas.server.request import Handle, RequestContext
     from barnabas.waiting.off_loop import OffLoop
 
-# Special timestamp -> the version that brought it.
+# First version of each special timestamp.
 _SPECIAL_SINCE = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
 _LEADER_EPOCH_SINCE = 4
 _NOT_AVAILABLE_SINCE = 5
-# Partitions that are looked at in one turn of the loop.
+# Number of partitions that one turn of the loop looks up.
 _LOOKUPS_PER_STEP = 20
 
 
 def handler(parts: ServerParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that looks up offsets by timestamp."""
     return ListOffsetsHandler(parts).handle_list_offsets
 
 
 class ListOffsetsHandler:
-    """Asks the replica of each partition."""
+    """Looks up offsets in the replica of each partition."""
 
     __slots__ = ("_queue", "_replicas")
 
@@ -59,9 +58,9 @@ class ListOffsetsHandler:
     def handle_list_offsets(
         self, context: RequestContext, request: ListOffsetsRequest
     ) -> ListOffsetsResponse | None:
-        """One answer per partition; from v1 on a partition named twice is INVALID_REQUEST.
+        """Look up one result per partition. From v1 on, a repeated partition is INVALID_REQUEST.
 
-        Looking for a time may take several turns; no other request of the connection is taken then.
+        A lookup by timestamp may take several turns. The connection is not read in this time.
         """
         if context.version == 0:
             return context.in_slices(self._old_answer(request))
@@ -74,7 +73,8 @@ class ListOffsetsHandler:
     def _answer(
         self, version: int, request: ListOffsetsRequest
     ) -> Generator[OffLoop | None, Any, ListOffsetsResponse]:
-        # A topic that is named twice is answered once; None for a partition that is named twice.
+        # Partitions by topic name, which merges repeated topics. The value of a repeated partition
+        # is None.
         by_topic: dict[str, dict[int, ListOffsetsPartition | None]] = {}
         until_step = _LOOKUPS_PER_STEP
         for topic in request.topics:
@@ -164,7 +164,7 @@ class ListOffsetsHandler:
 
 
 def _refused(request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """The answer to an isolation level that is none."""
+    """Return the error response to an invalid isolation level."""
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(

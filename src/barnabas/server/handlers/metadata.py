@@ -1,7 +1,7 @@
-"""Metadata: key 3, v0-13. Brokers, topics, leaders; creates topics that are asked for.
+"""Metadata (key 3, v0-13): describe brokers, topics and leaders, and create missing topics.
 
-v4 says whether to create topics, v5 offline replicas, v7 leader epochs, v8 authorised operations
-(KIP-430), v10 topic ids, v12 topics asked for by id (KIP-516), v13 an error for all.
+v4 adds the choice whether to create topics, v5 offline replicas, v7 leader epochs, v8 authorized
+operations (KIP-430), v10 topic ids, v12 requests by topic id (KIP-516) and v13 a top-level error.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _TOPIC_IDS_SINCE = 12
 
 
 def handler(parts: ServerParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that describes brokers, topics and leaders."""
     return MetadataHandler(parts).handle_metadata
 
 
 class MetadataHandler:
-    """Answers from the image."""
+    """Builds responses from the current metadata image."""
 
     __slots__ = ("_auto_topics", "_cluster", "_cluster_id", "_node_id")
 
@@ -52,7 +52,7 @@ class MetadataHandler:
     def handle_metadata(
         self, context: RequestContext, request: MetadataRequest
     ) -> MetadataResponse | None:
-        """All topics, or those asked for."""
+        """Describe all topics, or the requested ones."""
         return context.in_slices(self._answer(context, request))
 
     def _answer(
@@ -66,7 +66,7 @@ class MetadataHandler:
         if context.version < _TOPIC_IDS_SINCE and (has_ids or lacks_name):
             return _refused(request)
         if has_ids:
-            # As Kafka: a request that names topics by id is answered for those alone.
+            # If a request has any topic ids, respond for those topics only, as Kafka does.
             request.topics = [
                 MetadataRequestTopic(topic_id=topic.topic_id, name=None)
                 for topic in request.topics or ()
@@ -93,7 +93,7 @@ class MetadataHandler:
         self, context: RequestContext, request: MetadataRequest, operations: int
     ) -> Generator[None, None, list[MetadataResponseTopic]]:
         asked, listener = request.topics, context.listener_name
-        # All topics are those of one image, even if it takes several turns.
+        # Use the same image for all topics, because the work may take several turns.
         image = self._cluster.image.topics
         if asked is None or (context.version == 0 and not asked):
             every: list[MetadataResponseTopic] = []
@@ -163,7 +163,7 @@ class MetadataHandler:
 
 
 def _refused(request: MetadataRequest) -> MetadataResponse:
-    """The answer to a version that has no topic ids yet and is asked by id all the same."""
+    """Return the error response to a request by id in a version without topic ids."""
     topics = [
         _failed(topic, ErrorCode.INVALID_REQUEST, NOT_ASKED) for topic in request.topics or ()
     ]
@@ -174,7 +174,7 @@ def _refused(request: MetadataRequest) -> MetadataResponse:
 
 
 def _unknown(asked: MetadataRequestTopic, operations: int) -> MetadataResponseTopic:
-    """The answer for a topic that does not exist."""
+    """Return the entry for a topic that does not exist."""
     if asked.name is None:
         return _failed(asked, ErrorCode.UNKNOWN_TOPIC_ID, operations)
     is_legal = problem_of(asked.name) is None

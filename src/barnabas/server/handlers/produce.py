@@ -1,8 +1,8 @@
-"""Produce: key 0, v0-13. Appends record sets; one answer per partition, none fails its neighbours.
+"""Produce (key 0, v0-13): append records, with an independent result for each partition.
 
-v0-2 carry magic 0 and 1, which `old_produce` converts. v3 is magic 2, exactly one batch per
-partition; v7 allows zstd (KIP-110); v8 names the faulty records (KIP-467); v10 tells of a new
-leader (KIP-951); v13 has topic ids (KIP-516).
+v0-2 carry magic 0 and 1, which `old_produce` converts. v3 has magic 2, exactly one batch per
+partition. v7 allows zstd (KIP-110). v8 reports the invalid records (KIP-467). v10 reports a new
+leader (KIP-951). v13 has topic ids (KIP-516).
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ if TYPE_CHECKING:
 _TOPIC_IDS_SINCE = 13
 _LEADER_SINCE = 10
 _ADMIN_CLIENT_ID = "__admin_client"
-# Looking a member up in its enum costs 100 ns, as much as a call.
+# Cached members: access to an enum member costs 100 ns, as much as a function call.
 _NONE = ErrorCode.NONE
 _CLIENT = AppendOrigin.CLIENT
 _UNKNOWN_TOPIC_OR_PARTITION = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def handler(parts: ServerParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that appends records to partitions."""
     return ProduceHandler(parts).handle_produce
 
 
 class ProduceHandler:
-    """Hands the record sets of a request to the replicas, as views into the receive buffer."""
+    """Passes the records of a request to the replica manager, as views into the receive buffer."""
 
     __slots__ = ("_cluster", "_old", "_replicas")
 
@@ -62,9 +62,9 @@ class ProduceHandler:
         self._old = OldProduce(parts.replicas, parts.conversions)
 
     def handle_produce(self, context: RequestContext, request: ProduceRequest) -> None:
-        """Append; the answer comes when `acks` is fulfilled, perhaps before this returns."""
+        """Append the records. The response follows when `acks` is met, perhaps immediately."""
         pending = PendingProduce(context, request.acks, self._cluster)
-        # One batch each; of old versions whatever the field had.
+        # Records by partition: one batch each. For old versions, the unchecked bytes of the field.
         entries: dict[TopicPartition, Any] = {}
         topics = request.topic_data
         for topic in topics if len(topics) == 1 else _each_once(topics):
@@ -118,7 +118,7 @@ class ProduceHandler:
         request: ProduceRequest,
         topic: TopicProduceData,
     ) -> None:
-        """Begin the answer, and add what is to be appended, or first to be converted."""
+        """Create the result entries of a topic, and collect the records to append or convert."""
         asked = topic.partition_data
         if not asked:
             return
@@ -149,7 +149,7 @@ class ProduceHandler:
             records = checked_records(data.records, version, request.transactional_id is not None)
             if isinstance(records, tuple):
                 if not records.of_request and not self._cluster.has_partition(name, data.index):
-                    # That comes before what is wrong with the records.
+                    # A missing partition has precedence over errors in the records.
                     records = Refusal(_UNKNOWN_TOPIC_OR_PARTITION)
                 pending.refuse_one(answer, records)
             else:
@@ -161,7 +161,7 @@ class ProduceHandler:
                     pending.overrule(key, refusal)
 
     def _resolve(self, context: RequestContext, topic: TopicProduceData) -> tuple[str, ErrorCode]:
-        """The topic's name, and why nobody may write to it."""
+        """Return the topic's name, and the error if the client must not write to the topic."""
         name = topic.name
         if context.version >= _TOPIC_IDS_SINCE:
             named = self._cluster.topic_name(topic.topic_id)
@@ -176,7 +176,7 @@ class ProduceHandler:
 
 
 def _each_once(topics: list[TopicProduceData]) -> list[TopicProduceData]:
-    """What is asked of a topic that is named twice stands together, as Kafka answers it."""
+    """Merge repeated entries of a topic into one, as Kafka does in its response."""
     merged: dict[tuple[str, bytes], TopicProduceData] = {}
     for topic in topics:
         first = merged.setdefault((topic.name, topic.topic_id), topic)
@@ -186,7 +186,7 @@ def _each_once(topics: list[TopicProduceData]) -> list[TopicProduceData]:
 
 
 class PendingProduce:
-    """A request whose answer is being put together."""
+    """A request and its response while the records are appended."""
 
     __slots__ = (
         "_acks",
@@ -203,26 +203,26 @@ class PendingProduce:
         self.context = context
         self._acks = acks
         self._cluster = cluster
-        # In the order of the request.
+        # Results in the order of the request.
         self.response = ProduceResponse(responses=[])
-        # Of partitions that there are, as far as anybody knows yet: parts of the response.
+        # Results of partitions that exist, as far as known. The values are parts of `response`.
         self.answers: dict[TopicPartition, PartitionProduceResponse] = {}
-        # Whether any answer has an error.
+        # Whether any partition has an error. Only ever set.
         self.has_failed = False
-        # Why nothing of the request is appended, by the first batch that says so: it belongs to a
-        # transaction that the request does not name, or is none.
+        # First error that rejects the whole request: a batch of a transaction that the request does
+        # not name, or bytes that are not a valid batch.
         self.refusal: Refusal | None = None
-        # Whether the connection waits until records were looked into.
+        # Whether reading from the connection is paused until the records are validated.
         self._is_working = False
 
     def each_once(
         self, asked: list[PartitionProduceData]
     ) -> tuple[list[PartitionProduceData], dict[int, Refusal]]:
-        """As Kafka: of a partition that is named twice the last records that can be are taken.
+        """Return each partition once, with the last valid records of a repeated entry, as in Kafka.
 
         Returns:
-            What is taken of each partition, and by partition what is wrong with other records for
-            it, which it is answered with although some are taken.
+            The data to append, and an error for each repeated partition that also has invalid
+            records. The response has this error, although the valid records are appended.
         """
         once = {data.index: data for data in asked}
         refused: dict[int, Refusal] = {}
@@ -236,14 +236,18 @@ class PendingProduce:
         return list(once.values()), refused
 
     def overrule(self, key: TopicPartition, refusal: Refusal) -> None:
-        """Answer for a partition with what is wrong, whatever becomes of the records taken."""
+        """Report an error for a partition, regardless of the result of its append."""
         self.refuse_one(self.answers[key], refusal)
         self.answers[key] = PartitionProduceResponse(
             index=key.partition, error_code=_NONE, base_offset=-1
         )
 
     def look_at(self, data: PartitionProduceData) -> Refusal | None:
-        """What is wrong with records that may not be taken; perhaps nothing of the request is."""
+        """Validate records that are not appended, because they may reject the whole request.
+
+        Returns:
+            The error of the records, or None.
+        """
         found = checked_records(data.records, self.context.version)
         if not isinstance(found, tuple):
             return None
@@ -251,7 +255,7 @@ class PendingProduce:
         return found
 
     def refuse_one(self, answer: PartitionProduceResponse, refusal: Refusal) -> None:
-        """Say why one partition's records are not taken."""
+        """Set the error of a partition whose records are not appended."""
         self.has_failed = True
         answer.error_code = refusal.error
         self._note(refusal)
@@ -261,7 +265,7 @@ class PendingProduce:
             self.refusal = refusal
 
     def refuse(self, refused: dict[TopicPartition, Refusal]) -> bool:
-        """Say why these partitions' records are not taken; returns whether no other's are."""
+        """Set the errors of partitions, and return whether the whole request is rejected."""
         for key, refusal in refused.items():
             self.refuse_one(self.answers[key], refusal)
         if self.refusal is not None:
@@ -269,7 +273,7 @@ class PendingProduce:
         return self.refusal is not None
 
     def refuse_all(self, refusal: Refusal) -> None:
-        """Nothing of the request is taken."""
+        """Set the error of every partition: no records of the request are appended."""
         self.has_failed = True
         for topic in self.response.responses:
             for answer in topic.partition_responses:
@@ -277,10 +281,10 @@ class PendingProduce:
                 answer.error_message = refusal.words or None
 
     def wait_for(self, operation: DelayedProduce | PutOffAppend) -> None:
-        """The answer comes later.
+        """Wait for an operation that completes later.
 
-        While records are looked into, no later request of the connection is taken, as by Kafka: a
-        batch must not overtake the one before it.
+        While the records are validated, no later request of the connection is read, as in Kafka: a
+        batch must not overtake an earlier one.
         """
         if isinstance(operation, DelayedProduce):
             self.context.on_client_gone(operation.cancel)
@@ -289,7 +293,7 @@ class PendingProduce:
             self.context.connection.begin_work()
 
     def on_appended(self, results: dict[TopicPartition, ProduceResult]) -> None:
-        """Answer with what became of each partition."""
+        """Send the response with the result of each partition."""
         try:
             self._on_appended(results)
         except AssertionError:
