@@ -1,5 +1,6 @@
-"""Broker role of a node (Kafka's BrokerServer): logs, replicas, coordinators, client listeners, and
-the registration with the controller.
+"""Broker role of a node (Kafka's BrokerServer).
+
+The role has the logs, replicas, coordinators, client listeners, and the registration of the broker.
 """
 
 from __future__ import annotations

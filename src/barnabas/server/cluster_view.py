@@ -1,4 +1,4 @@
-"""The newest cluster image that this broker has taken in, as request handlers look at it."""
+"""View of the latest metadata image that this broker has received, for request handlers."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
     from barnabas.server.backlog import Backlog
 
 
-# How long Metadata responses still list a broker that was fenced.
+# How long Metadata responses continue to list a fenced broker.
 DEPARTED_LISTED_MS = 2_000.0
 
 
 class ClusterView:
-    """Holds the image, which the broker replaces whole after each committed batch of metadata."""
+    """Holds the latest image, which is replaced completely after each committed metadata batch."""
 
     __slots__ = ("_clock", "_departed", "backlog", "image")
 
     def __init__(self, clock: Clock, backlog: Backlog) -> None:
         self._clock = clock
-        # What this broker still has to do about the image.
+        # Metadata changes that this broker still has to apply.
         self.backlog = backlog
-        # Brokers that were fenced, and until when (monotonic, ms) they are still listed.
+        # Time (ms, monotonic) until which a fenced broker is listed, by broker id.
         self._departed: dict[int, float] = {}
         self.image = ClusterImage()
 
     def update(self, image: ClusterImage) -> None:
-        """Take over a newer image."""
+        """Replace the image, and record the brokers that the new image fences."""
         now_ms = self._clock.monotonic_ms()
         for broker_id, before in self.image.brokers.items():
             after = image.brokers.get(broker_id)
@@ -42,37 +42,37 @@ class ClusterView:
         self.image = image
 
     def topic_name(self, topic_id: bytes) -> str | None:
-        """The name of the topic with that id; None if there is none."""
+        """Return the name of the topic with this id, or None if it does not exist."""
         topic = self.image.topics.by_id(topic_id)
         return None if topic is None else topic.name
 
     def topic_id(self, name: str) -> bytes | None:
-        """The id of the topic of that name; None if there is none."""
+        """Return the id of the topic with this name, or None if it does not exist."""
         topic = self.image.topics.by_name(name)
         return None if topic is None else topic.id
 
     def partition(self, topic: str, partition: int) -> PartitionRegistration | None:
-        """A partition's replicas and leader; None if there is none."""
+        """Return replicas and leader of a partition, or None if it does not exist."""
         return self.image.topics.partition(topic, partition)
 
     def has_partition(self, name: str, partition: int) -> bool:
-        """Whether the topic has that partition."""
+        """Return whether the partition exists."""
         return self.image.topics.partition(name, partition) is not None
 
     def partition_count(self, name: str) -> int:
-        """How many partitions the topic has; 0 if it does not exist."""
+        """Return the number of partitions of the topic, 0 if it does not exist."""
         topic = self.image.topics.by_name(name)
         return 0 if topic is None else len(topic.partitions)
 
     def is_alive(self, broker_id: int) -> bool:
-        """Whether the broker is registered and not fenced."""
+        """Return whether the broker is registered and not fenced."""
         broker = self.image.brokers.get(broker_id)
         return broker is not None and not broker.fenced
 
     def told_controller(self, own_id: int) -> int:
-        """The broker that clients are told is the controller; -1 if none is live.
+        """Return the broker that clients see as the controller, or -1 if no broker is alive.
 
-        Clients cannot reach controllers; any broker forwards what is for them (KIP-590).
+        Clients cannot connect to controllers. Every broker forwards their requests (KIP-590).
         """
         if self.is_alive(own_id):
             return own_id
@@ -80,7 +80,7 @@ class ClusterView:
         return next(live, -1)
 
     def offline_replicas(self, partition: PartitionRegistration) -> list[int]:
-        """Replicas whose broker is not live, or whose data directory has failed (KIP-112)."""
+        """Return the replicas with a fenced broker or an offline data directory (KIP-112)."""
         return [
             replica
             for replica in partition.replicas
@@ -89,11 +89,11 @@ class ClusterView:
         ]
 
     def listed_brokers(self, listener_name: str) -> Iterator[tuple[BrokerRegistration, Endpoint]]:
-        """Yield the brokers of a Metadata response that have that listener, with its address.
+        """Yield the brokers of a Metadata response that have this listener, with their addresses.
 
-        A broker that was fenced is listed for two more seconds. librdkafka destroys its handle of
-        a broker that is missing. If the same response names a new leader for that broker's
-        partitions, librdkafka loses the new leader too, and asks again only a second later.
+        A fenced broker is listed for two more seconds. librdkafka destroys its handle of a broker
+        that is missing. If the same response names a new leader for that broker's partitions,
+        librdkafka loses the new leader too, and requests metadata again only a second later.
         """
         if self._departed:
             now_ms = self._clock.monotonic_ms()
@@ -108,7 +108,7 @@ class ClusterView:
                 yield broker, endpoint
 
     def endpoint(self, broker_id: int, listener_name: str) -> Endpoint | None:
-        """Where a live broker can be reached; None if it cannot."""
+        """Return the address of a live broker, or None if it is fenced or lacks the listener."""
         broker = self.image.brokers.get(broker_id)
         if broker is None or broker.fenced:
             return None

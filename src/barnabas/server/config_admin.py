@@ -1,7 +1,7 @@
-"""What a broker itself does of changing configs, before the controller does the rest (KIP-412).
+"""Changes of configurations that a broker handles itself (KIP-412; Kafka's ConfigAdminManager).
 
-Kafka: ConfigAdminManager. A broker answers for itself only: configs of another broker are refused,
-and levels of loggers never leave this process.
+A broker changes only its own configuration: requests for another broker are rejected. The broker
+changes the levels of its loggers itself. The controller handles everything else.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     Answer = TypeVar("Answer", AlterConfigsResourceResponse, LegacyResourceResponse)
 
-# What came of a resource that the controller need not see; None: it is done.
+# Result for a resource that is not forwarded to the controller: an error, or None for success.
 Outcome = Refusal | None
 
 
@@ -44,13 +44,19 @@ def settle_incremental(
     validate_only: bool,
     own: GradualKeys | None,
 ) -> dict[int, Outcome]:
-    """Change the levels of loggers, and refuse what is not this broker's, or too much at once.
+    """Change the levels of loggers, and reject resources that must not reach the controller.
+
+    Rejected are repeated resources, other brokers, and values that change too much at once.
 
     Args:
-        own: what holds on this broker; None on controllers, which take configs of all brokers.
+        node_id: id of this node.
+        resources: resources of the request.
+        validate_only: whether to check logger levels without changing them.
+        own: limits of gradual keys on this broker; None on controllers, which accept configurations
+            of all brokers.
 
     Returns:
-        The outcome of each resource that the controller need not see, by its place.
+        The outcome of each resource that is not forwarded, by its position in the request.
     """
     settled = _refused_twice([(each.resource_type, each.resource_name) for each in resources])
     for place, resource in enumerate(resources):
@@ -64,7 +70,7 @@ def settle_incremental(
                 _check_own(node_id, resource.resource_name)
                 own.check(resource.resource_name, _set_and_deleted(resource.configs))
         except Refusal as refusal:
-            # Without the traceback, whose frame holds this dictionary.
+            # Drop the traceback, because its frame refers to this dictionary.
             settled[place] = refusal.with_traceback(None)
     return settled
 
@@ -72,7 +78,11 @@ def settle_incremental(
 def settle_legacy(
     node_id: int, resources: Sequence[LegacyResource], own: GradualKeys | None
 ) -> dict[int, Outcome]:
-    """The same for AlterConfigs: it does not know loggers, and what it does not name goes."""
+    """Reject resources of AlterConfigs that must not reach the controller.
+
+    AlterConfigs does not support loggers, and it deletes every key that it does not name.
+    Parameters and result are those of `settle_incremental`.
+    """
     settled = _refused_twice([(each.resource_type, each.resource_name) for each in resources])
     if own is None:
         return settled
@@ -86,7 +96,7 @@ def settle_legacy(
                 {**dict.fromkeys(GRADUAL), **{each.name: each.value for each in resource.configs}},
             )
         except Refusal as refusal:
-            # Without the traceback, whose frame holds this dictionary.
+            # Drop the traceback, because its frame refers to this dictionary.
             settled[place] = refusal.with_traceback(None)
     return settled
 
@@ -97,11 +107,13 @@ def joined(
     settled: Mapping[int, Outcome],
     forwarded: Iterable[Answer],
 ) -> list[Answer]:
-    """One answer per resource, in the order of the request.
+    """Return one result per resource, in the order of the request.
 
     Args:
-        made: the API's answer for a resource.
-        forwarded: the controller's answers for those that are not settled.
+        made: class of the API's result for a resource.
+        resources: resources of the request.
+        settled: outcomes of the resources that were not forwarded, by position.
+        forwarded: results of the controller for the other resources, in order.
     """
     rest = iter(forwarded)
     return [
@@ -111,7 +123,7 @@ def joined(
 
 
 def names_broker(name: str, node_id: int) -> bool:
-    """Whether a resource's name is the number of that broker, however it is written."""
+    """Return whether a resource name is the id of this broker, in any notation."""
     return whole_number(name) == node_id
 
 
@@ -133,7 +145,10 @@ def _refused_twice(names: list[tuple[int, str]]) -> dict[int, Outcome]:
 
 
 def _set_and_deleted(configs: Iterable[AlterableConfig]) -> dict[str, str | None]:
-    """What becomes of the keys that are set or deleted; numbers cannot be appended to."""
+    """Return the new values of set keys, and None for deleted keys.
+
+    Other operations are for lists, so the keys in question do not allow them.
+    """
     known = (ConfigOperation.SET, ConfigOperation.DELETE)
     return {
         each.name: each.value if each.config_operation == ConfigOperation.SET else None
@@ -150,7 +165,7 @@ def _check_own(node_id: int, name: str) -> None:
 
 
 def _change_levels(node_id: int, resource: AlterConfigsResource, *, validate_only: bool) -> None:
-    """All levels of the resource, or none."""
+    """Change all levels of the resource, or none of them if one is invalid."""
     if not names_broker(resource.resource_name, node_id):
         raise Refusal(
             ErrorCode.INVALID_REQUEST,

@@ -1,4 +1,4 @@
-"""A broker's whole configuration: the keys of all packages, read together."""
+"""Configuration of a node: reads the keys of all packages together."""
 
 from __future__ import annotations
 
@@ -48,48 +48,48 @@ BROKER_KEYS = (
     | COORDINATOR_KEYS
 )
 
-# Kafka's old name of a key -> the key.
+# Current name of each renamed Kafka key, by its old name.
 _RENAMED = {"broker.id": "node.id"}
 
 
 class Configuration(msgspec.Struct, frozen=True):
-    """What a broker is started with."""
+    """The checked configuration that a node is started with."""
 
     parsed: ParsedConfig
-    # What was given, as text, under the keys' current names.
+    # Given values as text, under the current names of their keys.
     given: Mapping[str, str]
-    # Roles, voters, and so on.
+    # Roles, voters and cluster id.
     cluster: ClusterSettings
-    # What to listen on for clients and brokers; port 0 is a free port.
+    # Endpoints to bind for clients and brokers. Port 0 stands for a free port.
     endpoints: list[Endpoint]
-    # What the controller listens on; empty where there is none, or where nobody else needs it.
+    # Endpoints to bind for the controller. Empty without a controller, or if no other node uses it.
     controller_endpoints: list[Endpoint]
-    # Where the other nodes reach the controller.
+    # Endpoints where other nodes reach the controller.
     advertised_controller_endpoints: list[Endpoint]
-    # How many connections there may be.
+    # Limits for the number and rate of connections.
     connections: ConnectionBounds
 
     @property
     def node_id(self) -> int:
-        """The node's number."""
+        """Id of the node."""
         return self.parsed.integer("node.id")
 
     @property
     def is_single(self) -> bool:
-        """Whether no other node can be in its cluster: it needs none, and none can reach it."""
+        """Whether the cluster has no other nodes: no other voter, and no controller listener."""
         return self.cluster.is_alone and not self.controller_endpoints
 
     @property
     def inter_broker_listener(self) -> str | None:
-        """The listener that brokers use among themselves; None for a controller alone."""
+        """Name of the listener for traffic between brokers, or None without client listeners."""
         return inter_broker_listener(self.parsed, self.endpoints)
 
 
 def read_configuration(properties: Mapping[str, str]) -> Configuration:
-    """Check and complete what was given; unknown keys are logged as warnings.
+    """Check the given properties and add the defaults. Unknown keys are logged as warnings.
 
     Raises:
-        ConfigError: a value that is not allowed; it names key, value and what is allowed.
+        ConfigError: an invalid value. The message has the key, the value and what is allowed.
     """
     given: dict[str, str] = {}
     for name, value in properties.items():
@@ -103,7 +103,7 @@ def read_configuration(properties: Mapping[str, str]) -> Configuration:
     endpoints = bound_endpoints(parsed, cluster)
     for_controller = controller_endpoints(parsed, cluster)
     advertised_for_controller = advertised_controller_endpoints(parsed, cluster, for_controller)
-    # Wrong ones are better refused now than when the ports are known.
+    # Report invalid values now, before the ports are bound.
     advertised_endpoints(parsed, endpoints)
     return Configuration(
         parsed,
@@ -117,11 +117,11 @@ def read_configuration(properties: Mapping[str, str]) -> Configuration:
 
 
 def _with_own_quorum(cluster: ClusterSettings, own: list[Endpoint]) -> ClusterSettings:
-    """Have a node whose only bootstrap server is itself, by a loopback address, begin a quorum.
+    """Let a node that bootstraps only from itself, by a loopback address, found a dynamic quorum.
 
-    Kafka's file for a first start says so; Kafka wants `kafka-storage format --standalone` too.
-    With another address the node may be one of several whose disk was lost: it must not begin a
-    second cluster under the address of the first.
+    Kafka's example file for a first start has this configuration, but Kafka also requires
+    `kafka-storage format --standalone`. With another address the node may be one of several nodes
+    and may have lost its disk. It must not found a second cluster under the same address.
     """
     addresses = {(each.host, each.port) for each in own}
     servers = cluster.bootstrap_servers
@@ -141,7 +141,7 @@ def _tell_unknown(names: list[str], given: Mapping[str, str]) -> None:
 
 
 def _unknown(name: str) -> str:
-    """Why a key means nothing, with the one that is perhaps meant."""
+    """Return the warning for an unknown key, with the most similar known key."""
     import difflib
 
     close = difflib.get_close_matches(

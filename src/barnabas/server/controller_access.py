@@ -1,4 +1,4 @@
-"""How handlers reach the active controller, wherever it is."""
+"""Interface for requests to the active controller."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ControllerAccess(Protocol):
-    """Hands requests to the active controller."""
+    """Sends requests to the active controller, in this process or on another node."""
 
     def send(
         self,
@@ -22,12 +22,13 @@ class ControllerAccess(Protocol):
         mutations: MutationLimit | None = None,
         asker: RequestContext | None = None,
     ) -> None:
-        """Have the controller serve `request`.
+        """Send `request` to the active controller.
 
         Args:
-            on_done: called once with the response, when what it says is committed, or when the
-                request's time is up; perhaps before this returns.
-            mutations: what the asker may still change, for the APIs that count it.
-            asker: whose request it is; None: this node's own.
+            request: the request to serve.
+            on_done: called once with the response, after its changes are committed or after a
+                timeout. The call may happen before this method returns.
+            mutations: remaining mutation quota of the client, for APIs that count mutations.
+            asker: context of the client's request; None for requests of this node.
         """
         ...

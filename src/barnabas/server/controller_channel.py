@@ -117,9 +117,7 @@ class ControllerChannel:
         self.aim_at(None)
 
     def version_of(self, api_key: int, wanted: int) -> int | None:
-        """Return the supported version nearest to `wanted`, or None if the controller lacks the
-        API.
-        """
+        """Return the supported version nearest to `wanted`, or None for an unknown API."""
         assert self._channel is not None
         versions = self._channel.versions.get(api_key)
         return None if versions is None else min(max(wanted, versions[0]), versions[1])

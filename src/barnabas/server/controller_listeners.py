@@ -1,4 +1,4 @@
-"""The controller's own listeners: for other controllers, brokers, and admin clients (KIP-919)."""
+"""Listeners of the controller: for other controllers, brokers, and admin clients (KIP-919)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ControllerListeners:
-    """Bound when they are made; they serve from then on, active controller or not."""
+    """Binds the controller listeners. They also serve requests on inactive controllers."""
 
     def __init__(
         self,
@@ -32,12 +32,14 @@ class ControllerListeners:
         local: LocalController,
         raft: QuorumApi,
     ) -> None:
-        """Raises:
-        OSError: an address cannot be bound.
+        """Bind the listeners.
+
+        Raises:
+            OSError: an address cannot be bound.
         """
         self._shared = shared
         self.listeners: list[Listener] = []
-        # With the real ports.
+        # Endpoints with the real ports.
         self.bound: list[Endpoint] = []
         self.watch = BrokerWatch(
             shared.node_id,
@@ -46,17 +48,17 @@ class ControllerListeners:
             lambda: shared.channel_doors,
             shared.configuration.inter_broker_listener or "PLAINTEXT",
         )
-        # Handlers find each other in it: an envelope holds another API's request.
+        # Handlers also look up each other here: an envelope contains a request of another API.
         self._handlers = HandlerTable(self._make_parts(local, raft), shared.statistics)
         self._bind()
 
     def serve(self) -> None:
-        """Read from those that have connected, and from all that will."""
+        """Begin to read from the open connections and from all later connections."""
         for listener in self.listeners:
             listener.serve()
 
     def close(self) -> None:
-        """Close what is open; answers that are ready still leave."""
+        """Close all connections. Try to write the responses that are complete."""
         for listener in self.listeners:
             listener.on_gone = None
             listener.close()
@@ -88,7 +90,7 @@ class ControllerListeners:
 
     def _bind(self) -> None:
         shared, runtime = self._shared, self._shared.runtime
-        # Those of clients do not count against those of nodes.
+        # Connections of clients do not count against the limits of these listeners.
         connections = ConnectionQuotas(
             runtime.clock, shared.configuration.connections, quota_windows(shared.config)
         )

@@ -1,7 +1,7 @@
-"""Has the active controller know where this controller listens (ControllerRegistration, KIP-919).
+"""Registration of this controller with the active one (ControllerRegistration, KIP-919).
 
 Kafka: ControllerRegistrationManager. The active controller writes its own registration when it
-becomes active; the others ask it to.
+    becomes active. Other controllers send it a request.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Between tries while the controller says no, or its word has not come back as metadata yet.
+# Delay before a retry: the controller rejected the request, or the metadata does not show it yet.
 _RETRY_MS = 1_000.0
 
 
 class ControllerRegistrant:
-    """A listener of the metadata publisher."""
+    """Registers this controller until the metadata shows it. Listens to the metadata publisher."""
 
     __slots__ = ("_access", "_image", "_is_asking", "_is_stopped", "_registration", "_timer")
 
@@ -42,20 +42,20 @@ class ControllerRegistrant:
         self._registration = registration
         self._access = access
         self._timer = timer
-        # Whether a request is out, or the next is due.
+        # Whether a request is pending or scheduled.
         self._is_asking = False
         self._is_stopped = False
-        # The newest.
+        # Latest metadata image.
         self._image: ClusterImage | None = None
 
     def on_image(self, _delta: ClusterDelta, image: ClusterImage) -> None:
-        """Ask, unless the metadata has it."""
+        """Send a registration unless the image contains it."""
         self._image = image
         self._maybe_ask(image)
 
     def _maybe_ask(self, image: ClusterImage) -> None:
         me = self._registration
-        # Without a metadata.version there is no cluster yet.
+        # Without a metadata.version the cluster does not exist yet.
         if image.controllers.get(me.id) == me or not image.features.finalized:
             return
         if not (self._is_asking or self._is_stopped):
@@ -63,7 +63,7 @@ class ControllerRegistrant:
             self._timer.call_soon(self._ask)
 
     def stop(self) -> None:
-        """Ask no more."""
+        """Send no more requests."""
         self._is_stopped = True
 
     def _ask(self) -> None:
@@ -86,7 +86,7 @@ class ControllerRegistrant:
         self._timer.call_later(_RETRY_MS, self._look_again)
 
     def _look_again(self) -> None:
-        """By now the metadata has it, or it is asked for again."""
+        """Send the registration again if the metadata still lacks it."""
         self._is_asking = False
         if self._image is not None:
             self._maybe_ask(self._image)

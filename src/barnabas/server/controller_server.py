@@ -1,4 +1,4 @@
-"""What a controller has beside what every node has (Kafka's ControllerServer)."""
+"""Controller role of a node (Kafka's ControllerServer)."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ if TYPE_CHECKING:
 
 
 class ControllerServer:
-    """The controller of a node; its listeners, if it has any, are bound when it is made."""
+    """The controller role of a node. Its listeners, if it has any, are bound on creation."""
 
     def __init__(self, shared: SharedServer) -> None:
-        """Raises:
-        OSError: an address cannot be bound.
+        """Create the controller and bind its listeners.
+
+        Raises:
+            OSError: an address cannot be bound.
         """
         self._shared = shared
         self._listeners: ControllerListeners | None = None
@@ -51,19 +53,19 @@ class ControllerServer:
 
     @property
     def listeners(self) -> list[Listener]:
-        """Those that are bound."""
+        """Bound listeners of the controller."""
         return [] if self._listeners is None else self._listeners.listeners
 
     @property
     def address(self) -> str | None:
-        """HOST:PORT of the first listener; None without any."""
+        """HOST:PORT of the first listener, or None without listeners."""
         return self._listeners.bound[0].address if self._listeners is not None else None
 
     def follow_quorum(self, access: ControllerAccess) -> None:
-        """Hear of what is committed, behind the publisher whose image the controller takes.
+        """Register the controller with the quorum, behind the publisher whose image it uses.
 
         Args:
-            access: the way to the active controller, if that is another.
+            access: access to the active controller, which may be another node.
         """
         shared = self._shared
         shared.quorum.add_listener(self.controller)
@@ -77,26 +79,26 @@ class ControllerServer:
             shared.publisher.add_listener(registrant.on_image)
 
     def serve(self) -> None:
-        """Read requests from now on."""
+        """Begin to read requests."""
         if self._listeners is not None:
             self._listeners.serve()
 
     def close(self) -> None:
-        """Close the listeners; the quorum was left before."""
+        """Close the listeners. The quorum must be shut down already."""
         if self._registrant is not None:
             self._registrant.stop()
         if self._listeners is not None:
             self._listeners.close()
 
     def _describe_quorum(self, request: DescribeQuorumRequest, version: int) -> Message:
-        # Loaded when somebody asks.
+        # Imported at the first DescribeQuorum request.
         from barnabas.server.quorum_description import QuorumDescription
 
         shared = self._shared
         return QuorumDescription(shared.quorum, shared.runtime.clock).describe(request, version)
 
     def _listen(self) -> None:
-        # Loaded only where there are other nodes.
+        # Imported only in clusters with other nodes.
         from barnabas.server.controller_listeners import ControllerListeners
 
         shared = self._shared

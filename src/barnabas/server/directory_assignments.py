@@ -1,7 +1,8 @@
-"""Tells the controller in which data directories this broker keeps its replicas (KIP-858).
+"""Reports to the controller which data directory has each replica of this broker (KIP-858).
 
-Only a broker with several directories has news: with one, the controller knows beforehand. What is
-to be told is collected for a turn and sent in one request; one request is under way at a time.
+Only brokers with several directories have something to report: a single directory is known from the
+registration. Reports are collected during a turn and sent in one request. At most one request is in
+flight.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Between tries while the controller does not take a request.
+# Delay before a rejected request is retried.
 _RETRY_MS = 500
 _PARTITIONS_MAX = 2_250
 
@@ -44,7 +45,7 @@ class _Wish(NamedTuple):
 
 
 class DirectoryAssignments:
-    """A queue of what the controller has to know."""
+    """Queue of directory assignments to report to the controller."""
 
     __slots__ = (
         "_broker_epoch",
@@ -72,13 +73,12 @@ class DirectoryAssignments:
         self._timer = timer
         self._cluster = cluster
         self._logs = logs
-        # The latest wish of each partition.
+        # Latest assignment of each partition that is not sent yet.
         self._waiting: dict[TopicIdPartition, _Wish] = {}
         self._in_flight: list[_Wish] = []
 
     def on_changes(self, changes: LeadershipChanges) -> None:
-        """Partitions were led, followed or moved: tell where those lie that the metadata has
-        elsewhere."""
+        """Report the directories of changed partitions where the metadata has another directory."""
         for partition in (*changes.leaders, *changes.followers):
             self._compare(partition)
 
@@ -93,18 +93,20 @@ class DirectoryAssignments:
             return
         future = self._logs.future_directory_of(key)
         if future is not None and known == future.id and known not in RESERVED_DIRECTORIES:
-            # It is about to be there.
+            # The replica is being moved to that directory.
             return
         self.assign(TopicIdPartition(partition.topic_id, *key), directory.id, lambda _: None)
 
     def assign(
         self, where: TopicIdPartition, directory: bytes, on_done: Callable[[bool], None]
     ) -> None:
-        """Tell the controller that the replica lies in `directory`.
+        """Report to the controller that the replica is in `directory`.
 
         Args:
-            on_done: whether the controller has taken it; never called when a newer wish for the
-                same partition comes before this one is sent.
+            where: the partition.
+            directory: id of the directory.
+            on_done: called with whether the controller accepted the assignment. Never called if a
+                later assignment replaces this one before it is sent.
         """
         if not self._waiting and not self._in_flight:
             self._timer.call_soon(self._send)
@@ -146,7 +148,7 @@ class DirectoryAssignments:
 
 
 def _grouped(wishes: list[_Wish]) -> list[DirectoryDataRequest]:
-    """By directory and topic, as the request has it."""
+    """Group the assignments by directory and topic, as the request needs them."""
     found: dict[bytes, dict[bytes, list[PartitionDataRequest]]] = {}
     for where, directory, _ in wishes:
         topics = found.setdefault(directory, {})

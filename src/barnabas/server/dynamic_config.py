@@ -1,7 +1,6 @@
-"""The broker's configuration as it holds now, and who is told when it changes (KIP-226).
+"""Dynamic configuration of the broker (KIP-226; Kafka's DynamicBrokerConfig).
 
-What is set on this broker holds over what is set on all brokers, and that over the properties that
-the process was started with. Kafka: DynamicBrokerConfig.
+Values of this broker override values of all brokers, which override the properties file.
 """
 
 from __future__ import annotations
@@ -22,38 +21,41 @@ _log = logging.getLogger(__name__)
 
 
 class DynamicBrokerConfig:
-    """Follows the broker configs of the image; parts subscribe to the keys that they obey."""
+    """Follows the broker configurations of the image. Parts subscribe to the keys that they use."""
 
     __slots__ = ("_static", "_static_given", "_subscribers", "current", "given", "node_id")
 
     def __init__(self, node_id: int, static: ParsedConfig, given: Mapping[str, str]) -> None:
         """Args:
-        given: the properties as text, keys of single listeners (`listener.name.NAME.KEY`) included.
+        node_id: id of this broker.
+        static: configuration that the process was started with.
+        given: given properties as text, including keys of single listeners
+            (`listener.name.NAME.KEY`).
         """
-        # Whose configuration this is.
+        # Broker that this configuration belongs to.
         self.node_id = node_id
         self._static = static
         self._static_given = given
-        # What holds now, as values and as text; replaced whole, never changed.
+        # Current configuration, as values and as text. Replaced on a change, never modified.
         self.current = static
         self.given: Mapping[str, str] = given
         self._subscribers: list[tuple[frozenset[str], Callable[[ParsedConfig], None]]] = []
 
     @property
     def static(self) -> ParsedConfig:
-        """What the broker was started with."""
+        """Configuration that the process was started with."""
         return self._static
 
     @property
     def subscribed(self) -> frozenset[str]:
-        """The keys that somebody obeys while the broker runs."""
+        """Keys with a subscriber, which take effect while the broker runs."""
         return frozenset[str]().union(*(names for names, _ in self._subscribers))
 
     def subscribe(self, names: Iterable[str], take: Callable[[ParsedConfig], None]) -> None:
-        """Call `take` with what holds whenever the value of one of `names` changes.
+        """Call `take` with the current configuration whenever the value of one of `names` changes.
 
-        Not called for what holds now: a part is made with that. A key that may be set for a single
-        listener stands for that too.
+        There is no call for the current values. A key also matches its variants for single
+        listeners.
         """
         keys = frozenset(names)
         for name in keys:
@@ -61,7 +63,7 @@ class DynamicBrokerConfig:
         self._subscribers.append((keys, take))
 
     def take(self, image: ClusterImage) -> None:
-        """Let the image's broker configs hold, and tell who subscribed."""
+        """Apply the broker configurations of an image, and call the subscribers of changed keys."""
         values, given = dict(self._static.values), dict(self._static_given)
         for resource in (ALL_BROKERS, str(self.node_id)):
             for name, text in image.configs.get(BROKER, resource).items():
@@ -71,7 +73,8 @@ class DynamicBrokerConfig:
                 try:
                     value = key.parse(text)
                 except ConfigError as error:
-                    # The controller checked it; another, or an older one, may have allowed it.
+                    # The controller validated the value, but another or older version may have
+                    # allowed more.
                     _log.error("The dynamic configuration is left out: %s", error)
                     continue
                 given[name] = text

@@ -1,6 +1,6 @@
-"""Which parts of a broker obey which keys while it runs; see `metadata_follower` for topics too.
+"""Subscriptions of a broker's parts to dynamic keys. For topics see `metadata_follower`.
 
-Whoever makes another key dynamic subscribes to it here: a test holds every dynamic key to that.
+Every new dynamic key needs a subscription. A test checks that each dynamic key has one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def subscribe_parts(
     replicas: ReplicaManager,
     connections: ConnectionQuotas,
 ) -> None:
-    """Let the parts follow the configuration."""
+    """Subscribe each part to the keys that it uses."""
 
     def take_connection_bounds(config: ParsedConfig) -> None:
         connections.set_bounds(connection_bounds(config, dynamic.given))

@@ -1,4 +1,4 @@
-"""A listener's name and address, as `listeners` and `advertised.listeners` write them."""
+"""Name and address of a listener, as in `listeners` and `advertised.listeners`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _PORT_MAX = 65_535
 class Endpoint(NamedTuple):
     """NAME://HOST:PORT."""
 
-    # The listener's name, in capitals: PLAINTEXT, CONTROLLER, …
+    # Name of the listener in upper case, for example PLAINTEXT or CONTROLLER.
     name: str
-    # Empty: every interface.
+    # Empty for all interfaces.
     host: str
     port: int
 
@@ -28,7 +28,7 @@ class Endpoint(NamedTuple):
 
 
 def parse_endpoint(text: str) -> Endpoint | None:
-    """The endpoint that NAME://HOST:PORT stands for; None if it is none."""
+    """Parse NAME://HOST:PORT, and return None for invalid text."""
     name, separator, address = text.strip().partition("://")
     if not separator or not name:
         return None
@@ -37,7 +37,7 @@ def parse_endpoint(text: str) -> Endpoint | None:
 
 
 def parse_address(text: str) -> tuple[str, int] | None:
-    """Host and port of HOST:PORT or [IPV6]:PORT; None if it is neither."""
+    """Parse HOST:PORT or [IPV6]:PORT into host and port, and return None for invalid text."""
     host, colon, port = text.strip().rpartition(":")
     number = whole_number(port) if port.isdigit() else None
     if not colon or number is None or number > _PORT_MAX:
@@ -48,10 +48,10 @@ def parse_address(text: str) -> tuple[str, int] | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine can connect to the host."""
+    """Return whether the host is a loopback address, which only this machine can connect to."""
     if host == "localhost":
         return True
-    # Not at the top: most starts do not need it.
+    # Imported here because most starts do not need it.
     import ipaddress
 
     try:

@@ -1,4 +1,4 @@
-"""Which kind of node a DescribeCluster is about (KIP-919)."""
+"""Endpoint types of DescribeCluster requests (KIP-919)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NAMES = {BROKERS: "a broker", CONTROLLERS: "a controller"}
 
 
 def refuse_endpoint_type(asked: int, served: int) -> DescribeClusterResponse:
-    """The answer on a listener of nodes of the kind `served` to who asks for another kind."""
+    """Return the error response for a request of type `asked` on a listener of type `served`."""
     error, words = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, "There is no such endpoint type."
     if asked in _NAMES:
         error = ErrorCode.MISMATCHED_ENDPOINT_TYPE

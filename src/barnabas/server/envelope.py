@@ -1,7 +1,7 @@
-"""A client's request on its way from its broker to the controller, in an Envelope (KIP-590).
+"""Envelopes: requests of clients that a broker forwards to the controller (KIP-590).
 
-Request and response travel with their headers as on any connection. The principal is Kafka's
-default one: a version of two bytes, then DefaultPrincipalData.
+The request and the response include their headers. The principal has the format of Kafka's default
+principal: a version of two bytes, then DefaultPrincipalData.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ if TYPE_CHECKING:
 _LENGTH_BYTES = 4
 _PRINCIPAL_VERSION = struct.Struct(">h")
 _USER = "User"
-# For a peer whose address has no numbers.
+# Used for a client whose address is not an IP address.
 _NO_ADDRESS = bytes(4)
 
 
 class ForwardedHeader(NamedTuple):
-    """What a request in an envelope says of itself."""
+    """Header of the request in an envelope."""
 
     api_key: int
     version: int
     correlation_id: int
     client_id: str | None
-    # Where the message begins.
+    # Position of the request body after the header.
     offset: int
 
 
 def wrap_request(request: Message, version: int, asker: RequestContext) -> EnvelopeRequest:
-    """Put a request of `asker` into an envelope, in a version that the controller has.
+    """Return an envelope with a client's request, encoded in a version that the controller has.
 
     Raises:
-        ProtocolError: the message does not fit the version.
+        ProtocolError: the request has values that the version cannot represent.
     """
     frame = encode_request(asker.correlation_id, asker.client_id, request, version)
     principal = DefaultPrincipalData(type=_USER, name=asker.user, token_authenticated=False)
@@ -64,33 +64,33 @@ def wrap_request(request: Message, version: int, asker: RequestContext) -> Envel
 
 
 def unwrap_response(request: Message, version: int, data: bytes) -> Any:
-    """The response that an envelope brought back.
+    """Decode the response from an envelope.
 
     Raises:
-        ProtocolError: bytes that are no such response.
+        ProtocolError: the bytes are not a response of this API and version.
     """
     return decode_response(type(request), version, data)[1]
 
 
 def wrap_response(correlation_id: int, response: Message, version: int) -> bytes:
-    """The bytes of a response as they travel in an envelope."""
+    """Encode a response with its header, as the content of an envelope."""
     return _joined(encode_response(correlation_id, response, version))[_LENGTH_BYTES:]
 
 
 def read_header(envelope: EnvelopeRequest) -> ForwardedHeader:
-    """The header of the request in the envelope.
+    """Decode the header of the request in an envelope.
 
     Raises:
-        ProtocolError: not a header.
+        ProtocolError: the bytes are not a request header.
     """
     return ForwardedHeader(*decode_request_header(envelope.request_data))
 
 
 def read_principal(envelope: EnvelopeRequest) -> str:
-    """The name of who asked.
+    """Return the principal name of the client.
 
     Raises:
-        ProtocolError: there is none, or in another form than Kafka's default.
+        ProtocolError: the principal is missing or does not have Kafka's default format.
     """
     data = envelope.request_principal
     if data is None or len(data) < _PRINCIPAL_VERSION.size:
@@ -101,10 +101,10 @@ def read_principal(envelope: EnvelopeRequest) -> str:
 
 
 def read_address(envelope: EnvelopeRequest) -> str:
-    """The address of who asked.
+    """Return the IP address of the client.
 
     Raises:
-        ProtocolError: neither an IPv4 nor an IPv6 address.
+        ProtocolError: the bytes are not an IPv4 or IPv6 address.
     """
     try:
         return str(ipaddress.ip_address(bytes(envelope.client_host_address)))

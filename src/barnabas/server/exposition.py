@@ -1,8 +1,8 @@
-"""Metrics in the text format of Prometheus, piece by piece, by the prometheus-client library.
+"""Metrics in the Prometheus text format, in pieces, written with the prometheus-client library.
 
-Names are those that the JMX exporter's usual rules for Kafka give: group, type and name in lower
-case, `PerSec` counts as `_total`, percentiles as the label `quantile`. A broker with thousands of
-partitions has a hundred thousand values, which is why the text comes in pieces.
+The names are those that the usual JMX exporter rules for Kafka produce: group, type and name in
+lower case, `_total` for `PerSec`, and the label `quantile` for percentiles. A broker with thousands
+of partitions has a hundred thousand values, so the text is created in pieces.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from barnabas.metrics.catalogue import MetricRow
     from barnabas.metrics.family import MetricFamily, Tags
 
-# Values per piece: about a millisecond of work.
+# Number of values per piece. A piece takes about one millisecond.
 PIECE_SAMPLES = 100
 _TOTAL = "_total"
 _PER_SECOND = "persec"
 
 
 class _One:
-    """A collector of one metric, as the library wants it."""
+    """Collector of one metric, as the library expects it."""
 
     def __init__(self, metric: Metric) -> None:
         self._metric = metric
@@ -39,7 +39,7 @@ class _One:
 
 
 def exposition_name(name: str, kind: MetricKind) -> str:
-    """The name of a metric in Prometheus, a counter's without its `_total`."""
+    """Return the Prometheus name of a metric. The name of a counter lacks its `_total`."""
     plain = name.replace(":", "_").replace(".", "_").replace("-", "_").lower()
     if kind is MetricKind.COUNTER:
         plain = plain.removesuffix(_PER_SECOND).removesuffix(_TOTAL)
@@ -47,7 +47,7 @@ def exposition_name(name: str, kind: MetricKind) -> str:
 
 
 def pieces(families: Iterable[MetricFamily]) -> Iterator[bytes]:
-    """The text of all families; each step is short."""
+    """Yield the text of all families. Each step is short."""
     for family in families:
         row = CATALOGUE[family.name]
         name = exposition_name(family.name, row.kind)
@@ -57,7 +57,7 @@ def pieces(families: Iterable[MetricFamily]) -> Iterator[bytes]:
         while len(piece) == PIECE_SAMPLES:
             piece = list(islice(samples, PIECE_SAMPLES))
             lines = _text(name, row, piece).splitlines(keepends=True)
-            # What stands above all values of a name stands there once.
+            # Only the first piece of a family has its header lines.
             yield b"".join(line for line in lines if not line.startswith(b"#"))
 
 

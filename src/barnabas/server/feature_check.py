@@ -1,4 +1,4 @@
-"""Whether this node can work at the feature levels that a data directory has (KIP-584)."""
+"""Check whether this node supports the feature levels of a data directory (KIP-584)."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _TOOL = "kafka-features.sh --bootstrap-server HOST:PORT"
 
 
 class UnsupportedFeaturesError(StorageError):
-    """A data directory has feature levels that this node does not know."""
+    """A data directory has feature levels that this node does not support."""
 
     error_code = ErrorCode.UNSUPPORTED_VERSION
 
 
 def check_features(disk: Disk, metadata_path: str) -> None:
-    """Refuse a directory that this node could not serve; nothing in it is changed.
+    """Check the feature levels of a data directory. Nothing in it is changed.
 
     Args:
-        disk: where it is.
-        metadata_path: the data directory that has the metadata log, or is to have it.
+        disk: the disk with the directory.
+        metadata_path: data directory of the metadata log. It may be empty.
 
     Raises:
-        UnsupportedFeaturesError: a level is outside what is supported; says what to do.
+        UnsupportedFeaturesError: a level is not supported. The message says what to do.
         OSError: the log cannot be read.
     """
     problems: list[str] = []

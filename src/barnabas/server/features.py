@@ -1,4 +1,4 @@
-"""The feature levels that this broker can work at (KIP-584); never more than is implemented."""
+"""Feature levels that this node supports (KIP-584). A listed level is fully implemented."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SUPPORTED_FEATURES: dict[str, SupportedLevels] = {
     ELIGIBLE_LEADER_REPLICAS_VERSION: SupportedLevels(0, 1),
 }
 
-# What a new cluster is formatted with.
+# Feature levels of new clusters.
 BOOTSTRAP_FEATURES: dict[str, int] = {
     METADATA_VERSION: METADATA_VERSION_MAX,
     ELIGIBLE_LEADER_REPLICAS_VERSION: 1,

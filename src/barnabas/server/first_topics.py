@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FirstTopics", "NewTopic", "TopicError", "parse_topic"]
 
-# The default of the broker's configuration.
+# Stands for the default of the broker's configuration.
 _DEFAULT = -1
 _TIMEOUT_MS = 30_000
 _LOOK_MS = 2.0
@@ -37,10 +37,10 @@ class NewTopic(msgspec.Struct, frozen=True):
 
 
 def parse_topic(text: str) -> NewTopic:
-    """Read NAME or NAME:PARTITIONS.
+    """Parse NAME or NAME:PARTITIONS.
 
     Raises:
-        TopicError: there is no name, or PARTITIONS is not a number from 1 on.
+        TopicError: the name is missing, or PARTITIONS is not a positive integer.
     """
     name, colon, count = text.partition(":")
     if not colon and name:
@@ -53,7 +53,7 @@ def parse_topic(text: str) -> NewTopic:
 class FirstTopics:
     """Creates topics and waits until this node knows the leader of each partition.
 
-    A topic that exists already is left as it is.
+    A topic that exists already is not changed.
     """
 
     def __init__(
@@ -64,9 +64,10 @@ class FirstTopics:
         on_failed: Callable[[TopicError], None],
     ) -> None:
         """Args:
-        parts: of a broker that serves requests.
-        on_created: called once all topics can be used; perhaps before `create` returns.
-        on_failed: called instead if one of them cannot be created.
+        parts: parts of a broker that serves requests.
+        timer: runs the checks for leaders.
+        on_created: called once all topics can be used, perhaps before `create` returns.
+        on_failed: called instead if a topic cannot be created.
         """
         self._parts = parts
         self._timer = timer
@@ -76,7 +77,7 @@ class FirstTopics:
         self._deadline_ms = 0.0
 
     def create(self, topics: Sequence[NewTopic]) -> None:
-        """Begin to create the topics; called once."""
+        """Begin to create the topics. Call this method only once."""
         if not topics:
             self._on_created()
             return

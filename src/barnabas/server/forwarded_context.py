@@ -1,4 +1,4 @@
-"""A request that came in an envelope, as its handler sees it: its client's, not its broker's."""
+"""Context of a request in an envelope, with the principal and address of the original client."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ForwardedRequest(msgspec.Struct, frozen=True):
-    """What the envelope says."""
+    """Header, principal and client address of a request in an envelope."""
 
     header: ForwardedHeader
     user: str
@@ -28,7 +28,7 @@ class ForwardedRequest(msgspec.Struct, frozen=True):
 
 
 class ForwardedContext(RequestContext):
-    """Answers through the envelope's own context."""
+    """Responds in an envelope, through the context of the envelope request."""
 
     __slots__ = ("_envelope", "_forwarded")
 
@@ -48,24 +48,24 @@ class ForwardedContext(RequestContext):
 
     @property
     def user(self) -> str:
-        """Who asked the broker."""
+        """Name of the principal that sent the request to the broker."""
         return self._forwarded.user
 
     @property
     def address(self) -> str:
-        """From where."""
+        """IP address of the client."""
         return self._forwarded.address
 
     def _respond_in_steps(self, response: Message) -> Generator[None, None, None]:
-        # The envelope's answer is bytes.
+        # The response of an envelope is bytes, so it is encoded at once.
         self.respond(response)
         yield
 
     def respond(self, response: Message, throttle_ms: int = 0, *, is_clean: bool = False) -> None:
-        """Answer in the envelope.
+        """Send the response in the envelope.
 
-        Only what the controller counts, its mutations, holds the client back here: the broker
-        counts the rest, and it is the one that reads from the client no more.
+        Only the mutation quota of the controller throttles the client here. The broker counts the
+        other quotas, and it stops reading from the client.
         """
         statistics = self._statistics
         if throttle_ms > 0 and throttle_ms != EXEMPT and statistics.has_throttle_time:
@@ -82,7 +82,7 @@ class ForwardedContext(RequestContext):
         try:
             data = wrap_response(self.correlation_id, response, self.version)
         except Exception as error:  # noqa: BLE001
-            # As with an answer to a client: whoever brought it about has others to tell.
+            # As for a response to a client: the caller has other requests to complete.
             give_up(self.connection, error, statistics.name, self.version)
             return
         self._envelope.respond(EnvelopeResponse(response_data=data, error_code=ErrorCode.NONE))

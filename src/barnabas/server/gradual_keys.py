@@ -1,6 +1,6 @@
-"""Keys of this broker that may at most double, or halve, at once (Kafka: DynamicThreadPool).
+"""Keys whose value a request may at most double or halve (Kafka: DynamicThreadPool).
 
-Who writes a zero too many does not start a thousand processes: it takes as many steps as it takes.
+A typing error such as an additional zero therefore cannot start thousands of threads.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ GRADUAL = (CLEANER_THREADS, NUM_REPLICA_FETCHERS)
 
 
 def gradual_keys(parts: NodeParts) -> GradualKeys | None:
-    """Those of this broker; None on controllers, which take configs of any broker."""
+    """Return the limits for this broker, or None on controllers, which accept any broker's keys."""
     if parts.alters_any_broker:
         return None
     return GradualKeys(parts.dynamic_config, parts.cluster)
 
 
 class GradualKeys:
-    """What holds of the keys on this broker, and what would after a change."""
+    """Limits of gradual keys, from the values on this broker before and after a change."""
 
     __slots__ = ("_cluster", "_dynamic")
 
@@ -41,14 +41,14 @@ class GradualKeys:
         self._cluster = cluster
 
     def check(self, resource: str, changes: Mapping[str, str | None]) -> None:
-        """Refuse a change that is too large.
+        """Check that the changes are not too large.
 
         Args:
-            resource: this broker's name, or that of all brokers.
-            changes: keys and their new values; None for those that go.
+            resource: name of the broker resource; empty for all brokers.
+            changes: new values by key; None for deleted keys.
 
         Raises:
-            Refusal: INVALID_REQUEST. Of what is no number the controller says so.
+            Refusal: INVALID_REQUEST. The controller reports values that are not numbers.
         """
         for name in GRADUAL:
             if name not in changes:
@@ -63,7 +63,11 @@ class GradualKeys:
                 )
 
     def _after(self, name: str, resource: str, text: str | None) -> int | None:
-        """What will hold: the broker's own before that of all, and that before the start's."""
+        """Return the value of a key on this broker after the change, or None for invalid text.
+
+        The value of this broker overrides the value of all brokers, which overrides the properties
+        file.
+        """
         configs = self._cluster.image.configs
         for each in (str(self._dynamic.node_id), ALL_BROKERS):
             found = text if each == resource else configs.get(BROKER, each).get(name)

@@ -1,7 +1,8 @@
-"""Kafka's keys that cannot matter to this broker, so that they deserve no warning.
+"""Kafka keys that have no meaning for this broker and need no warning.
 
-They size pools of threads that it does not have, or belong to Kafka's own metrics and to parts that
-it does not serve: transactions, share groups, streams groups and tiered storage that is off.
+These keys size thread pools that this broker does not have, configure Kafka's own metrics, or
+belong to features that are not served: transactions, share groups, streams groups and tiered
+storage.
 """
 
 from __future__ import annotations

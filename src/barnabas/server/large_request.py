@@ -1,4 +1,4 @@
-"""A request that is too large to be decoded in one turn: it is served in slices from the start."""
+"""Context of a request that is too large to decode in one turn, and is served in slices."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class LargeRequestContext(RequestContext):
-    """Joins decoding, handler and answer into one piece of work.
+    """Combines decoding, handler and response of a large request into one job.
 
-    Large requests are worked on one after the other. So what the handler does in slices, and its
-    answer, belong to the same work, unless they come after the handler has returned.
+    Large requests are served one at a time. The slices of the handler and the response therefore
+    belong to the same job, unless they start after the handler has returned.
     """
 
     __slots__ = ("_collected", "_collects", "_request")
@@ -37,28 +37,28 @@ class LargeRequestContext(RequestContext):
         statistics: ApiStatistics,
     ) -> None:
         super().__init__(connection, slot, header, request_bytes, services, statistics)
-        # Whether the handler is being called, and what it wants done in slices.
+        # Whether the handler is running, and the slices that it has submitted.
         self._collects = False
         self._collected: Generator[None, None, None] | None = None
-        # The decoded request; None before it is decoded and after it is answered.
+        # The decoded request. None before decoding, and after the response is sent.
         self._request: Message | None = None
 
     def serve(
         self, request_cls: type[Message], frame: memoryview, offset: int, handle: Handle
     ) -> None:
-        """Decode and serve the request when the large ones before it are done."""
+        """Decode and serve the request after all earlier large requests."""
         self.connection.begin_work()
         steps = self._serve(request_cls, frame, offset, handle)
         self._services.slices.add(steps, self, is_large=True)
 
     def respond(self, response: Message, throttle_ms: int = 0, *, is_clean: bool = False) -> None:
-        """Answer, and let go of the request in slices."""
+        """Send the response, then free the request in slices."""
         super().respond(response, throttle_ms, is_clean=is_clean)
         if self._slot.is_answered:
             self._work(self._release())
 
     def in_slices(self, steps: Generator[None, None, M | None]) -> M | None:
-        """Serve the request by a generator, as part of the same work."""
+        """Serve the request with a generator that runs as part of the same job."""
         self._work(self._finish(steps))
         return None
 

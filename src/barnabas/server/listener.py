@@ -99,8 +99,10 @@ class Listener:
         )
 
     def bind(self, sockets: Sockets) -> Endpoint:
-        """Accept connections, which are not read until `serve`. Return the endpoint with its real
-        port.
+        """Bind the endpoint and accept connections, which are not read until `serve`.
+
+        Returns:
+            The endpoint with its real port.
 
         Raises:
             OSError: the address cannot be bound.

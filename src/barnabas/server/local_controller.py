@@ -1,4 +1,4 @@
-"""The controller of this process: its APIs as calls."""
+"""Access to the controller of this process by function calls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class LocalController:
-    """Serves whether it is active or not: one that is not answers NOT_CONTROLLER."""
+    """Calls the controller of this process. An inactive controller responds NOT_CONTROLLER."""
 
     __slots__ = ("_controller", "_describe_quorum", "_quorum", "_serve")
 
@@ -31,8 +31,9 @@ class LocalController:
         quorum: Callable[[], QuorumApi],
     ) -> None:
         """Args:
-        describe_quorum: answers a DescribeQuorum of a version.
-        quorum: for changes of its voters; made when they are first asked for.
+        controller: the controller of this process.
+        describe_quorum: returns the response to a DescribeQuorum request of a version.
+        quorum: returns the API for voter changes, created at the first use.
         """
         self._controller = controller
         self._describe_quorum = describe_quorum
@@ -60,7 +61,7 @@ class LocalController:
 
     @property
     def is_active(self) -> bool:
-        """Whether it serves requests now."""
+        """Whether the controller is active and serves requests."""
         return self._controller.is_active
 
     def send(
