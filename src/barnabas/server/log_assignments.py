@@ -1,4 +1,4 @@
-"""Which logs this broker should have, and in which data directory, by an image (KIP-858)."""
+"""Logs that belong to this broker and their data directories, from a metadata image (KIP-858)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class LogAssignments:
-    """What the storage asks when it finds logs at the start."""
+    """Answers the storage's questions about the logs that it finds at the start."""
 
     __slots__ = ("_image", "_node_id")
 
@@ -21,9 +21,11 @@ class LogAssignments:
         self._node_id = node_id
 
     def is_stray(self, partition: TopicPartition, topic_id: bytes | None) -> bool:
-        """Whether the log's topic is gone, another one has its name, or it has no replica here.
+        """Return whether the log is stray: its topic was deleted or recreated, or has no replica
+        here.
 
-        A log without a topic id holds nothing that was ever synced, and may be of an older topic.
+        A log without a topic id was never synced, and may belong to an older topic of the same
+        name.
         """
         topic = self._image.topics.by_name(partition.topic)
         if topic is None or topic.id != topic_id:
@@ -32,7 +34,7 @@ class LogAssignments:
         return registration is None or self._node_id not in registration.replicas
 
     def directory_id_of(self, partition: TopicPartition) -> bytes | None:
-        """The data directory that the metadata names; None if it names none."""
+        """Return the id of the assigned data directory, or None if the metadata names none."""
         registration = self._image.topics.partition(*partition)
         if registration is None:
             return None
@@ -40,11 +42,11 @@ class LogAssignments:
         return None if directory in RESERVED_DIRECTORIES else directory
 
     def topic_id_of(self, partition: TopicPartition) -> bytes | None:
-        """The id of the topic of that name; None if there is none."""
+        """Return the id of the topic with this name, or None if it does not exist."""
         topic = self._image.topics.by_name(partition.topic)
         return None if topic is None else topic.id
 
     def has_other_in_sync(self, partition: TopicPartition) -> bool:
-        """Whether another broker's replica has all that is committed."""
+        """Return whether the ISR has another broker, which therefore has all committed records."""
         registration = self._image.topics.partition(*partition)
         return registration is not None and any(each != self._node_id for each in registration.isr)

@@ -1,7 +1,8 @@
-"""The levels of this process's loggers, read and changed while it runs (KIP-412, resource type 8).
+"""Levels of this process's loggers, which clients can read and change (KIP-412, resource type 8).
 
-Kafka's loggers are named after classes, ours after modules; `root` is the one above all. A level is
-this process's own: it is not in the metadata log and is gone after a restart, as with Kafka.
+Kafka's loggers have the names of classes, Barnabas's the names of modules. `root` is the root
+logger. Levels belong to the process: as in Kafka, they are not in the metadata log and do not
+survive a restart.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from barnabas.protocol.errors import ErrorCode
 ROOT = "root"
 
 _TRACE = 5
-# Kafka's names of levels.
+# Python's levels by Kafka's names.
 _LEVELS = {
     "TRACE": _TRACE,
     "DEBUG": logging.DEBUG,
@@ -27,18 +28,18 @@ _LEVELS = {
 
 
 def described_levels() -> dict[str, str]:
-    """The level that holds for each logger, by name."""
+    """Return the effective level of each logger, by name."""
     logging.addLevelName(_TRACE, "TRACE")
     levels = {name: _name_of(logging.getLogger(name)) for name in sorted(_known())}
     return {ROOT: _name_of(logging.getLogger()), **levels}
 
 
 def check_level_change(name: str, operation: int, level: str | None) -> None:
-    """Refuse what cannot be done to a logger.
+    """Check a change of a logger's level.
 
     Raises:
-        Refusal: INVALID_CONFIG, no such logger or level; INVALID_REQUEST, an operation that loggers
-            do not have, or taking the level off the root.
+        Refusal: INVALID_CONFIG for an unknown logger or level. INVALID_REQUEST for an unsupported
+            operation, or for the removal of the root logger's level.
     """
     if operation not in (ConfigOperation.SET, ConfigOperation.DELETE):
         raise Refusal(
@@ -59,7 +60,7 @@ def check_level_change(name: str, operation: int, level: str | None) -> None:
 
 
 def change_level(name: str, operation: int, level: str | None) -> None:
-    """Make a change that was checked: set a level, or have the one above hold again."""
+    """Apply a checked change: set a level, or remove it so that the parent's level applies."""
     logger = logging.getLogger() if name == ROOT else logging.getLogger(name)
     if operation == ConfigOperation.DELETE or level is None:
         logger.setLevel(logging.NOTSET)
@@ -68,14 +69,14 @@ def change_level(name: str, operation: int, level: str | None) -> None:
 
 
 def _known() -> set[str]:
-    """Loggers that the process has made, and those above them."""
+    """Return the names of the loggers that this process has created, and of their parents."""
     return {
         name for name in logging.Logger.manager.loggerDict if name.partition(".")[0] == "barnabas"
     }
 
 
 def _name_of(logger: logging.Logger) -> str:
-    """Kafka's name of the level that holds: the next lower one for a level between two."""
+    """Return Kafka's name of the effective level. A level between two names has the lower name."""
     effective = logger.getEffectiveLevel()
     fitting = [name for name, level in _LEVELS.items() if level <= effective]
     return fitting[-1] if fitting else "TRACE"

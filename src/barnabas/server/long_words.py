@@ -1,6 +1,6 @@
-"""What an error says, cut to what an answer can carry.
+"""Truncation of error messages that are too long for a response.
 
-It may quote a text of the request, which was as long as a text can be already.
+A message may quote a string of the request that already has the maximum length of a string.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MORE = "..."
 
 
 def cut_long_words(response: Struct) -> bool:
-    """Cut each error's words that are too long; returns whether there were any."""
+    """Truncate the error messages that are too long, and return whether there were any."""
     found = False
     for each in response.__fields__:
         value = getattr(response, each.name)
@@ -28,7 +28,7 @@ def cut_long_words(response: Struct) -> bool:
                 found = True
         elif isinstance(value, list):
             for item in value:
-                # Plain values have no words.
+                # Only structs can have error messages.
                 if isinstance(item, Struct) and cut_long_words(item):
                     found = True
     return found

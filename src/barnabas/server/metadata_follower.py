@@ -1,9 +1,11 @@
-"""What this broker does about each new cluster image (Kafka's BrokerMetadataPublisher).
+"""Application of new metadata images on this broker (Kafka's BrokerMetadataPublisher).
 
-In this order: the view of request handlers and dynamic configs (both by `shared_server`), replicas,
-coordinators. Deleted topics are gone from the view before their logs are. Logs are opened once the
-image is as new as the metadata log was when the broker started: an older one would not know the
-newest of them.
+Each image is applied in this order: the view of request handlers and the dynamic configuration
+(both by `shared_server`), the replicas, the coordinators. Deleted topics disappear from the view
+before their logs are deleted.
+
+The logs are opened once the image is as new as the metadata log was when the broker started. An
+older image could lack the newest topics, and their logs would look stray.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 
 class MetadataFollower:
-    """A listener of the metadata publisher."""
+    """Applies images to the parts of the broker. Listens to the metadata publisher."""
 
     __slots__ = (
         "_cluster",
@@ -64,32 +66,36 @@ class MetadataFollower:
         self._logs = logs
         self._replicas = replicas
         self._groups = groups
-        # Whether the logs are open, so that images are followed.
+        # Whether the logs are open, so that new images are applied.
         self.logs_open = False
-        # Of the last metadata record that was acted on; -1 before the first.
+        # Offset of the last metadata record that was applied; -1 before the first.
         self.applied_offset = -1
         dynamic.subscribe(default_keys(dynamic.current.definition), self._take_broker_config)
 
     def add_listener(self, listener: Callable[[LeadershipChanges], None]) -> None:
-        """Tell `listener` what has changed on this broker, behind the coordinators."""
+        """Call `listener` with the changes on this broker, after the coordinators are updated."""
         self._on_changes.append(listener)
 
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
-        """Bring everything in line with `image`, which the view of the cluster has already."""
+        """Apply an image to the parts of the broker. The cluster view has the image already."""
         if self.logs_open:
             self._cluster.backlog.add(self._apply(delta, image))
 
     def open_logs(self, on_open: Callable[[], None]) -> None:
-        """Open all logs, and from then on follow the images: all of the metadata log was seen.
+        """Open all logs, then apply the current image and all later ones.
+
+        The caller has checked that the image is as new as the metadata log at the start.
 
         Args:
-            on_open: called when they are open, perhaps before this returns.
+            on_open: called when the logs are open and the image is applied, perhaps before this
+                method returns.
         """
 
         def opened() -> None:
             self.logs_open = True
             image = self._cluster.image
-            # From nothing to what there is now, however many images came before.
+            # The change from an empty image to the current one, regardless of the images between
+            # them.
             delta = ClusterDelta(ClusterImage())
             for record, version in image.to_records():
                 delta.replay(record, version)
@@ -115,7 +121,7 @@ class MetadataFollower:
         self.applied_offset = image.provenance.offset
 
     def _guarded(self, act: Callable[[], None]) -> None:
-        """What fails here is logged and counted; the rest of the image is applied."""
+        """Call `act`, and log and count its errors. The rest of the image is still applied."""
         try:
             act()
         except AssertionError:
@@ -125,7 +131,7 @@ class MetadataFollower:
             self._replicas.metrics.metadata_apply_errors += 1
 
     def _take_broker_config(self, broker: ParsedConfig) -> None:
-        """What topics inherit has changed."""
+        """Update the configurations of all logs, because topics inherit from the broker's."""
         self._configs.take_broker_config(broker)
         self._logs.update_configs(lambda topic: self._configs.of_topic(self._cluster.image, topic))
 

@@ -1,6 +1,6 @@
-"""`metrics.listener`: /metrics for Prometheus, /healthz and /readyz for who watches the process.
+"""HTTP listener (`metrics.listener`): /metrics for Prometheus, /healthz and /readyz for probes.
 
-It listens before the broker is ready, since /readyz has something to say then.
+It listens before the broker is ready, so that /readyz can report what the broker waits for.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from barnabas.runtime.sockets import Listening, Sockets
     from barnabas.runtime.timer import Timer
 
-# More at once than any number of scrapers needs; a further one takes the place of an idle one.
+# Maximum number of connections, enough for all scrapers. A new connection replaces an idle one.
 CONNECTIONS_MAX = 16
 
 _PATHS = "/metrics, /healthz, /readyz"
 
 
 class MetricsListener:
-    """Binds one address and answers."""
+    """Binds an address and responds to HTTP requests."""
 
     def __init__(
         self,
@@ -38,8 +38,10 @@ class MetricsListener:
         why_not_ready: Callable[[], str | None],
     ) -> None:
         """Args:
-        why_not_healthy: what is wrong with the process; None if nothing is.
-        why_not_ready: what the broker still waits for; None if clients are served.
+        registry: source of the metrics.
+        timer: runs timeouts and turns of the connections.
+        why_not_healthy: returns the problem of the process, or None.
+        why_not_ready: returns what the broker waits for, or None if it serves clients.
         """
         self._registry = registry
         self._timer = timer
@@ -48,11 +50,11 @@ class MetricsListener:
         self._buffer = bytearray(RECEIVE_BYTES)
         self._collector = ProcessCollector(registry=None)
         self._listening: Listening | None = None
-        # The one that has made no progress for the longest time comes first.
+        # Open connections. The first has made no progress for the longest time.
         self._connections: dict[HttpConnection, None] = {}
 
     def bind(self, sockets: Sockets, host: str, port: int) -> str:
-        """Listen; returns HOST:PORT with the real port.
+        """Listen, and return HOST:PORT with the real port.
 
         Raises:
             OSError: the address cannot be bound.
@@ -62,7 +64,7 @@ class MetricsListener:
         return f"{shown}:{self._listening.port}"
 
     def close(self) -> None:
-        """Close it and its connections."""
+        """Stop listening and close all connections."""
         if self._listening is not None:
             self._listening.close()
             self._listening = None
@@ -77,17 +79,17 @@ class MetricsListener:
         return connection
 
     def on_progress(self, connection: HttpConnection) -> None:
-        """A request has come, or its peer has taken a part of the answer."""
+        """Move a connection that has made progress to the end of the order."""
         if connection in self._connections:
             del self._connections[connection]
             self._connections[connection] = None
 
     def on_ended(self, connection: HttpConnection) -> None:
-        """The connection is closed."""
+        """Remove a connection that has closed."""
         self._connections.pop(connection, None)
 
     def _close_least_active(self) -> None:
-        """Make room: silent connections must not keep a scraper out."""
+        """Close the least active connection, so that idle connections cannot block a scraper."""
         connections = list(self._connections)
         idle = next((each for each in connections if not each.is_answering), connections[0])
         del self._connections[idle]
@@ -107,7 +109,7 @@ class MetricsListener:
         return _words(200, "ok") if problem is None else _words(503, problem)
 
     def _process(self) -> Iterator[bytes]:
-        """Processor time, memory and open files under Prometheus' own names."""
+        """Yield CPU time, memory and open files under Prometheus' own names."""
         yield generate_latest(self._collector)
 
 

@@ -1,6 +1,6 @@
-"""Tells in the log which API or feature a client asked for that this broker does not have.
+"""Log lines for APIs and features that a client requested but this broker does not have.
 
-Once for each client software and feature: a client that asks again and again says nothing new.
+Each pair of client software and feature is logged once, because clients repeat such requests.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Pairs of software and feature that are kept. Names and versions of software are chosen by clients;
-# beyond this number nothing more is told.
+# Maximum number of logged pairs. Clients choose names and versions of software, so the number of
+# pairs must be bounded.
 PAIRS_MAX = 200
 
 
 class MissingFeatures:
-    """What was told already; one for all listeners of a process."""
+    """Remembers the logged pairs for all listeners of a process."""
 
     __slots__ = ("_told",)
 
@@ -30,11 +30,11 @@ class MissingFeatures:
         self._told: set[tuple[ClientSoftware, str]] = set()
 
     def note(self, connection: Connection, feature: str) -> None:
-        """Tell of a feature that was asked for, unless that was told.
+        """Log a feature that a client requested, unless the pair was logged before.
 
         Args:
-            connection: the client's; it knows the software if the client has named it.
-            feature: one of few words that do not depend on the client.
+            connection: connection of the client, with the client software if it is known.
+            feature: name of the feature, from a small set that does not depend on the client.
         """
         session = connection.session
         software = session if isinstance(session, ClientSoftware) else UNKNOWN_SOFTWARE
@@ -54,11 +54,11 @@ class MissingFeatures:
             _log.warning("Further missing features are not told, after %d", PAIRS_MAX)
 
     def note_api(self, connection: Connection, api_key: int) -> None:
-        """Tell of an API that is not served."""
+        """Log a request for an API that is not served."""
         row = API_ROWS.get(api_key)
-        # Unknown numbers count as one feature: a client may choose any.
+        # All unknown API keys count as one feature, because a client can send any number.
         self.note(connection, "an API of an unknown number" if row is None else f"API {row.name}")
 
     def note_version(self, connection: Connection, api_key: int) -> None:
-        """Tell of a version of a served API that is not served."""
+        """Log a request for an unsupported version of a served API."""
         self.note(connection, f"another version of API {API_ROWS[api_key].name}")

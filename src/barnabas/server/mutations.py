@@ -1,4 +1,4 @@
-"""Requests that make or delete partitions, within their client's quota of that (KIP-599)."""
+"""Forwarding of requests that create or delete partitions, with the mutation quota (KIP-599)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ if TYPE_CHECKING:
 def forward_mutation(
     parts: NodeParts, context: RequestContext, request: Message, strict_since: int
 ) -> None:
-    """Have the controller serve the request, and answer it when this broker has done its part.
+    """Forward the request to the controller. Respond once this broker has applied the change.
 
     Args:
-        parts: of the node that was asked.
-        strict_since: first version of the API whose clients know THROTTLING_QUOTA_EXCEEDED; older
-            ones are served and wait afterwards.
+        parts: parts of the node that received the request.
+        context: context of the request.
+        request: request that creates or deletes partitions.
+        strict_since: first version whose clients know THROTTLING_QUOTA_EXCEEDED. Requests of older
+            versions are served, and their clients are throttled afterwards.
     """
     quotas, forwarding, backlog = context.quotas, parts.forwarding, parts.cluster.backlog
     if not quotas.is_active:

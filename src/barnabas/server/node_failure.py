@@ -1,4 +1,4 @@
-"""Why a data directory, or a whole node, cannot go on: in words for its operator."""
+"""Descriptions of failures of data directories and nodes, as text for the operator."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from barnabas.storage.room import missing_bytes
 if TYPE_CHECKING:
     from barnabas.runtime.disk import Disk
 
-# What the operator can do, by the kind of failure.
+# What the operator can do, by errno.
 _REMEDIES = {
     errno.ENOSPC: "The disk is full: make room",
     errno.EDQUOT: "The disk quota is used up: make room or raise it",
@@ -23,11 +23,11 @@ _REMEDY = "Look for the disk's errors in the kernel's log and mend or replace it
 
 
 class NodeFailedError(RuntimeError):
-    """The node has to end; the message says why and what to do."""
+    """The node has to end. The message says why, and what to do."""
 
 
 def describe_directory_failure(path: str, error: OSError, disk: Disk) -> str:
-    """Which directory failed, how, what that means and what to do, while others go on."""
+    """Describe the failure of one directory, its effect and a remedy, while others still work."""
     return (
         f"Data directory {path} failed and is offline: {error}. Its partitions are answered with "
         f"KAFKA_STORAGE_ERROR and nothing more is written to it; other directories go on. "
@@ -36,12 +36,15 @@ def describe_directory_failure(path: str, error: OSError, disk: Disk) -> str:
 
 
 def metadata_failure(path: str, error: BaseException, disk: Disk) -> BaseException:
-    """What a failure of the metadata log's disk means for the node; other errors as they are.
+    """Return the error of the node for a failed disk of the metadata log.
 
     Args:
         path: the data directory that holds the metadata log.
-        error: an OSError, or what storage made of one.
-        disk: where the directory is.
+        error: an OSError, or a storage error that an OSError caused.
+        disk: the disk with the directory.
+
+    Returns:
+        A NodeFailedError, or `error` itself if no OSError caused it.
     """
     cause = error if isinstance(error, OSError) else error.__cause__
     if not isinstance(cause, OSError):
@@ -53,7 +56,7 @@ def metadata_failure(path: str, error: BaseException, disk: Disk) -> BaseExcepti
 
 
 def last_directory_failure(path: str, error: OSError, disk: Disk) -> NodeFailedError:
-    """The last data directory that was left has failed."""
+    """Return the error of the node after its last online data directory has failed."""
     return NodeFailedError(
         f"Data directory {path} failed: {error}. No other data directory is left. "
         f"{_remedy(path, error, disk)}, then start the broker again"
@@ -67,6 +70,6 @@ def _remedy(path: str, error: OSError, disk: Disk) -> str:
     try:
         missing = missing_bytes(disk, path)
     except OSError:
-        # A disk that fails may not even say how much room there is.
+        # A failed disk may be unable to report its free space.
         return remedy
     return f"{remedy} for at least {missing} bytes" if missing else remedy

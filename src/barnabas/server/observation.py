@@ -1,4 +1,4 @@
-"""What can be seen of a broker from outside: its metrics, and whether it is healthy and ready."""
+"""Observation of a node from outside: metrics, health and readiness."""
 
 from __future__ import annotations
 
@@ -35,29 +35,30 @@ if TYPE_CHECKING:
     from barnabas.server.quorum_watch import QuorumWatch
     from barnabas.server.shared_server import SharedServer
 
-# Kafka's numbers of a broker's states.
+# Kafka's values of the broker state metric.
 STARTING = 1
 RUNNING = 3
 STOPPING = 6
 
 
 class Observation:
-    """Joins all sources of metrics; listens when it is told to."""
+    """Collects all sources of metrics, and optionally serves them over HTTP."""
 
     def __init__(self, shared: SharedServer, listeners: Sequence[Listener]) -> None:
         """Args:
-        listeners: all of the process; looked at whenever somebody looks.
+        shared: the shared parts of the node.
+        listeners: all listeners of the process, read at each request for metrics.
         """
         self._shared = shared
         runtime = self._runtime = shared.runtime
         self.registry = MetricsRegistry(runtime.clock)
         self._process = ProcessMetrics(runtime.clock, runtime.timer, runtime.watch, __version__)
         self._listener: MetricsListener | None = None
-        # One of the broker states above.
+        # One of the broker states above. Changed by `Node`.
         self.state = STARTING
-        # Why the process is about to end, if it is.
+        # The error that ends the process, or None. Set by `Node`.
         self.failure: BaseException | None = None
-        # Watches the metadata quorum; None on a node that is alone in it, and until it runs.
+        # Watches the metadata quorum. None on a single node, and before the node is ready.
         self.quorum_watch: QuorumWatch | None = None
         cluster = ClusterMetrics(shared.cluster, shared.quorum, shared.elections)
         self.registry.gauge(names.BROKER_STATE, None, lambda: self.state)
@@ -77,7 +78,7 @@ class Observation:
             self.registry.add_source(source)
 
     def observe_broker(self, parts: ServerParts) -> None:
-        """Show what only brokers have."""
+        """Add the metrics that only brokers have."""
         publish_replica_metrics(parts.replicas, self.registry, self._address_of)
         publisher, counts = self._shared.publisher, parts.replicas.metrics
         logs = parts.logs
@@ -96,12 +97,12 @@ class Observation:
             self.registry.add_source(source)
 
     def listen(self, host: str, port: int) -> str:
-        """Answer HTTP there; returns HOST:PORT with the real port.
+        """Serve HTTP requests, and return HOST:PORT with the real port.
 
         Raises:
             OSError: the address cannot be bound.
         """
-        # Loaded only where somebody wants to look: they take a third of the start.
+        # Imported only with `metrics.listener`: these modules take a third of the start time.
         from barnabas.server.metrics_listener import MetricsListener
 
         self._listener = MetricsListener(
@@ -112,13 +113,13 @@ class Observation:
         return address
 
     def close(self) -> None:
-        """Answer no more."""
+        """Stop measuring and serving."""
         self._process.stop()
         if self._listener is not None:
             self._listener.close()
 
     def _address_of(self, broker_id: int) -> tuple[str, int] | None:
-        """Where the other brokers reach a broker, live or not."""
+        """Return the address of a broker on the inter-broker listener, even of a fenced one."""
         broker = self._shared.cluster.image.brokers.get(broker_id)
         listener = self._shared.configuration.inter_broker_listener
         if broker is None or listener is None:

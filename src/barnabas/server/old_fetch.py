@@ -1,8 +1,8 @@
-"""What old versions of Fetch answer otherwise than new ones (Kafka 3.9's KafkaApis).
+"""Differences of old versions of Fetch (Kafka 3.9's KafkaApis).
 
-v0 and v1 get message sets of magic 0, v2 and v3 of magic 1, if the log has anything newer. Up to v5
-a failed disk is NOT_LEADER_OR_FOLLOWER, and below v10 a topic whose compression is zstd cannot be
-read.
+v0 and v1 get message sets of magic 0, v2 and v3 of magic 1, if the log has a newer format. Up to v5
+a failed disk is reported as NOT_LEADER_OR_FOLLOWER. Below v10, a topic with zstd compression cannot
+be read.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ if TYPE_CHECKING:
     Asked = tuple[TopicIdPartition, FetchPartitionData]
     Answered = tuple[TopicIdPartition, FetchResult]
 
-# From this version on nothing of this file applies.
+# First version that needs nothing of this file.
 ZSTD_SINCE = 10
 MAGIC_2_SINCE = 4
 _MAGIC_1_SINCE = 2
 _STORAGE_ERROR_SINCE = 6
 _ZSTD = "zstd"
 
-# What is converted for one request at most, unless a partition is asked for more: its answer is
-# made in memory.
+# Limit of the bytes that are converted for one request, unless it asks for more of a partition. The
+# converted records are in memory.
 CONVERTED_BYTES_MAX = 8 << 20
 
 
 def bytes_limit(request: FetchRequest, max_bytes: int) -> int:
-    """The limit of an answer that has to be converted.
+    """Return the size limit of a response that must be converted.
 
-    Never below what one partition is asked for: below v3 a batch above the limit is not given, and
-    a consumer that is ready to take it would never get on.
+    The limit is never below the limit of a partition. Below v3 a batch above the limit is not
+    returned, so a consumer that could take the batch would never make progress.
     """
     largest = max(
         (
@@ -58,7 +58,7 @@ def bytes_limit(request: FetchRequest, max_bytes: int) -> int:
 
 
 class OldFetch:
-    """Adapts answers for versions below 10."""
+    """Adapts results to versions below 10."""
 
     __slots__ = ("_queue", "_replicas")
 
@@ -73,18 +73,20 @@ class OldFetch:
         asked: list[Asked],
         on_done: Callable[[list[Answered]], None],
     ) -> None:
-        """Bring an answer into the form that the version of the request knows.
+        """Convert results to the form of the request's version.
 
         Args:
-            asked: where the consumer reads each partition from.
-            on_done: gets the answer; may be called before this returns.
+            context: context of the request.
+            answered: results by partition.
+            asked: partitions with the offsets that the consumer reads from.
+            on_done: called with the adapted results, perhaps before this method returns.
         """
         version = context.version
         adapted = [(where, self._adapted(version, where, result)) for where, result in answered]
         if version >= MAGIC_2_SINCE:
             on_done(adapted)
             return
-        # Read now: the segment may be gone by the time the work is done.
+        # Read the records now, because the segment may be deleted before the conversion ends.
         for _, result in adapted:
             if len(result.records):
                 _read(result)

@@ -1,7 +1,7 @@
-"""Produce v0 to v2: message sets of magic 0 and 1 become batches (Kafka 3.9's LogValidator).
+"""Produce v0 to v2: converts message sets of magic 0 and 1 to batches (Kafka 3.9's LogValidator).
 
-A set may be cut off, or empty: what is complete of it is taken. Magic 2 may come in these versions
-too, in whatever compression, one batch at a time.
+A message set may be truncated or empty. Its complete messages are converted. These versions may
+also carry magic 2, with any compression and one batch at a time.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ MAGIC_2_SINCE = 3
 _MAGIC_POSITION = 16
 _LENGTH = slice(8, 12)
 _OVERHEAD = 12
-# The first version whose rules for a magic 2 batch these versions share: zstd was never refused.
+# Version whose checks of magic 2 batches apply to these versions: zstd was never rejected.
 _RULES_VERSION = 7
 
 
 class OldProduce:
-    """Converts what old producers send; one lane of the queue for each connection."""
+    """Converts records of old producers. Each connection has its own lane of the queue."""
 
     __slots__ = ("_queue", "_replicas")
 
@@ -56,13 +56,14 @@ class OldProduce:
         sets: dict[TopicPartition, Records | None],
         on_done: Callable[[dict[TopicPartition, Converted]], None],
     ) -> None:
-        """Convert the record sets of a request; `on_done` may be called before this returns.
+        """Convert the records of a request. `on_done` may be called before this method returns.
 
         Args:
-            connection: its sets are appended in the order of its requests.
-            sets: views into the receive buffer; they are copied.
+            connection: connection of the request. Its record sets are appended in request order.
+            sets: records by partition, as views into the receive buffer. They are copied.
+            on_done: called with the converted records or an error by partition.
         """
-        # The views die when the handler returns, the work may take longer.
+        # The views are valid only until the handler returns, and the conversion may take longer.
         copies = {key: _copy(records) for key, records in sets.items()}
         self._queue.submit(connection, self._steps(copies), on_done, connection)
 
@@ -86,7 +87,7 @@ class OldProduce:
         if isinstance(partition, ErrorCode):
             return Refusal(partition)
         config = partition.log.config
-        # "producer" is none of the codes: as it came.
+        # "producer" is not in the table: None keeps the original compression.
         target = CODES.get(config.compression_type)
         try:
             batch = yield from up_conversion(

@@ -1,4 +1,4 @@
-"""The parts of a running node that request handlers are made of; its servers join them."""
+"""Parts of a running node that its servers pass to the request handlers."""
 
 from __future__ import annotations
 
@@ -35,28 +35,28 @@ if TYPE_CHECKING:
 
 
 class NodeParts(msgspec.Struct):
-    """What handlers of every listener may use; a handler keeps the few that it does use."""
+    """Parts for the handlers of every listener. A handler keeps only the parts that it uses."""
 
     node_id: int
     cluster_id: str
-    # What the process was started with; `dynamic_config` has what holds now.
+    # Configuration at the start. `dynamic_config` has the current one.
     config: ParsedConfig
     dynamic_config: DynamicBrokerConfig
     clock: Clock
     cluster: ClusterView
-    # The way to the active controller: from a broker, or within the controller itself.
+    # Access to the active controller: over the network, or to the controller of this process.
     forwarding: ControllerAccess
     described_configs: DescribedConfigs
     quorum: RaftDriver
     quotas: ClientQuotas
-    # By API key.
+    # Served APIs by API key.
     served: Mapping[int, ServedApi]
-    # Whether configs of other brokers may be altered here: by controllers.
+    # Whether configurations of other brokers can be altered here, as on controllers.
     alters_any_broker: bool
 
 
 class ServerParts(NodeParts):
-    """What handlers of a broker's listeners may use."""
+    """Parts for the handlers of a broker's listeners."""
 
     logs: LogManager
     disk: Disk
@@ -68,16 +68,16 @@ class ServerParts(NodeParts):
     producer_ids: ProducerIds
     conversions: ConversionQueue
     rng: Rng
-    # None where nobody takes the metrics that clients push.
+    # None if metrics from clients are not collected.
     telemetry: ClientTelemetry | None
 
 
 class ControllerListenerParts(NodeParts):
-    """What handlers of a controller's listeners may use; `forwarding` is the controller itself."""
+    """Parts for the handlers of a controller's listeners. `forwarding` is the local controller."""
 
-    # The quorum's own APIs.
+    # APIs of the metadata quorum.
     raft: QuorumApi
-    # Which connection is which broker's.
+    # Tracks the heartbeat connection of each broker.
     watch: BrokerWatch
-    # The handler of an API, with its versions and counts; None if it is not served.
+    # Returns versions, request class, handler and statistics of an API; None if not served.
     find: Callable[[int], Entry | None]

@@ -1,9 +1,9 @@
-"""Imports what a broker may need later, in the background, once it is ready.
+"""Imports of modules in the background, once the broker is ready.
 
-A start imports only what the first answer needs. The rest would be imported when it is first used,
-which fails when no descriptor is left to open a file, or when an upgrade has replaced the files of
-the running version. One module is imported a turn of the loop, so that requests are served in
-between.
+A start imports only the modules that the first response needs. Without this file, other modules
+would be imported at their first use. Such an import fails if no file descriptor is free, or if an
+upgrade has replaced the files of the running version. One module is imported in a turn of the loop,
+so that requests are served in between.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# After the broker is ready, and between two modules.
+# Delay of the first import after the broker is ready, and between two imports.
 _FIRST_MS = 1_000.0
 _NEXT_MS = 10.0
-# After a module could not be imported.
+# Delay after a failed import.
 _RETRY_MS = 10_000.0
 _RECORD_FAMILIES = ("metadata", "group-coordinator")
-# Imported within functions, by packages of ours and by Python's own.
+# Modules that functions of Barnabas or of Python's library import.
 _OTHERS = (
     "barnabas.network.channel",
     "barnabas.raft.rpc",
@@ -66,14 +66,14 @@ _OTHERS = (
 )
 
 
-# The compiled reader of records. To import it by its name would import aiokafka's client as well.
+# The compiled record reader. An import by name would also import aiokafka's client.
 COMPILED_READER = "aiokafka.record.default_records"
 
 
 def needed_modules() -> list[str]:
-    """Return the names of the modules that a running broker may import."""
+    """Return the names of all modules that a running broker may import."""
     served = [*served_apis(has_telemetry=True).items(), *CONTROLLER_APIS.items()]
-    # What handlers import comes first, so that each turn of the loop has little to import.
+    # Put dependencies of handlers first, so that each turn of the loop has little to import.
     names = [f"barnabas.protocol.messages.{API_ROWS[key].module}" for key, _ in served]
     for family in _RECORD_FAMILIES:
         names += [f"barnabas.protocol.records.{row[0]}" for row in RECORD_ROWS[family].values()]
@@ -83,7 +83,7 @@ def needed_modules() -> list[str]:
 
 
 def load_module(name: str) -> None:
-    """Import a module that `needed_modules` names."""
+    """Import a module from `needed_modules`."""
     if name == COMPILED_READER:
         CompiledReader()
     else:
@@ -91,7 +91,7 @@ def load_module(name: str) -> None:
 
 
 class Preloader:
-    """Imports modules one after the other."""
+    """Imports modules one after the other, and retries after errors."""
 
     def __init__(
         self,
@@ -105,12 +105,12 @@ class Preloader:
         self._count = len(names)
 
     def start(self) -> None:
-        """Begin in a second."""
+        """Schedule the first import."""
         self._timer.call_later(_FIRST_MS, self._import_next)
 
     def _import_next(self) -> None:
         if not self._left:
-            # They stay: no collection need look at them.
+            # The modules are permanent, so exclude them from garbage collection.
             gc.freeze()
             _log.info("Imported all of %d modules that may be needed", self._count)
             return

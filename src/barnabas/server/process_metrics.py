@@ -1,4 +1,4 @@
-"""The process itself as metrics: pauses of the collector, lag of the loop, and what /proc says."""
+"""Metrics of the process: garbage collection pauses, lag of the loop, and long turns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CPU = (("clock", "cpu"),)
 
 
 class ProcessMetrics:
-    """Measures while somebody may look; costs a timer a second."""
+    """Measures pauses and lags between `start` and `stop`, with one timer per second."""
 
     def __init__(self, clock: Clock, timer: Timer, watch: LoopWatch, version: str) -> None:
         self._clock = clock
@@ -44,13 +44,13 @@ class ProcessMetrics:
         self._arm()
 
     def stop(self) -> None:
-        """Measure no more."""
+        """Stop measuring."""
         if self._running:
             self._running = False
             gc.callbacks.remove(self._on_collection)
 
     def families(self) -> Iterator[MetricFamily]:
-        """In seconds, as Prometheus has it for processes."""
+        """Yield the metrics, with times in seconds as is usual in Prometheus."""
         for name, times in ((names.GC_PAUSE, self._pauses), (names.LOOP_LAG, self._lags)):
             number, total_ms, quantiles = summary_of(times)
             in_seconds = {fraction: value / _MS_PER_S for fraction, value in quantiles.items()}

@@ -1,4 +1,4 @@
-"""What a produce request may carry for one partition (Kafka: ProduceRequest.validateRecords)."""
+"""Checks of the records for one partition in a Produce request (ProduceRequest.validateRecords)."""
 
 from __future__ import annotations
 
@@ -13,43 +13,44 @@ if TYPE_CHECKING:
 
 
 class Refusal(NamedTuple):
-    """Why records are not taken."""
+    """Error for records that are not appended."""
 
     error: ErrorCode
-    # Nothing of the request is taken: Kafka finds it when it looks at the first batch of every
-    # partition, before it looks at any topic.
+    # Whether the error rejects the whole request. Kafka checks the first batch of every partition
+    # before it looks up any topic.
     of_request: bool = False
-    # For the client; of single partitions it gets none from Kafka.
+    # Error message for the client. As in Kafka, errors of single partitions have none.
     words: str = ""
 
 
-# Size behind the first 12 bytes, leader epoch, magic, checksum, attributes.
+# Batch header after the base offset: length, leader epoch, magic, checksum, attributes.
 _START = struct.Struct(">8xiibIh")
 _unpack_start = _START.unpack_from
 _OVERHEAD = 12
 _LENGTH = struct.Struct(">i")
 _LENGTH_POSITION = 8
-# Where the magic ends, up to which Kafka looks for another batch; and what no batch is below.
+# End of the magic in a batch. Kafka looks for another batch only if this many bytes are left.
+# `_LENGTH_MIN` is the minimum of the length field.
 _MAGIC_END = 17
 _LENGTH_MIN = 14
 _COMPRESSION_BITS = 0x07
 _TRANSACTIONAL_BIT = 0x10
 _MAGIC = 2
 _ZSTD_SINCE = 7
-# Of all compressions zstd alone has this bit, and is not for every version.
+# Attribute bits that need further checks. Zstd is the only compression type with its bit, and old
+# versions do not allow it.
 _LOOKED_AT = _TRANSACTIONAL_BIT | ZSTD
 
 
 def checked_records(
     records: Records | None, version: int, names_transaction: bool = False
 ) -> memoryview | Refusal:
-    """The one batch to append, as a writable view; or why there is none.
+    """Return the batch to append as a writable view, or the error of the records.
 
-    The checksum and all else are left to storage, which checks every batch. Versions below 3 are
-    taken by `old_produce`.
+    Storage checks the checksum and the rest of the batch. `old_produce` handles versions below 3.
     """
     if records is None or len(records) < _START.size:
-        # No batch; but what there is of its header may be wrong already.
+        # There is no complete batch, but the existing part of its header may already be corrupt.
         return _corruption(records) or Refusal(ErrorCode.INVALID_RECORD)
     assert isinstance(records, memoryview)
     length, _, magic, _, attributes = _unpack_start(records)
@@ -65,7 +66,7 @@ def checked_records(
         return Refusal(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
     if attributes & _TRANSACTIONAL_BIT:
         if names_transaction:
-            # Nobody can have been given a transaction to write in.
+            # No transactional id can have a transaction, because transactions are not served.
             return Refusal(ErrorCode.INVALID_TXN_STATE)
         return Refusal(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, of_request=True)
     if size != len(records):
@@ -74,7 +75,7 @@ def checked_records(
 
 
 def _corruption(records: Records | None) -> Refusal | None:
-    """What is wrong with as much as there is of the first batch's size and magic."""
+    """Return an error in the size or magic of the first batch, as far as these bytes exist."""
     if records is None or len(records) < _OVERHEAD:
         return None
     assert isinstance(records, memoryview)
@@ -92,7 +93,7 @@ def _corruption(records: Records | None) -> Refusal | None:
 
 
 def _without_tail(records: memoryview, size: int) -> memoryview | Refusal:
-    """As Kafka: a second batch is refused, what is too short for one is left out."""
+    """Drop an incomplete second batch, and reject a complete one, as Kafka does."""
     left = len(records) - size
     if left < _MAGIC_END:
         return records[:size]

@@ -1,4 +1,4 @@
-"""Producer ids given out of blocks that the controller allocates (KIP-730)."""
+"""Producer ids from blocks that the controller allocates (KIP-730)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WAITING_MAX = 10_000
 
 
 class ProducerIds:
-    """Gives each caller an id that nobody else ever gets."""
+    """Assigns producer ids that are unique in the cluster."""
 
     __slots__ = ("_broker_epoch", "_end", "_forwarding", "_next", "_node_id", "_waiting")
 
@@ -30,14 +30,14 @@ class ProducerIds:
         self._node_id = node_id
         self._broker_epoch = broker_epoch
         self._forwarding = forwarding
-        # The rest of the block: [_next, _end).
+        # Unused ids of the current block: `_next` is inclusive, `_end` is exclusive.
         self._next = 0
         self._end = 0
-        # Who waits for the next block, in order; not empty while one is asked for.
+        # Callbacks that wait for the next block, in order. Not empty while a request is pending.
         self._waiting: list[OnProducerId] = []
 
     def next_id(self, on_id: OnProducerId) -> None:
-        """Call back with a new id; before this returns if the block has one left."""
+        """Call `on_id` with a new id, before this method returns if the block has unused ids."""
         if self._next < self._end:
             self._next += 1
             on_id(self._next - 1, ErrorCode.NONE)
@@ -61,7 +61,7 @@ class ProducerIds:
         waiting, self._waiting = self._waiting, []
         if response.error_code:
             for on_id in waiting:
-                # The producer tries again later; its request was in order.
+                # The request was valid, so return an error that makes the producer retry.
                 on_id(NO_PRODUCER_ID, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             return
         self._next = response.producer_id_start

@@ -1,4 +1,4 @@
-"""What a controller's listener asks of the quorum's replica."""
+"""API of the quorum replica for the listeners of a controller."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 
 class QuorumApi(Protocol):
-    """Serves Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch, FetchSnapshot and voters' changes."""
+    """Serves Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch, FetchSnapshot and voter changes."""
 
     def serve(self, request: Message, version: int, on_done: Callable[[Message], None]) -> None:
-        """Answer a request of that version; `on_done` is called once, perhaps at once."""
+        """Serve a request of this version. `on_done` is called once, perhaps immediately."""
         ...

@@ -1,6 +1,6 @@
-"""The metadata quorum's leader, voters and observers, as DescribeQuorum tells them (KIP-836, 853).
+"""Description of the metadata quorum for DescribeQuorum: leader, voters, observers (KIP-836, 853).
 
-Only the quorum's leader knows how far the others are.
+Only the quorum leader knows the progress of the other replicas.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from barnabas.runtime.clock import Clock
 
 _UNKNOWN = -1
-# From here on replicas have directories and nodes addresses (KIP-853).
+# First version with directory ids of replicas and addresses of nodes (KIP-853).
 _DIRECTORIES_SINCE = 2
 
 
 class QuorumDescription:
-    """Answers from the quorum's driver."""
+    """Builds DescribeQuorum responses from the status of the raft driver."""
 
     __slots__ = ("_clock", "_quorum")
 
@@ -33,10 +33,10 @@ class QuorumDescription:
     def describe(
         self, request: messages.DescribeQuorumRequest, version: int
     ) -> messages.DescribeQuorumResponse:
-        """The one partition of the metadata log; any other is unknown."""
+        """Describe the partition of the metadata log. Any other partition is unknown."""
         status = self._quorum.status()
         topics = []
-        # As Kafka: the metadata partition is described when it alone is asked for, and once.
+        # Like Kafka, describe the metadata partition only if it is the only requested partition.
         asked_for = [
             (topic.topic_name, [each.partition_index for each in topic.partitions])
             for topic in request.topics

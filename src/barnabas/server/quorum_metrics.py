@@ -1,4 +1,4 @@
-"""The metadata quorum as metrics: Kafka's raft-metrics and raft-channel-metrics."""
+"""Metrics of the metadata quorum: Kafka's raft-metrics and raft-channel-metrics."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 def quorum_families(quorum: RaftDriver, watch: QuorumWatch | None) -> Iterator[MetricFamily]:
-    """Return all of them; NaN for what was not measured of late, as Kafka's.
+    """Yield the metrics. A value without recent measurements is NaN, as in Kafka.
 
     Args:
         quorum: the replica of this node.
-        watch: knows whether the quorum is lost; None on a node that is alone in it.
+        watch: detects the loss of the quorum. None on a single node, and before the node is ready.
     """
     is_lost = watch is not None and watch.problem is not None
     for values in (
@@ -46,7 +46,7 @@ def quorum_families(quorum: RaftDriver, watch: QuorumWatch | None) -> Iterator[M
 
 def _replica(quorum: RaftDriver, *, is_lost: bool) -> dict[str, float]:
     leader, core = quorum.leader_and_epoch, quorum.core
-    # A replica that looks for a new leader still remembers the last one.
+    # A replica without a leader still remembers the last leader, so check its role.
     has_leader = isinstance(core.role, Leader | Follower) and not is_lost
     name = quorum.config.listener_name
     unknown = [each for each in core.voters if len(core.voters) > 1 and not each.address(name)]

@@ -1,4 +1,4 @@
-"""Says why a node does not get ready: which voters do not answer, or what its broker waits for."""
+"""Log lines about why a node is not ready: silent voters, or what its broker waits for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# After the start, then again and again.
+# Delay of the first check after the start, and between checks.
 _FIRST_MS = 2_000.0
 _NEXT_MS = 10_000.0
 _WITHOUT_VOTE = (
@@ -29,7 +29,7 @@ _WITHOUT_VOTE = (
 
 
 class QuorumWait:
-    """Looks now and then until it is told that there is nothing to wait for."""
+    """Checks at intervals what the node waits for, until `finish` is called."""
 
     def __init__(
         self,
@@ -40,10 +40,12 @@ class QuorumWait:
         has_vote: Callable[[], bool] = lambda: True,
     ) -> None:
         """Args:
-        voters: the other ones.
-        has_controller: whether the active controller is known and, for a broker, connected.
-        broker_awaits: what the broker waits for, once there is a controller; None without one.
-        has_vote: whether this node, if it is a voter, takes part in elections.
+        doors: services for the probes.
+        voters: addresses of the other voters by node id.
+        has_controller: returns whether the active controller is known and, for a broker, connected.
+        broker_awaits: returns what the broker waits for if there is a controller. None without a
+            broker.
+        has_vote: returns whether this node, if it is a voter, takes part in elections.
         """
         self._has_vote = has_vote
         self._broker_awaits = broker_awaits
@@ -54,11 +56,11 @@ class QuorumWait:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether there is still something to wait for."""
+        """Whether the node still waits."""
         return self._timer is not None
 
     def finish(self) -> None:
-        """The node is in its cluster, or stops."""
+        """Stop the checks, because the node is ready or stops."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

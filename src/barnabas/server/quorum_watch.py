@@ -1,8 +1,8 @@
-"""Notices that the metadata quorum is lost: in the log, for `/readyz` and as gauges.
+"""Detection of a lost metadata quorum, for the log, for `/readyz` and for metrics.
 
-A node that has had no contact with a leader for a moment asks all voters whether they answer. If
-less than a majority answers, the quorum is lost. It is lost too if the voters answer and elect no
-leader for some seconds. Kafka says nothing of it but by the gauges of its raft-metrics.
+A node without recent contact to a leader probes all voters. If less than a majority responds, the
+quorum is lost. It is also lost if the voters respond but elect no leader for some seconds. Kafka
+reports a lost quorum only in its raft-metrics.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# How often the replica's role is looked at. With the time without contact (`CONTACT_MS`) and that
-# of a probe, 1 s each, a loss is seen after 2.5 s at most.
+# Interval between checks. Contact (`CONTACT_MS`) and a probe have timeouts of 1 s each, so a loss
+# is detected within 2.5 s.
 _INTERVAL_MS = 250.0
-# How long voters that answer may take to elect a leader.
+# Time for responding voters to elect a leader.
 _ELECTION_MS = 2_500.0
 
 
 class QuorumWatch:
-    """Looks at one replica of the quorum until it is stopped."""
+    """Watches the quorum through the replica of this node until it is stopped."""
 
     def __init__(
         self,
@@ -40,41 +40,41 @@ class QuorumWatch:
         is_awaited: Callable[[], bool],
     ) -> None:
         """Args:
-        doors: for the connections by which the voters are asked.
+        doors: services for the probes of voters.
         quorum: the replica of this node.
-        has_contact: whether the quorum works, as far as this node has seen lately.
-        is_awaited: whether the node still waits for its first leader: `QuorumWait` tells the log
-            then.
+        has_contact: returns whether this node has had recent contact with the quorum.
+        is_awaited: returns whether the node still waits for its first leader. `QuorumWait` writes
+            log lines in that case.
         """
         self._has_contact = has_contact
         self._is_awaited = is_awaited
         self._doors = doors
         self._quorum = quorum
         self._timer: Cancellable | None = None
-        # When the contact was missed first, ms; None while there is contact.
+        # Time (ms, monotonic) since when contact is missing. None while there is contact.
         self._without_since: float | None = None
-        # Voters of the last round that have not answered, as "ID at HOST:PORT"; sorted.
+        # Sorted silent voters when the quorum was lost, as "ID at HOST:PORT".
         self._silent: list[str] = []
-        # Probes of the running round that have no result yet.
+        # Number of pending probes of the current round.
         self._pending = 0
-        # Whether there was contact since the start.
+        # Whether there has ever been contact. Never cleared.
         self._had_contact = False
-        # Whether the log was told of the loss.
+        # Whether the current loss was logged.
         self._is_told = False
-        # Why the quorum counts as lost; None while it does not.
+        # Description of the loss. None while the quorum works.
         self.problem: str | None = None
 
     @property
     def silent_voters(self) -> int:
-        """How many voters did not answer when the quorum was lost; 0 while it is not."""
+        """Number of voters that did not respond when the quorum was lost; 0 while it works."""
         return 0 if self.problem is None else len(self._silent)
 
     def start(self) -> None:
-        """Begin to look."""
+        """Begin the checks."""
         self._timer = self._doors.timer.call_later(_INTERVAL_MS, self._look)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop the checks."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -93,10 +93,10 @@ class QuorumWatch:
             self._ask_voters()
 
     def _ask_voters(self) -> None:
-        """Ask all other voters at once; the round ends when each has a result."""
+        """Probe all other voters in parallel. The round ends when each probe has a result."""
         config, silent = self._quorum.config, list[str]()
         others = [each for each in self._quorum.core.voters if each.key.id != config.node_id]
-        # One more, so that the round does not end before all are asked.
+        # Add one, so that the round cannot end before all probes are started.
         self._pending = len(others) + 1
         for voter in others:
             address = voter.address(config.listener_name)
@@ -126,7 +126,7 @@ class QuorumWatch:
             return
         voters = self._quorum.core.voters
         answering = len(voters) - len(silent)
-        # The voters of a cluster that starts need not answer at once.
+        # Before the first contact, voters of a starting cluster need not respond yet.
         has_lost = self._had_contact and answering < voters.majority
         if has_lost or now_ms - since_ms >= _ELECTION_MS:
             self._silent = sorted(silent)
