@@ -21,8 +21,7 @@ class LogAssignments:
         self._node_id = node_id
 
     def is_stray(self, partition: TopicPartition, topic_id: bytes | None) -> bool:
-        """Return whether the log is stray: its topic was deleted or recreated, or has no replica
-        here.
+        """Return whether a log is stray: its topic is deleted or recreated, or has no replica here.
 
         A log without a topic id was never synced, and may belong to an older topic of the same
         name.

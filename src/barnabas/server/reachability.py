@@ -1,4 +1,4 @@
-"""Whether a node answers at an address."""
+"""Probe of an address: checks whether a node responds there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from barnabas.network.channel import ChannelDoors
     from barnabas.network.network_error import NetworkError
 
-# A machine that does not answer in that time is not reached.
+# Timeout of the connection, and again of the response.
 PROBE_MS = 1_000.0
 
 
@@ -23,10 +23,10 @@ def probe(
     port: int,
     on_result: Callable[[NetworkError | None], None],
 ) -> None:
-    """Connect, ask for its versions, and say how it went: None if it answers.
+    """Connect and send ApiVersions, then call `on_result` with the error, or None after a response.
 
-    An answer, since what takes connections may be something before the node (a relay, a balancer
-    of loads) that ends them when nobody is behind it.
+    An accepted connection is not enough: a proxy or load balancer may accept connections for a node
+    that is down.
     """
     channel = Channel(doors, None, lambda *_: None)
 

@@ -1,4 +1,4 @@
-"""The answer to a request that did not reach a controller, in the form of its API."""
+"""Error responses for requests that no controller has served, in the form of their API."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ _REFUSE: Mapping[int, Callable[[Any, Refusal], Message | Generator[None, None, M
 def refuse(
     request: Message, error: ErrorCode, words: str
 ) -> Message | Generator[None, None, Message]:
-    """Return the response that says `error` of all of the request, or a generator of it.
+    """Return a response with `error` for the whole request, or a generator of the response.
 
-    A generator is for requests that may have many items: it stops after each of them.
+    APIs with many items in a request use a generator, which yields after each item.
     """
     make = _REFUSE.get(request.__api_key__)
     if make is not None:
         return make(request, Refusal(error, words))
-    # The other APIs have one error for all, at the top, and perhaps words and arrays.
+    # All other APIs have a top-level error, and at most an error message and arrays.
     response = response_class(request.__api_key__)
     values: dict[str, Any] = {
         each.name: words if each.name == _WORDS else []

@@ -1,7 +1,7 @@
-"""Requests and connections as metrics (Kafka: kafka.network RequestMetrics, socket-server-metrics).
+"""Metrics of requests and connections (Kafka: RequestMetrics, socket-server-metrics).
 
-A request is handled by the turn of the loop that read it, and its response is written by that turn.
-So most requests wait in no queue, and most responses leave at once: these count with 0 ms.
+Most requests are handled in the turn of the loop that reads them, and their response is written in
+the same turn. They wait in no queue, so their queue and send times count as 0 ms.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def request_families(statistics: RequestStatistics) -> Iterator[MetricFamily]:
-    """All APIs that were asked for."""
+    """Yield the metrics of all APIs that have had requests."""
     apis = list(statistics.by_api.values())
     yield MetricFamily(
         names.REQUESTS,
@@ -76,12 +76,12 @@ def request_families(statistics: RequestStatistics) -> Iterator[MetricFamily]:
 
 
 def error_name(code: int, slots: int) -> str:
-    """Kafka's name of a code; the last slot is that of -1."""
+    """Return Kafka's name of the error code at this index. The last index stands for -1."""
     return ErrorCode(-1 if code == slots - 1 else code).name
 
 
 def summary_of(times: Times) -> Summary:
-    """Count, sum and quantiles."""
+    """Return count, sum and quantiles of a histogram."""
     quantiles = {fraction: times.quantile(fraction) for fraction in QUANTILES}
     return Summary(times.count, times.total_ms, quantiles)
 
@@ -98,7 +98,7 @@ def _by_api(name: str, apis: Sequence[ApiStatistics], values: Sequence[Summary])
 
 
 def connection_families(listeners: Sequence[Listener]) -> Iterator[MetricFamily]:
-    """All listeners; there is one thread, which goes by Kafka's name of its first."""
+    """Yield the metrics of all listeners. The loop appears as Kafka's first network processor."""
     where: list[Tags] = [(("listener", each.name), ("networkProcessor", "0")) for each in listeners]
     traffic = [each.bytes_in_and_out() for each in listeners]
     values: dict[str, list[int]] = {
@@ -129,7 +129,7 @@ def connection_families(listeners: Sequence[Listener]) -> Iterator[MetricFamily]
 
 
 def quota_families(quotas: ClientQuotas) -> Iterator[MetricFamily]:
-    """What those with a quota use of it."""
+    """Yield the current rates of all clients that have a quota."""
     for name, quota in (
         (names.PRODUCE_QUOTA_RATE, quotas.produce),
         (names.FETCH_QUOTA_RATE, quotas.fetch),

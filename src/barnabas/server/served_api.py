@@ -1,4 +1,4 @@
-"""An API as a listener serves it."""
+"""Entry of the table of APIs that a listener serves."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class ServedApi(NamedTuple):
-    """Versions, both inclusive, and the module in `handlers` whose `handler(parts)` serves."""
+    """Versions (both inclusive), and the module in `handlers` with the `handler` function."""
 
     first_version: int
     last_version: int

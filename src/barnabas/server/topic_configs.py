@@ -1,4 +1,4 @@
-"""The configuration of each topic's logs: what the topic sets, else the broker, else Kafka."""
+"""Log configurations of topics: values of the topic, then of the broker, then the defaults."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 def default_keys(broker_keys: ConfigDefinition) -> list[str]:
-    """The broker keys that give topics their defaults and may change while the broker runs."""
+    """Return the dynamic broker keys that topics inherit from."""
     synonyms = {synonym.name for key in TOPIC_CONFIGS for synonym in key.synonyms}
     return [
         key.name
@@ -31,32 +31,33 @@ def default_keys(broker_keys: ConfigDefinition) -> list[str]:
 
 
 class TopicConfigs:
-    """Log configurations; the defaults follow the broker's configuration (KIP-226)."""
+    """Builds log configurations. The defaults follow the configuration of the broker (KIP-226)."""
 
     __slots__ = ("_defaults", "_of_nothing")
 
     def __init__(self, broker: ParsedConfig) -> None:
-        # Value of each topic key for topics that set nothing.
+        # Default value of each topic key.
         self._defaults: dict[str, ConfigValue] = topic_defaults(broker)
-        # The configuration of those; one for all of them.
+        # Shared configuration of all topics without values of their own.
         self._of_nothing = log_config({}, self._defaults)
 
     def of(self, own: Mapping[str, str]) -> LogConfig:
-        """The configuration of a topic that sets `own`."""
+        """Return the configuration of a topic that sets the values `own`."""
         if not own:
             return self._of_nothing
         try:
             return log_config(own, self._defaults)
         except ConfigError:
-            # The controller checked it; an older or other controller may have allowed it.
+            # The controller validated the values, but another or older version may have allowed
+            # more.
             _log.exception("A topic's configuration cannot be used; the defaults hold")
             return self._of_nothing
 
     def of_topic(self, image: ClusterImage, topic: str) -> LogConfig:
-        """The configuration of a topic as the image has it."""
+        """Return the configuration of a topic in the image."""
         return self.of(image.configs.get(TOPIC, topic))
 
     def take_broker_config(self, broker: ParsedConfig) -> None:
-        """Topics inherit from `broker` from now on."""
+        """Use the values of `broker` as new defaults."""
         self._defaults = topic_defaults(broker)
         self._of_nothing = log_config({}, self._defaults)

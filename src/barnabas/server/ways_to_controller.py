@@ -1,7 +1,7 @@
-"""The connections of one node to the active controller, and what makes them follow it.
+"""Connections of a node to the active controller, which follow changes of the controller.
 
-Heartbeats have one of their own: nothing makes them wait, and its end tells the controller that
-the node is gone.
+Heartbeats have a separate connection. Other requests cannot delay them, and the end of the
+connection tells the controller that the node is dead.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class WaysToController:
-    """A listener of the raft driver."""
+    """Connects to the active controller. Listens to the raft driver for leader changes."""
 
     def __init__(
         self,
@@ -29,8 +29,9 @@ class WaysToController:
         on_heartbeats_lost: Callable[[], None],
     ) -> None:
         """Args:
-        local: this process's controller, if it has one.
-        on_heartbeats_lost: told when the connection for heartbeats, which stood, is gone.
+        shared: the shared parts of the node.
+        local: the controller of this process, or None.
+        on_heartbeats_lost: called when an established heartbeat connection is lost.
         """
         config = shared.config
         name = f"barnabas-{shared.node_id}"
@@ -57,17 +58,17 @@ class WaysToController:
         )
 
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
-        """Nothing to do."""
+        """Ignore committed records."""
 
     def on_snapshot(self, snapshot: LoadedSnapshot) -> None:
-        """Nothing to do."""
+        """Ignore snapshots."""
 
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:  # noqa: ARG002 - it is asked for
-        """Go where the active controller is now."""
+        """Connect to the new active controller."""
         self.requests.on_leader_change()
         self.heartbeats.on_leader_change()
 
     def close(self) -> None:
-        """Disconnect; what waits is answered with a time-out."""
+        """Disconnect. Pending requests get a timeout error."""
         self.requests.close()
         self.heartbeats.close()

@@ -1,1 +1,1 @@
-"""One file per API; `table` names them all, and each is imported at its first request."""
+"""API handlers, one file per API. `table` lists them; each is imported at its first request."""

@@ -1,4 +1,4 @@
-"""AlterClientQuotas: key 49, v0-1. Sets and removes quotas of users, client ids, addresses."""
+"""AlterClientQuotas (key 49, v0-1): set and remove quotas of users, client ids and addresses."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 
 def handler(parts: NodeParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that changes client quotas."""
     return AlterClientQuotasHandler(parts).handle_alter_client_quotas
 
 
 class AlterClientQuotasHandler:
-    """Hands the request to the active controller."""
+    """Forwards the request to the active controller."""
 
     __slots__ = ("_forwarding",)
 
@@ -26,5 +26,5 @@ class AlterClientQuotasHandler:
     def handle_alter_client_quotas(
         self, context: RequestContext, request: AlterClientQuotasRequest
     ) -> None:
-        """Answered when the quotas are committed."""
+        """Forward the request. The response follows when the quotas are committed."""
         self._forwarding.send(request, context.respond_forwarded, asker=context)

@@ -1,4 +1,4 @@
-"""AlterConfigs: key 33, v0-2. Replaces all configs of a resource (KIP-133)."""
+"""AlterConfigs (key 33, v0-2): replace all configuration values of resources (KIP-133)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def handler(parts: NodeParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that replaces configurations."""
     return AlterConfigsHandler(parts).handle_alter_configs
 
 
 class AlterConfigsHandler:
-    """Does what this broker can itself, and hands the rest to the active controller."""
+    """Rejects resources of other brokers, and forwards the rest to the active controller."""
 
     __slots__ = ("_forwarding", "_node_id", "_own")
 
@@ -35,7 +35,7 @@ class AlterConfigsHandler:
     def handle_alter_configs(
         self, context: RequestContext, request: AlterConfigsRequest
     ) -> AlterConfigsResponse | None:
-        """Answered when the configs are committed."""
+        """Forward the request. The response follows when the configurations are committed."""
         settled = settle_legacy(self._node_id, request.resources, self._own)
         rest = [each for place, each in enumerate(request.resources) if place not in settled]
 

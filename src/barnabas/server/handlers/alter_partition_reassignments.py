@@ -1,6 +1,6 @@
-"""AlterPartitionReassignments: key 45, v0-1. Moves partitions (KIP-455).
+"""AlterPartitionReassignments (key 45, v0-1): move partitions to other replicas (KIP-455).
 
-v1 can forbid to change the replication factor (KIP-860).
+v1 allows to forbid changes of the replication factor (KIP-860).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def handler(parts: NodeParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that starts and cancels partition reassignments."""
     return AlterPartitionReassignmentsHandler(parts).handle_alter_partition_reassignments
 
 
 class AlterPartitionReassignmentsHandler:
-    """Hands the request to the active controller."""
+    """Forwards the request to the active controller."""
 
     __slots__ = ("_forwarding",)
 
@@ -31,5 +31,5 @@ class AlterPartitionReassignmentsHandler:
     def handle_alter_partition_reassignments(
         self, context: RequestContext, request: AlterPartitionReassignmentsRequest
     ) -> None:
-        """Answered when the moves have begun, which is when they are committed."""
+        """Forward the request. The response follows when the reassignments are committed."""
         self._forwarding.send(request, context.respond_forwarded, asker=context)

@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs: key 34, v0-2. Move replicas to other data directories (KIP-113)."""
+"""AlterReplicaLogDirs (key 34, v0-2): move replicas to other data directories (KIP-113)."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 def handler(parts: ServerParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that moves replicas between data directories."""
     return AlterReplicaLogDirsHandler(parts).handle_alter_replica_log_dirs
 
 
 class AlterReplicaLogDirsHandler:
-    """Begins the moves; DescribeLogDirs shows how far they are."""
+    """Begins the moves. DescribeLogDirs reports their progress."""
 
     __slots__ = ("_moves",)
 
@@ -39,7 +39,7 @@ class AlterReplicaLogDirsHandler:
         context: RequestContext,
         request: AlterReplicaLogDirsRequest,
     ) -> AlterReplicaLogDirsResponse | None:
-        """One answer per partition; of a partition named twice the last directory counts."""
+        """Begin a move for each partition. The last directory of a repeated partition counts."""
         return context.in_slices(self._answer(request))
 
     def _answer(

@@ -1,7 +1,7 @@
-"""ApiVersions: key 18, v0-5. What this broker speaks, and the cluster's features.
+"""ApiVersions (key 18, v0-5): describe the served API versions and the cluster's features.
 
-v3 names the client's software (KIP-511) and returns features (KIP-584); v4 returns features whose
-lowest level is 0; v5 lets a client say which node of which cluster it wants (KIP-1242).
+v3 adds the client's software (KIP-511) and features (KIP-584). v4 includes features whose minimum
+level is 0. v5 lets a client name the node and cluster that it expects (KIP-1242).
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def handler(parts: NodeParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that describes API versions and features."""
     return ApiVersionsHandler(parts).handle_api_versions
 
 
 class ApiVersionsHandler:
-    """Answers from the table of served APIs and the image's features."""
+    """Builds responses from the table of served APIs and the features of the image."""
 
     __slots__ = ("_cluster", "_cluster_id", "_node_id", "_quorum", "_served")
 
@@ -49,7 +49,7 @@ class ApiVersionsHandler:
     def handle_api_versions(
         self, context: RequestContext, request: ApiVersionsRequest
     ) -> ApiVersionsResponse:
-        """What is served; INVALID_REQUEST for a software name that is none."""
+        """Describe what is served. An invalid software name is an INVALID_REQUEST."""
         error = self._check(context.version, request)
         if error is not ErrorCode.NONE:
             return ApiVersionsResponse(error_code=error, api_keys=[])
@@ -79,7 +79,7 @@ class ApiVersionsHandler:
         )
 
     def _finalized(self, image: ClusterImage) -> dict[str, int]:
-        """The image's levels, and the quorum's own once its voters are dynamic (KIP-853)."""
+        """Return the image's finalized levels, and kraft.version of dynamic voters (KIP-853)."""
         level = self._quorum.kraft_version
         return {**image.features.finalized, **({KRAFT_VERSION: level} if level else {})}
 

@@ -1,4 +1,4 @@
-"""BrokerHeartbeat: key 63, v0-2. A broker lives, and its connection is known as its own."""
+"""BrokerHeartbeat (key 63, v0-2): record that a broker is alive, and its connection."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 
 def handler(parts: ControllerListenerParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that processes heartbeats of brokers."""
     return BrokerHeartbeatHandler(parts).handle_broker_heartbeat
 
 
 class BrokerHeartbeatHandler:
-    """Tells the watch, then the controller."""
+    """Passes heartbeats to the broker watch and to the controller of this process."""
 
     __slots__ = ("_controller", "_watch")
 
@@ -27,6 +27,6 @@ class BrokerHeartbeatHandler:
     def handle_broker_heartbeat(
         self, context: RequestContext, request: BrokerHeartbeatRequest
     ) -> None:
-        """Answered when what it comes to is committed."""
+        """Process a heartbeat. The response follows when resulting changes are committed."""
         self._watch.on_heartbeat(context.connection, request.broker_id, request.broker_epoch)
         self._controller.send(request, context.respond_exempt, asker=context)

@@ -1,4 +1,4 @@
-"""BrokerRegistration: key 62, v0-4. Where a former life is in the way, that is looked at."""
+"""BrokerRegistration (key 62, v0-4): register a broker, and check a previous incarnation."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def handler(parts: ControllerListenerParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that registers brokers."""
     return BrokerRegistrationHandler(parts).handle_broker_registration
 
 
 class BrokerRegistrationHandler:
-    """Asks the controller, then tells the watch."""
+    """Passes registrations to the local controller, and duplicates to the broker watch."""
 
     __slots__ = ("_controller", "_watch")
 
@@ -32,7 +32,7 @@ class BrokerRegistrationHandler:
     def handle_broker_registration(
         self, context: RequestContext, request: BrokerRegistrationRequest
     ) -> None:
-        """Answered when what it comes to is committed."""
+        """Register a broker. The response follows when the registration is committed."""
 
         def on_done(response: BrokerRegistrationResponse) -> None:
             if response.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION:

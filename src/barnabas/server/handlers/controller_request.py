@@ -1,6 +1,6 @@
-"""Requests of nodes that the controller answers as they come, whatever their API.
+"""Requests of nodes that go to the controller unchanged, whatever their API.
 
-AlterPartition (56), AllocateProducerIds (67), ControllerRegistration (70),
+These are AlterPartition (56), AllocateProducerIds (67), ControllerRegistration (70) and
 AssignReplicasToDirs (73).
 """
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def handler(parts: NodeParts) -> Handle:
-    """The handler of these APIs."""
+    """Return the handler that passes requests of nodes to the controller of this process."""
     return ControllerRequestHandler(parts).handle_controller_request
 
 
 class ControllerRequestHandler:
-    """Hands the request to the controller of this process."""
+    """Passes requests to the controller of this process."""
 
     __slots__ = ("_controller",)
 
@@ -28,5 +28,8 @@ class ControllerRequestHandler:
         self._controller = parts.forwarding
 
     def handle_controller_request(self, context: RequestContext, request: Message) -> None:
-        """Answered when what it comes to is committed; NOT_CONTROLLER by one that is not active."""
+        """Serve a request. The response follows when resulting changes are committed.
+
+        An inactive controller responds NOT_CONTROLLER.
+        """
         self._controller.send(request, context.respond_exempt, asker=context)

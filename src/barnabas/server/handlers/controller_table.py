@@ -1,6 +1,7 @@
-"""The APIs that a controller's listeners serve, with exactly the versions that they advertise.
+"""APIs that a controller's listeners serve, with exactly the advertised versions.
 
-Kafka's 4.4 controllers have those for authentication and authorisation too; a test says which.
+Kafka's 4.4 controllers also serve APIs for authentication and authorization. A test lists the
+differences.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from barnabas.protocol.api_table import ApiKey
 from barnabas.server.handlers.table import SERVED_APIS
 from barnabas.server.served_api import ServedApi
 
-# Served by the very handler that brokers have, where `forwarding` is the controller itself.
+# APIs with the same handler as on brokers. Here, `forwarding` is the controller of this process.
 _AS_BROKERS = (
     ApiKey.API_VERSIONS,
     ApiKey.CREATE_TOPICS,

@@ -1,4 +1,4 @@
-"""CreatePartitions: key 37, v0-3. Partitions added to topics (KIP-195)."""
+"""CreatePartitions (key 37, v0-3): add partitions to topics (KIP-195)."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ if TYPE_CHECKING:
     from barnabas.server.parts import NodeParts
     from barnabas.server.request import Handle, RequestContext
 
-# From here on clients know THROTTLING_QUOTA_EXCEEDED (KIP-599).
+# First version whose clients know THROTTLING_QUOTA_EXCEEDED (KIP-599).
 _STRICT_SINCE = 3
 
 
 def handler(parts: NodeParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that adds partitions to topics."""
     return CreatePartitionsHandler(parts).handle_create_partitions
 
 
 class CreatePartitionsHandler:
-    """Hands the request to the active controller."""
+    """Forwards the request to the active controller."""
 
     __slots__ = ("_parts",)
 
@@ -31,5 +31,5 @@ class CreatePartitionsHandler:
     def handle_create_partitions(
         self, context: RequestContext, request: CreatePartitionsRequest
     ) -> None:
-        """Answered when the partitions are committed."""
+        """Forward the request. The response follows when this broker has the new partitions."""
         forward_mutation(self._parts, context, request, _STRICT_SINCE)

@@ -1,4 +1,7 @@
-"""CreateTopics: key 19, v0-7. Makes topics, or only checks them (v5 answers configs, v7 ids)."""
+"""CreateTopics (key 19, v0-7): create topics or only validate them.
+
+v5 returns the configurations of new topics, v7 their ids.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,17 @@ if TYPE_CHECKING:
     from barnabas.server.parts import NodeParts
     from barnabas.server.request import Handle, RequestContext
 
-# From here on clients know THROTTLING_QUOTA_EXCEEDED (KIP-599).
+# First version whose clients know THROTTLING_QUOTA_EXCEEDED (KIP-599).
 _STRICT_SINCE = 6
 
 
 def handler(parts: NodeParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that creates topics."""
     return CreateTopicsHandler(parts).handle_create_topics
 
 
 class CreateTopicsHandler:
-    """Hands the request to the active controller."""
+    """Forwards the request to the active controller."""
 
     __slots__ = ("_parts",)
 
@@ -29,5 +32,5 @@ class CreateTopicsHandler:
         self._parts = parts
 
     def handle_create_topics(self, context: RequestContext, request: CreateTopicsRequest) -> None:
-        """Answered when the topics are committed."""
+        """Forward the request. The response follows when this broker has applied the new topics."""
         forward_mutation(self._parts, context, request, _STRICT_SINCE)

@@ -1,4 +1,4 @@
-"""DeleteGroups: key 42, v0-3. Groups without members go (KIP-229)."""
+"""DeleteGroups (key 42, v0-3): delete groups without members (KIP-229)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 
 def handler(parts: ServerParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that deletes groups."""
     return DeleteGroupsHandler(parts).handle_delete_groups
 
 
 class DeleteGroupsHandler:
-    """Asks the group coordinator."""
+    """Passes the request to the group coordinator."""
 
     __slots__ = ("_groups",)
 
@@ -24,5 +24,5 @@ class DeleteGroupsHandler:
         self._groups = parts.groups.groups
 
     def handle_delete_groups(self, context: RequestContext, request: DeleteGroupsRequest) -> None:
-        """Answered when the groups are gone or refused."""
+        """Delete the groups. The response follows when all of them are deleted or rejected."""
         context.in_slices(self._groups.delete(request.groups_names, context.respond))

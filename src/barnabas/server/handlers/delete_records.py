@@ -1,4 +1,4 @@
-"""DeleteRecords: key 21, v0-2. Forget what lies below an offset (KIP-107, KIP-204)."""
+"""DeleteRecords (key 21, v0-2): delete records below an offset (KIP-107, KIP-204)."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 def handler(parts: ServerParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that deletes records below an offset."""
     return DeleteRecordsHandler(parts).handle_delete_records
 
 
 class DeleteRecordsHandler:
-    """Answers when every live replica of every partition has forgotten what it should."""
+    """Deletes records, and responds when every live replica has raised its log start offset."""
 
     __slots__ = ("_cluster", "_replicas")
 
@@ -38,7 +38,7 @@ class DeleteRecordsHandler:
         self._replicas = parts.replicas
 
     def handle_delete_records(self, context: RequestContext, request: DeleteRecordsRequest) -> None:
-        """One answer per partition: where the log of the slowest replica begins now."""
+        """Delete records. Each result has the lowest log start offset of all replicas."""
         context.in_slices(self._delete(context, request))
 
     def _delete(
@@ -75,7 +75,7 @@ class DeleteRecordsHandler:
 def _response(
     request: DeleteRecordsRequest, results: dict[TopicPartition, DeleteRecordsResult]
 ) -> Generator[None, None, DeleteRecordsResponse]:
-    """The results in the order of the request; what is named twice is answered once."""
+    """Return the results in the order of the request. A repeated partition has one result."""
     by_topic: dict[str, dict[int, None]] = {}
     for topic in request.topics:
         if topic.partitions:

@@ -1,4 +1,4 @@
-"""DeleteTopics: key 20, v0-6. Topics deleted by name or (v6) id."""
+"""DeleteTopics (key 20, v0-6): delete topics by name or, from v6 on, by id."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from barnabas.server.parts import NodeParts
     from barnabas.server.request import Handle, RequestContext
 
-# From here on clients know THROTTLING_QUOTA_EXCEEDED (KIP-599).
+# First version whose clients know THROTTLING_QUOTA_EXCEEDED (KIP-599).
 _STRICT_SINCE = 5
-# From here on clients know TOPIC_DELETION_DISABLED (KIP-322).
+# First version whose clients know TOPIC_DELETION_DISABLED (KIP-322).
 _DISABLED_SINCE = 3
 
 
 def handler(parts: NodeParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that deletes topics."""
     return DeleteTopicsHandler(parts).handle_delete_topics
 
 
 class DeleteTopicsHandler:
-    """Hands the request to the active controller."""
+    """Forwards the request to the active controller."""
 
     __slots__ = ("_is_enabled", "_parts")
 
@@ -40,7 +40,7 @@ class DeleteTopicsHandler:
     def handle_delete_topics(
         self, context: RequestContext, request: DeleteTopicsRequest
     ) -> DeleteTopicsResponse | None:
-        """Answered when the deletion is committed."""
+        """Forward the request. The response follows when this broker has applied the deletion."""
         if not self._is_enabled and context.version < _DISABLED_SINCE:
             refusal = Refusal(ErrorCode.INVALID_REQUEST, "delete.topic.enable is false")
             return context.in_slices(refuse_delete_topics(request, refusal))

@@ -1,4 +1,4 @@
-"""DescribeClientQuotas: key 48, v0-1. Quotas by filter on their entities (KIP-546)."""
+"""DescribeClientQuotas (key 48, v0-1): list quotas that match an entity filter (KIP-546)."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
 
 class MatchType(IntEnum):
-    """What a filter asks of the name of one type; the numbers are Kafka's."""
+    """How a filter matches the name of an entity type, with Kafka's numbers."""
 
     EXACT = 0
     DEFAULT = 1
     ANY = 2
 
 
-# Entity type -> the name asked for (None: the default), or ANY.
+# Wanted name by entity type. None matches the default entity, ANY matches every name.
 Filter = dict[str, "str | MatchType | None"]
 
 
 class _FilterError(Exception):
-    """A filter that means nothing."""
+    """The filter of the request is invalid."""
 
     def __init__(self, error_code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -42,12 +42,12 @@ class _FilterError(Exception):
 
 
 def handler(parts: ServerParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that lists client quotas."""
     return DescribeClientQuotasHandler(parts).handle_describe_client_quotas
 
 
 class DescribeClientQuotasHandler:
-    """Answers from the broker's image."""
+    """Builds responses from the metadata image."""
 
     __slots__ = ("_cluster",)
 
@@ -59,7 +59,7 @@ class DescribeClientQuotasHandler:
         context: RequestContext,  # noqa: ARG002
         request: DescribeClientQuotasRequest,
     ) -> DescribeClientQuotasResponse:
-        """Without components: everything, or nothing when the match is strict."""
+        """List matching quotas. An empty filter matches all, or nothing if the match is strict."""
         try:
             wanted = _filter(request)
         except _FilterError as error:

@@ -1,4 +1,4 @@
-"""DescribeCluster: key 60, v0-2. The cluster's id and brokers (KIP-700, KIP-919, KIP-1073)."""
+"""DescribeCluster (key 60, v0-2): describe the cluster id and brokers (KIP-700, 919, 1073)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def handler(parts: ServerParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that describes the cluster and its brokers."""
     return DescribeClusterHandler(parts).handle_describe_cluster
 
 
 class DescribeClusterHandler:
-    """Answers from the image."""
+    """Builds responses from the metadata image."""
 
     __slots__ = ("_cluster", "_cluster_id", "_node_id")
 
@@ -36,7 +36,7 @@ class DescribeClusterHandler:
     def handle_describe_cluster(
         self, context: RequestContext, request: DescribeClusterRequest
     ) -> DescribeClusterResponse:
-        """Brokers with a listener of the name that the request came in by."""
+        """Describe the brokers that have a listener with the name of the request's listener."""
         if request.endpoint_type != BROKERS:
             return refuse_endpoint_type(request.endpoint_type, BROKERS)
         brokers = [

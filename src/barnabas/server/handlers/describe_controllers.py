@@ -1,4 +1,4 @@
-"""DescribeCluster on a controller's listener: key 60, v0-2. The controllers (KIP-919)."""
+"""DescribeCluster on a controller listener (key 60, v0-2): describe the controllers (KIP-919)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def handler(parts: NodeParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that describes the controllers."""
     return DescribeControllersHandler(parts).handle_describe_controllers
 
 
 class DescribeControllersHandler:
-    """Answers from the image and the quorum."""
+    """Builds responses from the metadata image and the quorum."""
 
     __slots__ = ("_cluster", "_cluster_id", "_quorum")
 
@@ -36,7 +36,7 @@ class DescribeControllersHandler:
     def handle_describe_controllers(
         self, context: RequestContext, request: DescribeClusterRequest
     ) -> DescribeClusterResponse:
-        """Controllers with a listener of the name that the request came in by."""
+        """Describe the controllers that have a listener with the name of the request's listener."""
         if request.endpoint_type != CONTROLLERS:
             return refuse_endpoint_type(request.endpoint_type, CONTROLLERS)
         controllers = [

@@ -1,4 +1,4 @@
-"""DescribeGroups: key 15, v0-6. What groups are like (v3 KIP-430, v4 KIP-345, v6 KIP-1043)."""
+"""DescribeGroups (key 15, v0-6): describe groups (v3 KIP-430, v4 KIP-345, v6 KIP-1043)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def handler(parts: ServerParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that describes groups."""
     return DescribeGroupsHandler(parts).handle_describe_groups
 
 
 class DescribeGroupsHandler:
-    """Asks the group coordinator."""
+    """Reads the groups from the group coordinator."""
 
     __slots__ = ("_groups",)
 
@@ -33,7 +33,7 @@ class DescribeGroupsHandler:
     def handle_describe_groups(
         self, context: RequestContext, request: DescribeGroupsRequest
     ) -> DescribeGroupsResponse | None:
-        """Each group, or why it cannot be told."""
+        """Describe each group, or return its error."""
         return context.in_slices(self._answer(context.version, request))
 
     def _answer(

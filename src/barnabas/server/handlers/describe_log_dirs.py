@@ -1,7 +1,7 @@
-"""DescribeLogDirs: key 35, v0-5. What lies in which data directory, and how full it is.
+"""DescribeLogDirs (key 35, v0-5): describe data directories, their replicas and disk space.
 
-KIP-113; v3 has an error code for the whole, v4 the sizes of the volumes (KIP-827), v5 says which
-directories take no new partitions (KIP-1066).
+KIP-113. v3 adds a top-level error code, v4 the sizes of the volumes (KIP-827), v5 the directories
+that take no new partitions (KIP-1066).
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _UNKNOWN_LAG = -1
 
 
 def handler(parts: ServerParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that describes data directories."""
     return DescribeLogDirsHandler(parts).handle_describe_log_dirs
 
 
 class DescribeLogDirsHandler:
-    """Answers from the log manager."""
+    """Builds responses from the log manager."""
 
     __slots__ = ("_disk", "_logs", "_replicas")
 
@@ -49,7 +49,7 @@ class DescribeLogDirsHandler:
         context: RequestContext,
         request: DescribeLogDirsRequest,
     ) -> DescribeLogDirsResponse | None:
-        """Every directory, with those of the asked partitions that lie in it."""
+        """Describe every directory, with the requested partitions that it contains."""
         return context.in_slices(self._answer(request))
 
     def _answer(
@@ -98,7 +98,11 @@ class DescribeLogDirsHandler:
         )
 
     def _lag(self, key: TopicPartition, log: Log, is_future: bool) -> int:
-        """How far it is behind the high watermark, or, on its way here, behind its origin."""
+        """Return the offset lag of a log.
+
+        A future log is compared with the log end offset of the current log, any other log with its
+        high watermark.
+        """
         partition = self._replicas.partition(key)
         if isinstance(partition, ErrorCode):
             return _UNKNOWN_LAG
@@ -110,7 +114,7 @@ class DescribeLogDirsHandler:
 def _asked(
     request: DescribeLogDirsRequest,
 ) -> Generator[None, None, dict[str, set[int]] | None]:
-    """Return the partitions by topic; None for all there are."""
+    """Return the requested partitions by topic, or None for all partitions."""
     if request.topics is None:
         return None
     asked: dict[str, set[int]] = {}

@@ -1,4 +1,4 @@
-"""DescribeProducers: key 61, v0. Who writes to a partition, and open transactions (KIP-664)."""
+"""DescribeProducers (key 61, v0): list producers and open transactions of partitions (KIP-664)."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 def handler(parts: ServerParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that lists the producers of partitions."""
     return DescribeProducersHandler(parts).handle_describe_producers
 
 
 class DescribeProducersHandler:
-    """Answers from the producer state of the partitions that this broker leads."""
+    """Builds responses from the producer state of partitions that this broker leads."""
 
     __slots__ = ("_cluster", "_replicas")
 
@@ -43,7 +43,7 @@ class DescribeProducersHandler:
         context: RequestContext,
         request: DescribeProducersRequest,
     ) -> DescribeProducersResponse | None:
-        """One answer per partition."""
+        """List the producers of each partition."""
         return context.in_slices(self._answer(request))
 
     def _answer(

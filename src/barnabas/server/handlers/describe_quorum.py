@@ -1,4 +1,7 @@
-"""DescribeQuorum: key 55, v0-2. The metadata quorum's leader, voters and observers (KIP-836)."""
+"""DescribeQuorum (key 55, v0-2): describe leader, voters and observers of the metadata quorum.
+
+See KIP-836.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def handler(parts: NodeParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that describes the metadata quorum."""
     return DescribeQuorumHandler(parts).handle_describe_quorum
 
 
 class DescribeQuorumHandler:
-    """Hands the request to the active controller, which leads the quorum."""
+    """Forwards the request to the active controller, which is the leader of the quorum."""
 
     __slots__ = ("_forwarding",)
 
@@ -26,5 +29,5 @@ class DescribeQuorumHandler:
     def handle_describe_quorum(
         self, context: RequestContext, request: DescribeQuorumRequest
     ) -> None:
-        """Answered by who knows how far the others are."""
+        """Forward the request to the quorum leader, which knows the progress of the replicas."""
         self._forwarding.send(request, context.respond_forwarded, asker=context)

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions: key 75, v0. Topics by pages, with eligible leader replicas (KIP-966)."""
+"""DescribeTopicPartitions (key 75, v0): describe topics in pages, with ELR (KIP-966)."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 def handler(parts: ServerParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that describes topics in pages."""
     return DescribeTopicPartitionsHandler(parts).handle_describe_topic_partitions
 
 
 class DescribeTopicPartitionsHandler:
-    """Answers from the image, topics in the order of their names."""
+    """Builds responses from the metadata image, with topics in the order of their names."""
 
     __slots__ = ("_cluster", "_partitions_max")
 
@@ -40,7 +40,7 @@ class DescribeTopicPartitionsHandler:
         context: RequestContext,
         request: messages.DescribeTopicPartitionsRequest,
     ) -> messages.DescribeTopicPartitionsResponse | None:
-        """From the cursor on, as many partitions as asked for or allowed."""
+        """Describe partitions from the cursor on, up to the limits of request and broker."""
         return context.in_slices(self._answer(request))
 
     def _answer(
@@ -55,7 +55,7 @@ class DescribeTopicPartitionsHandler:
         response = messages.DescribeTopicPartitionsResponse(topics=[], next_cursor=None)
         strange = cursor is not None and bool(asked) and first_name not in asked
         if strange or first_partition < 0:
-            # As they were asked for, one that is named twice twice.
+            # Return one error per requested topic, in request order and with repetitions.
             response.topics += [
                 _failed(topic.name, ErrorCode.INVALID_REQUEST) for topic in request.topics
             ]

@@ -1,7 +1,7 @@
-"""DescribeUserScramCredentials: key 50, v0. Mechanisms and iterations of users (KIP-554).
+"""DescribeUserScramCredentials (key 50, v0): list mechanisms and iterations (KIP-554).
 
-Secrets are never shown. Credentials come from the metadata log, where another node or the
-formatter has put them; this broker does not set any.
+Secrets are never returned. The credentials come from the metadata log, where another node or the
+format command has written them. This broker does not write credentials.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 
 def handler(parts: NodeParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that lists SCRAM credentials."""
     return DescribeUserScramCredentialsHandler(parts).handle_describe_user_scram_credentials
 
 
 class DescribeUserScramCredentialsHandler:
-    """Answers from the image."""
+    """Builds responses from the metadata image."""
 
     __slots__ = ("_cluster",)
 
@@ -44,7 +44,7 @@ class DescribeUserScramCredentialsHandler:
         context: RequestContext,
         request: DescribeUserScramCredentialsRequest,
     ) -> DescribeUserScramCredentialsResponse | None:
-        """One result per user that is named; all users if none is."""
+        """Describe the requested users, or all users if the request names none."""
         return context.in_slices(self._answer(request))
 
     def _answer(
@@ -63,7 +63,7 @@ class DescribeUserScramCredentialsHandler:
         )
 
     def _credentials(self) -> dict[str, list[CredentialInfo]]:
-        """Mechanisms by user."""
+        """Return the mechanisms and iterations by user."""
         found: dict[str, list[CredentialInfo]] = {}
         for record, _ in self._cluster.image.retained:
             if isinstance(record, UserScramCredentialRecord):

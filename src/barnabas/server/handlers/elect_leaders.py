@@ -1,4 +1,4 @@
-"""ElectLeaders: key 43, v0-2. Preferred and (v1) unclean elections (KIP-183, KIP-460)."""
+"""ElectLeaders (key 43, v0-2): run preferred and, from v1 on, unclean elections (KIP-183, 460)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _FIRST_WITH_ERROR = 1
 
 
 def handler(parts: NodeParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that runs leader elections."""
     return ElectLeadersHandler(parts).handle_elect_leaders
 
 
 class ElectLeadersHandler:
-    """Hands the request to the active controller."""
+    """Forwards the request to the active controller."""
 
     __slots__ = ("_forwarding",)
 
@@ -31,11 +31,11 @@ class ElectLeadersHandler:
         self._forwarding = parts.forwarding
 
     def handle_elect_leaders(self, context: RequestContext, request: ElectLeadersRequest) -> None:
-        """Answered when the new leaders are committed."""
+        """Forward the request. The response follows when the new leaders are committed."""
 
         def answer(response: ElectLeadersResponse) -> None:
             if context.version < _FIRST_WITH_ERROR:
-                # It stands with each partition only.
+                # v0 has error codes of partitions only.
                 response.error_code = ErrorCode.NONE
             context.respond_forwarded(response)
 

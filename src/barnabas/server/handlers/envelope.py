@@ -1,8 +1,8 @@
-"""Envelope: key 58, v0. A client's request that its broker hands on (KIP-590).
+"""Envelope (key 58, v0): serve a client's request that a broker has forwarded (KIP-590).
 
-The request inside is served as if its client had asked here; the answer travels back in the
-version that it was asked in. Where this node is not the active controller the envelope itself says
-so, so that the broker looks for the one that is.
+The inner request is served like a request of its client. Its response is encoded in the version of
+the inner request. An inactive controller sets NOT_CONTROLLER in the envelope itself, so that the
+broker finds the active one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from barnabas.server.parts import ControllerListenerParts
     from barnabas.server.request import Handle, RequestContext
 
-# What Kafka's brokers forward, as far as it is served here.
+# APIs that Kafka's brokers forward, as far as they are served here.
 FORWARDABLE = frozenset(
     {
         ApiKey.CREATE_TOPICS,
@@ -44,12 +44,12 @@ FORWARDABLE = frozenset(
 
 
 def handler(parts: ControllerListenerParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that serves forwarded requests."""
     return EnvelopeHandler(parts).handle_envelope
 
 
 class EnvelopeHandler:
-    """Opens the envelope and has the handler of what is in it serve that."""
+    """Decodes the inner request, and calls the handler of its API."""
 
     __slots__ = ("_find",)
 
@@ -59,7 +59,7 @@ class EnvelopeHandler:
     def handle_envelope(
         self, context: RequestContext, envelope: EnvelopeRequest
     ) -> EnvelopeResponse | None:
-        """Answered when the request inside is."""
+        """Serve the inner request. The response follows when its handler responds."""
         try:
             user = read_principal(envelope)
         except ProtocolError:

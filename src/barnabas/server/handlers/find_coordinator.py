@@ -1,8 +1,8 @@
-"""FindCoordinator: key 10, v0-6. Which broker coordinates a group.
+"""FindCoordinator (key 10, v0-6): find the broker that coordinates a group.
 
-v1 key types, v4 many keys at once (KIP-699), v6 share groups (KIP-932). Transactions and share
-groups have no coordinator here: UNSUPPORTED_VERSION, at which clients give up. They would ask again
-and again after COORDINATOR_NOT_AVAILABLE, Kafka's admin client without a pause.
+v1 adds key types, v4 batches of keys (KIP-699), v6 share groups (KIP-932). Transactions and share
+groups have no coordinator here. The error is UNSUPPORTED_VERSION, because clients do not retry it.
+After COORDINATOR_NOT_AVAILABLE they would retry forever, Kafka's admin client even without backoff.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _BATCHED_SINCE = 4
 
 
 def handler(parts: ServerParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that finds group coordinators."""
     return FindCoordinatorHandler(parts).handle_find_coordinator
 
 
 class FindCoordinatorHandler:
-    """Answers from the image; makes the offsets topic when it is missing."""
+    """Builds responses from the metadata image, and creates a missing offsets topic."""
 
     __slots__ = ("_auto_topics", "_cluster")
 
@@ -49,7 +49,7 @@ class FindCoordinatorHandler:
     def handle_find_coordinator(
         self, context: RequestContext, request: FindCoordinatorRequest
     ) -> FindCoordinatorResponse | None:
-        """One coordinator per key."""
+        """Find the coordinator of each key."""
         return context.in_slices(self._answer(context, request))
 
     def _answer(
@@ -81,7 +81,7 @@ class FindCoordinatorHandler:
         if not known:
             refused = _failed(key, ErrorCode.INVALID_REQUEST)
             if key_type == _SHARE and version >= _BATCHED_SINCE:
-                # Without words, as Kafka does it.
+                # Kafka sends no error message in this case.
                 refused.error_message = ""
             return refused
         if key_type != _GROUP:
@@ -109,7 +109,7 @@ class FindCoordinatorHandler:
 
 
 def _is_share_key(key: str) -> bool:
-    """Whether it is GROUP:TOPIC_ID:PARTITION."""
+    """Return whether the key has the form GROUP:TOPIC_ID:PARTITION."""
     group, _, rest = key.partition(":")
     topic_id, _, partition = rest.rpartition(":")
     try:

@@ -1,6 +1,6 @@
-"""GetTelemetrySubscriptions: key 71, v0. Which metrics a client is to push (KIP-714).
+"""GetTelemetrySubscriptions (key 71, v0): tell a client which metrics to push (KIP-714).
 
-Served only where a receiver is configured.
+This API is served only if a receiver is configured.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 def handler(parts: ServerParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that tells clients which metrics to push."""
     return GetTelemetrySubscriptionsHandler(parts).handle_get_telemetry_subscriptions
 
 
 class GetTelemetrySubscriptionsHandler:
-    """Gives a client its id, and what the subscriptions that fit it ask for."""
+    """Assigns client instance ids, and returns the subscriptions that match a client."""
 
     __slots__ = ("_rng", "_telemetry")
 
@@ -41,7 +41,10 @@ class GetTelemetrySubscriptionsHandler:
     def handle_get_telemetry_subscriptions(
         self, context: RequestContext, request: GetTelemetrySubscriptionsRequest
     ) -> GetTelemetrySubscriptionsResponse:
-        """THROTTLING_QUOTA_EXCEEDED if it is asked for too often."""
+        """Return the client's subscription. Requests that are too early get an error.
+
+        The error is THROTTLING_QUOTA_EXCEEDED.
+        """
         instance_id = bytes(request.client_instance_id)
         if instance_id == ZERO_UUID:
             instance_id = self._rng.uuid()

@@ -1,4 +1,4 @@
-"""Heartbeat: key 12, v0-4. A member lives; it is told when to join again."""
+"""Heartbeat (key 12, v0-4): keep a group member alive, and tell it about a rebalance."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 
 def handler(parts: ServerParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that processes heartbeats of group members."""
     return HeartbeatHandler(parts).handle_heartbeat
 
 
 class HeartbeatHandler:
-    """Hands the request to the group coordinator."""
+    """Passes the request to the group coordinator."""
 
     __slots__ = ("_members",)
 
@@ -24,5 +24,5 @@ class HeartbeatHandler:
         self._members = parts.groups.members
 
     def handle_heartbeat(self, context: RequestContext, request: HeartbeatRequest) -> None:
-        """Answered at once, unless a write of the group is under way."""
+        """Process a heartbeat. The response is immediate unless a write of the group is pending."""
         self._members.heartbeat(request, context.respond)

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs: key 44, v0-1. Sets, deletes, appends to configs (KIP-339, KIP-412)."""
+"""IncrementalAlterConfigs (key 44, v0-1): set, delete or append values (KIP-339, KIP-412)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def handler(parts: NodeParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that changes single configuration values."""
     return IncrementalAlterConfigsHandler(parts).handle_incremental_alter_configs
 
 
 class IncrementalAlterConfigsHandler:
-    """Does what this broker can itself, and hands the rest to the active controller."""
+    """Changes logger levels on this broker, and forwards other changes to the active controller."""
 
     __slots__ = ("_forwarding", "_node_id", "_own")
 
@@ -35,7 +35,7 @@ class IncrementalAlterConfigsHandler:
     def handle_incremental_alter_configs(
         self, context: RequestContext, request: IncrementalAlterConfigsRequest
     ) -> IncrementalAlterConfigsResponse | None:
-        """Answered when the configs are committed."""
+        """Apply the changes. The response follows when the configurations are committed."""
         settled = settle_incremental(
             self._node_id,
             request.resources,

@@ -1,7 +1,7 @@
-"""InitProducerId: key 22, v0-5. An id for an idempotent producer (KIP-98; v3-4 KIP-360).
+"""InitProducerId (key 22, v0-5): assign an id to an idempotent producer (KIP-98; v3-4 KIP-360).
 
-With a transactional id it is the transaction coordinator's; there is none, and FindCoordinator says
-so, hence NOT_COORDINATOR to whoever asks all the same.
+Requests with a transactional id need a transaction coordinator, which this broker does not have.
+FindCoordinator reports this, so such a request gets NOT_COORDINATOR.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _NO_EPOCH = -1
 
 
 def handler(parts: ServerParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that assigns producer ids."""
     return InitProducerIdHandler(parts).handle_init_producer_id
 
 
 class InitProducerIdHandler:
-    """Gives out new ids."""
+    """Assigns new producer ids to idempotent producers."""
 
     __slots__ = ("_producer_ids",)
 
@@ -38,7 +38,7 @@ class InitProducerIdHandler:
     def handle_init_producer_id(
         self, context: RequestContext, request: InitProducerIdRequest
     ) -> InitProducerIdResponse | None:
-        """A new id with epoch 0, whatever id the producer had before."""
+        """Assign a new id with epoch 0, regardless of the producer's previous id."""
         if request.transactional_id is not None:
             context.note_missing("transactions")
             error = (

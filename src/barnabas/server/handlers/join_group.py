@@ -1,4 +1,4 @@
-"""JoinGroup: key 11, v0-9. Become, or stay, a member (v4 KIP-394, v5 KIP-345, v9 KIP-814)."""
+"""JoinGroup (key 11, v0-9): join a group or rejoin it (v4 KIP-394, v5 KIP-345, v9 KIP-814)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def handler(parts: ServerParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that adds members to groups."""
     return JoinGroupHandler(parts).handle_join_group
 
 
 class JoinGroupHandler:
-    """Hands the request to the group coordinator."""
+    """Passes the request to the group coordinator."""
 
     __slots__ = ("_members",)
 
@@ -26,7 +26,7 @@ class JoinGroupHandler:
         self._members = parts.groups.members
 
     def handle_join_group(self, context: RequestContext, request: JoinGroupRequest) -> None:
-        """Answered when the group's next generation begins."""
+        """Join the group. The response follows when its next generation begins."""
         host = context.connection.peer.rpartition(":")[0].strip("[]")
         self._members.join(
             Joining(request, context.version, context.client_id or "", f"/{host}", context.respond)

@@ -1,4 +1,4 @@
-"""LeaveGroup: key 13, v0-5. Members go (v3 many at once, KIP-345; v5 reasons, KIP-800)."""
+"""LeaveGroup (key 13, v0-5): remove members (v3 batches, KIP-345; v5 reasons, KIP-800)."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from barnabas.server.parts import ServerParts
     from barnabas.server.request import Handle, RequestContext
 
-# Members that leave in one turn of the loop, and with one record of the group.
+# Number of members that are removed in one turn of the loop and with one record of the group.
 MEMBERS_AT_ONCE = 500
 
 
 def handler(parts: ServerParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that removes members from groups."""
     return LeaveGroupHandler(parts).handle_leave_group
 
 
 class LeaveGroupHandler:
-    """Hands the request to the group coordinator."""
+    """Passes the request to the group coordinator."""
 
     __slots__ = ("_members",)
 
@@ -34,7 +34,7 @@ class LeaveGroupHandler:
     def handle_leave_group(
         self, context: RequestContext, request: LeaveGroupRequest
     ) -> LeaveGroupResponse | None:
-        """Answered when the group without them is written, if it is."""
+        """Remove the members. The response follows when the new state of the group is written."""
         if len(request.members) <= MEMBERS_AT_ONCE:
             self._members.leave(request, context.version, context.respond)
             return None
@@ -44,9 +44,9 @@ class LeaveGroupHandler:
 def _leave_in_parts(
     members: MemberRequests, context: RequestContext, request: LeaveGroupRequest
 ) -> Generator[None, None, None]:
-    """Serve a request with many members as several requests, and join their responses.
+    """Split a request with many members into several requests, and merge their responses.
 
-    With Kafka, such a request is one operation. Here, other requests may come in between.
+    In Kafka such a request is one operation. Here, other requests can run in between.
     """
     leaving = request.members
     starts = range(0, len(leaving), MEMBERS_AT_ONCE)
@@ -69,7 +69,7 @@ def _leave_in_parts(
 
 
 def _joined(answers: list[LeaveGroupResponse]) -> LeaveGroupResponse:
-    """Join the responses of all parts; an error of a whole part is the error of all."""
+    """Merge the responses of all parts. The first top-level error is the error of the result."""
     for each in answers:
         if each.error_code != ErrorCode.NONE:
             return LeaveGroupResponse(error_code=each.error_code)

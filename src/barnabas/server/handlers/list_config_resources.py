@@ -1,6 +1,7 @@
-"""ListConfigResources: key 74, v0-1. Which resources have configs (KIP-714, KIP-1142).
+"""ListConfigResources (key 74, v0-1): list the resources with configurations (KIP-714, KIP-1142).
 
-v0 lists client metrics subscriptions only; v1 takes types, none standing for all of them.
+v0 lists only client metrics subscriptions. v1 takes resource types, and an empty list means all
+types.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ _TYPES = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
 
 
 def handler(parts: ServerParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that lists configuration resources."""
     return ListConfigResourcesHandler(parts).handle_list_config_resources
 
 
 class ListConfigResourcesHandler:
-    """Answers from the image."""
+    """Builds responses from the metadata image."""
 
     __slots__ = ("_cluster",)
 
@@ -46,8 +47,10 @@ class ListConfigResourcesHandler:
     def handle_list_config_resources(
         self, context: RequestContext, request: ListConfigResourcesRequest
     ) -> ListConfigResourcesResponse:
-        """Topics and brokers are listed with or without configs; UNSUPPORTED_VERSION for a type
-        that is none."""
+        """List the resources of the requested types. An unknown type is UNSUPPORTED_VERSION.
+
+        Topics and brokers are listed even if they have no configuration values.
+        """
         wanted: Sequence[int] = request.resource_types or _TYPES
         if context.version == 0:
             wanted = (CLIENT_METRICS,)

@@ -1,4 +1,4 @@
-"""ListGroups: key 16, v0-5. The groups of this broker (v4 by state KIP-518, v5 by type KIP-848)."""
+"""ListGroups (key 16, v0-5): list groups of this broker (v4 by state KIP-518, v5 type KIP-848)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 
 def handler(parts: ServerParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that lists groups."""
     return ListGroupsHandler(parts).handle_list_groups
 
 
 class ListGroupsHandler:
-    """Asks the group coordinator."""
+    """Reads the groups from the group coordinator."""
 
     __slots__ = ("_groups",)
 
@@ -26,5 +26,5 @@ class ListGroupsHandler:
     def handle_list_groups(
         self, context: RequestContext, request: ListGroupsRequest
     ) -> ListGroupsResponse | None:
-        """All that are asked for."""
+        """List the groups that match the filters of the request."""
         return context.in_slices(self._groups.list_groups(request))

@@ -1,4 +1,4 @@
-"""ListPartitionReassignments: key 46, v0. Which partitions are on the move (KIP-455)."""
+"""ListPartitionReassignments (key 46, v0): list the reassignments in progress (KIP-455)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def handler(parts: NodeParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that lists reassignments in progress."""
     return ListPartitionReassignmentsHandler(parts).handle_list_partition_reassignments
 
 
 class ListPartitionReassignmentsHandler:
-    """Hands the request to the active controller."""
+    """Forwards the request to the active controller."""
 
     __slots__ = ("_forwarding",)
 
@@ -28,5 +28,5 @@ class ListPartitionReassignmentsHandler:
     def handle_list_partition_reassignments(
         self, context: RequestContext, request: ListPartitionReassignmentsRequest
     ) -> None:
-        """Answered by the controller, which knows first."""
+        """Forward the request to the active controller, which has the latest metadata."""
         self._forwarding.send(request, context.respond_forwarded, asker=context)

@@ -1,7 +1,7 @@
-"""OffsetCommit: key 8, v0-10. Commits a group's offsets (v10 names topics by id, KIP-848).
+"""OffsetCommit (key 8, v0-10): commit offsets of a group (v10 has topic ids, KIP-848).
 
-v0 meant offsets in ZooKeeper: a broker without it says UNSUPPORTED_VERSION for each partition, as
-Kafka 3.9 does. v1 may say when an offset was committed.
+v0 was for offsets in ZooKeeper. Like Kafka 3.9 without ZooKeeper, this broker responds
+UNSUPPORTED_VERSION for each partition. v1 may include the time of the commit.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 def handler(parts: ServerParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that commits offsets."""
     return OffsetCommitHandler(parts).handle_offset_commit
 
 
 class OffsetCommitHandler:
-    """Hands the request to the group coordinator."""
+    """Passes the request to the group coordinator."""
 
     __slots__ = ("_cluster", "_groups")
 
@@ -36,7 +36,7 @@ class OffsetCommitHandler:
         self._groups = parts.groups
 
     def handle_offset_commit(self, context: RequestContext, request: OffsetCommitRequest) -> None:
-        """Answered when the offsets are committed."""
+        """Commit the offsets. The response follows when they are written and replicated."""
         if context.version == 0:
             context.respond(self._refused(request))
             return

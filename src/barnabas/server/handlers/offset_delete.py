@@ -1,4 +1,4 @@
-"""OffsetDelete: key 47, v0. Forget committed offsets of topics that nobody reads (KIP-496)."""
+"""OffsetDelete (key 47, v0): delete committed offsets of unsubscribed topics (KIP-496)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def handler(parts: ServerParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that deletes committed offsets."""
     return OffsetDeleteHandler(parts).handle_offset_delete
 
 
 class OffsetDeleteHandler:
-    """Asks the group coordinator."""
+    """Passes the request to the group coordinator."""
 
     __slots__ = ("_groups",)
 
@@ -29,7 +29,7 @@ class OffsetDeleteHandler:
         self._groups = parts.groups.groups
 
     def handle_offset_delete(self, context: RequestContext, request: OffsetDeleteRequest) -> None:
-        """Answered when the offsets are gone or refused."""
+        """Delete the offsets. The response follows when all of them are deleted or rejected."""
 
         def on_done(steps: Generator[None, None, OffsetDeleteResponse]) -> None:
             response = context.in_slices(steps)

@@ -1,7 +1,7 @@
-"""OffsetFetch: key 9, v0-10. A group's committed offsets (v8 many groups, v10 topic ids).
+"""OffsetFetch (key 9, v0-10): read committed offsets (v8 has several groups, v10 topic ids).
 
-v0 meant offsets in ZooKeeper: a broker without it says UNSUPPORTED_VERSION for each partition, as
-Kafka 3.9 does.
+v0 was for offsets in ZooKeeper. Like Kafka 3.9 without ZooKeeper, this broker responds
+UNSUPPORTED_VERSION for each partition.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 def handler(parts: ServerParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that reads committed offsets."""
     return OffsetFetchHandler(parts).handle_offset_fetch
 
 
 class OffsetFetchHandler:
-    """Asks the group coordinator."""
+    """Reads the offsets from the group coordinator."""
 
     __slots__ = ("_groups",)
 
@@ -37,7 +37,7 @@ class OffsetFetchHandler:
     def handle_offset_fetch(
         self, context: RequestContext, request: OffsetFetchRequest
     ) -> OffsetFetchResponse | None:
-        """What is committed, or why it cannot be told."""
+        """Return the committed offsets, or an error for each group."""
         if context.version == 0:
             return _refused(request)
         return context.in_slices(self._groups.fetch_offsets(request, context.version))

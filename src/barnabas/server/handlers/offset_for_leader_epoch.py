@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: key 23, v0-4. Where a leader epoch ends (KIP-101, KIP-320)."""
+"""OffsetForLeaderEpoch (key 23, v0-4): find the end offset of an epoch (KIP-101, KIP-320)."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 def handler(parts: ServerParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that finds end offsets of leader epochs."""
     return OffsetForLeaderEpochHandler(parts).handle_offset_for_leader_epoch
 
 
 class OffsetForLeaderEpochHandler:
-    """Asks the leader's log of each partition."""
+    """Looks up leader epochs in the log of each partition."""
 
     __slots__ = ("_replicas",)
 
@@ -39,7 +39,7 @@ class OffsetForLeaderEpochHandler:
         context: RequestContext,
         request: OffsetForLeaderEpochRequest,
     ) -> OffsetForLeaderEpochResponse | None:
-        """One answer per partition."""
+        """Find the end offset of the requested epoch for each partition."""
         return context.in_slices(self._answer(request))
 
     def _answer(

@@ -1,6 +1,6 @@
-"""PushTelemetry: key 72, v0. Takes the metrics that a client was asked for (KIP-714).
+"""PushTelemetry (key 72, v0): receive the metrics that a client pushes (KIP-714).
 
-Served only where a receiver is configured.
+This API is served only if a receiver is configured.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def handler(parts: ServerParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that receives metrics from clients."""
     return PushTelemetryHandler(parts).handle_push_telemetry
 
 
 class PushTelemetryHandler:
-    """Hands the metrics to the receiver."""
+    """Passes the metrics to the receiver."""
 
     __slots__ = ("_telemetry",)
 
@@ -33,6 +33,6 @@ class PushTelemetryHandler:
     def handle_push_telemetry(
         self, context: RequestContext, request: PushTelemetryRequest
     ) -> PushTelemetryResponse:
-        """The error says whether the client is to go on, to ask anew, or to stop."""
+        """Receive metrics. The error code tells the client to continue, resubscribe or stop."""
         client = pushing_client(context, bytes(request.client_instance_id))
         return PushTelemetryResponse(error_code=self._telemetry.push(request, client))

@@ -1,4 +1,4 @@
-"""AddRaftVoter (80), RemoveRaftVoter (81): the quorum's voters are changed (KIP-853)."""
+"""AddRaftVoter (key 80), RemoveRaftVoter (key 81): change the voters of the quorum (KIP-853)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 
 def handler(parts: NodeParts) -> Handle:
-    """The handler of these APIs."""
+    """Return the handler that changes the voters of the metadata quorum."""
     return QuorumAdminHandler(parts).handle_quorum_admin
 
 
 class QuorumAdminHandler:
-    """Hands the request to the active controller, which leads the quorum."""
+    """Forwards the request to the active controller, which is the leader of the quorum."""
 
     __slots__ = ("_forwarding",)
 
@@ -24,5 +24,5 @@ class QuorumAdminHandler:
         self._forwarding = parts.forwarding
 
     def handle_quorum_admin(self, context: RequestContext, request: Message) -> None:
-        """Answered when the change is committed, or refused."""
+        """Forward the request. The response follows when the change is committed or rejected."""
         self._forwarding.send(request, context.respond_forwarded, asker=context)

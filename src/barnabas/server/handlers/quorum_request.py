@@ -1,7 +1,7 @@
-"""What replicas of the metadata quorum say to each other, whatever the API (KIP-595, KIP-853).
+"""Requests between replicas of the metadata quorum, whatever their API (KIP-595, KIP-853).
 
-Fetch (1) of the metadata log, Vote (52), BeginQuorumEpoch (53), EndQuorumEpoch (54),
-FetchSnapshot (59), AddRaftVoter (80), RemoveRaftVoter (81), UpdateRaftVoter (82).
+These are Fetch (1) of the metadata log, Vote (52), BeginQuorumEpoch (53), EndQuorumEpoch (54),
+FetchSnapshot (59), AddRaftVoter (80), RemoveRaftVoter (81) and UpdateRaftVoter (82).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def handler(parts: ControllerListenerParts) -> Handle:
-    """The handler of these APIs."""
+    """Return the handler that passes requests to the local replica of the quorum."""
     return QuorumRequestHandler(parts).handle_quorum_request
 
 
 class QuorumRequestHandler:
-    """Hands the request to the quorum's replica of this process."""
+    """Passes requests to the quorum replica of this process."""
 
     __slots__ = ("_raft",)
 
@@ -28,5 +28,5 @@ class QuorumRequestHandler:
         self._raft = parts.raft
 
     def handle_quorum_request(self, context: RequestContext, request: Message) -> None:
-        """Answered at once, or when there is something to fetch."""
+        """Serve a request. The response is immediate, or follows when the replica can respond."""
         self._raft.serve(request, context.version, context.respond_exempt)

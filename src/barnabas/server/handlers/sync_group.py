@@ -1,4 +1,7 @@
-"""SyncGroup: key 14, v0-5. The leader brings the assignment, all get their share (v5 KIP-559)."""
+"""SyncGroup (key 14, v0-5): exchange the assignments of a group (v5 KIP-559).
+
+The leader sends the assignments of all members, and each member receives its own.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def handler(parts: ServerParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that exchanges assignments of groups."""
     return SyncGroupHandler(parts).handle_sync_group
 
 
 class SyncGroupHandler:
-    """Hands the request to the group coordinator."""
+    """Passes the request to the group coordinator."""
 
     __slots__ = ("_members",)
 
@@ -24,5 +27,5 @@ class SyncGroupHandler:
         self._members = parts.groups.members
 
     def handle_sync_group(self, context: RequestContext, request: SyncGroupRequest) -> None:
-        """Answered when the assignment is written."""
+        """Exchange assignments. The response follows when the leader's assignment is written."""
         self._members.sync(request, context.version, context.respond)

@@ -1,7 +1,7 @@
-"""The APIs that this broker serves, with exactly the versions that it advertises.
+"""APIs that a broker's listeners serve, with exactly the advertised versions.
 
-A version stands here when all of its behaviour is there. Each handler's module is imported, and
-its messages compiled, when the first request for it comes.
+A version is listed only if all of its behavior is implemented. The module of a handler is imported,
+and its messages are compiled, at the first request for the API.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ SERVED_APIS: dict[int, ServedApi] = {
     ApiKey.UNREGISTER_CONTROLLER: ServedApi(0, 0, "unregister_controller"),
 }
 
-# Served where pushed metrics go somewhere only, as with Kafka (KIP-714).
+# Served only if a receiver of pushed metrics is configured, as in Kafka (KIP-714).
 TELEMETRY_APIS: dict[int, ServedApi] = {
     ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: ServedApi(0, 0, "get_telemetry_subscriptions"),
     ApiKey.PUSH_TELEMETRY: ServedApi(0, 0, "push_telemetry"),
@@ -63,7 +63,7 @@ TELEMETRY_APIS: dict[int, ServedApi] = {
 
 
 def served_apis(*, has_telemetry: bool) -> dict[int, ServedApi]:
-    """What a broker serves, by API key."""
+    """Return the APIs that a broker serves, by API key."""
     if not has_telemetry:
         return SERVED_APIS
     return dict(sorted({**SERVED_APIS, **TELEMETRY_APIS}.items()))

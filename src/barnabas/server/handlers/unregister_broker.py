@@ -1,4 +1,4 @@
-"""UnregisterBroker: key 64, v0. Takes a broker out of the cluster for good (KIP-500)."""
+"""UnregisterBroker (key 64, v0): remove a broker permanently from the cluster (KIP-500)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 
 def handler(parts: NodeParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that unregisters brokers."""
     return UnregisterBrokerHandler(parts).handle_unregister_broker
 
 
 class UnregisterBrokerHandler:
-    """Hands the request to the active controller."""
+    """Forwards the request to the active controller."""
 
     __slots__ = ("_forwarding",)
 
@@ -26,5 +26,5 @@ class UnregisterBrokerHandler:
     def handle_unregister_broker(
         self, context: RequestContext, request: UnregisterBrokerRequest
     ) -> None:
-        """Answered when the broker is gone from the metadata."""
+        """Forward the request. The response follows when the metadata lacks the broker."""
         self._forwarding.send(request, context.respond_forwarded, asker=context)

@@ -1,4 +1,4 @@
-"""UnregisterController: key 94, v0. Forgets a controller that is no voter any more."""
+"""UnregisterController (key 94, v0): remove a controller that is no longer a voter."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 
 def handler(parts: NodeParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that unregisters controllers."""
     return UnregisterControllerHandler(parts).handle_unregister_controller
 
 
 class UnregisterControllerHandler:
-    """Hands the request to the active controller."""
+    """Forwards the request to the active controller."""
 
     __slots__ = ("_forwarding",)
 
@@ -26,5 +26,5 @@ class UnregisterControllerHandler:
     def handle_unregister_controller(
         self, context: RequestContext, request: UnregisterControllerRequest
     ) -> None:
-        """Answered when the controller is gone from the metadata."""
+        """Forward the request. The response follows when the metadata lacks the controller."""
         self._forwarding.send(request, context.respond_forwarded, asker=context)

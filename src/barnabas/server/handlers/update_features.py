@@ -1,6 +1,6 @@
-"""UpdateFeatures: key 57, v0-2. Feature levels of the cluster (KIP-584, KIP-778).
+"""UpdateFeatures (key 57, v0-2): change feature levels of the cluster (KIP-584, KIP-778).
 
-v1 has upgrade types and validate-only; v2 answers for all features at once (KIP-1022).
+v1 adds upgrade types and validation without changes. v2 has one error for all features (KIP-1022).
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def handler(parts: NodeParts) -> Handle:
-    """The handler of this API."""
+    """Return the handler that changes feature levels."""
     return UpdateFeaturesHandler(parts).handle_update_features
 
 
 class UpdateFeaturesHandler:
-    """Hands the request to the active controller."""
+    """Forwards the request to the active controller."""
 
     __slots__ = ("_forwarding",)
 
@@ -29,5 +29,5 @@ class UpdateFeaturesHandler:
     def handle_update_features(
         self, context: RequestContext, request: UpdateFeaturesRequest
     ) -> None:
-        """Answered when the levels are committed."""
+        """Forward the request. The response follows when the levels are committed."""
         self._forwarding.send(request, context.respond_forwarded, asker=context)

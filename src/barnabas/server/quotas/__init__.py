@@ -1,1 +1,1 @@
-"""Client quotas and connection quotas: what peers may use, and how long who used more waits."""
+"""Client quotas and connection quotas: limits of clients, and throttling above the limits."""

@@ -1,7 +1,7 @@
-"""All quotas of clients, and how a request's answer is held to them (KIP-13, KIP-124, KIP-219).
+"""All client quotas, and their application to requests (KIP-13, KIP-124, KIP-219).
 
-An answer leaves at once and says how long its client has to be silent; the connection is not read
-from for that time. Nothing of this is done while nobody has a quota.
+A response is sent immediately and contains the throttle time. The connection is not read during
+this time. Without any quota none of this work is done.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PRODUCE = int(ApiKey.PRODUCE)
 
 
 class ClientQuotas:
-    """One of each kind."""
+    """The produce, fetch, request and controller mutation quotas."""
 
     __slots__ = ("fetch", "is_active", "mutation", "produce", "request")
 
@@ -31,7 +31,7 @@ class ClientQuotas:
         windows = quota_windows(config)
         self.produce = RateQuota("producer_byte_rate", clock, windows)
         self.fetch = RateQuota("consumer_byte_rate", clock, windows)
-        # In percent of the loop's time; nobody waits longer than one window for it.
+        # Percentage of the loop's time. The throttle time is at most one window.
         self.request = RateQuota("request_percentage", clock, windows, windows.size_ms)
         self.mutation = MutationQuota(
             clock,
@@ -40,11 +40,11 @@ class ClientQuotas:
                 config.integer("controller.quota.window.size.seconds") * _MS_PER_S,
             ),
         )
-        # Whether anybody has a quota: the one thing looked at per request while nobody has.
+        # Whether any quota is set. While it is False, requests check only this field.
         self.is_active = False
 
     def on_image(self, image: ClientQuotasImage) -> None:
-        """Hold clients to the limits of a new image from now on."""
+        """Apply the limits of a new image."""
         kinds = (self.produce, self.fetch, self.request, self.mutation)
         for kind in kinds:
             kind.set_limits(image)
@@ -53,9 +53,9 @@ class ClientQuotas:
     def record_request(
         self, api_key: int, user: str, client_id: str, request_bytes: int, spent_ms: float
     ) -> int:
-        """Count a request that is being answered; returns for how many ms its client has to wait.
+        """Count a request at its response, and return the throttle time of its client in ms.
 
-        The bytes of a fetch are counted by its handler, which answers with none when over quota.
+        The fetch handler counts the bytes of fetches. It sends an empty response above the quota.
         """
         wait_ms = self.request.record(user, client_id, spent_ms * _PERCENT_PER_MS)
         if api_key == _PRODUCE:

@@ -1,6 +1,6 @@
-"""Keys of client and connection quotas (Kafka: QuotaConfig, SocketServerConfigs).
+"""Configuration keys of client and connection quotas (Kafka: QuotaConfig, SocketServerConfigs).
 
-The quotas of users, client ids and addresses themselves are metadata.
+The limits of users, client ids and addresses are in the metadata.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ INT_MAX = 0x7FFF_FFFF
 
 
 def parse_overrides(text: str) -> dict[str, int] | None:
-    """Limits by address from "ADDRESS:COUNT,..."; None for text that is something else."""
+    """Parse "ADDRESS:COUNT,..." into limits by address, and return None for invalid text."""
     overrides: dict[str, int] = {}
     for item in filter(None, (part.strip() for part in text.split(","))):
         address, colon, count = item.rpartition(":")

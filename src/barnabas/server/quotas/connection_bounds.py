@@ -1,4 +1,4 @@
-"""How many connections there may be, and how fast they may come (Kafka: SocketServerConfigs)."""
+"""Limits for the number and rate of connections (Kafka: SocketServerConfigs)."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ if TYPE_CHECKING:
 
 
 class ListenerBounds(msgspec.Struct, frozen=True):
-    """Of one listener's connections."""
+    """Limits of the connections of one listener."""
 
     connections: int = INT_MAX
     rate: int = INT_MAX
 
 
 class ConnectionBounds(msgspec.Struct, frozen=True):
-    """Of all connections, of those of one address, and of those of single listeners."""
+    """Limits of all connections, of single addresses, and of single listeners."""
 
     connections: int = INT_MAX
     rate: int = INT_MAX
     per_address: int = INT_MAX
     by_address: Mapping[str, int] = msgspec.field(default_factory=dict)
     by_listener: Mapping[str, ListenerBounds] = msgspec.field(default_factory=dict)
-    # The brokers' own listener, which the limit of all connections does not hold back; None when
-    # it is the only one.
+    # Inter-broker listener, which the limit of all connections does not apply to. None if there is
+    # only one listener.
     protected_listener: str | None = None
 
     def of_listener(self, name: str) -> ListenerBounds:
-        """What holds for one listener beside what holds for all."""
+        """Return the additional limits of one listener."""
         return self.by_listener.get(name, _UNBOUNDED)
 
     def of_address(self, address: str) -> int:
-        """How many connections an address may have."""
+        """Return the maximum number of connections of an address."""
         return self.by_address.get(address, self.per_address)
 
 
@@ -47,13 +47,14 @@ _UNBOUNDED = ListenerBounds()
 
 
 def connection_bounds(config: ParsedConfig, given: Mapping[str, str]) -> ConnectionBounds:
-    """What the configuration says.
+    """Return the limits of a configuration.
 
     Args:
-        given: all that was given, for the keys of single listeners.
+        config: the parsed configuration.
+        given: all given properties, which include keys of single listeners.
 
     Raises:
-        ConfigError: a listener's own value is not allowed.
+        ConfigError: a value for a single listener is invalid.
     """
     names = [text.partition("://")[0].upper() for text in config.strings("listeners")]
     inter_broker = config.optional_string("inter.broker.listener.name") or names[0]
@@ -68,7 +69,7 @@ def connection_bounds(config: ParsedConfig, given: Mapping[str, str]) -> Connect
 
 
 def check_connection_bounds(config: ParsedConfig) -> None:
-    """Refuse to let in no address at all, as Kafka does.
+    """Check that at least one address may connect, as Kafka does.
 
     Raises:
         ConfigError: no address may connect.
@@ -80,7 +81,7 @@ def check_connection_bounds(config: ParsedConfig) -> None:
 
 
 def listener_keys(config: ParsedConfig) -> set[str]:
-    """The names of all keys that can be set for single listeners of this configuration."""
+    """Return the names of all keys that can be set for single listeners of this configuration."""
     names = [text.partition("://")[0] for text in config.strings("listeners")]
     return {_listener_key(name, key) for name in names for key in LISTENER_OVERRIDABLE}
 

@@ -1,8 +1,8 @@
-"""Who may connect now, who has to wait, who is turned away (Kafka: ConnectionQuotas; KIP-402, 612).
+"""Admission of connections by limits and rates (Kafka: ConnectionQuotas; KIP-402, KIP-612).
 
-A connection that comes too fast, or while there are too many of all or of its listener, waits. One
-whose address has too many is closed; one whose address makes them too fast is closed after a while,
-so that it does not come back at once.
+A connection waits if connections arrive too fast, or if all listeners or its own have too many. It
+is closed if its address has too many connections. If its address opens connections too fast, it is
+closed after a delay, so that the client does not reconnect immediately.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _RATE = "connection_creation_rate"
 
 
 class ConnectionQuotas:
-    """Counts the open connections of all listeners."""
+    """Counts the open connections of all listeners, and compares them with the limits."""
 
     def __init__(self, clock: Clock, bounds: ConnectionBounds, windows: QuotaWindows) -> None:
         self._clock = clock
@@ -39,42 +39,42 @@ class ConnectionQuotas:
         self._broker_rate = self._new_rate()
         self._listener_rates: dict[str, QuotaRate] = {}
         self._default_rate, self._address_limits = address_limits(ClientQuotasImage(), _RATE)
-        # By address, for those with a limit.
+        # Rates of the addresses that have a limit.
         self._address_rates: UsedRecently[str, QuotaRate] = UsedRecently(QuotaRate.is_idle)
-        # Told when a connection has ended or a limit has changed: who waits may look again.
+        # Called when a connection has closed or a limit has changed, so that queues are checked.
         self._on_room: list[Callable[[], None]] = []
-        # By listener: gives its connection on which nothing came for the longest time.
+        # By listener name: returns the connection that was inactive for the longest time.
         self._holders: dict[str, Callable[[], Connection | None]] = {}
 
     def add_waiter(self, on_room: Callable[[], None]) -> None:
-        """Call back whenever there may be room."""
+        """Call `on_room` whenever another connection may be admitted."""
         self._on_room.append(on_room)
 
     def add_holder(self, listener: str, longest_silent: Callable[[], Connection | None]) -> None:
-        """Say which of its connections a listener can spare."""
+        """Register a listener's function that returns its longest inactive connection."""
         self._holders[listener] = longest_silent
 
     def set_bounds(self, bounds: ConnectionBounds) -> None:
-        """Hold new connections to other limits; those that are open stay."""
+        """Apply other limits to new connections. Open connections stay open."""
         self.bounds = bounds
         self._tell_room()
 
     def on_image(self, image: ClientQuotasImage) -> None:
-        """Take the limits of addresses from a new image."""
+        """Apply the limits of addresses from a new image."""
         self._default_rate, self._address_limits = address_limits(image, _RATE)
         if self._default_rate is None and not self._address_limits:
             self._address_rates.clear()
 
     def of_listener(self, listener: str) -> int:
-        """Open connections of one listener."""
+        """Return the number of open connections of a listener."""
         return self._by_listener.get(listener, 0)
 
     def of_address(self, address: str) -> int:
-        """Open connections of one address."""
+        """Return the number of open connections of an address."""
         return self._by_address.get(address, 0)
 
     def count_arrival(self, listener: str) -> float:
-        """A connection has come: how many ms it has to wait for the rates of all connections."""
+        """Count a new connection, and return how long (ms) it must wait for the rate limits."""
         now_ms = self._clock.monotonic_ms()
         own = self.bounds.of_listener(listener).rate
         wait_ms = 0.0
@@ -88,7 +88,7 @@ class ConnectionQuotas:
         return wait_ms
 
     def has_room(self, listener: str) -> bool:
-        """Whether one more connection of the listener may be open."""
+        """Return whether the listener may have one more connection."""
         if self.of_listener(listener) >= self.bounds.of_listener(listener).connections:
             return False
         if listener == self.bounds.protected_listener:
@@ -96,7 +96,7 @@ class ConnectionQuotas:
         return self.total < self.bounds.connections
 
     def address_delay_ms(self, address: str) -> float:
-        """Count a connection of the address: for how long to put it off before it is closed."""
+        """Count a connection of the address. Return the delay (ms) until its close; 0: admit it."""
         limit = self._address_limits.get(address, self._default_rate)
         if limit is None:
             return 0.0
@@ -107,16 +107,16 @@ class ConnectionQuotas:
             self._address_rates.add(address, rate, now_ms)
         delay_ms = self._recorded(rate, limit, now_ms)
         if delay_ms > 0:
-            # A connection that is not let in does not count, or its address would never be again.
+            # Do not count a rejected connection, or the address could stay above its rate forever.
             rate.record(-1.0, now_ms)
         return delay_ms
 
     def has_address_room(self, address: str) -> bool:
-        """Whether the address may have one more connection."""
+        """Return whether the address may have one more connection."""
         return self.of_address(address) < self.bounds.of_address(address)
 
     def opened(self, listener: str, address: str) -> None:
-        """A connection was let in."""
+        """Count a connection that was admitted."""
         self.total += 1
         self._by_listener[listener] = self.of_listener(listener) + 1
         self._by_address[address] = self.of_address(address) + 1
@@ -124,7 +124,7 @@ class ConnectionQuotas:
             self._close_longest_silent()
 
     def closed(self, listener: str, address: str) -> None:
-        """A connection that was let in is over."""
+        """Count the end of a connection that was admitted."""
         self.total -= 1
         self._by_listener[listener] -= 1
         self._by_address[address] -= 1
@@ -133,7 +133,7 @@ class ConnectionQuotas:
         self._tell_room()
 
     def _close_longest_silent(self) -> None:
-        """The brokers' own connections have made it too many: another one has to go."""
+        """Close a client's connection, because brokers' connections exceed the total limit."""
         found = [
             connection
             for listener, longest_silent in self._holders.items()

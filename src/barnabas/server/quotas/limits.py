@@ -1,8 +1,9 @@
-"""Which limit holds for a user and client id, and with whom it is shared (KIP-55, KIP-124).
+"""Limits by user and client id, and the clients that share a limit (KIP-55, KIP-124).
 
-The most specific of eight levels wins: a user's quota before the default user's before none, and
-within each the client id's before the default client id's before none. Who has a quota of a level
-without a client part shares it with all clients of the user, and the other way round.
+The most specific of eight levels applies. The order is: the quota of the user, of the default user,
+of no user; and within each of these that of the client id, of the default client id, of no client
+id. A quota without a client id is shared by all clients of the user. A quota without a user is
+shared by all users of the client id.
 """
 
 from __future__ import annotations
@@ -17,15 +18,16 @@ if TYPE_CHECKING:
 
     from barnabas.metadata.client_quotas_image import ClientQuotasImage
 
-# A level's part that is not there; a name is never empty.
+# Stands for a missing part of a level. Names are never empty.
 _ABSENT = ""
 _CACHED_MAX = 10_000
-# Client ids that agree so far share a limit: one may be 32 KB long, and thousands are kept.
+# Client ids with this common prefix share a limit: a client id may have 32 KB, and thousands are
+# cached.
 _CLIENT_ID_CHARS = 256
 
 
 class QuotaLimit(NamedTuple):
-    """A limit, and who uses it up together: equal user and client, "" for any."""
+    """A limit, and the user and client id that share it. "" stands for any user or client id."""
 
     value: float
     user: str
@@ -33,12 +35,12 @@ class QuotaLimit(NamedTuple):
 
 
 class QuotaLimits:
-    """The limits of one key."""
+    """Limits of one quota key."""
 
     __slots__ = ("_by_level", "_cached")
 
     def __init__(self, image: ClientQuotasImage, key: str) -> None:
-        # By (user, client id), None for the default entity, "" for a part that is not there.
+        # Limits by (user, client id). None stands for the default entity, "" for a missing part.
         self._by_level: dict[tuple[str | None, str | None], float] = {}
         self._cached: dict[tuple[str, str], QuotaLimit | None] = {}
         for entity, values in image:
@@ -51,12 +53,12 @@ class QuotaLimits:
         return len(self._by_level)
 
     def find(self, user: str, client_id: str) -> QuotaLimit | None:
-        """The limit that holds; None without one."""
+        """Return the limit that applies to a client, or None."""
         if len(client_id) > _CLIENT_ID_CHARS:
             client_id = client_id[:_CLIENT_ID_CHARS]
         asker = (user, client_id)
         if asker not in self._cached:
-            # Client ids are the peers' choice: what is kept of them has to end somewhere.
+            # Clients choose their ids, so the size of the cache must be bounded.
             if len(self._cached) >= _CACHED_MAX:
                 self._cached.clear()
             self._cached[asker] = self._look_up(user, client_id)
@@ -76,7 +78,7 @@ class QuotaLimits:
 
 
 def address_limits(image: ClientQuotasImage, key: str) -> tuple[float | None, Mapping[str, float]]:
-    """The default of all addresses, and the limits of single ones."""
+    """Return the default limit of all addresses, and the limits of single addresses."""
     default: float | None = None
     by_address: dict[str, float] = {}
     for entity, values in image:

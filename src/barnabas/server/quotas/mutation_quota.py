@@ -1,7 +1,8 @@
-"""The quota of controller mutations: partitions made and deleted per second (KIP-599).
+"""Quota of controller mutations: partitions created and deleted per second (KIP-599).
 
-A token bucket per user and client id. Versions of the requests that know the error are refused
-while the bucket is overdrawn; older ones are let through and wait afterwards.
+Each user and client id has a token bucket. While the bucket is overdrawn, requests of versions that
+know THROTTLING_QUOTA_EXCEEDED are rejected. Requests of older versions are served, and their
+clients are throttled afterwards.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ KEY = "controller_mutation_rate"
 
 
 class TokenBucket:
-    """Tokens that come back at a rate, up to what all windows together allow (KIP-599)."""
+    """Token bucket that refills at a rate, up to the total of all windows (KIP-599)."""
 
     __slots__ = ("_last_ms", "_tokens", "_window_s")
 
@@ -33,20 +34,20 @@ class TokenBucket:
         self._last_ms = now_ms
 
     def tokens(self, rate: float, now_ms: float) -> float:
-        """What is there; below zero: overdrawn."""
+        """Refill the bucket and return its tokens. A negative number means that it is overdrawn."""
         came = rate * (now_ms - self._last_ms) / _MS_PER_S
         self._tokens = min(rate * self._window_s, self._tokens + came)
         self._last_ms = now_ms
         return self._tokens
 
     def take(self, amount: float, rate: float, now_ms: float) -> float:
-        """Take tokens, also those that are not there; returns what is left."""
+        """Remove tokens, even if the bucket is overdrawn, and return the remaining tokens."""
         self._tokens = self.tokens(rate, now_ms) - amount
         return self._tokens
 
 
 class MutationAllowance:
-    """What one request may still change."""
+    """Mutation quota of one request, which the controller uses up."""
 
     __slots__ = ("_bucket", "_clock", "_rate", "_recorded_ms", "_strict", "_wait_ms")
 
@@ -59,7 +60,7 @@ class MutationAllowance:
         self._recorded_ms = 0.0
 
     def take(self, partitions: int) -> bool:
-        """Whether so many partitions may be made or deleted; if so they are counted."""
+        """Count partitions to create or delete, and return whether the quota allows them."""
         now_ms = self._clock.monotonic_ms()
         if self._strict:
             left = self._bucket.tokens(self._rate, now_ms)
@@ -74,13 +75,13 @@ class MutationAllowance:
         return not self._strict
 
     def throttle_ms(self) -> int:
-        """How long the client still has to wait."""
+        """Return how long (ms) the client still has to wait."""
         waited_ms = self._clock.monotonic_ms() - self._recorded_ms
         return max(0, round(min(self._wait_ms, THROTTLE_MS_MAX) - waited_ms))
 
 
 class MutationQuota:
-    """The buckets of all who have a limit."""
+    """Token buckets of all clients that have a limit."""
 
     __slots__ = ("_buckets", "_clock", "_limits", "_windows")
 
@@ -92,20 +93,22 @@ class MutationQuota:
 
     @property
     def has_limits(self) -> bool:
-        """Whether anybody has one."""
+        """Whether any client has a limit."""
         return len(self._limits) > 0
 
     def set_limits(self, image: ClientQuotasImage) -> None:
-        """Take the limits of a new image; what was used stays counted."""
+        """Apply the limits of a new image. The buckets keep their tokens."""
         self._limits = QuotaLimits(image, KEY)
         if not self.has_limits:
             self._buckets.clear()
 
     def allowance(self, user: str, client_id: str, strict: bool) -> MutationAllowance | None:
-        """What a request may change; None without a limit.
+        """Return the mutation quota of a request, or None without a limit.
 
         Args:
-            strict: whether the request's version knows THROTTLING_QUOTA_EXCEEDED.
+            user: principal of the client.
+            client_id: client id of the client.
+            strict: whether the version of the request knows THROTTLING_QUOTA_EXCEEDED.
         """
         limit = self._limits.find(user, client_id)
         if limit is None:
@@ -122,5 +125,5 @@ class MutationQuota:
         return bucket
 
     def _is_full(self, bucket: TokenBucket, now_ms: float) -> bool:
-        """Whether a new bucket would hold no more: nothing was taken of late."""
+        """Return whether the bucket equals a new one, because it was not used for all windows."""
         return now_ms - bucket._last_ms > self._windows.count * self._windows.size_ms

@@ -1,4 +1,4 @@
-"""Brings the quotas in force in line with the metadata (Kafka: ClientQuotaMetadataManager)."""
+"""Application of quotas from the metadata (Kafka: ClientQuotaMetadataManager)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class QuotaFollower:
-    """A listener of the metadata publisher."""
+    """Passes quotas to their users. Listens to the metadata publisher."""
 
     __slots__ = ("_clients", "_connections")
 
@@ -21,7 +21,7 @@ class QuotaFollower:
         self._connections = connections
 
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
-        """Take new limits; the first image is a delta on an empty one."""
+        """Apply changed limits. The first image comes with a delta from an empty image."""
         if delta.client_quota_changes:
             self._clients.on_image(image.client_quotas)
             self._connections.on_image(image.client_quotas)

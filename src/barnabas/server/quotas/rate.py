@@ -1,7 +1,7 @@
-"""How much was used per second of late, over sampled windows (Kafka: Rate over a SampledStat).
+"""Rate of recent use over sampled windows (Kafka: Rate over a SampledStat).
 
-The rate is the sum of the samples kept over the time since the oldest began, which counts as all
-but one window at least. That makes throttle times what Kafka's clients and operators know.
+The rate is the sum of the kept samples, divided by the time since the oldest sample began. This
+time is at least that of all windows but one. Throttle times therefore equal those of Kafka.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ class _Sample:
 
     def __init__(self, now_ms: float) -> None:
         self.start_ms = now_ms
-        # Of its latest event; who is older than all windows together is forgotten.
+        # Time of the latest event. A sample is reset when this time is older than all windows.
         self.last_ms = now_ms
         self.value = 0.0
 
 
 class QuotaRate:
-    """What one entity has used."""
+    """Recent use by one entity."""
 
     __slots__ = ("_current", "_samples", "_window_count", "_window_ms")
 
     def __init__(self, window_count: int, window_ms: float) -> None:
         self._window_count = window_count
         self._window_ms = window_ms
-        # A ring of `window_count` + 1 samples once full.
+        # Ring of `window_count` + 1 samples, once it is full.
         self._samples: list[_Sample] = []
         self._current = 0
 
     def record(self, value: float, now_ms: float) -> None:
-        """Count; a negative value takes back."""
+        """Count a value. A negative value undoes an earlier call."""
         if not self._samples:
             self._samples.append(_Sample(now_ms))
         sample = self._samples[self._current]
@@ -42,7 +42,7 @@ class QuotaRate:
         sample.last_ms = now_ms
 
     def measure(self, now_ms: float) -> tuple[float, float]:
-        """Per second, and the window in ms that this is the mean of."""
+        """Return the rate per second, and the time (ms) that the rate is averaged over."""
         self._forget_old(now_ms)
         if not self._samples:
             self._samples.append(_Sample(now_ms))
@@ -55,12 +55,12 @@ class QuotaRate:
         return total * _MS_PER_S / elapsed_ms, elapsed_ms
 
     def throttle_ms(self, limit: float, now_ms: float) -> float:
-        """How long to do nothing so that the rate is back at `limit`; 0 while it is not above."""
+        """Return the pause (ms) that brings the rate back to `limit`; 0 if it is not above."""
         rate, window_ms = self.measure(now_ms)
         return (rate - limit) / limit * window_ms if rate > limit else 0.0
 
     def is_idle(self, now_ms: float) -> bool:
-        """Whether nothing that still counts was used: a new rate would be the same."""
+        """Return whether no use counts any more, so that a new rate would be equal."""
         expiry_ms = self._window_count * self._window_ms
         return all(
             sample.value == 0 or now_ms - sample.last_ms >= expiry_ms for sample in self._samples

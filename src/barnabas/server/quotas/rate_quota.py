@@ -1,4 +1,4 @@
-"""Quotas per second of users and client ids (Kafka: ClientQuotaManager)."""
+"""Quotas of users and client ids in units per second (Kafka: ClientQuotaManager)."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from barnabas.settings.definition import ParsedConfig
 
 _MS_PER_S = 1000.0
-# A quota may be as low as 1e-300 a second: what is over it is not waited for longer than this.
+# Maximum throttle time. A quota may be as low as 1e-300 per second.
 THROTTLE_MS_MAX = 3_600_000.0
 
 
 class QuotaWindows(msgspec.Struct, frozen=True):
-    """`quota.window.num` and `quota.window.size.seconds`, in ms."""
+    """Number and size (ms) of windows: `quota.window.num` and `quota.window.size.seconds`."""
 
     count: int
     size_ms: float
 
 
 def quota_windows(config: ParsedConfig) -> QuotaWindows:
-    """The windows of the quotas of clients and of connections."""
+    """Return the windows of client and connection quotas."""
     return QuotaWindows(
         config.integer("quota.window.num"), config.integer("quota.window.size.seconds") * _MS_PER_S
     )
@@ -53,24 +53,24 @@ class RateQuota:
         self._windows = windows
         self._throttle_ms_max = throttle_ms_max
         self._limits = QuotaLimits(ClientQuotasImage(), key)
-        # By (user, client id) that share a limit.
+        # Rates by (user, client id) of the shared limit.
         self._rates: UsedRecently[tuple[str, str], QuotaRate] = UsedRecently(QuotaRate.is_idle)
-        # Requests that went over the limit, since the start.
+        # Number of requests above the limit since the start.
         self.throttled = 0
 
     @property
     def has_limits(self) -> bool:
-        """Whether anybody has one."""
+        """Whether any client has a limit."""
         return len(self._limits) > 0
 
     def set_limits(self, image: ClientQuotasImage) -> None:
-        """Take the limits of a new image; what was used stays counted."""
+        """Apply the limits of a new image. Earlier use still counts."""
         self._limits = QuotaLimits(image, self.key)
         if not self.has_limits:
             self._rates.clear()
 
     def record(self, user: str, client_id: str, value: float) -> int:
-        """Count what was used; returns for how many ms the client has to wait."""
+        """Count use, and return the throttle time of the client in ms."""
         limit = self._limits.find(user, client_id)
         if limit is None:
             return 0
@@ -84,21 +84,21 @@ class RateQuota:
         return round(min(wait_ms, self._throttle_ms_max))
 
     def unrecord(self, user: str, client_id: str, value: float) -> None:
-        """Take back what was counted and is not used after all."""
+        """Undo the count of use that did not happen."""
         limit = self._limits.find(user, client_id)
         if limit is not None:
             now_ms = self._clock.monotonic_ms()
             self._rate(limit.user, limit.client_id, now_ms).record(-value, now_ms)
 
     def largest_use(self, user: str, client_id: str) -> float | None:
-        """What can be used at once without being over for longer than the windows reach."""
+        """Return the largest use that all windows together allow, or None without a limit."""
         limit = self._limits.find(user, client_id)
         if limit is None:
             return None
         return limit.value * (self._windows.count - 1) * self._windows.size_ms / _MS_PER_S
 
     def rates(self) -> Iterator[tuple[str, str, float]]:
-        """User, client id and what they use per second; of those with a limit."""
+        """Yield user, client id and rate of the clients that have a limit."""
         now_ms = self._clock.monotonic_ms()
         for (user, client_id), rate in self._rates.items():
             yield user, client_id, rate.measure(now_ms)[0]

@@ -1,7 +1,7 @@
-"""A table of what peers have used, that ends somewhere: peers choose their names themselves.
+"""Bounded table of recently used values by name, for names that clients choose.
 
-Each new entry has the two oldest ones looked at: an idle one is dropped, one in use goes to the
-end. So a flood of names costs the same for each of them, and idle entries leave in time.
+Each new entry checks the two oldest entries. An idle entry is dropped, and an active one moves to
+the end. The cost of an entry is therefore constant, and idle entries disappear in time.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ V = TypeVar("V")
 
 ENTRIES_MAX = 10_000
 _LOOKED_AT = 2
-# Below this nothing is looked at.
+# Number of entries below which no entry is checked.
 _ENTRIES_FREE = 100
 
 
 class UsedRecently(Generic[K, V]):
-    """Values by name, at most `entries_max`; beyond that the oldest is dropped even in use."""
+    """Values by name. Above `entries_max` the oldest value is dropped, even if it is active."""
 
     __slots__ = ("_entries", "_entries_max", "_is_idle")
 
     def __init__(self, is_idle: Callable[[V, float], bool], entries_max: int = ENTRIES_MAX) -> None:
         """Args:
-        is_idle: whether a value is as good as a new one, at a time in ms.
+        is_idle: returns whether a value is equivalent to a new one at a time (ms).
+        entries_max: maximum number of entries.
         """
         self._is_idle = is_idle
         self._entries_max = entries_max
@@ -37,11 +38,11 @@ class UsedRecently(Generic[K, V]):
         return len(self._entries)
 
     def get(self, name: K) -> V | None:
-        """The value, if it is kept."""
+        """Return the value of a name, or None."""
         return self._entries.get(name)
 
     def add(self, name: K, value: V, now_ms: float) -> None:
-        """Keep a new value."""
+        """Add a new value, and check the two oldest entries."""
         entries = self._entries
         if len(entries) >= _ENTRIES_FREE:
             for _ in range(_LOOKED_AT):
@@ -54,9 +55,9 @@ class UsedRecently(Generic[K, V]):
         entries[name] = value
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all entries."""
         self._entries.clear()
 
     def items(self) -> Iterator[tuple[K, V]]:
-        """All that are kept."""
+        """Return an iterator over all names and values."""
         return iter(self._entries.items())

@@ -1,4 +1,4 @@
-"""What each client is asked to push, and whether it may push now (Kafka: ClientMetricsManager)."""
+"""Metrics subscriptions of clients, and admission of their pushes (Kafka: ClientMetricsManager)."""
 
 from __future__ import annotations
 
@@ -37,18 +37,19 @@ if TYPE_CHECKING:
     from barnabas.server.telemetry.receiver import MetricsReceiver
     from barnabas.settings.pattern import Pattern
 
-# As Kafka offers them, the best first.
+# Compression types in Kafka's order, best first.
 ACCEPTED_COMPRESSIONS = (ZSTD, LZ4, GZIP, SNAPPY)
 
-# Clients that are remembered; beyond, the one not heard of for the longest time is forgotten.
+# Maximum number of remembered clients. Beyond it, the least recently active client is dropped.
 _INSTANCES_MAX = 16_384
-# What a push may become: limits a bomb, and lets through what compresses well.
+# Maximum decompressed size relative to telemetry.max.bytes. It stops decompression bombs, but
+# allows metrics that compress well.
 _DECOMPRESSED_FACTOR = 16
 _NEVER = float("-inf")
 
 
 class Subscription(msgspec.Struct, frozen=True):
-    """A resource of type client metrics, parsed."""
+    """A parsed client metrics resource."""
 
     metrics: tuple[str, ...]
     interval_ms: int
@@ -56,29 +57,29 @@ class Subscription(msgspec.Struct, frozen=True):
 
 
 class ClientInstance(msgspec.Struct):
-    """One client as the broker knows it."""
+    """State of one client."""
 
-    # Of the subscriptions when this was worked out; another object means: work it out again.
+    # Subscriptions that the fields below were computed from. If the object changes, compute again.
     subscriptions: tuple[Subscription, ...]
     subscription_id: int
     metrics: tuple[str, ...]
     push_interval_ms: int
-    # Monotonic ms; -inf before the first one.
+    # Times in ms (monotonic); -inf before the first request.
     last_get_ms: float = _NEVER
     last_push_ms: float = _NEVER
-    # Set by the client's last push: nothing may follow.
+    # Set by the last push of the client. Further pushes are rejected.
     terminating: bool = False
     last_error: ErrorCode = ErrorCode.NONE
 
     def takes_get(self, now_ms: float) -> bool:
-        """Note that the subscription was asked for, unless that is too early."""
+        """Record a request for the subscription, and return False if it is too early."""
         if now_ms - max(self.last_get_ms, self.last_push_ms) < self.push_interval_ms:
             return False
         self.last_get_ms = now_ms
         return True
 
     def takes_push(self, now_ms: float) -> bool:
-        """Note a push, unless it is too early; the first one after a get never is."""
+        """Record a push, and return False if it is too early. The first push after a get is not."""
         if self.last_get_ms <= self.last_push_ms and (
             now_ms - self.last_push_ms < self.push_interval_ms
         ):
@@ -88,7 +89,7 @@ class ClientInstance(msgspec.Struct):
 
 
 class ClientTelemetry:
-    """Subscriptions come from the image; clients are known for as long as they are heard of."""
+    """Serves subscriptions from the image, and remembers recently active clients."""
 
     def __init__(
         self, cluster: ClusterView, clock: Clock, max_bytes: int, receiver: MetricsReceiver
@@ -99,11 +100,11 @@ class ClientTelemetry:
         self.max_bytes = max_bytes
         self._receiver = receiver
         self._instances: OrderedDict[bytes, ClientInstance] = OrderedDict()
-        # The configs that the subscriptions were made of.
+        # The configs image of the last lookup, and its subscriptions.
         self._known: tuple[object, tuple[Subscription, ...]] = (None, ())
 
     def get(self, instance_id: bytes, client: Mapping[str, str]) -> ClientInstance | ErrorCode:
-        """What the client is to push; THROTTLING_QUOTA_EXCEEDED if it asks too early."""
+        """Return the metrics that the client has to push, or an error if it asks too early."""
         instance = self._instance(instance_id, client)
         now_ms = self._clock.monotonic_ms()
         may_ask_again = instance.last_error in (
@@ -118,7 +119,7 @@ class ClientTelemetry:
         return instance
 
     def push(self, request: PushTelemetryRequest, client: Mapping[str, str]) -> ErrorCode:
-        """Take what the client has pushed, or say why not."""
+        """Accept a push of metrics, and return its error code."""
         if request.client_instance_id == ZERO_UUID:
             return ErrorCode.INVALID_REQUEST
         instance = self._instance(request.client_instance_id, client)
@@ -156,7 +157,7 @@ class ClientTelemetry:
         return error
 
     def _instance(self, instance_id: bytes, client: Mapping[str, str]) -> ClientInstance:
-        """The client, with what the subscriptions of now ask of it."""
+        """Return the state of a client, updated for the current subscriptions."""
         subscriptions = self._subscriptions()
         instance = self._instances.get(instance_id)
         if instance is None or instance.subscriptions is not subscriptions:
@@ -170,7 +171,7 @@ class ClientTelemetry:
         return instance
 
     def _subscriptions(self) -> tuple[Subscription, ...]:
-        """Those of the image; the same object for as long as no config has changed."""
+        """Return the subscriptions of the image. The object is the same until one changes."""
         configs = self._cluster.image.configs
         if self._known[0] is not configs:
             found = tuple(
@@ -188,7 +189,7 @@ def _parsed(texts: Mapping[str, str]) -> Subscription | None:
         config = CLIENT_METRICS_CONFIGS.parse(dict(texts))
         match = parse_match(config.strings(MATCH))
     except (ConfigError, ClientMatchError):
-        # The controller checked it; another, or an older one, may have allowed it.
+        # The controller validated the values, but another or older version may have allowed more.
         return None
     return Subscription(tuple(config.strings(METRICS)), config.integer(INTERVAL_MS), match)
 
@@ -196,7 +197,7 @@ def _parsed(texts: Mapping[str, str]) -> Subscription | None:
 def _new_instance(
     instance_id: bytes, client: Mapping[str, str], subscriptions: tuple[Subscription, ...]
 ) -> ClientInstance:
-    """All subscriptions that fit the client, joined: the shortest interval holds."""
+    """Combine all subscriptions that match the client, with the shortest interval."""
     attributes = {**client, "client_instance_id": uuid_to_string(instance_id)}
     fitting = [each for each in subscriptions if matches(each.match, attributes)]
     metrics = tuple(sorted({metric for each in fitting for metric in each.metrics}))
@@ -204,6 +205,6 @@ def _new_instance(
         metrics = (ALL_METRICS,)
     interval_ms = min([INTERVAL_MS_DEFAULT, *(each.interval_ms for each in fitting)])
     text = f"{metrics}{interval_ms}".encode() + instance_id
-    # Signed, as the protocol has it.
+    # The subscription id is a signed integer in the protocol.
     subscription_id = crc32c(text) - (1 << 31)
     return ClientInstance(subscriptions, subscription_id, metrics, interval_ms)

@@ -1,7 +1,7 @@
-"""Reads what clients push: OpenTelemetry's MetricsData in protobuf, as KIP-714 has it.
+"""Decoder of pushed metrics: OpenTelemetry's MetricsData in protobuf, as in KIP-714.
 
-Only what names a metric, its labels and its value is taken; fields that are not known are skipped,
-as protobuf wants it. A dependency for these few messages would cost more than it saves.
+Only names, labels and values of metrics are decoded. Unknown fields are skipped, as protobuf
+requires. A dependency for these few messages would cost more than it saves.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ if TYPE_CHECKING:
 _VARINT, _FIXED_64, _BYTES, _FIXED_32 = 0, 1, 2, 5
 _VARINT_BYTES_MAX = 10
 
-# Field numbers of Metric's kinds of data, each a message with data points in field 1.
+# Field numbers of the data kinds of a Metric. Each is a message with data points in field 1.
 _NUMBERS = {5: "gauge", 7: "sum"}
 _DISTRIBUTIONS = {9: "histogram", 10: "exponential_histogram", 11: "summary"}
 
 
 class OtlpError(ValueError):
-    """Bytes that are no MetricsData."""
+    """The bytes are not a valid MetricsData message."""
 
 
 class MetricPoint(NamedTuple):
-    """One value of one metric."""
+    """One data point of a metric."""
 
     name: str
-    # "gauge", "sum", "histogram", ...
+    # "gauge", "sum", "histogram", "exponential_histogram" or "summary".
     kind: str
-    # Of a distribution: how many values, and their sum.
+    # For distributions: count and sum.
     value: float | dict[str, float]
     labels: dict[str, str]
 
 
 def read_metrics(data: bytes | memoryview) -> Iterator[MetricPoint]:
-    """The points of a MetricsData, in order.
+    """Yield the data points of a MetricsData message in order.
 
     Raises:
-        OtlpError: anything malformed.
+        OtlpError: the message is malformed.
     """
     for resource_metrics in _messages(memoryview(data), 1):
         for scope_metrics in _messages(resource_metrics, 2):
@@ -92,7 +92,7 @@ def _distribution(point: memoryview) -> dict[str, float]:
 
 
 def _labels(point: memoryview, field: int) -> dict[str, str]:
-    """KeyValue messages as text."""
+    """Return the KeyValue messages in a field as text."""
     labels: dict[str, str] = {}
     for pair in _messages(point, field):
         key, text = "", ""
@@ -125,7 +125,7 @@ def _messages(message: memoryview, wanted: int) -> Iterator[memoryview]:
 
 
 def _fields(message: memoryview) -> Iterator[Field]:
-    """Number, wire type and value of each field."""
+    """Yield number, wire type and value of each field."""
     position, end = 0, len(message)
     while position < end:
         tag, position = _varint(message, position)

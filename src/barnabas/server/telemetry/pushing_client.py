@@ -1,4 +1,4 @@
-"""Who pushes metrics, by the names that subscriptions select clients with (KIP-714)."""
+"""Attributes of a client that pushes metrics, by the names that subscriptions match (KIP-714)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def pushing_client(context: RequestContext, instance_id: bytes) -> dict[str, str]:
-    """What the request and its connection say of the client."""
+    """Return the attributes of the client from the request and its connection."""
     session = context.connection.session
     software = session if isinstance(session, ClientSoftware) else UNKNOWN_SOFTWARE
     address, _, port = context.connection.peer.rpartition(":")

@@ -1,8 +1,8 @@
-"""Where pushed client metrics go (Kafka: ClientTelemetryReceiver plug-ins).
+"""Receivers of pushed client metrics (Kafka: ClientTelemetryReceiver plug-ins).
 
-Kafka serves the telemetry APIs only where a plug-in takes the metrics. Ours is one that writes them
-to the log, a JSON object per push, from which any log pipeline takes them; it is off unless
-`barnabas.client.telemetry` says `log`.
+Kafka serves the telemetry APIs only if a plug-in receives the metrics. Barnabas has a receiver that
+writes each push as a JSON object to the log, where log pipelines can read it. It is enabled by
+`barnabas.client.telemetry=log`.
 """
 
 from __future__ import annotations
@@ -19,23 +19,24 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("barnabas.client_metrics")
 
-# Points of one push that are written; the rest is counted only. Reading one takes about 10 us.
+# Maximum number of logged points per push. Further points are only counted. A point takes about 10
+# us.
 _POINTS_MAX = 2_000
 
 
 class MetricsReceiver(Protocol):
-    """Takes what a client has pushed."""
+    """Receives the metrics that clients push."""
 
     def receive(self, client: Mapping[str, str], terminating: bool, metrics: bytes) -> None:
-        """Take a push.
+        """Process a push.
 
         Args:
-            client: who pushes, by Kafka's names of selectors.
-            terminating: whether it is the client's last one.
-            metrics: MetricsData, not compressed.
+            client: attributes of the client, by Kafka's names of selectors.
+            terminating: whether this is the last push of the client.
+            metrics: an uncompressed MetricsData message.
 
         Raises:
-            OtlpError: it is no MetricsData.
+            OtlpError: the message is malformed.
         """
         ...
 
@@ -47,11 +48,11 @@ class LoggingReceiver:
 
     def __init__(self) -> None:
         if _log.level == logging.NOTSET:
-            # The log of the broker begins at WARN: what was asked for shows nevertheless.
+            # The log starts at WARN by default, but the operator has enabled this output.
             _log.setLevel(logging.INFO)
 
     def receive(self, client: Mapping[str, str], terminating: bool, metrics: bytes) -> None:
-        """One line, a JSON object."""
+        """Log the push as a JSON object on one line."""
         points = read_metrics(metrics)
         written = [
             {"name": point.name, "kind": point.kind, "value": point.value, "labels": point.labels}
