@@ -65,7 +65,7 @@ class Backlog:
             self._run_slice()
         except AssertionError:
             raise
-        except Exception as error:  # noqa: BLE001 - half of a change is no state to go on from
+        except Exception as error:  # noqa: BLE001 - do not continue after a half-applied change
             self._is_closed = True
             self._on_failed(error)
             return

@@ -1,6 +1,6 @@
 """Broker role of a node (Kafka's BrokerServer).
 
-The role has the logs, replicas, coordinators, client listeners, and the registration of the broker.
+This role owns the logs, replicas, coordinators and client listeners, and it registers the broker.
 """
 
 from __future__ import annotations
@@ -402,7 +402,7 @@ class BrokerServer:
     def _on_directory_failed(self, directory: LogDirectory, error: OSError) -> None:
         """Stop the node if it cannot work without the directory; else take its partitions offline.
 
-        Partitions of an offline directory respond KAFKA_STORAGE_ERROR.
+        Requests for partitions of an offline directory get KAFKA_STORAGE_ERROR.
         """
         path = directory.path
         if directory is self._shared.directories.metadata:

@@ -136,7 +136,7 @@ class BrokerWatch:
         """Ignore snapshots."""
 
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
-        """When this node becomes active, give brokers time to connect before it probes them."""
+        """When this node becomes active, probe the unconnected brokers after a delay."""
         if leader.leader_id == self._node_id:
             self._timer.call_later(_GRACE_MS, self._ask_after_silent)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from barnabas.metadata.image import ClusterImage
     from barnabas.metadata.partition_registration import PartitionRegistration
 
-    # Its name, what it was before (None: it is new), what it is now.
+    # Name of a partition, its old state (None for a new partition), and its new state.
     Change = tuple[str, PartitionRegistration | None, PartitionRegistration]
 
 _log = logging.getLogger(__name__)

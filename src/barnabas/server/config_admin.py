@@ -46,7 +46,8 @@ def settle_incremental(
 ) -> dict[int, Outcome]:
     """Change the levels of loggers, and reject resources that must not reach the controller.
 
-    Rejected are repeated resources, other brokers, and values that change too much at once.
+    The function rejects repeated resources, resources of other brokers, and values that change too
+    much at once.
 
     Args:
         node_id: id of this node.
@@ -147,7 +148,7 @@ def _refused_twice(names: list[tuple[int, str]]) -> dict[int, Outcome]:
 def _set_and_deleted(configs: Iterable[AlterableConfig]) -> dict[str, str | None]:
     """Return the new values of set keys, and None for deleted keys.
 
-    Other operations are for lists, so the keys in question do not allow them.
+    Other operations are left out: they are for lists, and the checked keys are numbers.
     """
     known = (ConfigOperation.SET, ConfigOperation.DELETE)
     return {

@@ -1,7 +1,7 @@
 """Registration of this controller with the active one (ControllerRegistration, KIP-919).
 
-Kafka: ControllerRegistrationManager. The active controller writes its own registration when it
-    becomes active. Other controllers send it a request.
+In Kafka this is the ControllerRegistrationManager. The active controller writes its own
+registration when it becomes active. Other controllers send it a request.
 """
 
 from __future__ import annotations

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from barnabas.runtime.timer import Timer
     from barnabas.waiting.off_loop import OffLoop, Steps
 
-# Limit of the memory for results of executor calls. A single result may be larger if it is the only
-# one.
+# Limit of the memory (bytes) for results of executor calls. One result may exceed it when alone.
 HELD_BYTES_MAX = 128 << 20
 
 

@@ -1,4 +1,4 @@
-"""Reports to the controller which data directory has each replica of this broker (KIP-858).
+"""Reports to the controller about the data directory of each replica of this broker (KIP-858).
 
 Only brokers with several directories have something to report: a single directory is known from the
 registration. Reports are collected during a turn and sent in one request. At most one request is in

@@ -10,7 +10,7 @@ _PORT_MAX = 65_535
 
 
 class Endpoint(NamedTuple):
-    """NAME://HOST:PORT."""
+    """A listener endpoint, written as NAME://HOST:PORT."""
 
     # Name of the listener in upper case, for example PLAINTEXT or CONTROLLER.
     name: str

@@ -1,8 +1,8 @@
 """Metrics in the Prometheus text format, in pieces, written with the prometheus-client library.
 
-The names are those that the usual JMX exporter rules for Kafka produce: group, type and name in
-lower case, `_total` for `PerSec`, and the label `quantile` for percentiles. A broker with thousands
-of partitions has a hundred thousand values, so the text is created in pieces.
+The names are those of the usual JMX exporter rules for Kafka. They consist of group, type and name
+in lower case. `PerSec` becomes `_total`, and percentiles have the label `quantile`. A broker with
+thousands of partitions has a hundred thousand values, so the text is created in pieces.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Topics that a node creates by itself before it is called ready (`barnabas start --topic`)."""
+"""Topics that a node creates before it reports that it is ready (`barnabas start --topic`)."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _LOOK_MS = 2.0
 
 
 class TopicError(Exception):
-    """A topic could not be created; the message says which and why."""
+    """A topic could not be created. The message has its name and the reason."""
 
 
 class NewTopic(msgspec.Struct, frozen=True):
     """A topic to create, with the broker's default replication factor."""
 
     name: str
-    # -1: the broker's default, `num.partitions`.
+    # Number of partitions; -1 for the broker's default, `num.partitions`.
     partitions: int = _DEFAULT
 
 
@@ -122,7 +122,7 @@ class FirstTopics:
             self._on_failed(TopicError(f"topics without a leader: {', '.join(missing)}"))
 
     def _can_be_used(self, name: str) -> bool:
-        """Return whether all partitions have leaders, and those on this node are open."""
+        """Return whether all partitions have leaders, and the replicas on this node are open."""
         topic = self._parts.cluster.image.topics.by_name(name)
         if topic is None:
             return False

@@ -1,8 +1,8 @@
 """Formatting of data directories before the first start (`kafka-storage format`; KIP-853).
 
 `barnabas start` formats empty directories itself unless the nodes have to agree on something first.
-The first voters of a dynamic quorum have to: before any of them starts, each must know all voters
-and their directory ids.
+The first voters of a dynamic quorum have to agree: before the start of any voter, each must know
+all voters and their directory ids.
 """
 
 from __future__ import annotations

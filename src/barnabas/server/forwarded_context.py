@@ -37,7 +37,7 @@ class ForwardedContext(RequestContext):
     ) -> None:
         super().__init__(
             envelope.connection,
-            envelope._slot,  # never answered by this one
+            envelope._slot,  # this context never completes the slot
             forwarded.header,
             envelope.request_bytes,
             envelope._services,

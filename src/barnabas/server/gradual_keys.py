@@ -1,6 +1,6 @@
 """Keys whose value a request may at most double or halve (Kafka: DynamicThreadPool).
 
-A typing error such as an additional zero therefore cannot start thousands of threads.
+A typing error such as an additional zero therefore cannot start a thousand processes.
 """
 
 from __future__ import annotations

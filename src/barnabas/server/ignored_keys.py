@@ -1,8 +1,8 @@
 """Kafka keys that have no meaning for this broker and need no warning.
 
-These keys size thread pools that this broker does not have, configure Kafka's own metrics, or
-belong to features that are not served: transactions, share groups, streams groups and tiered
-storage.
+Some of these keys size thread pools that this broker does not have. Others configure Kafka's own
+metrics. The rest belongs to features that are not served: transactions, share groups, streams
+groups and tiered storage.
 """
 
 from __future__ import annotations

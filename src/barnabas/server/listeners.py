@@ -94,6 +94,8 @@ def _protocols(config: ParsedConfig) -> dict[str, str]:
 def _protocol(config: ParsedConfig, protocols: dict[str, str], name: str) -> str:
     """Return the security protocol of a listener.
 
+    Without a protocol map, names that start with SSL or SASL are SSL. All others are PLAINTEXT.
+
     Raises:
         ConfigError: the configuration has a protocol map without this listener.
     """

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class LocalController:
-    """Calls the controller of this process. An inactive controller responds NOT_CONTROLLER."""
+    """Calls the controller of this process. If it is inactive, the error is NOT_CONTROLLER."""
 
     __slots__ = ("_controller", "_describe_quorum", "_quorum", "_serve")
 

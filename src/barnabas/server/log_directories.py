@@ -212,8 +212,8 @@ def _check_metadata_place(
         identities: identities of the readable directories.
 
     Raises:
-        InconsistentDirectoryError: another directory has the metadata log, or only the directory of
-            the metadata log is unformatted.
+        InconsistentDirectoryError: another directory has the metadata log, or other directories are
+            formatted and the directory of the metadata log is not.
     """
     metadata_path = wanted[0]
     for path in wanted[1:]:

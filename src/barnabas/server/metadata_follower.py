@@ -126,7 +126,7 @@ class MetadataFollower:
             act()
         except AssertionError:
             raise
-        except Exception:  # noqa: BLE001 - the rest goes on
+        except Exception:  # noqa: BLE001 - the rest of the image is still applied
             _log.exception("Unexpected error while new metadata is applied")
             self._replicas.metrics.metadata_apply_errors += 1
 

@@ -1,12 +1,12 @@
 """Node of a cluster: create, connect, start and stop the parts of the process (KafkaRaftServer).
 
-A start first locks and checks the data directories, and binds the listeners. Connections wait at
-this point. The node then opens the metadata quorum, the controller, the logs and the replicas, and
-registers with the controller. After the controller has unfenced this broker, the node serves
+A start locks and checks the data directories, opens the metadata log, and binds the listeners.
+Connections wait at this point. The node then starts the metadata quorum and the controller, opens
+the logs and registers the broker. After the controller has unfenced the broker, the node serves
 connections and reports that it is ready.
 
-A stop runs the reverse order and ends with the clean-shutdown file. A node that is a cluster of its
-own is its own controller. Such a node does not import modules that only larger clusters need.
+A stop runs in reverse order and ends with the clean-shutdown file. A single-node cluster contains
+its own controller. It does not import modules that only larger clusters need.
 """
 
 from __future__ import annotations

@@ -43,8 +43,8 @@ CONVERTED_BYTES_MAX = 8 << 20
 def bytes_limit(request: FetchRequest, max_bytes: int) -> int:
     """Return the size limit of a response that must be converted.
 
-    The limit is never below the limit of a partition. Below v3 a batch above the limit is not
-    returned, so a consumer that could take the batch would never make progress.
+    Conversion lowers the limit of the response, but never below the limit of a partition. Below v3
+    a batch above the limit is not returned, so the consumer would never make progress.
     """
     largest = max(
         (

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from barnabas.storage.topic_partition import TopicPartition
     from barnabas.waiting.off_loop import OffLoop
 
-    # The batch to append, a refusal, or None when there is nothing to append.
+    # The batch to append, an error, or None if there is nothing to append.
     Converted = memoryview | Refusal | None
 
 MAGIC_2_SINCE = 3

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from barnabas.protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
     from barnabas.server.controller_access import ControllerAccess
 
-    # A producer id, or the error instead of one (then the id is -1).
+    # Called with a producer id and NONE, or with -1 and an error.
     OnProducerId = Callable[[int, ErrorCode], None]
 
 NO_PRODUCER_ID = -1

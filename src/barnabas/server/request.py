@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from barnabas.server.request_statistics import ApiStatistics
     from barnabas.server.slices import SliceQueue
 
-    # A response, or None when the request is parked: then context.respond is called later.
+    # Returns the response, or None if the request is parked and `respond` is called later.
     Handle = Callable[["RequestContext", Any], Message | None]
-    # First and last version, request class, handler and counts.
+    # First and last version, request class, handler and statistics of an API.
     Entry = tuple[int, int, type[Message], Handle, ApiStatistics]
 
 M = TypeVar("M", bound="Message")

@@ -161,10 +161,7 @@ class SharedServer:
         return None if found is None or found[0] == self.node_id else ControllerAddress(*found)
 
     def follow_quorum(self) -> None:
-        """Register the metadata publisher with the quorum.
-
-        All listeners of the publisher must be registered before this call.
-        """
+        """Subscribe the publisher and the snapshot generator to the quorum, before it starts."""
         quota_follower = QuotaFollower(self.quotas, self.connections)
         self.publisher.add_listener(quota_follower.on_image)
         self.quorum.add_listener(self.publisher)

@@ -4,7 +4,7 @@ A generator yields after each small step. Its first slice runs immediately and i
 requests. The rest is queued. Each turn of the loop runs one slice of one request, round robin, so
 that other connections are served in between. Handlers use `RequestContext.in_slices`.
 
-Large requests are decoded, served and encoded in slices too, but only one at a time: in this phase
+Large requests are decoded, served and encoded in slices too, but only one at a time. In this phase
 a message uses about a hundred times its encoded size.
 """
 
@@ -61,7 +61,7 @@ class Sliced(Protocol):
 
 
 class _Unfinished:
-    """The type of UNFINISHED."""
+    """Type of the constant UNFINISHED."""
 
 
 UNFINISHED = _Unfinished()
@@ -175,7 +175,7 @@ class SliceQueue:
             job.owner.on_work_done(job.spent_ms + monotonic_ms() - began_ms)
         except AssertionError:
             raise
-        except Exception as error:  # noqa: BLE001 - its owner logs it, others go on
+        except Exception as error:  # noqa: BLE001 - the owner logs it, other jobs continue
             job.owner.on_work_failed(error)
         return True
 

@@ -63,7 +63,7 @@ class WaysToController:
     def on_snapshot(self, snapshot: LoadedSnapshot) -> None:
         """Ignore snapshots."""
 
-    def on_leader_change(self, leader: LeaderAndEpoch) -> None:  # noqa: ARG002 - it is asked for
+    def on_leader_change(self, leader: LeaderAndEpoch) -> None:  # noqa: ARG002 - `find_controller` is called instead
         """Connect to the new active controller."""
         self.requests.on_leader_change()
         self.heartbeats.on_leader_change()

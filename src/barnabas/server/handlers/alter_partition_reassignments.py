@@ -1,6 +1,6 @@
 """AlterPartitionReassignments (key 45, v0-1): move partitions to other replicas (KIP-455).
 
-v1 allows to forbid changes of the replication factor (KIP-860).
+v1 lets a client forbid changes of the replication factor (KIP-860).
 """
 
 from __future__ import annotations

@@ -30,6 +30,6 @@ class ControllerRequestHandler:
     def handle_controller_request(self, context: RequestContext, request: Message) -> None:
         """Serve a request. The response follows when resulting changes are committed.
 
-        An inactive controller responds NOT_CONTROLLER.
+        An inactive controller responds with NOT_CONTROLLER.
         """
         self._controller.send(request, context.respond_exempt, asker=context)

@@ -1,10 +1,10 @@
 """Fetch (key 1, v0-18): read records for consumers and followers, with or without a fetch session.
 
 v0-3 return old message formats, which `old_fetch` creates. v3 adds a size limit of the whole
-response, v4 the isolation level, v5 the log start offset, v7 sessions (KIP-227), v9 leader epochs,
-v10 zstd, v11 the rack (KIP-392), v12 diverging epochs (KIP-595), v13 topic ids (KIP-516), v15 the
-broker epoch of the follower (KIP-903), v16 new leaders (KIP-951), v17 directory ids (KIP-853) and
-v18 the high watermark of the follower (KIP-1166).
+response, v4 the isolation level and v5 the log start offset. v7 adds sessions (KIP-227), v9 leader
+epochs, v10 zstd, v11 the rack (KIP-392), v12 diverging epochs (KIP-595) and v13 topic ids
+(KIP-516). v15 adds the broker epoch of the follower (KIP-903), v16 new leaders (KIP-951), v17
+directory ids (KIP-853) and v18 the high watermark of the follower (KIP-1166).
 """
 
 from __future__ import annotations
@@ -251,7 +251,7 @@ class PendingFetch:
 
     def _on_fetched(self, results: list[Answered]) -> None:
         if self._refused:
-            # Append the errors after the partitions that were read, as Kafka does.
+            # Append the unknown partitions after those that were read, as Kafka does.
             results = [*results, *self._refused.items()]
         if self._is_exempt:
             self._answer(results, EXEMPT)

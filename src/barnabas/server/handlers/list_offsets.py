@@ -1,8 +1,9 @@
 """ListOffsets (key 2, v0-11): find the offset for a timestamp, or for a special timestamp.
 
 v0 returns a list of segment start offsets, v1 exactly one offset (KIP-79). v2 adds the isolation
-level, v4 leader epochs, v5 OFFSET_NOT_AVAILABLE, v7 the max timestamp (KIP-734), v8 earliest local,
-v9 latest tiered (KIP-405, KIP-1005), v10 a timeout and v11 earliest pending upload (KIP-1023).
+level, v4 leader epochs, v5 OFFSET_NOT_AVAILABLE and v7 the max timestamp (KIP-734). v8 adds
+earliest local, v9 latest tiered (KIP-405, KIP-1005), v10 a timeout and v11 earliest pending upload
+(KIP-1023).
 """
 
 from __future__ import annotations

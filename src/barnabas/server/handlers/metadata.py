@@ -1,7 +1,8 @@
 """Metadata (key 3, v0-13): describe brokers, topics and leaders, and create missing topics.
 
-v4 adds the choice whether to create topics, v5 offline replicas, v7 leader epochs, v8 authorized
-operations (KIP-430), v10 topic ids, v12 requests by topic id (KIP-516) and v13 a top-level error.
+v4 adds the choice whether to create topics, v5 offline replicas and v7 leader epochs. v8 adds
+authorized operations (KIP-430), v10 topic ids, v12 requests by topic id (KIP-516) and v13 a
+top-level error.
 """
 
 from __future__ import annotations

@@ -265,7 +265,7 @@ class PendingProduce:
             self.refusal = refusal
 
     def refuse(self, refused: dict[TopicPartition, Refusal]) -> bool:
-        """Set the errors of partitions, and return whether the whole request is rejected."""
+        """Set the errors of these partitions. Return whether the whole request is rejected."""
         for key, refusal in refused.items():
             self.refuse_one(self.answers[key], refusal)
         if self.refusal is not None:

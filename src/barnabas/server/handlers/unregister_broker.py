@@ -26,5 +26,5 @@ class UnregisterBrokerHandler:
     def handle_unregister_broker(
         self, context: RequestContext, request: UnregisterBrokerRequest
     ) -> None:
-        """Forward the request. The response follows when the metadata lacks the broker."""
+        """Forward the request. The response follows when the removal is committed."""
         self._forwarding.send(request, context.respond_forwarded, asker=context)

@@ -26,5 +26,5 @@ class UnregisterControllerHandler:
     def handle_unregister_controller(
         self, context: RequestContext, request: UnregisterControllerRequest
     ) -> None:
-        """Forward the request. The response follows when the metadata lacks the controller."""
+        """Forward the request. The response follows when its unregistration is committed."""
         self._forwarding.send(request, context.respond_forwarded, asker=context)

@@ -1,9 +1,9 @@
 """Limits by user and client id, and the clients that share a limit (KIP-55, KIP-124).
 
-The most specific of eight levels applies. The order is: the quota of the user, of the default user,
-of no user; and within each of these that of the client id, of the default client id, of no client
-id. A quota without a client id is shared by all clients of the user. A quota without a user is
-shared by all users of the client id.
+The most specific of eight levels applies. A quota of the user precedes one of the default user, and
+that precedes one without a user. Within each of these, the order is the same for client ids. A
+quota without a client id is shared by all clients of the user. A quota without a user is shared by
+all users of the client id.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class MutationAllowance:
         self._recorded_ms = 0.0
 
     def take(self, partitions: int) -> bool:
-        """Count partitions to create or delete, and return whether the quota allows them."""
+        """Return whether this many partitions may be created or deleted; count them if so."""
         now_ms = self._clock.monotonic_ms()
         if self._strict:
             left = self._bucket.tokens(self._rate, now_ms)

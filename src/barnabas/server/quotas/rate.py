@@ -60,7 +60,7 @@ class QuotaRate:
         return (rate - limit) / limit * window_ms if rate > limit else 0.0
 
     def is_idle(self, now_ms: float) -> bool:
-        """Return whether no use counts any more, so that a new rate would be equal."""
+        """Return whether all use has expired, so that the rate equals a new one."""
         expiry_ms = self._window_count * self._window_ms
         return all(
             sample.value == 0 or now_ms - sample.last_ms >= expiry_ms for sample in self._samples

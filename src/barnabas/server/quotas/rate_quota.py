@@ -84,7 +84,7 @@ class RateQuota:
         return round(min(wait_ms, self._throttle_ms_max))
 
     def unrecord(self, user: str, client_id: str, value: float) -> None:
-        """Undo the count of use that did not happen."""
+        """Subtract use that was counted but did not happen."""
         limit = self._limits.find(user, client_id)
         if limit is not None:
             now_ms = self._clock.monotonic_ms()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _VARINT, _FIXED_64, _BYTES, _FIXED_32 = 0, 1, 2, 5
 _VARINT_BYTES_MAX = 10
 
-# Field numbers of the data kinds of a Metric. Each is a message with data points in field 1.
+# Kinds of data in a Metric by field number. Each kind is a message with data points in field 1.
 _NUMBERS = {5: "gauge", 7: "sum"}
 _DISTRIBUTIONS = {9: "histogram", 10: "exponential_histogram", 11: "summary"}
 

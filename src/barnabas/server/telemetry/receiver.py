@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("barnabas.client_metrics")
 
-# Maximum number of logged points per push. Further points are only counted. A point takes about 10
-# us.
+# Maximum number of logged points per push. Others are only counted. A point takes about 10 us.
 _POINTS_MAX = 2_000
 
 
