@@ -1,8 +1,8 @@
 """Described configurations: effective value, sources and other settings of each key (KIP-226).
 
 The most specific setting wins. The configuration of the resource itself comes first. For topics,
-the corresponding broker key is next. A broker key
-has these values, in order: dynamic for this broker, dynamic for all brokers, static, and default.
+the corresponding broker key is next. A broker key has these values, in order: dynamic for this
+broker, dynamic for all brokers, static, and default.
 """
 
 from __future__ import annotations

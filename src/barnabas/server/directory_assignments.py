@@ -75,6 +75,7 @@ class DirectoryAssignments:
         self._logs = logs
         # Latest assignment of each partition that is not sent yet.
         self._waiting: dict[TopicIdPartition, _Wish] = {}
+        # Assignments of the pending request. Empty if no request is pending.
         self._in_flight: list[_Wish] = []
 
     def on_changes(self, changes: LeadershipChanges) -> None:

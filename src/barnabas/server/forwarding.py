@@ -120,6 +120,7 @@ class Forwarding:
         self._on_connection_lost = on_connection_lost
         # Pending requests in order of arrival. A retried request goes to the end.
         self._waiting: deque[_Attempt] = deque()
+        # Sum of the sizes of the requests in `_waiting`.
         self._waiting_bytes = 0
         self._retry: Cancellable | None = None
         self._is_closed = False

@@ -65,7 +65,9 @@ class Node:
         self.controller: ControllerServer | None = None
         self.broker: BrokerServer | None = None
         self._ways: WaysToController | None = None
+        # Logs what the node waits for during a start in a cluster.
         self._waiting: QuorumWait | None = None
+        # Ends the node if the broker is not registered in time. None if no timeout is pending.
         self._registration_limit: Cancellable | None = None
         # Created by `_start`. None while the node asks the other controllers for their cluster id.
         self._shared: SharedServer | None = None

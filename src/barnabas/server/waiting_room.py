@@ -36,6 +36,7 @@ class WaitingRoom:
         self._doors = doors
         self._seats = seats
         self._admit = admit
+        # Muted connections in order of arrival, at most `seats`.
         self._waiting: dict[Connection, None] = {}
         # Rejected connections from addresses above their rate, until a timer closes them.
         self._put_off: dict[Connection, Cancellable] = {}

@@ -33,6 +33,8 @@ class ConnectionQuotas:
         self._clock = clock
         self._windows = windows
         self.bounds = bounds
+        # Open connections: all, by listener name, and by address. `opened` and `closed` change them
+        # together. Addresses without a connection are not in the map.
         self.total = 0
         self._by_listener: dict[str, int] = {}
         self._by_address: dict[str, int] = {}
