@@ -100,10 +100,10 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Resolve the command that the first word names; suggest a similar name for a misspelled
-        one.
+        """Resolve the command that the first word names.
 
-        Click itself only looks for similar names among imported commands.
+        A misspelled command fails with a suggestion. Click itself only looks for similar names
+        among imported commands.
         """
         if args[0] not in COMMANDS and not args[0].startswith("-"):
             close = difflib.get_close_matches(args[0], COMMANDS, n=1)

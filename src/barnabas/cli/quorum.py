@@ -58,8 +58,9 @@ def describe_quorum(bootstrap: str, properties: Sequence[str], as_json: bool) ->
 
 
 def _is_in_danger(voters: int, behind: int) -> bool:
-    """Return whether the loss of one more voter would leave no majority, while some voter is
-    behind.
+    """Return whether the quorum has no spare voter because some voter is behind.
+
+    The loss of one more voter would then leave no majority.
     """
     return behind > 0 and voters - behind - 1 < voters // 2 + 1
 

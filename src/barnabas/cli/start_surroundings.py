@@ -39,8 +39,9 @@ class StartSurroundings:
             self.temporary_directory = _make_directory()
 
     def watch(self, runtime: Runtime, control: ProcessControl) -> None:
-        """End the process when the terminal closes (for --temporary) or the watched process
-        ends.
+        """Make the process end when the watched process ends.
+
+        With --temporary, it also ends when the terminal closes.
         """
         options = self._options
         is_hangup_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 def compile_function(
     source: str, function: str, title: str, names: dict[str, Any]
 ) -> Callable[..., Any]:
-    """Compile `source` with `names` as globals, and return the function with the name
-    `function`.
-    """
+    """Compile `source` with `names` as globals; return the function with this name."""
     filename = f"<barnabas.protocol {title}>"
     code = compile(source, filename, "exec")
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)

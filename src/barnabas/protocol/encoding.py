@@ -170,9 +170,7 @@ class _EncoderWriter:
         return repr(f"{each.owner}.{each.name}")
 
     def _tag_function(self, tagged: list[Field]) -> str:
-        """Write the function that returns the encoded tagged fields of a struct, after their
-        count.
-        """
+        """Write the function that returns a struct's tagged fields, after their count."""
         function = self._new_name("tags_")
         outer, self._lines = self._lines, []
         indent, self._indent = self._indent, 1
@@ -215,8 +213,9 @@ class _EncoderWriter:
             self._variable(each, kind, value, nullable)
 
     def _nested_struct(self, each: Field, cls: type[Struct], value: str, nullable: bool) -> None:
-        """Write the code that encodes a struct; decoding.py describes the byte of nullable
-        structs.
+        """Write the code that encodes a struct.
+
+        decoding.py describes the byte before a nullable struct.
         """
         name = self._new_name("o")
         self._line(f"{name} = {value}")
@@ -262,8 +261,9 @@ class _EncoderWriter:
         self._indent = indent
 
     def _length(self, legacy_code: str, each: Field, is_string: bool = False) -> None:
-        """Write the code for the length prefix `n`; `n` is already the length + 1 in compact
-        form.
+        """Write the code for the length prefix `n`.
+
+        In compact form, `n` is already the length + 1.
         """
         if not self._flexible:
             self._run.append((legacy_code, "n"))

@@ -7,6 +7,4 @@ from __future__ import annotations
 
 
 class ProtocolError(ValueError):
-    """Bytes that cannot be decoded, or a message that cannot be encoded at the requested
-    version.
-    """
+    """Bytes that cannot be decoded, or a message that cannot be encoded."""

@@ -48,9 +48,7 @@ class SimTimer:
         return self._scheduler.schedule(delay_ms, lambda: self._run(callback))
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        """Run the callback at the current virtual time, after the callbacks that are due
-        already.
-        """
+        """Run the callback at the current virtual time, after the callbacks already due."""
         self._scheduler.schedule(0.0, lambda: self._run(callback))
 
     def stop(self) -> None:

@@ -282,8 +282,9 @@ class SimDisk:
                 inode.lose_power(self._rng)
 
     def kill(self) -> None:
-        """Simulate the death of the process: close its files and release its locks. Written data
-        stays.
+        """Simulate the death of the process: close its files and release its locks.
+
+        Written data stays.
         """
         self.generation += 1
         self._locks.clear()

@@ -96,8 +96,9 @@ class SimWorld:
         return self.scheduler.run_until(predicate, limit_ms)
 
     def seed_for(self, purpose: str) -> int:
-        """Return a separate seed for each purpose (not by `hash`, which differs between
-        processes).
+        """Return a separate seed for each purpose.
+
+        Python's `hash` is not used, because it differs between processes.
         """
         return self.seed << 32 | zlib.crc32(purpose.encode())
 

@@ -129,8 +129,9 @@ def _one_topic(topics: Sequence[str]) -> str | None:
 
 @contextmanager
 def _topic(client: Client, name: str | None, given: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the named topic, created if it is missing; without a name, a topic for this run
-    only.
+    """Yield the named topic, created if it is missing.
+
+    Without a name, create a topic and delete it at the end.
     """
     from barnabas.client.admin.topics import NewTopic
 

@@ -47,8 +47,9 @@ class _Run:
         self.all_sent = False
 
     async def send_all(self, producer: Producer) -> None:
-        """Send each record at its due time; without a rate, after the previous record has
-        arrived.
+        """Send each record at its due time.
+
+        Without a rate, send each record after the previous one has arrived.
         """
         schedule, payloads = Schedule(self.load), Payloads(self.load)
         number = 0

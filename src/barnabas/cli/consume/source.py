@@ -104,8 +104,9 @@ class RangeSource:
     def _readable(
         self, partition: TopicPartition, found: RecordSet, cause: CorruptBatchError
     ) -> Chunk:
-        """Return the readable records of a set; without skipping, only those before the first
-        error.
+        """Return the readable records of a set.
+
+        Without skipping, return only the records before the first error.
         """
         try:
             spans = visible_batches(found)

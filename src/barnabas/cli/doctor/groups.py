@@ -22,8 +22,9 @@ _SECOND_LOOK_S = 1.0
 
 
 def examine_groups(client: Client, diagnosis: Diagnosis) -> None:
-    """Report groups without progress; a rebalance is only reported if a second check confirms
-    it.
+    """Report groups without progress.
+
+    A rebalance is only reported if a second check confirms it.
     """
     names = [group.group_id for group in client.admin.list_groups()]
     if not names:

@@ -135,8 +135,9 @@ def _name(cls: type) -> str:
 
 
 def as_json(struct: Struct) -> dict[str, Any]:
-    """Return a struct's fields, with uuids as text; bytes are text if they are UTF-8, else
-    base64.
+    """Return a struct's fields, with uuids as text.
+
+    Bytes are text if they are UTF-8, else base64.
     """
     shown: dict[str, Any] = {}
     for field in struct.__fields__:

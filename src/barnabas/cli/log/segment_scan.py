@@ -40,8 +40,9 @@ class ScannedBatch(NamedTuple):
 
 
 class SegmentScan:
-    """An iterator for one use; afterwards `stopped_at` and `reason` tell where the data is
-    invalid.
+    """An iterator over the batches of a segment, for one use.
+
+    Afterwards `stopped_at` and `reason` tell where the data is invalid.
     """
 
     def __init__(self, file: ReadOnlyFile) -> None:

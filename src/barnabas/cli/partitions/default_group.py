@@ -13,9 +13,7 @@ class ShowByDefault(click.Group):
     """A group whose default command is `show`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Insert `show` before the arguments, unless they start with a subcommand or a help
-        option.
-        """
+        """Insert `show`, unless the arguments start with a subcommand or a help option."""
         if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
             args = [_DEFAULT, *args]
         return super().parse_args(ctx, args)

@@ -141,8 +141,9 @@ class _Inquiry:
         self._quorum_lost = False
 
     def ask_quorum(self) -> None:
-        """Check first whether the metadata quorum has a leader: without it, nothing else
-        recovers.
+        """Check whether the metadata quorum has a leader.
+
+        This comes first: without a leader, nothing else recovers.
         """
         from barnabas.cli.quorum_state import quorum_state
         from barnabas.cli.why.cluster_reasons import no_controller

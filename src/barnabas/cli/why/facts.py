@@ -61,7 +61,7 @@ class PartitionFacts:
     open_transactions: Sequence[ActiveProducer] = ()
     # Producer id -> transactional id and state, if a coordinator reports them.
     transactions: Mapping[int, tuple[str, str]] = field(default_factory=dict)
-    # Broker -> error of the failed log directories that contain its replica.
+    # Broker without the replica in a working directory -> its failed directories and errors.
     failed_directories: Mapping[int, str] = field(default_factory=dict)
     # Brokers whose replica of this partition is in the list of throttled followers.
     throttled_followers: frozenset[int] = frozenset()
