@@ -57,7 +57,7 @@ class FetchOwner(Protocol):
         ...
 
     def on_unanswered(self, node_id: int, partitions: Iterable[TopicPartition]) -> None:
-        """Handle a request without a response; the node is asked again after a backoff."""
+        """Handle a request without a response; the node is free again after a backoff."""
         ...
 
     def on_node_free(self) -> None:

@@ -197,14 +197,15 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
 def _checked_names(
     given: Mapping[str, str], names: Mapping[str, str], purpose: str
 ) -> dict[str, str]:
-    """Return the options under their lower-cased names.
+    """Check the names of the options; return them with names in lower case.
 
     Args:
-            names: allowed options besides those of the client.
+        given: the options as Spark passes them.
+        names: allowed options besides those of the client.
         purpose: "read" or "write", for the error.
 
     Raises:
-            OptionError: an option is unknown, or is only valid for the other purpose.
+        OptionError: an option is unknown, or is only valid for the other purpose.
     """
     options = {key.lower(): str(value) for key, value in given.items()}
     for key in options:

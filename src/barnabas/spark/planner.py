@@ -89,7 +89,10 @@ class Planner:
         return names
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """Return the end of each partition: high watermark, or last stable offset."""
+        """Return the end of each partition.
+
+        This is the high watermark, or the last stable offset with `isolation.level=read_committed`.
+        """
         return self._listed(dict.fromkeys(partitions, LATEST))
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# The maximum when the user sets only a minimum: Spark calls the source with a limit only if the
-# source has one.
+# The limit when the user sets only a minimum: without a limit, Spark does not let the source hold
+# records back.
 _NO_MAXIMUM = (1 << 63) - 1
 # After a failed commit, no offsets are committed to the group for this time.
 _MIRROR_PAUSE_MS = 60_000.0

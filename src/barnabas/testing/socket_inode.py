@@ -1,4 +1,4 @@
-"""Finds the inode of a local TCP socket by its ports, which tells the process that owns it.
+"""Finds the inode of a local TCP socket by its ports, to identify the process that owns it.
 
 sock_diag over netlink (Linux) returns this one socket. Reading /proc/net/tcp is slow, 100 ms with
 thousands of sockets, and is the fallback where netlink is not permitted.

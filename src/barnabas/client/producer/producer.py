@@ -21,8 +21,8 @@ class Producer(SharedProducer):
     Args:
         bootstrap_servers: "HOST:PORT,HOST:PORT" or a list of such strings.
         config: Kafka's producer settings with "_" for "."; `**{"linger.ms": 1}` works too. Further
-            keys are `key_serializer` and `value_serializer` (functions from a value to bytes),
-            `partitioner` ("round_robin", or a function of (key, partitions, available)) and
+            keys: `key_serializer` and `value_serializer` (functions from a value to bytes),
+            `partitioner` ("round_robin", or a function of (key, partitions, available)),
             `interceptors` (a list of `ProducerInterceptor`).
 
     Raises:

@@ -1,6 +1,6 @@
-"""Sends batches: up to five requests in flight per leader, retries in order.
+"""Sends batches: several requests in flight per leader, retries in order.
 
-Idempotence (KIP-98): a batch gets producer id, epoch and sequence when it is first sent and keeps
+Idempotence (KIP-98): a batch gets producer id, epoch and sequence when it is first sent. It keeps
 them on a retry, so that the broker appends it once. A failed batch with a sequence leaves a gap in
 the sequences of its partition. The sender then waits for all requests in flight, requests a higher
 epoch, and restarts the sequences of pending batches at 0 (KIP-360).

@@ -41,7 +41,7 @@ class SharedProducer(WithBlock, ProducerFace):
     """Sends records over the connections of a client; created by `Client.producer()`.
 
     A failed record makes the next `flush()` or `close()` raise, unless the record has an
-    `on_delivery` callback or the caller asked its delivery for the outcome.
+    `on_delivery` callback or the caller read the outcome from its delivery.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Sends offsets as part of a transaction (KIP-447).
 
-The producer first tells the transaction coordinator, then the group coordinator. With version 2
-the group coordinator informs the transaction coordinator itself (KIP-890).
+The producer first adds the group to the transaction, then commits at the group coordinator. In
+transactions of version 2 the group coordinator adds the group itself (KIP-890).
 """
 
 from __future__ import annotations

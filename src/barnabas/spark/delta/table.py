@@ -1,7 +1,7 @@
 """Commits the files of all tasks to a Delta table on the driver, exactly once.
 
-A commit contains an application transaction (Delta protocol, action `txn`) with the id of the
-query, which its checkpoint stores, and the number of the batch. If Spark repeats a batch after a
+A commit contains an application transaction (Delta protocol, action `txn`) with the number of the
+batch and the id of the query; the checkpoint stores this id. If Spark repeats a batch after a
 crash, its number is already in the table, and the commit adds nothing.
 """
 

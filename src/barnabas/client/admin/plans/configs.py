@@ -120,7 +120,8 @@ def describe_quotas(
     name. With `strict`, entities with further components do not match.
 
     Returns:
-        The quotas by entity. Rates are in bytes per second, `request_percentage` in percent.
+        The quotas by entity, in Kafka's units: bytes per second for `producer_byte_rate` and
+        `consumer_byte_rate`, percent for `request_percentage`.
     """
     return sender.send(ANY_NODE, quotas.describe_quotas(components, strict=strict))
 
