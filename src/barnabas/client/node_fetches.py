@@ -75,7 +75,9 @@ class _Node:
         # Error of the last request if it got no response, else None.
         self.error: ClientError | None = None
         self.in_flight = False
+        # Whether a backoff is pending.
         self.delayed = False
+        # Number of failures since the last good response; determines the backoff.
         self.failures = 0
 
 

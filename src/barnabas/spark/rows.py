@@ -32,6 +32,7 @@ class RowBatches:
         # Spark requires the schema of the first batch to be equal to this one.
         self._schema = to_arrow_schema(schema, timezone="UTC")
         self._with_headers = len(self._schema) > _COLUMNS
+        # Columns of the record sets that are not yet emitted, with their rows and bytes.
         self._parts: list[list[pa.Array]] = []
         self._rows = 0
         self._bytes = 0

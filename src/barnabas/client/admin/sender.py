@@ -1,4 +1,4 @@
-"""Sends admin calls to the right broker and retries passing errors (KIP-580).
+"""Sends admin calls to the right broker and repeats them after retriable errors (KIP-580).
 
 A call goes to any broker, to the controller, to one broker, or to the coordinator of a group or of
 a transactional id. Calls for several groups or partitions are split by broker; parts that reached

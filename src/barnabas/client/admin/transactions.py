@@ -77,6 +77,7 @@ class TransactionDescription:
     state: str
     producer_id: int
     producer_epoch: int
+    # The producer's transaction timeout.
     timeout_ms: int
     # Start of the open transaction, in ms since 1970; -1 without one.
     start_time_ms: int

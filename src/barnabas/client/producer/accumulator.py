@@ -57,13 +57,17 @@ class PartitionQueue:
 
     def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
+        # The batch that accepts records; `close_open` moves it to `closed`.
         self.open: ProducerBatch | None = None
+        # Full or due batches that are not in flight, in order of their numbers.
         self.closed: deque[ProducerBatch] = deque()
+        # Batches without a response, in order of their numbers; the sender changes the list.
         self.in_flight: list[ProducerBatch] = []
         # Whether the open batch may be sent before it is full.
         self.due = False
         # Whether the queue waits for the end of a retry backoff.
         self.delayed = False
+        # Number of the next new batch.
         self.next_number = 0
         # Sequence of the next record of an idempotent producer (KIP-98).
         self.next_sequence = 0

@@ -109,6 +109,7 @@ class StickyPartitioner:
         self._loads = loads
         self._count = 0
         self._available: Sequence[int] = ()
+        # Partition that records without a key go to; -1 if none is chosen.
         self._current = -1
         # Bytes sent to the current partition since it was chosen.
         self._bytes = 0

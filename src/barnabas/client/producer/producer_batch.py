@@ -95,6 +95,7 @@ class ProducerBatch:
         self.tp = tp
         # Number of the batch in its partition; batches are sent in this order.
         self.number = number
+        # Monotonic time of creation in ms; linger.ms and delivery.timeout.ms count from it.
         self.created_ms = created_ms
         self._builder = _builder_class()(2, NONE, 0, -1, -1, -1, max_bytes)
         # append(relative offset, timestamp, key, value, headers) -> None if it does not fit.
@@ -107,7 +108,9 @@ class ProducerBatch:
         self.reserved_bytes = max_bytes
         # The encoded batch; None while the batch is open.
         self.data: bytearray | None = None
+        # Number of sends so far; the sender increments it.
         self.attempts = 0
+        # Error of the last attempt, for the message of a delivery timeout.
         self.last_error: ClientError | None = None
         # Set at the first send of an idempotent producer; -1 before that and without idempotence.
         self.producer_id = -1

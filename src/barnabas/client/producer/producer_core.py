@@ -101,6 +101,7 @@ class ProducerCore:
             self.manager = TransactionManager(cluster, session.coordinators, config, self.sender)
             self.sender.attach_transactions(self.manager)
         self.transactions = TransactionCalls(self.manager, self._on_call_ended)
+        # Numbers of acknowledged and of failed records.
         self.delivered = 0
         self.failed = 0
         # Failed batches whose error no caller has received yet, oldest first.

@@ -97,7 +97,9 @@ class Sender:
         self._stuck_since: dict[int, float] = {}
         # Whether sequences have a gap; nothing is sent until the epoch is raised.
         self._new_epoch_wanted = False
+        # Whether the timer for the delivery timeout is set.
         self._expiry_armed = False
+        # Whether `pump` is running: callbacks of a send can call it again.
         self._pumping = False
         self._closed = False
         self._acks = -1 if self._config.acks == "all" else int(self._config.acks)

@@ -115,6 +115,7 @@ class TransactionManager:
         self._waiting: OnDone[bool] | None = None
         # Whether a request or a retry backoff is pending.
         self._busy = False
+        # Failed attempts of the pending request; determines the backoff.
         self._attempts = 0
 
     # Interface for the sender

@@ -91,8 +91,11 @@ class TableFiles:
         self._filesystem = filesystem
         self._schema = schema
         self._partition_by = partition_by
+        # Columns in the files: Delta stores partition values only in the log.
         self._stored = pa.schema([each for each in schema if each.name not in partition_by])
+        # Open files by partition values.
         self._open: dict[tuple[Any, ...], _OpenFile] = {}
+        # Closed files, to be committed or deleted.
         self._written: list[WrittenFile] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
