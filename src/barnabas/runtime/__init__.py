@@ -1,5 +1,6 @@
-"""The only doors to time, timers, files, sockets, threads and chance.
+"""Interfaces ("doors") to time, timers, files, sockets, threads and random numbers.
 
-Everything else in the project gets these by constructor; `barnabas.sim` has a simulated twin of
-each, so that whole clusters run in virtual time from one seed.
+The rest of the project receives them as constructor arguments, and uses no other access.
+`barnabas.sim` has a simulated implementation of each, so that whole clusters run in virtual time
+from one seed.
 """

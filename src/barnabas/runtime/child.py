@@ -1,8 +1,8 @@
-"""The child process behind `child_offload`: takes pickled work from its input, tells on its output.
+"""The child process of `child_offload`, which receives pickled tasks and returns their messages.
 
-It is niced, dies with its parent, and does one piece of work at a time. Frames in both directions
-are a length of four bytes and a pickle; parent and child are the same program, and nobody else can
-write to the pipe.
+The child runs at low priority, ends with its parent, and handles one task at a time. In both
+directions a frame is a length of four bytes and a pickle. Parent and child are the same program,
+and no other process can write to the pipe.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from barnabas.runtime.offload import OffloadTask
 
 LENGTH = struct.Struct(">I")
-# What the child tells: something of the work's own, the end, or the error that ended it.
+# Kinds of frames from the child: a message of the task, its end, or the error that ended it.
 MESSAGE, DONE, FAILED = "message", "done", "failed"
 
 _MS_PER_S = 1000.0
@@ -33,7 +33,7 @@ _INPUT, _OUTPUT, _ERRORS = 0, 1, 2
 
 
 def encode_frame(value: object) -> bytes:
-    """The bytes that carry `value`."""
+    """Return the frame that carries `value`."""
     content = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
     return LENGTH.pack(len(content)) + content
 
@@ -42,7 +42,7 @@ def main(parent: int) -> None:
     """Serve the process `parent` until it closes the pipe or dies."""
     _die_with(parent)
     os.nice(_NICENESS)
-    # Whatever prints must not come between the frames.
+    # Redirect stdout to stderr, so that printed text does not mix with the frames.
     output = os.dup(_OUTPUT)
     os.dup2(_ERRORS, _OUTPUT)
     while True:
@@ -53,7 +53,7 @@ def main(parent: int) -> None:
 
 
 def _die_with(parent: int) -> None:
-    """See that this process ends when its parent dies: two must not write one log."""
+    """Make this process end when its parent dies, because two processes must not write one log."""
     request_parent_death_signal(signal.SIGKILL)
     _check_parent(parent)
 
@@ -74,17 +74,17 @@ def _run(task: OffloadTask, output: int, parent: int) -> None:
                     time.sleep(pause_ms / _MS_PER_S)
             else:
                 _tell(output, (MESSAGE, told))
-    except Exception as error:  # noqa: BLE001 - told to the parent, nothing is lost
+    except Exception as error:  # noqa: BLE001 - sent to the parent
         _tell(output, (FAILED, _portable(error)))
     else:
         _tell(output, (DONE, None))
 
 
 def _portable(error: Exception) -> Exception:
-    """The error, or its words if it does not survive pickling."""
+    """Return the error, or a RuntimeError with its text if it cannot be pickled."""
     try:
-        pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
-    except Exception:  # noqa: BLE001 - whatever a pickle raises
+        pickle.loads(pickle.dumps(error))  # noqa: S301 - the bytes come from this process
+    except Exception:  # noqa: BLE001 - a pickle may raise any exception
         return RuntimeError(f"{type(error).__name__}: {error}")
     return error
 
@@ -99,14 +99,14 @@ def _tell(output: int, value: object) -> None:
 
 
 def _read_task() -> OffloadTask | None:
-    """The next piece of work; None at the end of the input."""
+    """Return the next task; None at the end of the input."""
     head = _read_exactly(LENGTH.size)
     if head is None:
         return None
     content = _read_exactly(*LENGTH.unpack(head))
     if content is None:
         return None
-    task: OffloadTask = pickle.loads(content)  # noqa: S301 - from the parent, by a pipe
+    task: OffloadTask = pickle.loads(content)  # noqa: S301 - the bytes come from the parent process
     return task
 
 

@@ -1,6 +1,7 @@
-"""Long computations in child processes: started when there is work, ended when there is none.
+"""Runs long computations in child processes, which start on demand and end when idle.
 
-Calling a piece of work off kills its child: the work writes only files that nobody else uses yet.
+Cancelling a task kills its child. This is safe because a task writes only files that no other
+process uses yet.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from barnabas.runtime.offload import OffloadTask
     from barnabas.runtime.timer import Cancellable
 
-# How long a child without work is kept, and how soon a dead one is looked for again.
+# How long an idle child is kept, and the interval of checks for the exit of a killed child.
 IDLE_S = 30.0
 _REAP_S = 0.01
 _READ_BYTES = 1 << 16
@@ -30,7 +31,7 @@ _MAIN = "import sys; from barnabas.runtime.child import main; main(int(sys.argv[
 
 
 class ChildOffload:
-    """As many children at most as there are pieces of work under way."""
+    """Runs each task in a child process of its own, and reuses idle children."""
 
     __slots__ = ("_children", "_idle_s", "_loop")
 
@@ -45,7 +46,7 @@ class ChildOffload:
         on_message: Callable[[object], None],
         on_done: Callable[[BaseException | None], None],
     ) -> Cancellable:
-        """Run `task` in a child that has nothing to do, or in a new one."""
+        """Run `task` in an idle child, or in a new one."""
         child = next((child for child in self._children if child.is_idle), None)
         piece = _Piece(on_message, on_done)
         if child is None:
@@ -61,7 +62,7 @@ class ChildOffload:
 
     @property
     def process_ids(self) -> list[int]:
-        """The children that live."""
+        """Ids of the living child processes."""
         return [child.process_id for child in self._children]
 
     def close(self) -> None:
@@ -71,7 +72,7 @@ class ChildOffload:
 
 
 class _Piece:
-    """One piece of work: whom to tell, until it is called off."""
+    """A submitted task and its callbacks, which are not called after it is cancelled."""
 
     __slots__ = ("_on_done", "_on_message", "child", "is_over")
 
@@ -95,7 +96,7 @@ class _Piece:
             self._on_done(error)
 
     def cancel(self) -> None:
-        """Kill the child that is at it."""
+        """Kill the child that runs the task."""
         if not self.is_over:
             self.is_over = True
             if self.child is not None:
@@ -135,7 +136,7 @@ class _Child:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            # Of its own, so that Ctrl-C at the terminal reaches the parent alone.
+            # An own process group, so that Ctrl-C at the terminal reaches only the parent.
             process_group=0,
             bufsize=0,
         )
@@ -156,7 +157,7 @@ class _Child:
         return self._process.pid
 
     def begin(self, task: OffloadTask, piece: _Piece) -> None:
-        """Give it work."""
+        """Give a task to this idle child."""
         assert self.is_idle
         self._piece = piece
         piece.child = self
@@ -167,7 +168,7 @@ class _Child:
         self._send()
 
     def _send(self) -> None:
-        """Write what the pipe takes; the rest when it takes more."""
+        """Write as much as the pipe takes, and the rest when the pipe is writable again."""
         while self._unsent:
             try:
                 written = os.write(self._input, self._unsent[0])
@@ -175,7 +176,7 @@ class _Child:
                 self._loop.add_writer(self._input, self._send)
                 return
             except BrokenPipeError:
-                # Its output ends as well, and tells the owner of the work.
+                # The output pipe also reaches its end, which reports the death of the child.
                 self._unsent.clear()
                 break
             rest = self._unsent[0][written:]
@@ -199,7 +200,7 @@ class _Child:
             if len(self._received) < end:
                 return
             told = bytes(self._received[LENGTH.size : end])
-            kind, value = pickle.loads(told)  # noqa: S301 - from our own child, by a pipe
+            kind, value = pickle.loads(told)  # noqa: S301 - the bytes come from our child
             del self._received[:end]
             self._on_told(kind, value)
 
@@ -219,7 +220,7 @@ class _Child:
             piece.end(value)
 
     def kill(self) -> None:
-        """End it; whose work it has is not told, unless it died on its own."""
+        """Kill the child. If a task is still running, it ends with an OffloadError."""
         if not self._is_dead:
             self._process.kill()
             self._bury()
@@ -242,7 +243,7 @@ class _Child:
             piece.end(OffloadError(f"child process {self._process.pid} has died"))
 
     def _reap(self) -> None:
-        """Take its exit status, without waiting for it on the loop."""
+        """Collect the exit status of the child without blocking the loop."""
         if self._process.poll() is None:
             if self._loop.is_closed() or not self._loop.is_running():
                 self._process.wait()

@@ -1,4 +1,4 @@
-"""The door to time: wall clock for timestamps in records, monotonic clock for every duration."""
+"""The interface to time: wall clock for record timestamps, monotonic clock for durations."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ _NS_PER_MS = 1_000_000
 
 
 class Clock(Protocol):
-    """Two clocks; never compute a duration from the wall clock, it may jump."""
+    """Two clocks. Never compute a duration from the wall clock, because it may jump."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970-01-01 UTC, as in record timestamps."""
+        """Return the milliseconds since 1970-01-01 UTC, as in record timestamps."""
         ...
 
     def monotonic_ms(self) -> float:
-        """Milliseconds since some fixed moment; never goes back."""
+        """Return the milliseconds since an arbitrary start; the value never decreases."""
         ...
 
 
 class SystemClock:
-    """The machine's clocks."""
+    """The clocks of the operating system."""
 
     __slots__ = ()
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970-01-01 UTC."""
+        """Return the milliseconds since 1970-01-01 UTC."""
         return time.time_ns() // _NS_PER_MS
 
     def monotonic_ms(self) -> float:
-        """Milliseconds of the machine's monotonic clock."""
+        """Return the milliseconds of the system's monotonic clock."""
         return time.monotonic() * _MS_PER_S

@@ -1,7 +1,7 @@
-"""The door to files. Everything that the broker keeps goes through here.
+"""The interface to files. The broker accesses all its files through this module.
 
-The simulated twin (`sim.disk`) loses what was not synced, tears writes, fills up and flips bits.
-Paths are plain strings. Every failure is an `OSError`.
+The simulated implementation (`sim.disk`) loses unsynced data, tears writes, fills up and flips
+bits. Paths are plain strings. Every failure is an `OSError`.
 """
 
 from __future__ import annotations
@@ -19,74 +19,74 @@ Bytes: TypeAlias = bytes | bytearray | memoryview
 Names: TypeAlias = list[str]
 
 _NS_PER_MS = 1_000_000
-# Linux takes at most this many buffers in one vectored write.
+# Maximum number of buffers in one vectored write on Linux.
 _IOV_MAX = 1024
 _FILE_MODE = 0o644
-# So many descriptors of the reserve are given up at once: removing a directory takes three.
+# Number of reserved descriptors that are released at a time; removing a directory takes three.
 _RESERVE_STEP = 4
 _RESERVE_PATH = "/dev/null"
 _T = TypeVar("_T")
-# A tuple, since a union written in place is built anew at each look.
+# A tuple, because isinstance would create a union expression anew at each call.
 _IN_MEMORY = (bytes, bytearray, memoryview)
 
 
 def is_out_of_descriptors(error: object) -> bool:
     """Return whether an operation failed only because no descriptor was free (EMFILE, ENFILE).
 
-    The disk is in order, and the same operation may be tried again.
+    The disk itself is intact, and the same operation may be retried.
     """
     return isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
 
 
 class File(Protocol):
-    """One open file; one object at a time writes to a path."""
+    """An open file. Only one object at a time may write to a path."""
 
     @property
     def path(self) -> str:
-        """Where it was opened."""
+        """The path with which the file was opened."""
         ...
 
     def append(self, data: Bytes | Sequence[Bytes]) -> int:
-        """Write at the end, one system call where it can; returns the number of bytes written.
+        """Write at the end, in one system call if possible; returns the number of bytes written.
 
-        A short write is continued inside; after an `OSError` the file may have grown by a part.
+        A short write is continued. After an `OSError`, a part of the data may have been written.
         """
         ...
 
     def write_at(self, data: Bytes, position: int) -> None:
-        """Overwrite from `position` on; the file grows where needed."""
+        """Overwrite from `position` on. The file grows if necessary."""
         ...
 
     def read_at(self, size: int, position: int) -> bytes:
-        """Up to `size` bytes from `position`; shorter at the end of the file."""
+        """Return up to `size` bytes from `position`; fewer at the end of the file."""
         ...
 
     def size(self) -> int:
-        """Bytes in the file."""
+        """Return the size of the file, bytes."""
         ...
 
     def truncate(self, size: int) -> None:
-        """Cut (or grow with zeros) to `size` bytes."""
+        """Truncate the file, or extend it with zeros, to `size` bytes."""
         ...
 
     def sync(self) -> None:
-        """Return when all that was written survives the loss of power. Blocks."""
+        """Return when all written data survives a power failure. Blocks."""
         ...
 
     def close(self) -> None:
-        """Give the descriptor back; a second call does nothing."""
+        """Close the descriptor; a second call has no effect."""
         ...
 
     def fileno(self) -> int:
-        """The descriptor for sendfile; -1 when there is none (simulation)."""
+        """Return the descriptor for sendfile; -1 if there is none (simulation)."""
         ...
 
 
 class FileLock(Protocol):
-    """A held lock."""
+    """A lock that is held."""
 
     def release(self) -> None:
-        """Let others have it."""
+        """Release the lock."""
         ...
 
 
@@ -94,48 +94,53 @@ class Disk(Protocol):
     """A file system."""
 
     def open(self, path: str, create: bool = True, briefly: bool = False) -> File:
-        """Open for reading and writing. Raises FileNotFoundError when absent and not `create`.
+        """Open for reading and writing. Raises FileNotFoundError if absent and not `create`.
 
         Args:
-            briefly: the caller closes the file before it returns; then a reserve of descriptors
-                may be used. All other operations of a disk use it too.
+            path: the path of the file.
+            create: whether a missing file is created.
+            briefly: whether the caller closes the file before it returns. Then reserved descriptors
+                may be used, as in all other operations of a disk.
         """
         ...
 
     def read(self, path: str) -> bytes:
-        """The whole content."""
+        """Return the whole content of a file."""
         ...
 
     def write_atomically(self, path: str, data: Bytes, sync: bool = True) -> None:
-        """Replace the content: after a crash the old or the new is there, never a mixture."""
+        """Replace the content of a file.
+
+        After a crash, the file has either the old or the new content, never a mixture.
+        """
         ...
 
     def absolute(self, path: str) -> str:
-        """The path from the root on, in its shortest form."""
+        """Return the absolute, normalized path."""
         ...
 
     def space(self, path: str) -> tuple[int, int]:
-        """Bytes of the file system that a path lies on: all, and free for this process."""
+        """Return (total, free) bytes of the file system of a path; free for this process."""
         ...
 
     def exists(self, path: str) -> bool:
-        """Whether a file or directory is there."""
+        """Return whether a file or directory exists."""
         ...
 
     def is_directory(self, path: str) -> bool:
-        """Whether a directory is there."""
+        """Return whether a directory exists."""
         ...
 
     def size(self, path: str) -> int:
-        """Bytes of a file."""
+        """Return the size of a file, bytes."""
         ...
 
     def list(self, directory: str) -> Names:
-        """Names in a directory, sorted."""
+        """Return the names in a directory, sorted."""
         ...
 
     def make_directory(self, path: str) -> None:
-        """Make it and its parents; no error when it exists."""
+        """Create a directory and its parents; no error if it exists."""
         ...
 
     def remove(self, path: str) -> None:
@@ -143,40 +148,40 @@ class Disk(Protocol):
         ...
 
     def remove_tree(self, path: str) -> None:
-        """Delete a directory and all in it; no error when it is absent."""
+        """Delete a directory with its content; no error if it is absent."""
         ...
 
     def rename(self, old: str, new: str) -> None:
-        """Rename, replacing a file of the new name."""
+        """Rename a file, replacing a file with the new name."""
         ...
 
     def sync_directory(self, path: str) -> None:
-        """Make creations, renames and deletions in it survive the loss of power."""
+        """Make creations, renames and deletions in a directory survive a power failure."""
         ...
 
     def write_back(self, path: str) -> None:
-        """Have the file system of `path` write out all that it keeps in memory. Blocks.
+        """Make the file system of `path` write all its cached data to the device. Blocks.
 
-        It makes many syncs that follow cheap, and takes the place of none of them: an error of the
-        device is found by them.
+        This makes the following syncs faster, but replaces none of them: only they report errors of
+        the device.
         """
         ...
 
     def lock(self, path: str) -> FileLock | None:
-        """Lock a file (made when absent) against other processes and openers; None if held."""
+        """Lock a file (created if absent) against other openers; None if it is locked already."""
         ...
 
     def modified_ms(self, path: str) -> int:
-        """Time of the last change, wall clock."""
+        """Return the time of the last change, wall clock ms."""
         ...
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
-        """Set the time of the last change (Kafka keeps a segment's largest timestamp there)."""
+        """Set the time of the last change, where Kafka stores a segment's largest timestamp."""
         ...
 
 
 class FileSlice:
-    """Bytes still in a file: what a fetch answers with, sent by sendfile or copied late."""
+    """A range of bytes in a file, which is sent with sendfile or copied only when it is sent."""
 
     __slots__ = ("file", "length", "position")
 
@@ -192,17 +197,23 @@ class FileSlice:
         return f"FileSlice({self.file.path!r}, {self.position}, {self.length})"
 
     def read(self) -> bytes:
-        """Copy it out; shorter than its length when the file was cut meanwhile."""
+        """Return the bytes; fewer than the length if the file was truncated meanwhile."""
         return self.file.read_at(self.length, self.position)
 
 
 class RealFile:
-    """A file of the operating system. The size is counted here, not asked for on each append."""
+    """A file of the operating system. It tracks the size itself, which saves a system call."""
 
     __slots__ = ("_descriptor", "_reserve", "_size", "path")
 
     def __init__(self, path: str, create: bool, reserve: _Reserve | None = None) -> None:
-        """`reserve` is refilled when the file is closed."""
+        """Open the file.
+
+        Args:
+            path: the path of the file.
+            create: whether a missing file is created.
+            reserve: refilled when the file is closed; None if the file used no reserved descriptor.
+        """
         self._reserve = reserve
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         self.path = path
@@ -232,15 +243,15 @@ class RealFile:
         self._size = max(self._size, position)
 
     def read_at(self, size: int, position: int) -> bytes:
-        """Up to `size` bytes from `position`."""
+        """Return up to `size` bytes from `position`."""
         return os.pread(self._descriptor, size, position)
 
     def size(self) -> int:
-        """Bytes in the file."""
+        """Return the size of the file, bytes."""
         return self._size
 
     def truncate(self, size: int) -> None:
-        """Cut or grow to `size` bytes."""
+        """Truncate or extend the file to `size` bytes."""
         os.ftruncate(self._descriptor, size)
         self._size = size
 
@@ -249,7 +260,7 @@ class RealFile:
         system_calls.sync_data(self._descriptor)
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor, and refill the reserve if there is one."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -257,7 +268,7 @@ class RealFile:
                 self._reserve.refill()
 
     def fileno(self) -> int:
-        """The descriptor."""
+        """Return the descriptor."""
         return self._descriptor
 
     def _append_vector(self, buffers: Sequence[Bytes]) -> None:
@@ -275,16 +286,16 @@ class _RealLock:
         self._descriptor = descriptor
 
     def release(self) -> None:
-        """Closing the description drops its lock."""
+        """Close the file description, which releases its lock."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
 
 class _Reserve:
-    """Open descriptors that are given up while the process has no other free ones.
+    """Open descriptors that are closed when the process has no free descriptor left.
 
-    Any thread may call it: taking one from a list and adding one are atomic.
+    Any thread may use it, because adding to a list and removing from it are atomic.
     """
 
     __slots__ = ("_descriptors", "_size")
@@ -295,12 +306,12 @@ class _Reserve:
         self.refill()
 
     def refill(self) -> None:
-        """Open again as many as are missing, as far as there are free ones."""
+        """Open the missing descriptors, as far as the process has free ones."""
         while len(self._descriptors) < self._size and self._add():
             pass
 
     def run(self, operation: Callable[[], _T]) -> _T:
-        """Run an operation that closes all that it opens, with the reserve if it must be."""
+        """Run an operation that closes all its descriptors, using the reserve if necessary."""
         try:
             return operation()
         except OSError as error:
@@ -312,7 +323,7 @@ class _Reserve:
             self.refill()
 
     def release(self) -> bool:
-        """Close a quarter of the reserve; returns False if there was none left."""
+        """Close four reserved descriptors; returns False if none was left."""
         count = 0
         while self._descriptors and count < _RESERVE_STEP:
             os.close(self._descriptors.pop())
@@ -320,7 +331,7 @@ class _Reserve:
         return count > 0
 
     def close(self) -> None:
-        """Close all descriptors; the reserve stays empty."""
+        """Close all descriptors. The reserve stays empty."""
         self._size = 0
         while self._descriptors:
             os.close(self._descriptors.pop())
@@ -334,16 +345,16 @@ class _Reserve:
 
 
 class RealDisk:
-    """The operating system's file system."""
+    """The file system of the operating system."""
 
     __slots__ = ("_reserve",)
 
     def __init__(self, reserve_size: int = 0) -> None:
-        """`reserve_size`: descriptors kept for short operations when the process has no others."""
+        """Create the disk with `reserve_size` descriptors in reserve for short operations."""
         self._reserve = _Reserve(reserve_size)
 
     def close(self) -> None:
-        """Close the reserve of descriptors; files can still be opened."""
+        """Close the reserve of descriptors. Files can still be opened."""
         self._reserve.close()
 
     def open(self, path: str, create: bool = True, briefly: bool = False) -> File:
@@ -360,7 +371,7 @@ class RealDisk:
             raise
 
     def read(self, path: str) -> bytes:
-        """The whole content."""
+        """Return the whole content of a file."""
 
         def read() -> bytes:
             with open(path, "rb") as file:  # noqa: PTH123 - paths are strings here
@@ -369,7 +380,7 @@ class RealDisk:
         return self._reserve.run(read)
 
     def write_atomically(self, path: str, data: Bytes, sync: bool = True) -> None:
-        """Write beside it, sync, rename over it, sync the directory."""
+        """Write a temporary file, sync it, rename it, and sync the directory."""
         self._reserve.run(lambda: self._write_atomically(path, data, sync))
 
     def _write_atomically(self, path: str, data: Bytes, sync: bool) -> None:
@@ -389,32 +400,32 @@ class RealDisk:
             self.sync_directory(os.path.dirname(path) or ".")  # noqa: PTH120
 
     def absolute(self, path: str) -> str:
-        """The path from the root on, in its shortest form."""
+        """Return the absolute, normalized path."""
         return os.path.abspath(path)  # noqa: PTH100 - paths are strings here
 
     def space(self, path: str) -> tuple[int, int]:
-        """Bytes of the file system: all, and free for this process."""
+        """Return (total, free) bytes of the file system; free for this process."""
         found = os.statvfs(path)
         return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
 
     def exists(self, path: str) -> bool:
-        """Whether a file or directory is there."""
+        """Return whether a file or directory exists."""
         return os.path.exists(path)  # noqa: PTH110
 
     def is_directory(self, path: str) -> bool:
-        """Whether a directory is there."""
+        """Return whether a directory exists."""
         return os.path.isdir(path)  # noqa: PTH112
 
     def size(self, path: str) -> int:
-        """Bytes of a file."""
+        """Return the size of a file, bytes."""
         return os.stat(path).st_size  # noqa: PTH116
 
     def list(self, directory: str) -> Names:
-        """Names in a directory, sorted."""
+        """Return the names in a directory, sorted."""
         return self._reserve.run(lambda: sorted(os.listdir(directory)))  # noqa: PTH208
 
     def make_directory(self, path: str) -> None:
-        """Make it and its parents."""
+        """Create a directory and its parents."""
         os.makedirs(path, exist_ok=True)  # noqa: PTH103
 
     def remove(self, path: str) -> None:
@@ -422,14 +433,14 @@ class RealDisk:
         os.remove(path)  # noqa: PTH107
 
     def remove_tree(self, path: str) -> None:
-        """Delete a directory and all in it."""
+        """Delete a directory with its content."""
         import shutil  # pulls in the compression modules, and deleting is rare
 
         if os.path.isdir(path):  # noqa: PTH112
             self._reserve.run(lambda: shutil.rmtree(path))
 
     def rename(self, old: str, new: str) -> None:
-        """Rename, replacing a file of the new name."""
+        """Rename a file, replacing a file with the new name."""
         os.replace(old, new)  # noqa: PTH105
 
     def sync_directory(self, path: str) -> None:
@@ -437,7 +448,7 @@ class RealDisk:
         self._reserve.run(lambda: _sync_directory(path))
 
     def write_back(self, path: str) -> None:
-        """Call syncfs, or sync where there is none; no error of it counts."""
+        """Call syncfs, or sync on systems without it. Errors of either call are ignored."""
 
         def sync() -> None:
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -449,10 +460,10 @@ class RealDisk:
         self._reserve.run(sync)
 
     def lock(self, path: str) -> FileLock | None:
-        """Lock a file; None if held.
+        """Lock a file; None if it is locked already.
 
-        The lock belongs to the open file description, so that it excludes a second opener in this
-        process as well as the POSIX lock that a JVM broker takes on the same file.
+        The lock belongs to the open file description. It excludes a second opener in this process,
+        and the POSIX lock that a JVM broker takes on the same file.
         """
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
         try:
@@ -465,7 +476,7 @@ class RealDisk:
         return _RealLock(descriptor)
 
     def modified_ms(self, path: str) -> int:
-        """Time of the last change, wall clock."""
+        """Return the time of the last change, wall clock ms."""
         return os.stat(path).st_mtime_ns // _NS_PER_MS  # noqa: PTH116
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:

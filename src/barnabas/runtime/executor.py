@@ -1,6 +1,6 @@
-"""The door off the loop: blocking calls that release the interpreter lock (fsync, cold reads).
+"""The interface for blocking calls outside the event loop that release the GIL (fsync, cold reads).
 
-Long computations do not belong here: a busy thread holds the lock and the loop's p99 with it.
+Long computations do not belong here: a busy thread holds the GIL and delays the event loop.
 """
 
 from __future__ import annotations
@@ -14,36 +14,36 @@ if TYPE_CHECKING:
 
     from barnabas.runtime.loop_watch import LoopWatch
 
-# Threads for `run_all`: a file system commits what many of them sync in one go.
+# Number of threads of `run_all`. A file system commits concurrent syncs together.
 _WAITED_FOR_WORKERS = 16
 
 T = TypeVar("T")
 
 
 class Executor(Protocol):
-    """Runs work elsewhere and answers on the loop."""
+    """Runs work outside the event loop, and returns the result on the loop."""
 
     def submit(
         self, work: Callable[[], T], on_done: Callable[[T | None, BaseException | None], None]
     ) -> None:
-        """Run `work` off the loop, then `on_done(result, None)` or `on_done(None, error)` on it.
+        """Run `work` outside the loop, then call `on_done` on the loop.
 
-        `on_done` may run before this returns only with `InlineExecutor`. A process that ends runs
-        and answers nothing any more.
+        `on_done` receives (result, None) or (None, error). Only `InlineExecutor` calls it before
+        this returns. After `close`, work is neither run nor answered.
         """
         ...
 
     def run_all(self, works: Sequence[Callable[[], None]]) -> list[BaseException | None]:
-        """Run all of `works` and wait for them, many at a time: for the end of a process.
+        """Run all of `works` concurrently and wait for them. Used when the process ends.
 
         Returns:
-            What each of them raised, in their order; None for those that did their work.
+            The exceptions in the order of `works`; None for each successful call.
         """
         ...
 
 
 class ThreadExecutor:
-    """A pool of threads; started lazily, one thread per waiting piece of work up to `workers`."""
+    """A thread pool that starts threads on demand, up to `workers` threads."""
 
     __slots__ = ("_is_closed", "_loop", "_pool", "_watch")
 
@@ -59,25 +59,25 @@ class ThreadExecutor:
     def submit(
         self, work: Callable[[], T], on_done: Callable[[T | None, BaseException | None], None]
     ) -> None:
-        """Run `work` in a thread and answer on the loop."""
+        """Run `work` in a thread, and call `on_done` on the loop."""
         if not self._is_closed:
             self._pool.submit(self._run, work, on_done)
 
     def run_all(self, works: Sequence[Callable[[], None]]) -> list[BaseException | None]:
-        """Run all of `works` in threads of their own and wait for them."""
+        """Run all of `works` in separate threads, and wait for them."""
         workers = min(_WAITED_FOR_WORKERS, len(works))
         if workers < 2:
             return run_in_order(works)
         failures: list[BaseException | None] = [None] * len(works)
         with ThreadPoolExecutor(workers, thread_name_prefix="barnabas-ending") as pool:
-            # A share for each thread: handing over every piece costs more than many of them do.
+            # One share per thread, because a handover often costs more than the work itself.
             shares = [pool.submit(run_in_order, works[first::workers]) for first in range(workers)]
             for first, share in enumerate(shares):
                 failures[first::workers] = share.result()
         return failures
 
     def close(self) -> None:
-        """Wait for what was submitted; its answers come only while the loop still runs."""
+        """Wait for the submitted work. Its results are delivered only while the loop still runs."""
         self._is_closed = True
         self._pool.shutdown(wait=True)
 
@@ -88,7 +88,7 @@ class ThreadExecutor:
         failure: BaseException | None = None
         try:
             result = work()
-        except BaseException as error:  # noqa: BLE001 - handed over to on_done, nothing is lost
+        except BaseException as error:  # noqa: BLE001 - passed to on_done
             failure = error
         if self._loop.is_closed():
             return
@@ -99,7 +99,7 @@ class ThreadExecutor:
 
 
 class InlineExecutor:
-    """Runs the work at once, in the caller's turn: for tests and offline tools."""
+    """Runs the work immediately in the caller's thread, for tests and offline tools."""
 
     __slots__ = ()
 
@@ -109,7 +109,7 @@ class InlineExecutor:
         """Run `work`, then `on_done`, before returning."""
         try:
             result = work()
-        except Exception as error:  # noqa: BLE001 - handed over to on_done, nothing is lost
+        except Exception as error:  # noqa: BLE001 - passed to on_done
             on_done(None, error)
             return
         on_done(result, None)
@@ -120,12 +120,12 @@ class InlineExecutor:
 
 
 def run_in_order(works: Sequence[Callable[[], None]]) -> list[BaseException | None]:
-    """Run each of `works`; returns what they raised, None for those that did their work."""
+    """Run each of `works`; returns the exceptions, None for each successful call."""
     failures: list[BaseException | None] = []
     for work in works:
         try:
             work()
-        except Exception as error:  # noqa: BLE001 - handed over to the caller, nothing is lost
+        except Exception as error:  # noqa: BLE001 - returned to the caller
             failures.append(error)
         else:
             failures.append(None)

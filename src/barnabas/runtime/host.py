@@ -1,4 +1,4 @@
-"""The door to the machine's name."""
+"""The interface to the host name of the machine."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import socket
 
 
 def host_name() -> str:
-    """Return the name of this machine, as its system knows it."""
+    """Return the host name that the operating system reports."""
     return socket.gethostname()

@@ -1,8 +1,8 @@
-"""Ctrl-C while a loop runs: kept until the loop has stopped, then given to who handles it.
+"""Defers Ctrl-C while an event loop runs, and passes it to the original handler afterwards.
 
-Python raises KeyboardInterrupt wherever the main thread happens to be. Within a callback of the
-loop that is within uvloop, which takes it for an error of that connection or timer: the interrupt
-is lost and the connection with it, and the busier the loop, the likelier that is.
+Python raises KeyboardInterrupt at any point of the main thread. In a callback of the loop, this is
+inside uvloop, which treats it as an error of that connection or timer. The interrupt and the
+connection are then lost. The busier the loop, the likelier this is.
 """
 
 from __future__ import annotations
@@ -18,38 +18,41 @@ __all__ = ["KeptInterrupt"]
 
 
 class KeptInterrupt:
-    """Stands in for SIGINT's handler while a loop runs. Threads beside the main one have none."""
+    """Replaces the SIGINT handler while a loop runs. It has an effect only in the main thread."""
 
     __slots__ = ("_before", "_stop", "has_arrived")
 
     def __init__(self, stop: Callable[[], None]) -> None:
-        # Ends the run of the loop; may be called within any callback.
+        # Stops the run of the loop; may be called within any callback.
         self._stop = stop
-        # What handles SIGINT otherwise; None while it does.
+        # The original SIGINT handler; None while it is installed.
         self._before: Callable[[int, Any], Any] | None = None
-        # Whether SIGINT came during this run.
+        # Whether SIGINT has arrived during this run.
         self.has_arrived = False
 
     def keep(self) -> None:
-        """From now on SIGINT stops the loop; a second one before it has stopped is not kept."""
+        """Make SIGINT stop the loop.
+
+        A second SIGINT before the loop has stopped is not deferred.
+        """
         if threading.current_thread() is not threading.main_thread():
             return
         self.has_arrived = False
         before = signal.signal(signal.SIGINT, self._on_signal)
         if before == self._on_signal:
-            # The last `release` was broken off by a second SIGINT.
+            # A second SIGINT interrupted the last `release`, so the handler is still in place.
             return
         if callable(before):
             self._before = before
         else:
-            # Ignored, or left to the system: so it stays.
+            # SIGINT is ignored or has the default action, which stays so.
             signal.signal(signal.SIGINT, before)
 
     def release(self) -> None:
-        """Give back the handler, and call it if SIGINT came.
+        """Restore the original handler, and call it if SIGINT has arrived.
 
         Raises:
-            KeyboardInterrupt: or whatever else the handler raises.
+            KeyboardInterrupt: or any other exception of the handler.
         """
         before, self._before = self._before, None
         if before is None:
@@ -61,7 +64,7 @@ class KeptInterrupt:
 
     def _on_signal(self, number: int, frame: Any) -> None:
         if self.has_arrived and self._before is not None:
-            # A callback that does not return: who presses twice means it.
+            # A callback does not return, so the second Ctrl-C must take effect at once.
             self._before(number, frame)
             return
         self.has_arrived = True

@@ -1,8 +1,9 @@
-"""The one thread of a blocking client: steps its loop while the user is elsewhere.
+"""The thread of a blocking client, which runs the event loop between calls of the user.
 
-A group's member has to be heard of between polls. Whoever holds the turn steps the loop: the user,
-for as long as he is in a call, or this thread, once he has been away for a moment. A user who comes
-back has the turn at once. A daemon: a program that ends without closing its consumer ends.
+A group member must send heartbeats between polls. Only the holder of the turn may run the loop. The
+user holds the turn during each call. This thread takes it after the user has been away for a
+moment, and gives it back at once when the user returns. It is a daemon thread, so that a program
+can end without closing its consumer.
 """
 
 from __future__ import annotations
@@ -16,47 +17,47 @@ if TYPE_CHECKING:
 
 __all__ = ["LoopKeeper"]
 
-# How long nobody steps the loop before this thread takes the turn: who polls all the time has it
-# always, but not who only makes calls that wait for nothing, however often.
+# How long after the user last ran the loop this thread takes the turn. A user who polls
+# continuously therefore always has the turn. Calls that do not run the loop do not count.
 _PATIENCE_S = 0.1
 
 
 class LoopKeeper:
-    """Steps `loop` between `take_over` and `step_aside`, which its user calls."""
+    """Runs `loop` between `take_over` and `step_aside`, which the user of the loop calls."""
 
     __slots__ = ("_ended", "_is_user_inside", "_loop", "_stepped_s", "_thread", "_turn")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        # Held by whoever may step the loop.
+        # Held by the thread that may run the loop.
         self._turn = threading.Lock()
         self._turn.acquire()
         self._is_user_inside = True
-        # When a user last left who had stepped the loop.
+        # When a user who had run the loop last left, s.
         self._stepped_s = 0.0
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="barnabas-keeper", daemon=True)
 
     def start(self) -> None:
-        """Begin; the caller has the turn."""
+        """Start the thread. The caller holds the turn."""
         self._thread.start()
 
     def step_aside(self) -> None:
-        """Give the turn to the caller, who is the loop's user."""
+        """Give the turn to the caller, who is the user of the loop."""
         self._is_user_inside = True
         if not self._turn.acquire(blocking=False):
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._turn.acquire()
 
     def take_over(self, *, has_stepped: bool) -> None:
-        """Take the turn back, in a moment if the user has stepped the loop."""
+        """Return the turn to this thread, after a delay if the user has run the loop."""
         if has_stepped:
             self._stepped_s = monotonic()
         self._is_user_inside = False
         self._turn.release()
 
     def end(self) -> None:
-        """Step no more; the caller has the turn, and keeps it."""
+        """End the thread. The caller holds the turn and keeps it."""
         self._ended.set()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()

@@ -1,4 +1,4 @@
-"""The event loop itself: making one, joining the doors to it, running a process on it."""
+"""Creates the event loop and the runtime interfaces, and runs a process on them."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from barnabas.runtime.sockets import Sockets
 
 _WORKERS = 4
-# Descriptors that a server keeps for short operations on files.
+# Number of descriptors that a server reserves for short operations on files.
 _DESCRIPTOR_RESERVE = 16
 
 
 class Runtime(msgspec.Struct, frozen=True):
-    """All doors in one value; parts take the ones they need."""
+    """All runtime interfaces in one value."""
 
     clock: Clock
     timer: Timer
@@ -39,18 +39,18 @@ class Runtime(msgspec.Struct, frozen=True):
     disk: Disk
     sockets: Sockets
     offload: Offload
-    # Measures the turns of the loop; unused but in servers.
+    # Measures the turns of the loop; used only in servers.
     watch: LoopWatch = msgspec.field(default_factory=unused_watch)
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """A fresh uvloop loop, not installed anywhere."""
+    """Create a uvloop event loop that is not set as the current one."""
     loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
     return loop
 
 
 def system_runtime(loop: asyncio.AbstractEventLoop, workers: int = _WORKERS) -> Runtime:
-    """The real doors; `workers` threads for blocking calls."""
+    """Return the real interfaces of a loop, with `workers` threads for blocking calls."""
     return Runtime(
         clock=SystemClock(),
         timer=LoopTimer(loop),
@@ -63,7 +63,7 @@ def system_runtime(loop: asyncio.AbstractEventLoop, workers: int = _WORKERS) -> 
 
 
 class ProcessControl:
-    """How the main part of a process ends it, and learns that the operator wants it to end."""
+    """Lets the main part of a process stop it, and react to stop requests of the operator."""
 
     __slots__ = ("_loop", "_on_stop", "_stop_requested", "failure")
 
@@ -71,24 +71,24 @@ class ProcessControl:
         self._loop = loop
         self._on_stop: Callable[[], None] | None = None
         self._stop_requested = False
-        # What ended the process, if not the operator: a broken invariant, or what `fail` was told.
+        # The error that ended the process; None if the operator stopped it.
         self.failure: BaseException | None = None
 
     def on_stop(self, callback: Callable[[], None]) -> None:
-        """Call back once at the first SIGTERM or SIGINT; it ends with `finish()`.
+        """Call `callback` once at the first SIGTERM or SIGINT; it ends with `finish()`.
 
-        Without a callback, or at the second signal, the loop ends at once.
+        Without a callback, or at the second signal, the loop stops at once.
         """
         self._on_stop = callback
         if self._stop_requested:
             self._loop.call_soon(callback)
 
     def on_signal(self, number: signal.Signals, callback: Callable[[], None]) -> None:
-        """Call back on the loop at each signal `number`."""
+        """Call `callback` on the loop at each signal `number`."""
         self._loop.add_signal_handler(number, callback)
 
     def request_stop(self) -> None:
-        """As if SIGTERM had come."""
+        """Handle a stop request as if SIGTERM had arrived."""
         if self._stop_requested or self._on_stop is None:
             self.finish()
         else:
@@ -96,20 +96,19 @@ class ProcessControl:
         self._stop_requested = True
 
     def finish(self) -> None:
-        """End the loop."""
+        """Stop the loop."""
         self._loop.stop()
 
     def fail(self, error: BaseException) -> None:
-        """End the loop; `run` raises `error`."""
+        """Stop the loop, and make `run` raise `error`."""
         if self.failure is None:
             self.failure = error
         self.finish()
 
     def on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """An exception that no callback caught: a broken invariant stops the process.
+        """Handle an exception that no callback caught; an AssertionError stops the process.
 
-        What else goes wrong in the last turn of a process that has failed comes of that failure,
-        which is what the operator has to hear of.
+        After a failure, other exceptions are ignored, because they follow from that failure.
         """
         error = context.get("exception")
         if isinstance(error, AssertionError):
@@ -119,7 +118,7 @@ class ProcessControl:
 
 
 def watched_runtime(loop: asyncio.AbstractEventLoop, workers: int = _WORKERS) -> Runtime:
-    """The real doors of a server: `watch` measures what comes through them."""
+    """Return the real interfaces of a server, measured by a loop watch."""
     watch = loop_watch(loop)
     return Runtime(
         clock=SystemClock(),
@@ -134,11 +133,11 @@ def watched_runtime(loop: asyncio.AbstractEventLoop, workers: int = _WORKERS) ->
 
 
 def run(main: Callable[[Runtime, ProcessControl], None], workers: int = _WORKERS) -> None:
-    """Run a process: `main` starts its parts and returns, the loop runs until `finish()`.
+    """Run a process: `main` starts its parts and returns; the loop runs until `finish()`.
 
     Raises:
-        AssertionError: one that a callback raised; the loop is then already closed.
-        BaseException: what `ProcessControl.fail` was told, likewise.
+        AssertionError: raised by a callback; the loop is closed by then.
+        BaseException: the argument of `ProcessControl.fail`; the loop is closed by then.
     """
     loop = new_loop()
     control = ProcessControl(loop)
@@ -156,7 +155,7 @@ def run(main: Callable[[Runtime, ProcessControl], None], workers: int = _WORKERS
 
 
 def close_loop(loop: asyncio.AbstractEventLoop, runtime: Runtime) -> None:
-    """Cancel what still runs, let connections close, close the loop and the threads."""
+    """Cancel all tasks, let connections close, and close the loop and the threads."""
     close_workers(runtime)
     runtime.watch.end()
     for task in asyncio.all_tasks(loop):
@@ -168,9 +167,9 @@ def close_loop(loop: asyncio.AbstractEventLoop, runtime: Runtime) -> None:
 
 
 def close_workers(runtime: Runtime) -> None:
-    """End the threads, the child and the reserve of descriptors of a runtime.
+    """Close the threads, child processes and reserved descriptors of a runtime.
 
-    Its loop may go on.
+    The loop may continue to run.
     """
     if isinstance(runtime.executor, ThreadExecutor):
         runtime.executor.close()

@@ -1,7 +1,7 @@
-"""The machine's network over the event loop: listeners and outgoing connections.
+"""Listeners and outgoing connections of the machine's network, on the event loop.
 
-A listener stops accepting while few file descriptors are free, so that files can still be opened.
-The kernel keeps new connections in the backlog meanwhile.
+A listener stops accepting connections while few file descriptors are free, so that files can still
+be opened. Meanwhile, the kernel keeps new connections in the backlog.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _MS_PER_S = 1000.0
-# Descriptors that accepted connections leave to files: this many, or that part of a small limit.
+# Descriptors kept free for files: this number, or this fraction of a small limit.
 _KEPT_FREE = 64
 _KEPT_FREE_PART = 8
-# Until a listener that has stopped accepting looks again.
+# Interval in which a paused listener checks for free descriptors, s.
 _RETRY_S = 0.2
 _WARN_AGAIN_S = 60.0
 
 
 class LoopSockets:
-    """TCP of the machine."""
+    """TCP sockets of the operating system."""
 
     __slots__ = ("_loop", "_watch")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, watch: LoopWatch | None = None) -> None:
-        """Store the loop; `watch` measures what outgoing connections receive."""
+        """Store the loop; `watch` measures the handling of data on outgoing connections."""
         self._loop = loop
         self._watch = watch
 
@@ -52,10 +52,10 @@ class LoopSockets:
         factory: Callable[[], StreamHandler],
         options: ListenOptions = USUAL_OPTIONS,
     ) -> Listening:
-        """Bind now; connections that come before the loop runs wait in the backlog."""
+        """Bind and listen now. Connections before the loop runs wait in the backlog."""
         bound = _bind(host, port, options.backlog)
-        # Accepted connections inherit these. Without keep-alive, the connection of a machine that
-        # lost its power would stay for as long as a request of it waits.
+        # Accepted connections inherit these options. Without keep-alive, a connection to a machine
+        # that lost power would stay open as long as one of its requests waits.
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if options.send_buffer_bytes > 0:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, options.send_buffer_bytes)
@@ -104,7 +104,7 @@ class _LoopListening:
         self.port: int
         self.host, self.port = bound.getsockname()[:2]
         self._loop = loop
-        # Listens all the time; servers get duplicates, since they close what they listen on.
+        # Listens all the time. Each server gets a duplicate, because it closes its socket.
         self._bound = bound
         self._factory = factory
         self._backlog = backlog
@@ -112,19 +112,19 @@ class _LoopListening:
         self._server: asyncio.Server | None = None
         self._starting: asyncio.Task[asyncio.Server] | None = None
         self._retry: asyncio.TimerHandle | None = None
-        # When the operator was warned last, by the loop's clock; None: never.
+        # Loop time of the last warning, s; None before the first.
         self._warned_s: float | None = None
         self._start()
 
     def close(self) -> None:
-        """Accept no more."""
+        """Stop listening."""
         self._stop()
         if self._retry is not None:
             self._retry.cancel()
         self._bound.close()
 
     def _start(self) -> None:
-        # The loop's own server, not an accept loop of ours: it accepts in C.
+        # uvloop's own server accepts connections in C, which is faster than an accept loop here.
         self._starting = self._loop.create_task(
             self._loop.create_server(self._accept, sock=self._bound.dup(), backlog=self._backlog)
         )
@@ -146,11 +146,14 @@ class _LoopListening:
         if self._has_free_descriptors():
             return LoopStream(self._loop, self._factory())
         self._pause()
-        # Accepted already: closed at once, its client connects again.
+        # The connection is already accepted, so close it. The client connects again.
         return LoopStream(self._loop, self._factory(), lambda _: False)
 
     def _has_free_descriptors(self) -> bool:
-        """Whether more than the kept ones are free: the kernel gives the lowest number first."""
+        """Return whether enough descriptors are free.
+
+        The kernel always assigns the lowest number.
+        """
         try:
             descriptor = os.dup(self._bound.fileno())
         except OSError:
@@ -182,7 +185,7 @@ class _LoopListening:
 
 
 def _descriptor_max() -> int:
-    """The number of a descriptor from which on no connections are accepted."""
+    """Return the descriptor number from which on no connections are accepted."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return 1 << 31
@@ -190,7 +193,7 @@ def _descriptor_max() -> int:
 
 
 class _Attempt:
-    """One outgoing connection until it stands or has failed."""
+    """An outgoing connection until it is established or has failed."""
 
     __slots__ = ("_deadline", "_loop", "_on_failed", "_settled", "_stream", "_task")
 
@@ -203,7 +206,7 @@ class _Attempt:
     ) -> None:
         self._loop = loop
         self._on_failed = on_failed
-        # True once connected, failed or cancelled: whoever comes later does nothing.
+        # True once connected, failed or cancelled; later events are ignored.
         self._settled = False
         if watch is None:
             self._stream = LoopStream(loop, handler, self._on_opened)
@@ -221,7 +224,7 @@ class _Attempt:
         return self
 
     def cancel(self) -> None:
-        """Give up without telling anyone."""
+        """Stop the attempt without calling the handler or `on_failed`."""
         if not self._settled:
             self._settle()
             if self._task is not None:
@@ -239,7 +242,7 @@ class _Attempt:
             self._on_failed(TimeoutError(errno.ETIMEDOUT, "connection attempt timed out"))
 
     def _on_task_done(self, task: asyncio.Task[object]) -> None:
-        # Looked at even when settled, or the loop would complain of a result never retrieved.
+        # The exception is always retrieved; otherwise asyncio logs that it was never retrieved.
         error = None if task.cancelled() else task.exception()
         if self._settled:
             return
@@ -258,9 +261,9 @@ class _Attempt:
 
 
 def _bind(host: str, port: int, backlog: int) -> socket.socket:
-    """A bound, listening socket on the first address that the host name has.
+    """Return a bound, listening socket on the first address of the host name.
 
-    An empty host is every interface, IPv6 and IPv4 in one socket where the machine has both.
+    An empty host means all interfaces, with IPv6 and IPv4 in one socket if the system supports it.
     """
     if not host:
         if socket.has_dualstack_ipv6():
@@ -274,7 +277,10 @@ def _bind(host: str, port: int, backlog: int) -> socket.socket:
 
 
 def _in_plain_words(error: OSError) -> OSError:
-    """The system's words for a failure to connect: loops have their own, which name the address."""
+    """Return the operating system's message for a failed connection.
+
+    The messages of event loops differ from it, because they include the address.
+    """
     if isinstance(error, socket.gaierror) or not error.errno:
         return error
     return OSError(error.errno, os.strerror(error.errno))

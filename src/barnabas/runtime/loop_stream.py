@@ -1,10 +1,12 @@
-"""A stream over a uvloop transport.
+"""A byte stream over a uvloop transport.
 
-Reading goes through the transport (`BufferedProtocol`: the kernel's bytes land in the handler's
-buffer). Writing goes past it, straight to the descriptor: one `writev` takes a whole turn's answers
-without joining them, file slices leave by `sendfile`, and one queue of ours keeps the order when
-the kernel's buffer is full. uvloop does not let a transport's descriptor be watched, so a duplicate
-is watched while there is something to send.
+Reading uses the transport: `BufferedProtocol` puts received bytes into the handler's buffer.
+Writing bypasses the transport and uses the descriptor directly. One `writev` sends all responses of
+a turn without joining them, and file slices are sent with `sendfile`. One queue keeps the order
+when the kernel's buffer is full.
+
+uvloop does not allow watching a transport's descriptor. Therefore a duplicate is watched while data
+is queued.
 """
 
 from __future__ import annotations
@@ -27,22 +29,26 @@ if TYPE_CHECKING:
     from barnabas.runtime.loop_watch import LoopWatch
     from barnabas.runtime.sockets import Chunk, Sliceable, StreamHandler
 
-# sendfile is cheaper than a copy from about here on: 4 KiB 11 µs against 7, 1 MiB 249 against 470.
+# From about this size on, sendfile is faster than a copy. 4 KiB take 11 µs with sendfile and 7 µs
+# with a copy; 1 MiB takes 249 µs and 470 µs.
 SENDFILE_MIN_BYTES = 16 * 1024
 HIGH_WATER_BYTES = 1024 * 1024
 LOW_WATER_BYTES = 256 * 1024
 _IOV_MAX = 1024
 _PEER_ENDED = getattr(select, "POLLRDHUP", 0)
-# A tuple, since a union written in place is built anew at each look.
+# A tuple, because isinstance would create a union expression anew at each call.
 _IN_MEMORY = (bytes, bytearray, memoryview)
 
 
 class TruncatedSliceError(OSError):
-    """A file was cut below a slice that was still to be sent: the frame cannot be completed."""
+    """A file was truncated below a slice that is still to be sent.
+
+    The frame cannot be completed, so the connection ends.
+    """
 
 
 class LoopStream(asyncio.BufferedProtocol):
-    """One TCP connection on the loop; tells its handler what happens."""
+    """A TCP connection on the loop, which calls its handler for each event."""
 
     __slots__ = (
         "_error",
@@ -69,7 +75,13 @@ class LoopStream(asyncio.BufferedProtocol):
         handler: StreamHandler,
         on_opened: Callable[[LoopStream], bool] | None = None,
     ) -> None:
-        """`on_opened` may turn down a connection that came too late, by returning False."""
+        """Store the handler.
+
+        Args:
+            loop: the event loop.
+            handler: receives the events of the connection.
+            on_opened: may return False to close a connection that was established too late.
+        """
         self._loop = loop
         self._handler = handler
         self._on_opened = on_opened
@@ -77,17 +89,18 @@ class LoopStream(asyncio.BufferedProtocol):
         self.get_buffer = handler.get_buffer  # type: ignore[method-assign, assignment]
         self.buffer_updated = handler.on_received  # type: ignore[method-assign, assignment]
         self._transport: asyncio.Transport | None = None
-        # The transport's descriptor; -1 before and after, since the number is then another's.
+        # The transport's descriptor; -1 before and after the connection, when the number may be
+        # reused.
         self._fd = -1
-        # A duplicate watched for room in the kernel's buffer; -1 while nothing is queued.
+        # A duplicate descriptor that is watched for room in the kernel's buffer; -1 if not watched.
         self._watched_fd = -1
-        # What the kernel has not taken, in order; empty unless _watched_fd is set.
+        # Data that the kernel has not taken, in order; empty unless _watched_fd is set.
         self._queue: deque[Chunk] = deque()
         self._queued_bytes = 0
-        # Called when the kernel has taken some of the queue; None when nobody asked for it.
+        # Called when the kernel has taken some of the queue; None if there is no callback.
         self._on_sent: Callable[[], None] | None = None
         self._writable = True
-        # Whether it is closed or about to be.
+        # Whether the stream is closed or about to close.
         self.is_closing = False
         self._error: Exception | None = None
         self.peer = ""
@@ -95,15 +108,15 @@ class LoopStream(asyncio.BufferedProtocol):
 
     @property
     def buffered_bytes(self) -> int:
-        """Written here and not yet taken by the kernel."""
+        """Number of bytes written here that the kernel has not taken yet."""
         return self._queued_bytes
 
     @property
     def has_peer_ended(self) -> bool:
         """Whether the peer has closed, or the connection is broken.
 
-        A paused transport does not look at its descriptor, so that the kernel is asked. Where it
-        cannot tell (no POLLRDHUP), only broken connections are seen.
+        A paused transport does not read its descriptor, so this asks the kernel. On systems without
+        POLLRDHUP, only broken connections are detected.
         """
         if self._fd < 0:
             return True
@@ -112,7 +125,7 @@ class LoopStream(asyncio.BufferedProtocol):
         return bool(poller.poll(0))
 
     def write(self, chunks: Sequence[Chunk]) -> bool:
-        """Send in order; what the kernel does not take now waits in the queue."""
+        """Send chunks in order; data that the kernel does not take now waits in the queue."""
         if self.is_closing:
             return False
         if self._watched_fd < 0 and self._wrote_at_once(chunks):
@@ -126,22 +139,22 @@ class LoopStream(asyncio.BufferedProtocol):
         return not self._queue
 
     def watch_output(self, on_sent: Callable[[], None]) -> None:
-        """Call back when the kernel has taken some of the queue, until it is empty."""
+        """Call back when the kernel has taken some of the queue, until the queue is empty."""
         if self._queue:
             self._on_sent = on_sent
 
     def pause_reading(self) -> None:
-        """Receive nothing for now."""
+        """Stop receiving."""
         if self._transport is not None and not self.is_closing:
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Receive again."""
+        """Start receiving again."""
         if self._transport is not None and not self.is_closing:
             self._transport.resume_reading()
 
     def close(self) -> None:
-        """Send what is queued, then close."""
+        """Send the queued data, then close."""
         if self.is_closing or self._transport is None:
             return
         self.is_closing = True
@@ -151,7 +164,7 @@ class LoopStream(asyncio.BufferedProtocol):
             self._transport.close()
 
     def abort(self) -> None:
-        """Close now."""
+        """Close immediately."""
         if self._transport is None or self._fd < 0:
             return
         self.is_closing = True
@@ -159,7 +172,7 @@ class LoopStream(asyncio.BufferedProtocol):
         self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called by the loop."""
+        """Start the stream; called by the event loop."""
         self._transport = cast("asyncio.Transport", transport)
         if self._on_opened is not None and not self._on_opened(self):
             self.is_closing = True
@@ -172,7 +185,7 @@ class LoopStream(asyncio.BufferedProtocol):
         self._handler.on_connected(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Called by the loop, the descriptor is still open."""
+        """End the stream; called by the event loop while the descriptor is still open."""
         was_open = self._fd >= 0
         self._fd = -1
         self.is_closing = True
@@ -182,14 +195,17 @@ class LoopStream(asyncio.BufferedProtocol):
         del self.get_buffer, self.buffer_updated
 
     def eof_received(self) -> bool:
-        """A peer that stopped sending gets what is queued, then the connection closes."""
+        """Send the queued data after the peer has stopped sending, then close."""
         if self._queue:
             self.close()
             return True
         return False
 
     def _wrote_at_once(self, chunks: Sequence[Chunk]) -> bool:
-        """The usual case: nothing is queued, all is in memory, and the kernel takes it whole."""
+        """Send without the queue; returns False if the queue is needed for all of the data.
+
+        This is the usual case: nothing is queued and all data is in memory.
+        """
         if len(chunks) > _IOV_MAX:
             return False
         size = 0
@@ -223,7 +239,10 @@ class LoopStream(asyncio.BufferedProtocol):
         self._tell_writable()
 
     def _send_queued(self) -> None:
-        """Send until the queue is empty. Raises BlockingIOError when the kernel is full."""
+        """Send until the queue is empty.
+
+        Raises BlockingIOError when the kernel's buffer is full.
+        """
         queue = self._queue
         while queue:
             head = queue[0]
@@ -243,7 +262,7 @@ class LoopStream(asyncio.BufferedProtocol):
             self._queue.appendleft(rest)
 
     def _send_gathered(self) -> None:
-        """One writev of all that comes before the next large file slice."""
+        """Send all chunks before the next large file slice with one writev."""
         queue = self._queue
         gathered: list[Bytes] = []
         while queue and len(gathered) < _IOV_MAX:
@@ -270,7 +289,7 @@ class LoopStream(asyncio.BufferedProtocol):
             try:
                 self._watched_fd = os.dup(self._fd)
             except OSError as error:
-                # No descriptor is free: this connection ends, and the others go on.
+                # No descriptor is free. Only this connection ends.
                 self._fail(error)
                 return
             self._loop.add_writer(self._watched_fd, self._on_room)
@@ -315,9 +334,9 @@ class LoopStream(asyncio.BufferedProtocol):
 
 
 class WatchedStream(LoopStream):
-    """A stream of which a watch measures the receiving, as nothing above it does.
+    """A stream whose handling of received data is measured by a loop watch.
 
-    Connections of clients have no need of this: the dispatcher looks after each request.
+    Connections of clients do not need it, because the dispatcher measures each request.
     """
 
     __slots__ = ()
@@ -334,7 +353,7 @@ class WatchedStream(LoopStream):
 
 
 def copy_slice(chunk: Sliceable) -> bytes:
-    """The bytes of a slice, all of them. Raises TruncatedSliceError."""
+    """Return all bytes of a slice. Raises TruncatedSliceError if the file was truncated."""
     data = chunk.read()
     if len(data) < len(chunk):
         raise TruncatedSliceError(errno.EIO, "file cut before it was sent")
@@ -359,7 +378,7 @@ def _unsent(chunks: Sequence[Bytes], sent: int) -> list[Bytes]:
 
 
 def _address(name: Any) -> str:
-    """A socket name as "host:port", IPv6 hosts in brackets; "" when the peer is already gone."""
+    """Return a socket name as "host:port", with IPv6 hosts in brackets; "" if unknown."""
     if not isinstance(name, tuple):
         return ""
     host, port = name[0], name[1]

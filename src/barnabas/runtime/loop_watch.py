@@ -1,19 +1,20 @@
-"""Measures how long single turns of the event loop take, and logs the turns that are too long.
+"""Measures how long single turns of the event loop take, and logs turns that are too long.
 
-While one turn lasts, no other connection is served. The code that runs on the loop compares the
-time at its end with `due_ms`, and calls `look` when that time has passed; so the usual cost is one
-comparison, and the CPU clock (0.7 µs) is read at most 200 times a second.
+No other connection is served during a turn. Code that runs on the loop compares the time at its end
+with `due_ms`, and calls `look` when that time has passed. The usual cost is therefore one
+comparison. The CPU clock, which takes 0.7 µs to read, is read at most 200 times a second.
 
-The loop does not tell when a turn ends: `loop.time` of uvloop is the time now. So while there is
-work, a mark goes round in the queue of `call_soon`, which the loop empties once a turn: the time
-between two marks is one turn. The mark leaves the queue when no look came for a turn.
+The loop does not report the end of a turn: `loop.time` of uvloop is the current time. Therefore,
+while there is work, a marker callback re-enters the queue of `call_soon`, which the loop empties
+once a turn. The time between two markers is one turn. The marker stops after a turn without a call
+of `look`.
 
-Two clocks are kept apart. By the wall clock, a turn is also long when the machine was busy with
-another process, or when a disk blocked a call. By the CPU time of the loop's thread, only our own
-computation counts: tests and campaigns judge by that one.
+Two clocks are used. By the wall clock, a turn is also long when another process used the machine,
+or when a disk blocked a call. By the CPU time of the loop's thread, only our own computation
+counts. Tests use the CPU time.
 
-A collection of garbage runs within whatever allocates at that moment. Its time is logged apart, so
-that the request or callback is not blamed for it.
+A garbage collection runs within an arbitrary allocation. Its time is logged separately, so that the
+current request or callback is not held responsible for it.
 
 Kafka has no counterpart, because its requests run on threads.
 """
@@ -32,19 +33,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 LONG_TURN_MS = 100.0
-# The CPU clock is read so often at most: the CPU time of a turn is exact within this.
+# Minimum interval between reads of the CPU clock. The CPU time of a turn is exact within this.
 LOOK_MS = 5.0
-# A log line for each long turn, but no more often than this.
+# Minimum interval between log lines about long turns.
 _LOG_MS = 1000.0
 _MS_PER_S = 1000.0
-# Collections of garbage that are remembered; one turn seldom has more.
+# Number of garbage collections that are remembered; one turn seldom has more.
 _COLLECTIONS = 32
 
 _log = logging.getLogger(__name__)
 
 
 class LoopWatch:
-    """Counts long turns of one loop; idle until `begin`."""
+    """Counts the long turns of one loop. It measures nothing before `begin`."""
 
     __slots__ = (
         "_call_soon",
@@ -79,25 +80,25 @@ class LoopWatch:
         """Store the clocks.
 
         Args:
-            now_ms: the monotonic clock.
-            cpu_ms: CPU time of the thread that runs the loop.
-            call_soon: queue a callback for the next turn of the loop.
+            now_ms: returns the monotonic time.
+            cpu_ms: returns the CPU time of the thread that runs the loop.
+            call_soon: queues a callback for the next turn of the loop.
         """
         self._now_ms = now_ms
         self._cpu_ms = cpu_ms
         self._call_soon = call_soon
-        # `look` is to be called once the monotonic clock is past this time.
+        # `look` must be called once the monotonic clock has passed this time; infinite if inactive.
         self.due_ms = inf
-        # Turns over LONG_TURN_MS, and the longest turn, by the wall clock and by CPU time.
+        # Number of turns over LONG_TURN_MS, and the longest turn: by wall clock and by CPU time.
         self.long_turns = 0
         self.longest_ms = 0.0
         self.long_cpu_turns = 0
         self.longest_cpu_ms = 0.0
-        # Whether the mark is in the queue, and whether `look` was called since it was put there.
+        # Whether the marker is in the queue, and whether `look` was called since it was queued.
         self._is_marking = False
         self._has_looked = False
-        # The current turn, while the mark is in the queue: its start, the CPU time it has used, and
-        # the callback that took longest, without the time of others within it.
+        # The current turn, while the marker is in the queue: its start, its CPU time, and the
+        # callback that took longest, without the time of nested callbacks.
         self._turn_began_ms = 0.0
         self._turn_cpu_ms = 0.0
         self._worst_ms = 0.0
@@ -105,27 +106,27 @@ class LoopWatch:
         self._has_counted = False
         self._has_counted_cpu = False
         self._cpu_seen_ms = 0.0
-        # Time of the last look.
+        # Time of the last call of `look`, and of the last log line.
         self._looked_ms = -inf
         self._logged_ms = -inf
-        # The last collections of garbage: when each ended, and how long it took.
+        # The last garbage collections: (end, duration), ms.
         self._collections: deque[tuple[float, float]] = deque(maxlen=_COLLECTIONS)
         self._collecting_since_ms = 0.0
 
     def begin(self) -> None:
-        """Start to measure: the process serves requests from now on."""
+        """Start to measure, because the process serves requests from now on."""
         gc.callbacks.append(self._on_collection)
         self._cpu_seen_ms = self._cpu_ms()
         self.due_ms = self._now_ms() + LOOK_MS
 
     def end(self) -> None:
-        """Measure no more; does nothing without `begin`."""
+        """Stop measuring; no effect without `begin`."""
         self.due_ms = inf
         if self._on_collection in gc.callbacks:
             gc.callbacks.remove(self._on_collection)
 
     def run(self, callback: Callable[..., object], *arguments: Any) -> None:
-        """Call `callback` and look at the time that it took."""
+        """Call `callback`, and measure the turn if a measurement is due."""
         began_ms = self._now_ms()
         callback(*arguments)
         now_ms = self._now_ms()
@@ -138,9 +139,9 @@ class LoopWatch:
         """Measure the current turn.
 
         Args:
-            now_ms: the time now.
-            began_ms: when the callback or request began that ends now.
-            source: its name, or the callback itself.
+            now_ms: the current time.
+            began_ms: start of the callback or request that ends now.
+            source: the callback, or the name of the request.
             client: the client id and address of a request.
         """
         if not self._is_marking:
@@ -150,11 +151,11 @@ class LoopWatch:
         self._has_looked = True
         cpu_ms = self._cpu_ms()
         turn_ms = now_ms - self._turn_began_ms
-        # At most LOOK_MS of it was used before this turn.
+        # At most LOOK_MS of this CPU time was used before the turn began.
         self._turn_cpu_ms = min(self._turn_cpu_ms + cpu_ms - self._cpu_seen_ms, turn_ms)
         self._cpu_seen_ms = cpu_ms
         self.due_ms = now_ms + LOOK_MS
-        # A request that is served within a callback has been looked at before.
+        # A request within this callback has been measured already, so its time is excluded.
         own_ms = now_ms - max(began_ms, self._looked_ms)
         self._looked_ms = now_ms
         if own_ms > self._worst_ms:
@@ -171,7 +172,7 @@ class LoopWatch:
         self._has_counted = self._has_counted_cpu = False
 
     def _mark(self) -> None:
-        """End a turn; called by the loop once a turn while there is work."""
+        """End a turn. The loop calls this once a turn while there is work."""
         if self._has_looked:
             self._has_looked = False
             self._open_turn(self._now_ms())
@@ -180,7 +181,7 @@ class LoopWatch:
             self._is_marking = False
 
     def _on_collection(self, phase: str, _info: Mapping[str, int]) -> None:
-        """Note a collection of garbage; called by the interpreter before and after it."""
+        """Store the time of a garbage collection. Python calls this before and after it."""
         now_ms = self._now_ms()
         if phase == "start":
             self._collecting_since_ms = now_ms
@@ -188,7 +189,7 @@ class LoopWatch:
             self._collections.append((now_ms, now_ms - self._collecting_since_ms))
 
     def _count(self, now_ms: float, turn_ms: float) -> None:
-        """Count and log a long turn, each once by either clock."""
+        """Count and log a long turn, at most once by each clock."""
         is_new = not self._has_counted
         if is_new:
             self._has_counted = True
@@ -226,7 +227,7 @@ class _UnusedWatch(LoopWatch):
 
 
 def loop_watch(loop: asyncio.AbstractEventLoop) -> LoopWatch:
-    """Make the watch of a loop that the calling thread runs."""
+    """Create the watch of a loop that the calling thread runs."""
     return LoopWatch(
         lambda: time.monotonic() * _MS_PER_S,
         lambda: time.thread_time() * _MS_PER_S,
@@ -235,7 +236,7 @@ def loop_watch(loop: asyncio.AbstractEventLoop) -> LoopWatch:
 
 
 def unused_watch() -> LoopWatch:
-    """Make a watch that measures nothing: for simulated loops, and for those of clients."""
+    """Create a watch that measures nothing, for simulated loops and loops of clients."""
     return _UnusedWatch(lambda: 0.0, lambda: 0.0, lambda _: None)
 
 

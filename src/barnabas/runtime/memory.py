@@ -1,25 +1,25 @@
-"""What the C allocator does with memory that was freed.
+"""Makes the C allocator keep freed memory.
 
-glibc gives the end of the heap back to the kernel as soon as 128 KiB of it are free. A consumer
-frees megabytes at every poll, a producer with every batch that is acknowledged, and both want them
-again at once: each of their pages was a fault again, an eighth of a consumer's time. The threshold
-is not Python's to set, but glibc raises it by itself to twice the size of a large block that is
-freed: who used one will use another.
+glibc returns the end of the heap to the kernel as soon as 128 KiB of it are free. A consumer frees
+megabytes at every poll, and a producer at every acknowledged batch. Both need the memory again at
+once. Each page then causes a page fault again, which took an eighth of a consumer's time. Python
+cannot set the threshold. But glibc raises it to twice the size of a large block that is freed,
+because the program will probably use such a block again.
 """
 
 from __future__ import annotations
 
 __all__ = ["keep_freed_memory"]
 
-# Of 32 MiB the allocator takes no notice any more.
+# The largest size that affects glibc's threshold is 32 MiB.
 _BLOCK_BYTES = 16 << 20
 
 
 def keep_freed_memory() -> None:
-    """Have up to twice the block's size stay with the process once it is freed.
+    """Make the process keep up to twice the block's size of freed memory.
 
-    The block is never touched, so it costs two system calls and no memory. Where the user has set
-    the thresholds himself (MALLOC_TRIM_THRESHOLD_), and with other allocators, nothing changes.
+    The block is not used, so it costs two system calls and no memory. This has no effect if the
+    user has set the thresholds (MALLOC_TRIM_THRESHOLD_), or with other allocators.
     """
-    # Zeroes that the kernel gives, one page of which is written.
+    # The zeros come from the kernel; only one page is written.
     bytes(_BLOCK_BYTES)

@@ -1,10 +1,10 @@
-"""The door for long computations over files: they must not hold the loop, nor its interpreter lock.
+"""The interface for long computations over files, which must block neither the loop nor the GIL.
 
-A piece of work is a generator over a disk. It yields how many bytes it has read and written since
-it yielded last, so that whoever runs it can slice and throttle it, and between those whatever it
-has to tell. The real door runs it in a child process (`child_offload`), because a busy thread would
-move the loop's p99 from microseconds to milliseconds; `SlicedOffload` runs it on the loop, a slice
-per turn, in the simulated world and in tests.
+A task is a generator over a disk. It yields the number of bytes that it has read and written since
+the last number, so that its runner can slice and throttle it. It also yields its messages. The real
+implementation runs it in a child process (`child_offload`), because a busy thread would delay the
+loop by milliseconds. `SlicedOffload` runs it on the loop, one slice per turn, in simulations and
+tests.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ Work: TypeAlias = "Callable[[Disk, Any], Iterator[object]]"
 
 _MS_PER_S = 1000.0
 NO_LIMIT = float("inf")
-# A shorter pause is put off to the next one.
+# Shorter pauses are added to the next pause.
 _PAUSE_MS_MIN = 1.0
 
 
 class OffloadError(RuntimeError):
-    """The work was not done for a reason that is not its own: its process died or never began."""
+    """The task failed for an external reason: its process died or could not be started."""
 
 
 class OffloadTask(msgspec.Struct, frozen=True):
-    """A function of a module with its argument; both, and all it tells, can be pickled."""
+    """A module-level function and its argument. Both, and all messages, can be pickled."""
 
     work: Work
     argument: object
-    # Read and written together, on average.
+    # Average rate limit of reads and writes together.
     bytes_per_second: float = NO_LIMIT
 
 
 class Offload(Protocol):
-    """Runs work elsewhere and answers on the loop."""
+    """Runs tasks outside the current call, and delivers their messages on the loop."""
 
     def submit(
         self,
@@ -50,22 +50,24 @@ class Offload(Protocol):
         on_message: Callable[[object], None],
         on_done: Callable[[BaseException | None], None],
     ) -> Cancellable:
-        """Run `task`; pieces of work beyond the door's width wait for their turn.
+        """Run `task`; tasks beyond the capacity wait.
 
         Args:
-            on_message: gets all that the work yields but for numbers of bytes, in order.
-            on_done: gets None at the end, or the error that ended it. Neither is called before
-                this returns, nor after the result was cancelled.
+            task: the task to run.
+            on_message: receives every value that the task yields, except numbers of bytes, in
+                order.
+            on_done: receives None at the end, or the error that ended the task. Neither callback
+                runs before this returns, nor after the result was cancelled.
         """
         ...
 
     def close(self) -> None:
-        """Call off what is under way and give everything back."""
+        """Cancel the running tasks, and release all resources."""
         ...
 
 
 class Throttle:
-    """Says how long to pause so that the bytes so far keep to a rate."""
+    """Computes pauses that keep the number of bytes below a rate."""
 
     __slots__ = ("_bytes", "_bytes_per_second", "_clock", "_start_ms")
 
@@ -76,7 +78,7 @@ class Throttle:
         self._start_ms = clock.monotonic_ms()
 
     def pause_ms(self, count: int) -> float:
-        """How long to pause after `count` further bytes."""
+        """Return how long to pause after `count` more bytes, ms."""
         if self._bytes_per_second == NO_LIMIT:
             return 0.0
         self._bytes += count
@@ -86,7 +88,7 @@ class Throttle:
 
 
 class SlicedOffload:
-    """All pieces of work take turns on the loop, a slice each."""
+    """Runs all tasks on the loop, in alternating slices."""
 
     __slots__ = ("_clock", "_disk", "_running", "_timer")
 
@@ -102,35 +104,35 @@ class SlicedOffload:
         on_message: Callable[[object], None],
         on_done: Callable[[BaseException | None], None],
     ) -> Cancellable:
-        """Run `task` a slice per turn."""
+        """Run `task`, one slice per turn."""
         slices = _Slices(self, task, on_message, on_done)
         self._running.add(slices)
         self._timer.call_soon(slices.run)
         return slices
 
     def close(self) -> None:
-        """Call off what is under way."""
+        """Cancel the running tasks."""
         for slices in list(self._running):
             slices.cancel()
 
     def begin(self, task: OffloadTask) -> tuple[Iterator[object], Throttle]:
-        """The work itself, and what paces it."""
+        """Start the task; returns its generator and its throttle."""
         return task.work(self._disk, task.argument), Throttle(self._clock, task.bytes_per_second)
 
     def after(self, delay_ms: float, run: Callable[[], None]) -> None:
-        """Run in the next turn, or when the delay is over."""
+        """Call `run` in the next turn, or after the delay if it is positive."""
         if delay_ms > 0:
             self._timer.call_later(delay_ms, run)
         else:
             self._timer.call_soon(run)
 
     def forget(self, slices: _Slices) -> None:
-        """It is over."""
+        """Remove a finished or cancelled task."""
         self._running.discard(slices)
 
 
 class _Slices:
-    """One piece of work on the loop."""
+    """One task on the loop."""
 
     __slots__ = ("_is_over", "_offload", "_on_done", "_on_message", "_steps", "_throttle")
 
@@ -148,24 +150,24 @@ class _Slices:
         self._is_over = False
 
     def run(self) -> None:
-        """One slice."""
+        """Run one slice."""
         if self._is_over:
             return
         try:
             told = next(self._steps)
         except StopIteration:
             self._end(None)
-        except Exception as error:  # noqa: BLE001 - handed over to on_done, nothing is lost
+        except Exception as error:  # noqa: BLE001 - passed to on_done
             self._end(error)
         else:
             count = told if isinstance(told, int) else 0
-            # Before the message: it may call the work off.
+            # Scheduled before the message is delivered, because the receiver may cancel the task.
             self._offload.after(self._throttle.pause_ms(count), self.run)
             if not isinstance(told, int):
                 self._on_message(told)
 
     def cancel(self) -> None:
-        """Nothing is told any more."""
+        """Cancel the task; no callback runs afterwards."""
         if not self._is_over:
             self._is_over = True
             self._steps_close()

@@ -1,10 +1,10 @@
-"""The door to the end of another process: a server that tests started ends with the tests.
+"""Detects the end of another process, so that a server that tests have started ends with them.
 
-A process that was killed cannot tell its servers to end. So the server asks for its parent's id
-twice a second. On Linux the kernel also sends SIGCONT to the server when its parent ends
-(PR_SET_PDEATHSIG): the server looks at once then, even if it was stopped by SIGSTOP. SIGCONT is
-harmless where nobody waits for it: the kernel also sends it when only the thread ends that started
-the server.
+A process that is killed cannot stop its servers. Therefore the server checks its parent's id twice
+a second. On Linux the kernel also sends SIGCONT to the server when its parent ends
+(PR_SET_PDEATHSIG). The server then checks at once, even if SIGSTOP had stopped it. SIGCONT has no
+effect on a running process. The kernel also sends it when only the thread that started the server
+ends.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["WAKING_SIGNAL", "ParentWatch"]
 
-# What the kernel sends when the parent ends.
+# The signal that the kernel sends when the parent ends.
 WAKING_SIGNAL = signal.SIGCONT
 _LOOK_MS = 500.0
 
@@ -29,8 +29,8 @@ class ParentWatch:
     """Calls back once when a process has ended.
 
     Args:
-        timer: calls `look` twice a second from `start` on.
-        pid: id of the process; best the parent, whose end is seen whatever happens to its id.
+        timer: calls `look` twice a second after `start`.
+        pid: id of the process. A parent's end is detected even if its id is reused.
         on_ended: called on the loop, at most once.
     """
 
@@ -41,17 +41,17 @@ class ParentWatch:
         self._pid = pid
         self._is_parent = os.getppid() == pid
         self._on_ended = on_ended
-        # Whether the end was seen; set before `on_ended` is called.
+        # Whether the end was detected; set before `on_ended` is called.
         self.has_ended = False
 
     def start(self) -> None:
-        """Look now, and twice a second from now on."""
+        """Check now, and twice a second from now on."""
         self.look()
         if not self.has_ended:
             self._timer.call_later(_LOOK_MS, self.start)
 
     def look(self) -> None:
-        """Call back if the process has ended since the last look."""
+        """Call `on_ended` if the process has ended and this was not reported yet."""
         if not self.has_ended and self._is_gone():
             self.has_ended = True
             self._on_ended()
@@ -64,6 +64,6 @@ class ParentWatch:
         except ProcessLookupError:
             return True
         except PermissionError:
-            # It runs as another user.
+            # The process exists, but belongs to another user.
             return False
         return False

@@ -1,4 +1,4 @@
-"""The door to the process itself: who we are, to notice that we were forked."""
+"""The interface to the process id, which lets code detect that the process was forked."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import os
 
 
 def process_id() -> int:
-    """The running process's id; a child made by fork sees another one than its parent."""
+    """Return the id of the running process, which differs between a forked child and its parent."""
     return os.getpid()

@@ -1,4 +1,4 @@
-"""The door to chance: jitter, ids, and tokens."""
+"""The interface to random numbers: jitter, ids and tokens."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ import random
 from typing import Protocol
 
 _UUID_SIZE = 16
-# Kafka prints ids in url-safe base64 and never makes one that begins with a dash, since command
-# line tools would read it as an option: a first sextet of 62 is drawn again.
+# Kafka prints ids in URL-safe base64, and avoids ids that begin with a dash, because command line
+# tools would read them as options. An id whose first sextet is 62 is drawn again.
 _DASH_SEXTET = 62
 
 
 class Rng(Protocol):
-    """A source of chance."""
+    """A source of random numbers."""
 
     def random(self) -> float:
-        """A number in [0, 1)."""
+        """Return a number in [0, 1)."""
         ...
 
     def randint(self, low: int, high: int) -> int:
-        """A whole number in [low, high], both ends included."""
+        """Return an integer in [low, high], including both ends."""
         ...
 
     def uuid(self) -> bytes:
-        """A version 4 UUID, 16 bytes, whose base64 form does not begin with a dash."""
+        """Return a version 4 UUID of 16 bytes, whose base64 form does not begin with a dash."""
         ...
 
     def token(self, size: int) -> bytes:
-        """`size` bytes for salts, nonces and secrets."""
+        """Return `size` random bytes for salts, nonces and secrets."""
         ...
 
 
 class SystemRng:
-    """The operating system's entropy for ids and tokens, a generator seeded from it otherwise."""
+    """Uses the system's entropy for ids and tokens, and a generator seeded from it otherwise."""
 
     __slots__ = ("_random",)
 
@@ -41,50 +41,50 @@ class SystemRng:
         self._random = random.Random()  # noqa: S311 - jitter only; secrets come from token()
 
     def random(self) -> float:
-        """A number in [0, 1)."""
+        """Return a number in [0, 1)."""
         return self._random.random()
 
     def randint(self, low: int, high: int) -> int:
-        """A whole number in [low, high]."""
+        """Return an integer in [low, high]."""
         return self._random.randint(low, high)
 
     def uuid(self) -> bytes:
-        """A version 4 UUID."""
+        """Return a version 4 UUID."""
         while True:
             value = _version_4(os.urandom(_UUID_SIZE))
             if value is not None:
                 return value
 
     def token(self, size: int) -> bytes:
-        """Bytes fit for secrets."""
+        """Return bytes that are suitable for secrets."""
         return os.urandom(size)
 
 
 class SeededRng:
-    """The same numbers for the same seed, on every machine; for simulation and tests."""
+    """Returns the same numbers for the same seed on every machine, for simulations and tests."""
 
     __slots__ = ("_random",)
 
     def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)  # noqa: S311 - repeatable by intent
+        self._random = random.Random(seed)  # noqa: S311 - repeatable on purpose
 
     def random(self) -> float:
-        """A number in [0, 1)."""
+        """Return a number in [0, 1)."""
         return self._random.random()
 
     def randint(self, low: int, high: int) -> int:
-        """A whole number in [low, high]."""
+        """Return an integer in [low, high]."""
         return self._random.randint(low, high)
 
     def uuid(self) -> bytes:
-        """A version 4 UUID."""
+        """Return a version 4 UUID."""
         while True:
             value = _version_4(self._random.randbytes(_UUID_SIZE))
             if value is not None:
                 return value
 
     def token(self, size: int) -> bytes:
-        """Repeatable bytes."""
+        """Return repeatable bytes."""
         return self._random.randbytes(size)
 
 

@@ -1,8 +1,8 @@
-"""The door to the service manager that started the process: the protocol of systemd's sd_notify.
+"""The interface to the service manager of the process, by the protocol of systemd's sd_notify.
 
 A unit with `Type=notify` passes the path of a datagram socket in NOTIFY_SOCKET. Each datagram has
-lines of the form NAME=VALUE. With `WatchdogSec=` the unit also passes WATCHDOG_USEC, and systemd
-ends a process that sends no WATCHDOG=1 for so long.
+lines of the form NAME=VALUE. With `WatchdogSec=` the unit also passes WATCHDOG_USEC. systemd ends a
+process that sends no WATCHDOG=1 within that time.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ _log = logging.getLogger(__name__)
 _SOCKET = "NOTIFY_SOCKET"
 _WATCHDOG_USEC = "WATCHDOG_USEC"
 _WATCHDOG_PID = "WATCHDOG_PID"
-# Two signs of life within each limit, as sd_watchdog_enabled(3) advises.
+# Two watchdog messages within each limit, as sd_watchdog_enabled(3) advises.
 _SIGNS_PER_LIMIT = 2
 _USEC_PER_MS = 1000
-# The queue of the socket is full: the manager is behind.
+# Delay before a retry when the socket's queue is full.
 _RETRY_MS = 100.0
 _STATUS_CHARACTERS_MAX = 512
 
 
 class ServiceManager(Protocol):
-    """Told what the process does."""
+    """Receives the status of the process."""
 
     def starting(self, status: str) -> None:
-        """The process is not ready yet."""
+        """Report that the process is starting."""
         ...
 
     def ready(self, status: str) -> None:
-        """The process serves from now on."""
+        """Report that the process serves requests from now on."""
         ...
 
     def stopping(self, status: str) -> None:
-        """The process has begun to stop."""
+        """Report that the process has begun to stop."""
         ...
 
     def failed(self, status: str) -> None:
-        """The process is about to end; `status` says why."""
+        """Report that the process is about to end, with the reason in `status`."""
         ...
 
 
 class SilentServiceManager:
-    """There is no service manager that wants to know."""
+    """Used when no service manager asks for notifications."""
 
     def starting(self, status: str) -> None:
         """Do nothing."""
@@ -69,38 +69,40 @@ class SilentServiceManager:
 
 
 class SystemdServiceManager:
-    """Sends datagrams; never waits for the manager, and never raises for its sake."""
+    """Sends datagrams. It never blocks, and never raises an error of the socket."""
 
     def __init__(self, address: str, watchdog_ms: float | None, timer: Timer) -> None:
-        """Args:
-        address: path of the socket; a leading "@" stands for the abstract namespace.
-        watchdog_ms: the limit of the watchdog in milliseconds; None without one.
-        timer: for the signs of life.
+        """Create the socket.
+
+        Args:
+            address: path of the socket; a leading "@" means the abstract namespace.
+            watchdog_ms: the time limit of the watchdog, ms; None without a watchdog.
+            timer: schedules the watchdog messages.
         """
         self._address = "\0" + address[1:] if address.startswith("@") else address
         self._sign_ms = None if watchdog_ms is None else watchdog_ms / _SIGNS_PER_LIMIT
         self._timer = timer
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
-        # Lines that the manager had no room for, by name; sent again until it has.
+        # Lines that did not fit into the socket's queue, by name. They are sent again.
         self._unsent: dict[str, str] = {}
         self._watchdog: Cancellable | None = None
 
     def starting(self, status: str) -> None:
-        """Show `status` while the process starts."""
+        """Report `status` while the process starts."""
         self._send({"STATUS": status})
 
     def ready(self, status: str) -> None:
-        """Report that the process serves, and begin with the signs of life."""
+        """Report that the process serves requests, and start the watchdog messages."""
         self._send({"READY": "1", "STATUS": status})
         self._live()
 
     def stopping(self, status: str) -> None:
-        """Report that the process stops; the signs of life go on."""
+        """Report that the process stops. The watchdog messages continue."""
         self._send({"STOPPING": "1", "STATUS": status})
 
     def failed(self, status: str) -> None:
-        """Leave the reason in the output of `systemctl status`."""
+        """Report the reason, which `systemctl status` shows, and close the socket."""
         self._send({"STATUS": status})
         if self._watchdog is not None:
             self._watchdog.cancel()
@@ -130,13 +132,13 @@ class SystemdServiceManager:
 
 
 def service_manager(timer: Timer, environment: MutableMapping[str, str]) -> ServiceManager:
-    """Return the manager that started this process, if one asks for notifications.
+    """Return the manager that started this process, if it asks for notifications.
 
-    Its variables leave `environment`: a child process must not speak for this one.
+    Its variables are removed from `environment`, so that child processes do not send notifications.
 
     Args:
-        timer: for the signs of life of the watchdog.
-        environment: the variables of the process.
+        timer: schedules the watchdog messages.
+        environment: the environment variables of the process.
     """
     address = environment.pop(_SOCKET, "")
     limit = environment.pop(_WATCHDOG_USEC, "")
@@ -150,5 +152,5 @@ def service_manager(timer: Timer, environment: MutableMapping[str, str]) -> Serv
 
 
 def _one_line(text: str) -> str:
-    """A newline would begin another variable."""
+    """Return the text as one line, because a newline would start another variable."""
     return " ".join(text.split())[:_STATUS_CHARACTERS_MAX]

@@ -1,7 +1,7 @@
-"""The door to the network: byte streams with callbacks, and nothing of framing.
+"""The interface to the network: byte streams with callbacks, without framing.
 
-The real one is `runtime.loop_sockets`; the simulated one (`sim.network`) cuts the bytes into
-arbitrary pieces, delays and drops them.
+The real implementation is `runtime.loop_sockets`. The simulated one (`sim.network`) splits the
+bytes into arbitrary pieces, delays them and drops them.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 
 class Sliceable(Protocol):
-    """Bytes that are not in memory yet; a `FileSlice` is sent by sendfile, others are read."""
+    """Bytes that are not in memory yet. A `FileSlice` is sent with sendfile; others are read."""
 
     def __len__(self) -> int: ...
 
     def read(self) -> bytes:
-        """All of it; shorter than its length when the source was cut meanwhile."""
+        """Return all bytes; fewer than the length if the source was truncated meanwhile."""
         ...
 
 
-# What a stream sends: bytes in memory, or bytes still in a file.
+# Data that a stream sends: bytes in memory, or bytes in a file.
 Chunk: TypeAlias = bytes | bytearray | memoryview | Sliceable
 __all__ = [
     "USUAL_OPTIONS",
@@ -44,88 +44,95 @@ __all__ = [
 
 
 class Stream(Protocol):
-    """One connection's bytes."""
+    """The byte stream of one connection."""
 
     @property
     def peer(self) -> str:
-        """The other end, "host:port"."""
+        """Address of the peer, "host:port"."""
         ...
 
     @property
     def local(self) -> str:
-        """This end, "host:port"."""
+        """Local address, "host:port"."""
         ...
 
     @property
     def buffered_bytes(self) -> int:
-        """Written here and not yet taken by the kernel."""
+        """Number of bytes written here that the kernel has not taken yet."""
         ...
 
     @property
     def is_closing(self) -> bool:
-        """Whether it is closed or about to be; writes are then dropped."""
+        """Whether the stream is closed or about to close; writes are then dropped."""
         ...
 
     @property
     def has_peer_ended(self) -> bool:
-        """Whether the peer will send no more; known also while reading is paused."""
+        """Whether the peer will send no more. This is known even while reading is paused."""
         ...
 
     def write(self, chunks: Sequence[Chunk]) -> bool:
-        """Send in order, one system call where it can. The chunks must not change afterwards.
+        """Send in order, with one system call if possible. The chunks must not change afterwards.
 
         Returns:
-            Whether the kernel has taken all that was written so far. It is False also when the
-            stream is closing, and the chunks are dropped.
+            Whether the kernel has taken all bytes written so far. The result is also False when the
+            stream is closing and the chunks are dropped.
         """
         ...
 
     def watch_output(self, on_sent: Callable[[], None]) -> None:
-        """Call back each time when the kernel has taken some of what is buffered.
+        """Call back each time the kernel has taken some of the buffered bytes.
 
-        The calls end when nothing is buffered any more, or when the stream ends. There is one
-        callback at a time: the last one that was given.
+        The calls end when no bytes are buffered, or when the stream ends. Only the last given
+        callback is called.
         """
         ...
 
     def pause_reading(self) -> None:
-        """Receive nothing until `resume_reading`; the peer feels it through its window."""
+        """Stop receiving until `resume_reading`. The TCP window then slows the peer."""
         ...
 
     def resume_reading(self) -> None:
-        """Receive again."""
+        """Start receiving again."""
         ...
 
     def close(self) -> None:
-        """Send what is buffered, then close. `on_closed` follows in a later turn."""
+        """Send the buffered bytes, then close. `on_closed` follows in a later turn."""
         ...
 
     def abort(self) -> None:
-        """Close now; what is buffered is lost."""
+        """Close immediately; buffered bytes are lost."""
         ...
 
 
 class StreamHandler(Protocol):
-    """Who is told about a stream. All calls come on the loop."""
+    """Receives the events of a stream. All calls come on the loop."""
 
     def on_connected(self, stream: Stream) -> None:
-        """The first call."""
+        """Handle the start of the connection. This is the first call."""
         ...
 
     def get_buffer(self, size_hint: int) -> memoryview | bytearray:
-        """Where to put the next bytes; not empty. `on_received` may not follow."""
+        """Return the buffer for the next bytes; not empty. `on_received` may not follow."""
         ...
 
     def on_received(self, count: int) -> None:
-        """`count` bytes were put at the start of the last buffer."""
+        """Handle `count` bytes at the start of the last buffer."""
         ...
 
     def on_writable_changed(self, writable: bool) -> None:
-        """False when too much is buffered, True when most of it has gone."""
+        """Handle a change of the amount of buffered bytes.
+
+        Args:
+            writable: False if too many bytes are buffered, True once most of them are sent.
+        """
         ...
 
     def on_closed(self, error: Exception | None) -> None:
-        """The last call; None after an orderly end."""
+        """Handle the end of the connection, with None after an orderly end.
+
+        This is the last call.
+        """
         ...
 
 
@@ -143,16 +150,16 @@ class Listening(Protocol):
         ...
 
     def close(self) -> None:
-        """Accept no more; accepted streams live on."""
+        """Stop accepting connections. Accepted streams stay open."""
         ...
 
 
 class ListenOptions(msgspec.Struct, frozen=True):
-    """What the kernel is told about a listener and the connections that it accepts."""
+    """Socket options of a listener and of the connections that it accepts."""
 
-    # Connections that wait to be accepted.
+    # Maximum number of connections that wait to be accepted.
     backlog: int = 1024
-    # Buffers of a connection; -1 leaves them to the kernel.
+    # Buffer sizes of a connection; -1 for the kernel's default.
     send_buffer_bytes: int = -1
     receive_buffer_bytes: int = -1
 
@@ -161,7 +168,7 @@ USUAL_OPTIONS = ListenOptions()
 
 
 class Sockets(Protocol):
-    """A host's network."""
+    """The network of a host."""
 
     def listen(
         self,
@@ -170,10 +177,10 @@ class Sockets(Protocol):
         factory: Callable[[], StreamHandler],
         options: ListenOptions = USUAL_OPTIONS,
     ) -> Listening:
-        """Bind at once and accept from now on; "" is every interface, port 0 a free one.
+        """Bind and listen now. The host "" means all interfaces; port 0 means a free port.
 
         Raises:
-            OSError: when the address cannot be bound.
+            OSError: the address cannot be bound.
         """
         ...
 
@@ -185,8 +192,8 @@ class Sockets(Protocol):
         on_failed: Callable[[OSError], None],
         timeout_ms: float,
     ) -> Cancellable:
-        """Connect; `handler.on_connected` or `on_failed` is called later, one of them, once.
+        """Connect. Either `handler.on_connected` or `on_failed` is called once, later.
 
-        Cancelling calls neither; it does nothing once connected.
+        After cancellation neither is called. Cancelling has no effect once connected.
         """
         ...

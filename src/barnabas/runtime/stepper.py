@@ -1,9 +1,11 @@
-"""A private loop that a blocking caller moves forward: the way under the client's blocking face.
+"""A private event loop that a blocking caller runs, as the base of the blocking client API.
 
-The caller asks for a condition, the loop runs until it holds or the time is over. The condition is
-looked at after each callback that came through the runtime's doors, so the loop is entered once per
-wait and not once per event. There is no thread, unless `keep_alive` asks for the one that steps the
-loop while no caller is inside; a caller then has to be between `enter` and `leave`.
+The caller passes a condition, and the loop runs until it holds or the timeout passes. The condition
+is checked after each callback that comes through the runtime's interfaces. The loop is therefore
+entered once per wait and not once per event.
+
+There is no thread, unless `keep_alive` starts one that runs the loop while no caller is inside.
+Callers must then be between `enter` and `leave`.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ _WORKERS = 1
 
 
 class LoopStepper:
-    """Owns a loop and a `runtime` on it; one thread at a time may use both."""
+    """Owns a loop and a `runtime` on it. Only one thread at a time may use them."""
 
     __slots__ = (
         "_base",
@@ -51,12 +53,12 @@ class LoopStepper:
     )
 
     def __init__(self) -> None:
-        # Held by the thread that is between `enter` and `leave`, which may enter again.
+        # Held by the thread that is between `enter` and `leave`; that thread may enter again.
         self._entry = threading.Lock()
         self._user: int | None = None
         self._depth = 0
         self._keeper: LoopKeeper | None = None
-        # Whether the loop was run since the thread inside entered.
+        # Whether the loop has run since the thread inside entered.
         self._has_stepped = False
         self._timed_out = False
         self._loop: asyncio.AbstractEventLoop = new_loop()
@@ -71,16 +73,16 @@ class LoopStepper:
             sockets=_StepSockets(self._base.sockets, self.check),
         )
 
-    # Who uses it
+    # -- access ------------------------------------------------------------------------------------
 
     def enter(self, *, wait_ms: float = 0.0) -> bool:
-        """Have the loop to oneself, as often as one likes, each time until `leave`.
+        """Take exclusive use of the loop until `leave`. Calls may be nested.
 
         Args:
             wait_ms: how long to wait for another thread to leave.
 
         Returns:
-            False if another thread is inside.
+            False if another thread is still inside.
         """
         me = threading.get_ident()
         if self._user == me:
@@ -107,7 +109,7 @@ class LoopStepper:
         self._entry.release()
 
     def keep_alive(self) -> None:
-        """Have timers and connections served while nobody is inside; called from inside."""
+        """Serve timers and connections while no caller is inside. The caller must be inside."""
         assert self._user == threading.get_ident(), "keep_alive from outside"
         if self._keeper is None:
             self._keeper = LoopKeeper(self._loop)
@@ -119,17 +121,17 @@ class LoopStepper:
         return self._user == threading.get_ident()
 
     def wake(self) -> None:
-        """Have the condition looked at soon; from any thread, and from signal handlers."""
+        """Have the condition checked soon. Any thread and any signal handler may call this."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self.check)
 
-    # Running
+    # -- running -----------------------------------------------------------------------------------
 
     def run_until(self, predicate: Callable[[], bool], timeout_ms: float | None = None) -> bool:
-        """Run the loop until `predicate()` holds; False when the time was over before.
+        """Run the loop until `predicate()` holds; returns False if the timeout passed first.
 
-        A time-out of 0 lets what is already there happen; None waits without limit. Ctrl-C ends the
-        run, and is raised here.
+        A timeout of 0 handles only events that are ready; None waits without limit. Ctrl-C ends the
+        run and is raised here.
         """
         assert not self._loop.is_running(), "run_until within run_until"
         assert self._keeper is None or self._user == threading.get_ident(), "not inside"
@@ -139,13 +141,13 @@ class LoopStepper:
         self._has_stepped = True
         interrupt = self._interrupt
         deadline = None
-        # From here on Ctrl-C may come at any line.
+        # From here on Ctrl-C may interrupt any line.
         try:
             self._predicate = predicate
             if timeout_ms is not None:
                 deadline = self._loop.call_later(timeout_ms / _MS_PER_S, self._on_timed_out)
             interrupt.keep()
-            # Again, if what stopped it was meant for the keeper.
+            # Repeat, because a stop request for the keeper may have ended the run.
             while not (self._reached or self._timed_out or interrupt.has_arrived):
                 self._loop.run_forever()
         finally:
@@ -160,13 +162,13 @@ class LoopStepper:
         self._loop.stop()
 
     def check(self) -> None:
-        """Look at the condition now; stops the loop when it holds."""
+        """Check the condition, and stop the loop if it holds."""
         if self._predicate is not None and not self._reached and self._predicate():
             self._reached = True
             self._loop.stop()
 
     def close(self) -> None:
-        """Close the loop; connections that are still open are cut."""
+        """Close the loop and all open connections."""
         if self._keeper is not None:
             self._keeper.end()
         if not self._loop.is_closed():

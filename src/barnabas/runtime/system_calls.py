@@ -1,7 +1,7 @@
-"""The door to system calls that only some systems have, each with what takes its place elsewhere.
+"""System calls that not all operating systems have, each with a substitute.
 
-Linux has all of them. macOS lacks `fdatasync`, `prctl`, `syncfs` and, before macOS 11, `pwritev`;
-its locks of open file descriptions are not in Python. What a system has is looked up when this
+Linux has all of them. macOS lacks `fdatasync`, `prctl`, `syncfs` and, before macOS 11, `pwritev`.
+Python has no locks of open file descriptions on macOS. The available calls are determined when this
 module is loaded.
 """
 
@@ -33,16 +33,16 @@ _os: Any = os
 _fcntl: Any = fcntl
 
 _FDATASYNC = getattr(_os, "fdatasync", None)
-# macOS: an fsync that reaches the medium and not only the drive's cache.
+# macOS: an fsync that reaches the medium, and not only the drive's cache.
 _FULL_SYNC: int | None = getattr(_fcntl, "F_FULLFSYNC", None)
 _PWRITEV = getattr(_os, "pwritev", None)
 _SENDFILE = getattr(_os, "sendfile", None)
 _SET_LOCK: int | None = getattr(_fcntl, "F_OFD_SETLK", None)
 _GET_LOCK: int | None = getattr(_fcntl, "F_OFD_GETLK", None)
-# Linux's struct flock: type, whence, start, length, pid; whole file, pid must be 0.
+# Linux's struct flock: type, whence, start, length, pid. Zeros mean the whole file; pid must be 0.
 _FLOCK = struct.Struct("hhqqi")
 _PR_SET_PDEATHSIG = 1
-# What macOS takes where the hard limit is infinite (OPEN_MAX), after what Linux may take.
+# Limits to try: two for Linux, then the maximum of macOS for an infinite hard limit (OPEN_MAX).
 _LIMITS = (1 << 20, 1 << 16, 10_240)
 
 # Whether slices of files can be sent without a copy.
@@ -53,7 +53,7 @@ def sync_data(descriptor: int) -> None:
     """Flush a file's data and length to the device.
 
     Raises:
-        OSError: the device reports an error; what was written since the last sync may be lost.
+        OSError: the device reports an error; data written since the last sync may be lost.
     """
     if _FDATASYNC is not None:
         _FDATASYNC(descriptor)
@@ -61,7 +61,7 @@ def sync_data(descriptor: int) -> None:
         try:
             fcntl.fcntl(descriptor, _FULL_SYNC)
         except OSError as error:
-            # Some file systems, those of a network for instance, do not have it.
+            # Some file systems, for example network file systems, do not support this call.
             if error.errno not in (errno.ENOTSUP, errno.EINVAL, errno.ENOTTY):
                 raise
             os.fsync(descriptor)
@@ -72,7 +72,7 @@ def sync_data(descriptor: int) -> None:
 def write_vector(
     descriptor: int, buffers: Sequence[bytes | bytearray | memoryview], position: int
 ) -> int:
-    """Write several buffers at a position; return how many bytes were written, perhaps not all.
+    """Write buffers at a position; returns the number of bytes written, perhaps not all.
 
     Raises:
         OSError: nothing could be written.
@@ -84,9 +84,9 @@ def write_vector(
 
 
 def send_file(out: int, file: int, position: int, length: int) -> int:
-    """Send bytes of a file to a socket; return how many were sent, 0 at the end of the file.
+    """Send bytes of a file to a socket; returns the number of bytes sent, 0 at the end of the file.
 
-    Only where `HAS_SENDFILE`.
+    Available only if `HAS_SENDFILE`.
 
     Raises:
         BlockingIOError: the socket's buffer is full.
@@ -98,13 +98,13 @@ def send_file(out: int, file: int, position: int, length: int) -> int:
 
 
 def lock(descriptor: int) -> None:
-    """Lock a whole file for its open file description, which excludes a second one here too.
+    """Lock a whole file for its open file description, also against others in this process.
 
     On Linux the lock excludes the POSIX lock that a JVM takes. Elsewhere it is a BSD lock, which
-    excludes a JVM only where the system joins both kinds.
+    excludes a JVM only if the system combines both kinds.
 
     Raises:
-        OSError: EAGAIN or EACCES if another description holds it.
+        OSError: EAGAIN or EACCES if another description holds the lock.
     """
     if _SET_LOCK is None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -129,7 +129,7 @@ def is_locked(descriptor: int) -> bool:
 
 
 def sync_file_system(descriptor: int) -> None:
-    """Ask the system to write back what it holds of the file system of an open directory."""
+    """Ask the system to write back the cached data of an open directory's file system."""
     call = _libc_call("syncfs")
     if call is None:
         os.sync()
@@ -138,13 +138,16 @@ def sync_file_system(descriptor: int) -> None:
 
 
 def request_parent_death_signal(number: int) -> bool:
-    """Ask the kernel for a signal when the parent process ends; return whether the kernel can.
+    """Ask the kernel to send a signal when the parent process ends.
 
-    Elsewhere a process has to look for itself whether its parent still runs. The first call imports
-    ctypes, which takes 3 ms.
+    Without this support, a process has to check itself whether its parent still runs. The first
+    call imports ctypes, which takes 3 ms.
 
     Args:
         number: the signal.
+
+    Returns:
+        Whether the kernel supports this.
     """
     call = _libc_call("prctl")
     if call is None:
@@ -153,16 +156,16 @@ def request_parent_death_signal(number: int) -> bool:
 
 
 def raise_open_files_limit() -> tuple[int | None, OSError | ValueError | None]:
-    """Take as many descriptors as the system gives.
+    """Raise the limit of open files as far as the system allows.
 
     Returns:
-        How many files may be open now, None for no limit; and why it is not the hard limit, None if
-        it is.
+        The new limit (None for no limit), and the error that kept it below the hard limit (None
+        without an error).
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     infinite = resource.RLIM_INFINITY
     reason: OSError | ValueError | None = None
-    # macOS shows an infinite hard limit and refuses it.
+    # macOS reports an infinite hard limit, but refuses to set it.
     for wanted in (hard, *_LIMITS):
         is_more = soft != infinite and (wanted == infinite or wanted > soft)
         if not is_more or (hard not in (infinite, wanted) and wanted > hard):

@@ -1,7 +1,7 @@
-"""The door to the event loop's timers.
+"""The interface to the event loop's timers.
 
-Few things use it directly: what waits by the thousand goes through `waiting.timing_wheel`, which
-arms one of these at a time.
+Few modules use it directly. Thousands of waits go through `waiting.timing_wheel`, which sets one of
+these timers at a time.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ _MS_PER_S = 1000.0
 
 
 class Cancellable(Protocol):
-    """Something under way that can be called off."""
+    """A pending action that can be cancelled."""
 
     def cancel(self) -> object:
-        """Call it off; harmless when it has already happened."""
+        """Cancel the action; no effect if it has already happened."""
         ...
 
 
 class Timer(Protocol):
-    """Calls back on the loop, never before returning."""
+    """Calls back on the loop, never before the method returns."""
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Cancellable:
         """Call back after `delay_ms` milliseconds."""
         ...
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        """Call back in the next turn of the loop, in order of the calls."""
+        """Call back in the next turn of the loop, in the order of the calls."""
         ...
 
 
 class LoopTimer:
-    """Timers of an asyncio event loop that no watch observes."""
+    """Timers of an asyncio event loop, without a watch."""
 
     __slots__ = ("_loop",)
 
@@ -55,7 +55,7 @@ class LoopTimer:
 
 
 class WatchedTimer:
-    """Timers of an asyncio event loop; a watch measures what they call."""
+    """Timers of an asyncio event loop, whose callbacks a watch measures."""
 
     __slots__ = ("_loop", "_run")
 
