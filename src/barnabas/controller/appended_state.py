@@ -136,6 +136,7 @@ class AppendedState:
         self.image: ClusterImage | None = None
         # Epoch of the current leadership; -1 before the first.
         self.epoch = -1
+        # Responses that wait for a commit, in ascending order of offsets.
         self._held: deque[_Held] = deque()
 
     def begin(self, image: ClusterImage, epoch: int) -> None:

@@ -105,7 +105,7 @@ class BrokerRegistration(msgspec.Struct, frozen=True):
     """The registration of a broker process."""
 
     id: int
-    # Offset of the registration record. It distinguishes successive processes of one broker id.
+    # Log end offset at the registration. It distinguishes successive processes of one broker id.
     epoch: int
     incarnation_id: bytes
     # Endpoints by listener name.

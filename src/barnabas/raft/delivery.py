@@ -34,6 +34,7 @@ class Delivery:
         self._core = core
         self._queue = CommitQueue(log)
         self._listeners: list[RaftListener] = []
+        # Uncommitted appends of this leader, in log order.
         self._waiting: deque[_Waiting] = deque()
         # Leader changes that the listeners have not received yet.
         self._untold: deque[LeaderAndEpoch] = deque()

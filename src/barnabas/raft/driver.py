@@ -109,10 +109,13 @@ class RaftDriver:
         self._note = CommittedNote(parts.doors, parts.log.directory)
         # Number of truncations so far. A sync that began before a truncation is ignored.
         self._cuts = 0
+        # Timer of the core's next deadline; None while no timer is needed.
         self._timer: Cancellable | None = None
+        # Timer of the next deletion of old segments and snapshots.
         self._cleaning_timer: Cancellable | None = None
         # Receives the leader's snapshot; None while no snapshot is being fetched.
         self._receiver: SnapshotReceiver | None = None
+        # Whether the driver was shut down or has failed; never reset.
         self._is_stopped = False
         self._role_log = RoleLog()
         self.metrics = RaftMetrics(parts.doors.clock)
@@ -431,7 +434,8 @@ class RaftDriver:
             self._stop_hard(error)
             return
         if not self._core.expects_snapshot(receiver.id):
-            # The leader has changed. Installing would lose what was fetched from the new leader.
+            # The core no longer expects this snapshot, for example after a change of the leader.
+            # Records that were fetched since then must not be lost.
             delete_snapshot(self._parts.doors.disk, self._log.directory, receiver.id)
             return
         try:

@@ -182,9 +182,9 @@ class Leading:
                 del role.observers[key]
 
     def on_fetch_snapshot(self, now_ms: float, request: FetchSnapshotRequest) -> None:
-        """Accept the request; the driver reads the bytes.
+        """Accept the request, which counts as a fetch of the replica.
 
-        A voter that loads a snapshot is active.
+        The driver reads the bytes.
         """
         replica = self._replica
         error = self.check_leader_only(request.epoch)

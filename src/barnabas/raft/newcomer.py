@@ -7,11 +7,11 @@ static voters, the other voters cannot detect this, because they know a voter on
 The voter therefore does not vote until one of these conditions holds:
 
 * The cluster is new: every other voter's log was found empty since this process started.
-* The voter has all committed records. It has copied a leader's log up to a record that was appended
-  after the voter had reached the leader's log end, and that the other voters committed without it.
-  Only the leader of the newest epoch can commit such a record.
+* The voter has all committed records. It first reaches a leader's log end, and then copies a record
+  that was appended later and that the other voters committed without it. Only the leader of the
+  newest epoch can commit such a record.
 
-Until then its fetches name no replica, so that no leader counts them.
+Until then, its fetches name no replica once its log has records, so that no leader counts them.
 """
 
 from __future__ import annotations

@@ -15,13 +15,13 @@ CONTACT_MS = 1_000.0
 
 
 def has_contact(core: RaftCore, fetch_timeout_ms: float, now_ms: float) -> bool:
-    """Return whether the quorum works, as far as this replica has seen lately.
+    """Return whether this replica was recently in contact with a working quorum.
 
     A leader has contact if a majority of the voters has fetched within `CONTACT_MS`. A follower or
     an observer has contact if the leader has answered one of its fetches within that time.
 
     Args:
-        core: the rules of this replica.
+        core: the state machine of this replica.
         fetch_timeout_ms: `controller.quorum.fetch.timeout.ms`.
         now_ms: the monotonic time.
     """

@@ -73,7 +73,9 @@ class Replica:
         # Election state of the current epoch. Equal to the stored state after each step is carried
         # out.
         self.election = remembered
+        # The election state that the last Effects told the caller to store.
         self._persisted = remembered
+        # The leader and epoch that the last Effects reported.
         self._told = LeaderAndEpoch(NO_LEADER, -1)
         # All records below this offset are on a majority of the voters; -1 while unknown. The
         # leader computes it; a follower takes it from the leader. It never decreases.
@@ -81,14 +83,17 @@ class Replica:
         self.high_watermark = -1 if latest is None else latest.end_offset
         # This replica's log is on disk up to this offset, exclusive. At the start all of it is.
         self.synced_end = log.end_offset
+        # Changed only by the transition methods below.
         self.role: Role = Unattached(NEVER)
         # What this replica has learned while it may not vote; None once it may vote.
         self.newcomer = Newcomer() if config.is_newcomer else None
         self.requests = RequestManager(config.request_timeout_ms, config.retry_backoff_ms, rng)
+        # Addresses of the bootstrap servers by their negative ids; never changes.
         self.bootstrap = {
             _FIRST_BOOTSTRAP_ID - index: Address(*address)
             for index, address in enumerate(config.bootstrap_servers)
         }
+        # Effects collected since the last call of `taken`.
         self._out = Effects()
 
     # -- queries -----------------------------------------------------------------------------------

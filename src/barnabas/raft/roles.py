@@ -38,7 +38,8 @@ class Prospective(msgspec.Struct):
     # Voters that would grant their vote, including this replica.
     granted: set[int]
     rejected: set[int] = msgspec.field(default_factory=set)
-    # The leader whose connection was lost; NO_LEADER if there was none.
+    # The leader that this voter lost; NO_LEADER if there was none. If the pre-vote fails, the voter
+    # follows this leader again.
     lost_leader_id: int = NO_LEADER
     # Defer to the preferred candidate until this time, ms; None while there is none. Set at most
     # once, so that a preferred candidate that fails does not delay the election for long.
@@ -76,7 +77,8 @@ class Follower(msgspec.Struct):
     # Whether this follower has already deferred to a candidate since the connection broke. It
     # defers only once, so that the election is not delayed for long.
     has_yielded: bool = False
-    # Whether the leader answered a fetch in this epoch. If so, no pre-vote is granted.
+    # Whether the leader answered a fetch in this epoch. If so, this follower grants a pre-vote only
+    # when the leader has resigned or its connection broke.
     has_fetched: bool = False
     # Whether the leader has resigned. Pre-votes are granted to every candidate then.
     has_resigned: bool = False
@@ -119,6 +121,7 @@ class Leader(msgspec.Struct):
 
     # Offset of its LeaderChange record. No record is committed before this record is.
     epoch_start_offset: int
+    # Node ids of the voters that granted their votes, including the leader itself.
     granting_voters: tuple[int, ...]
     # The leader's own log is on disk up to this offset, exclusive.
     synced_offset: int
@@ -126,7 +129,9 @@ class Leader(msgspec.Struct):
     voters: dict[int, ReplicaState]
     # The leader does not resign for lack of fetches from a majority before this time, ms.
     check_quorum_deadline: float
+    # Replicas that fetch and are not voters; limited in number.
     observers: dict[ReplicaKey, ReplicaState] = msgspec.field(default_factory=dict)
+    # Held fetches; at most one per replica.
     parked: dict[ReplicaKey, ParkedFetch] = msgspec.field(default_factory=dict)
     # The pending change of the voters; at most one at a time.
     change: VoterChange | None = None

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 __all__ = ["keep_freed_memory"]
 
-# The largest size that affects glibc's threshold is 32 MiB.
+# Blocks of 32 MiB and more do not affect glibc's threshold.
 _BLOCK_BYTES = 16 << 20
 
 
