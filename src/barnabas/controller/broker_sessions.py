@@ -87,7 +87,7 @@ class BrokerSessions:
     def next_deadline(self) -> float | None:
         """Return when the next session of another broker ends, monotonic ms.
 
-        None if there is none.
+        The result is None if there is no session of another broker.
         """
         heard = [at for broker_id, at in self._heard.items() if broker_id != self._own_id]
         return min(heard) + self._timeout_ms if heard else None

@@ -69,7 +69,7 @@ class ConfigRules:
     def splittable_key(self, kind: int, name: str) -> ConfigKey | None:
         """Return the definition of a key for append and subtract operations.
 
-        None if not allowed.
+        The result is None if the key does not support these operations.
         """
         # Kafka supports neither operation for client metrics subscriptions.
         return None if kind == CLIENT_METRICS else self.key(kind, name)

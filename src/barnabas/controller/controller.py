@@ -179,10 +179,7 @@ class Controller:
         return self._state.image
 
     def when_active(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once when this controller is active.
-
-        Immediately if it is active already.
-        """
+        """Call `callback` once when this controller is active, which may be immediately."""
         if self._state.image is not None:
             callback()
         else:

@@ -1,7 +1,4 @@
-"""Changes of the ISR on proposal of the leader (AlterPartition API 56.
-
-KIP-497, KIP-841, KIP-903).
-"""
+"""ISR changes that leaders propose (AlterPartition API 56; KIP-497, KIP-841, KIP-903)."""
 
 from __future__ import annotations
 

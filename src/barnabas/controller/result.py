@@ -36,7 +36,8 @@ class MutationLimit(Protocol):
     def take(self, partitions: int) -> bool:
         """Count created or deleted partitions.
 
-        Returns False, without counting, if over the quota.
+        Returns:
+            False, without counting, if the quota is exceeded.
         """
         ...
 

@@ -45,7 +45,7 @@ def unified(name: str) -> str:
 def colliding(name: str, existing: Iterable[str]) -> str | None:
     """Return a topic in `existing` that differs from `name` only in '.' and '_'.
 
-    None if none does.
+    The result is None if there is no such topic.
     """
     if not has_collision_characters(name):
         return None

@@ -25,7 +25,7 @@ class FeaturesImage(msgspec.Struct, frozen=True):
     def metadata_version(self) -> int:
         """Level of `metadata.version`.
 
-        The oldest supported level if the log has no record of it.
+        It is the oldest supported level if the log has no record of it.
         """
         return self.finalized.get(METADATA_VERSION, METADATA_VERSION_MIN)
 

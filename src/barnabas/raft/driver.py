@@ -310,7 +310,8 @@ class RaftDriver:
     def upgrade_kraft_version(self, level: int, *, validate_only: bool) -> str | None:
         """As leader, make the voters dynamic (KIP-853).
 
-        Returns the reason of a refusal, or None.
+        Returns:
+            The reason of a refusal; None if the upgrade is accepted.
         """
         problem, effects = self._core.upgrade_kraft_version(
             self._now(), level, validate_only=validate_only

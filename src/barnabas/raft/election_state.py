@@ -118,8 +118,10 @@ class QuorumStateStore:
         return decode_quorum_state(self._disk.read(self._path))
 
     def write(self, state: ElectionState, voters: Iterable[int] | None) -> None:
-        """Store the state; it is on disk when this returns.
+        """Store the state, which is on disk when this returns.
 
-        See `encode_quorum_state` for `voters`.
+        Args:
+            state: the state to store.
+            voters: the static voters, or None; see `encode_quorum_state`.
         """
         self._disk.write_atomically(self._path, encode_quorum_state(state, voters))

@@ -152,7 +152,7 @@ class _LoopListening:
     def _has_free_descriptors(self) -> bool:
         """Return whether enough descriptors are free.
 
-        The kernel always assigns the lowest number.
+        The kernel always assigns the lowest free number, so the number shows how many are in use.
         """
         try:
             descriptor = os.dup(self._bound.fileno())

@@ -202,9 +202,9 @@ class LoopStream(asyncio.BufferedProtocol):
         return False
 
     def _wrote_at_once(self, chunks: Sequence[Chunk]) -> bool:
-        """Send without the queue; returns False if the queue is needed for all of the data.
+        """Send without the queue; returns False if nothing was sent this way.
 
-        This is the usual case: nothing is queued and all data is in memory.
+        Usually nothing is queued, all data is in memory, and the kernel takes all of it.
         """
         if len(chunks) > _IOV_MAX:
             return False
@@ -241,7 +241,8 @@ class LoopStream(asyncio.BufferedProtocol):
     def _send_queued(self) -> None:
         """Send until the queue is empty.
 
-        Raises BlockingIOError when the kernel's buffer is full.
+        Raises:
+            BlockingIOError: the kernel's buffer is full.
         """
         queue = self._queue
         while queue:
