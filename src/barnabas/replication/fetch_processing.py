@@ -7,6 +7,7 @@ An error of one partition does not affect the others. A partition with an error 
 from __future__ import annotations
 
 import logging
+import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.protocol.errors import ErrorCode
@@ -23,7 +24,7 @@ from barnabas.storage.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Generator, Mapping
 
     from barnabas.protocol.messages.fetch import PartitionData
     from barnabas.replication.fetch_state import FetchState
@@ -47,6 +48,11 @@ _USUAL = frozenset(
 )
 # After this many consecutive errors, with a backoff between them, log a warning.
 _USUAL_MAX = 5
+# Bytes of batches that are appended in one step. The batches may be small: a thousand of them take
+# some milliseconds.
+STEP_BYTES = 128 << 10
+# Base offset and length at the start of each batch.
+_BATCH_START = struct.Struct(">qi")
 
 
 class Processed(NamedTuple):
@@ -76,8 +82,17 @@ class FetchProcessing:
         self,
         asked: Mapping[TopicPartition, AskedPartition],
         answered: Mapping[TopicPartition, PartitionData],
-    ) -> Processed:
-        """Append the records, and update the state of every partition."""
+    ) -> Generator[None, None, Processed]:
+        """Append the records, and update the state of every partition.
+
+        Stop after each partition, and within a partition after `STEP_BYTES`: other work of the loop
+        may run then, and partitions may be removed.
+        """
+        if sum(len(data.records or b"") for data in answered.values()) > STEP_BYTES:
+            # The receive buffer is overwritten in the next turn.
+            for data in answered.values():
+                assert data.records is None or isinstance(data.records, memoryview | bytes)
+                data.records = bytes(data.records or b"")
         processed = _Tally()
         for key, data in answered.items():
             state = self._states.get(key)
@@ -101,41 +116,68 @@ class FetchProcessing:
                 processed.diverging[key] = EpochEndOffset(end.epoch, end.end_offset)
             else:
                 try:
-                    self._take_records(key, state, data, processed)
+                    yield from self._take_records(key, state, data, processed)
                 except AssertionError:
                     raise
                 except Exception:  # noqa: BLE001 - the other partitions go on
                     self._states.fail_unexpectedly(key, "its records were appended")
+            yield
         return Processed(
-            processed.diverging, processed.to_sync, processed.moved, processed.bytes_appended
+            processed.diverging,
+            list(processed.to_sync),
+            list(processed.moved),
+            processed.bytes_appended,
         )
 
     def _take_records(
         self, key: TopicPartition, state: FetchState, data: PartitionData, tally: _Tally
-    ) -> None:
-        records = data.records
-        assert records is None or isinstance(records, memoryview | bytes)
-        fetched = Fetched(records or b"", data.high_watermark, data.log_start_offset)
-        self._warn_if_oversized(key, fetched.records)
+    ) -> Generator[None, None, None]:
+        records = data.records or b""
+        assert isinstance(records, memoryview | bytes)
+        self._warn_if_oversized(key, records)
+        start = 0
+        while True:
+            end = _end_of_step(records, start)
+            step = records[start:end]
+            size = self._append(key, state, step, data, tally)
+            # Fewer bytes are appended if the rest has a later leader epoch, or is cut off.
+            if end == len(records) or size < len(step):
+                return
+            start = end
+            yield
+            if self._states.get(key) is not state or state.phase is not FetchPhase.FETCHING:
+                # The rest is stale.
+                return
+
+    def _append(
+        self,
+        key: TopicPartition,
+        state: FetchState,
+        records: memoryview | bytes,
+        data: PartitionData,
+        tally: _Tally,
+    ) -> int:
+        """Append batches, and note what changed. Return the number of bytes appended."""
+        fetched = Fetched(records, data.high_watermark, data.log_start_offset)
         try:
             appended = self._local.append(key, state.fetch_offset, fetched)
         except (CorruptRecordError, InvalidRecordError) as error:
             _log.error("%s: what the leader sent is damaged, not appended: %s", key, error)
             self._states.delay([key])
-            return
+            return 0
         except KafkaStorageError as error:
             _log.log(log_level_of(error), "%s: cannot append: %s", key, error)
             self._states.delay([key])
-            return
+            return 0
         except (StorageError, OffsetMismatchError) as error:
             _log.error("%s is fetched no more by this leadership: %s", key, error)
             self._states.fail(key)
-            return
+            return 0
         state.errors_in_a_row = 0
         state.told_error = ErrorCode.NONE
         info = appended.info
         if appended.moved:
-            tally.moved.append(key)
+            tally.moved[key] = None
         if info.size:
             state.fetch_offset = info.last_offset + 1
             if info.last_leader_epoch >= 0:
@@ -145,8 +187,9 @@ class FetchProcessing:
                 self._states.move_to_end(key)
             if info.needs_flush:
                 state.is_syncing = True
-                tally.to_sync.append(key)
+                tally.to_sync[key] = None
         state.lag = max(0, data.high_watermark - state.fetch_offset)
+        return info.size
 
     def _warn_if_oversized(self, key: TopicPartition, records: memoryview | bytes) -> None:
         """Log a warning about a batch above the limit, which leaders send whole."""
@@ -188,6 +231,23 @@ class _Tally:
 
     def __init__(self) -> None:
         self.diverging: dict[TopicPartition, EpochEndOffset] = {}
-        self.to_sync: list[TopicPartition] = []
-        self.moved: list[TopicPartition] = []
+        self.to_sync: dict[TopicPartition, None] = {}
+        self.moved: dict[TopicPartition, None] = {}
         self.bytes_appended = 0
+
+
+def _end_of_step(records: memoryview | bytes, start: int) -> int:
+    """Return where the batches end that are appended in one step, from `start` on.
+
+    The lengths are those that the leader sent. Where one cannot be right, all of the rest is one
+    step, and the append rejects it.
+    """
+    end, total = start, len(records)
+    if total - start <= STEP_BYTES:
+        return total
+    while end - start < STEP_BYTES and end + _BATCH_START.size <= total:
+        length = _BATCH_START.unpack_from(records, end)[1]
+        if length < 0:
+            return total
+        end += _BATCH_START.size + length
+    return min(end, total)

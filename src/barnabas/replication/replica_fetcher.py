@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.replication.fetch_processing import FetchProcessing
+from barnabas.replication.fetch_processing import FetchProcessing, Processed
 from barnabas.replication.fetch_state import NOT_DELAYED, FetchPhase, FetchState
 from barnabas.replication.fetch_states import FailedPartitions, FetchStates
 from barnabas.replication.follower_session import AskedPartition, FollowerSession
@@ -23,9 +23,10 @@ from barnabas.replication.follower_truncation import FollowerTruncation
 from barnabas.replication.offset_lookup import EARLIEST, LATEST
 from barnabas.replication.out_of_range import OutOfRange
 from barnabas.storage.topic_partition import TopicPartition
+from barnabas.waiting.steps import SLICE_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Generator, Iterable, Mapping
 
     from barnabas.network.network_error import NetworkError
     from barnabas.protocol.messages.fetch import FetchResponse
@@ -74,6 +75,7 @@ class ReplicaFetcher:
         "_is_failing",
         "_is_fetching",
         "_is_held_back",
+        "_is_processing",
         "_leader",
         "_local",
         "_out_of_range",
@@ -114,6 +116,8 @@ class ReplicaFetcher:
         self._sent_ms = 0.0
         # Whether the request in flight is a fetch, which may wait for data at the leader.
         self._is_fetching = False
+        # Whether a response is being processed, over several turns. No request meanwhile.
+        self._is_processing = False
         # Whether the last request failed as a whole.
         self._is_failing = False
         # Whether a throttle kept a partition out of the last fetch.
@@ -202,7 +206,9 @@ class ReplicaFetcher:
 
     def _go_on(self) -> None:
         """Send the next request, unless one is in flight."""
-        if self._request is not None or self._syncing or self._is_closed or self.is_dead:
+        if self._request is not None or self._syncing or self._is_processing:
+            return
+        if self._is_closed or self.is_dead:
             return
         self._stop_waiting()
         self._truncation.cut_without_epoch()
@@ -388,7 +394,24 @@ class ReplicaFetcher:
         if not self._session.take_answer(code, response.session_id, answered):
             self._on_session_error(asked, code)
             return
-        processed = self._processing.process(asked.partitions, answered)
+        self._is_processing = True
+        self._process(self._processing.process(asked.partitions, answered))
+
+    def _process(self, steps: Generator[None, None, Processed]) -> None:
+        """Process a response for a slice of time; go on in the next turn, or fetch again."""
+        ends_ms = self._clock.monotonic_ms() + SLICE_MS
+        try:
+            while True:
+                next(steps)
+                if self._clock.monotonic_ms() > ends_ms:
+                    self._wheel.add(0, partial(self._guarded, partial(self._process, steps)))
+                    return
+        except StopIteration as end:
+            self._is_processing = False
+            self._on_processed(end.value)
+        self._go_on()
+
+    def _on_processed(self, processed: Processed) -> None:
         self.bytes_fetched += processed.bytes_appended
         self._truncation.take_diverging(processed.diverging)
         for key in processed.moved:
