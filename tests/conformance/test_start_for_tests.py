@@ -66,7 +66,12 @@ def start(temporary: Path) -> Iterator[object]:
     def run(*words: str) -> subprocess.Popen[str]:
         environment = {**os.environ, "TMPDIR": str(temporary)}
         process = subprocess.Popen(
-            words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+            # The tests may run under nohup, which has SIGHUP ignored.
+            ["env", "--default-signal=HUP", *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
         )
         started.append(process)
         return process

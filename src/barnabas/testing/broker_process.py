@@ -84,8 +84,7 @@ class BrokerProcess(ServerProcess):
             words += ["--remove-orphaned", str(self.directory)]
         return words + self._arguments
 
-    def _on_ready(self, address: str, deadline: float) -> None:
-        self.host, _, port = address.rpartition(":")
-        self.port = int(port)
+    def _on_ready(self, address: str, deadline: float) -> None:  # noqa: ARG002
+        # The address is the advertised one: `bootstrap` stays that of the listener.
         if "metrics.listener" in self.settings:
             self.metrics_address = self._read_line(deadline).removeprefix(_METRICS)

@@ -27,19 +27,23 @@ def test_every_module_exists_and_every_handler_is_among_them() -> None:
 
 # Imported within functions that run before the broker is ready, and never later.
 AT_START = {
+    "barnabas.network.framed_protocol",
     "barnabas.protocol.messages",
     "barnabas.raft.channel_transport",
     "barnabas.raft.replica_key",
     "barnabas.raft.voter_set",
     "barnabas.server.broker_server",
+    "barnabas.server.cluster_ids",
     "barnabas.server.controller_listeners",
     "barnabas.server.controller_registrant",
     "barnabas.server.controller_server",
     "barnabas.server.metrics_listener",
     "barnabas.server.quorum_wait",
+    "barnabas.server.quorum_watch",
     "barnabas.server.telemetry.client_telemetry",
     "barnabas.server.telemetry.receiver",
     "barnabas.server.ways_to_controller",
+    "barnabas.waiting.timing_wheel",
 }
 # Packages that a broker does not run.
 OTHERS = {"aio.py", "cli", "client", "serializers.py", "sim", "spark", "testing"}
