@@ -42,8 +42,9 @@ TABLE_SCHEMA = (
     "delay_minutes double, miles bigint, latest_airline string, latest_minutes double, "
     "temp double, wind_speed double, precip double, visib double"
 )
-# The longest delay of the year is 21 h 41 min: a day of patience loses nothing.
-LATENESS = "24 hours"
+# The longest delay of the year is 21 h 41 min. The producer sends about two days at once, and a
+# partition whose leader dies gets its part of them later than the others.
+LATENESS = "4 days"
 DELAYED_MINUTES = 15
 # About the same span of time of both: the watermark is that of the slower topic.
 FLIGHTS_PER_TRIGGER = 40_000
