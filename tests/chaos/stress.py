@@ -168,7 +168,7 @@ def _refusal(log: str) -> str:
     """Return the words with which a node refused to start.
 
     Raises:
-        AssertionError: it ended without such words, or by an error that nobody expected.
+        AssertionError: it ended without such words, or by an unexpected error.
     """
     last = log.rstrip().split("\n")[-1]
     assert last.startswith(REFUSAL), f"a node ended without saying why:\n{log[-3000:]}"

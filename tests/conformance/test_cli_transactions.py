@@ -72,7 +72,7 @@ def open_a_transaction_that_hangs(bootstrap: str, topic: str) -> None:
     builder.append(moment, None, b"never ended")
     data = PartitionProduceData(index=0, records=bytes(builder.build()))
     request = ProduceRequest(
-        transactional_id="nobody",
+        transactional_id="unused",
         acks=-1,
         timeout_ms=30_000,
         topic_data=[TopicProduceData(name=topic, partition_data=[data])],

@@ -58,16 +58,16 @@ def _load(bootstrap: str, stopped: threading.Event) -> None:
     """Write 200 records a second, and ask for a topic that is not there."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20})
     settings = {"bootstrap.servers": bootstrap, "allow.auto.create.topics": False}
-    asker = Consumer({**settings, "group.id": "asker"})
+    consumer = Consumer({**settings, "group.id": "topics-lister"})
     while not stopped.wait(0.1):
         for number in range(20):
             producer.produce("payments" if number % 4 == 0 else "orders", RECORD)
         producer.poll(0)
         # Without a quorum, or on the way to another broker, there is no answer.
         with suppress(KafkaException):
-            asker.list_topics("not-there", 2)
+            consumer.list_topics("not-there", 2)
     producer.flush(60)
-    asker.close()
+    consumer.close()
 
 
 def _read(bootstrap: str, stopped: threading.Event) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from barnabas.cli.start_options import StartOptions
     from barnabas.runtime.loop import ProcessControl, Runtime
     from barnabas.runtime.service_manager import ServiceManager
+    from barnabas.server.first_topics import NewTopic
 
 FAILED = 1
 # Thresholds of the garbage collector. The first is the number of new objects that triggers a
@@ -62,18 +63,13 @@ def _run(properties: dict[str, str], options: StartOptions, surroundings: StartS
     from barnabas.runtime.loop import run
     from barnabas.runtime.service_manager import service_manager
     from barnabas.server.configuration import read_configuration
-    from barnabas.server.first_topics import FirstTopics, TopicError, parse_topic
     from barnabas.server.node import Node
     from barnabas.server.node_failure import NodeFailedError
     from barnabas.storage.errors import StorageError
 
     _collect_garbage()
     config = read_configuration(properties)
-    try:
-        topics = [parse_topic(text) for text in options.topics]
-    except TopicError as error:
-        raise StartError(f"--topic: {error}") from error
-
+    topics = _first_topics(options)
     manager: ServiceManager | None = None
 
     def main(runtime: Runtime, control: ProcessControl) -> None:
@@ -82,15 +78,16 @@ def _run(properties: dict[str, str], options: StartOptions, surroundings: StartS
         manager.starting("starting: opens the logs and waits for a controller")
 
         def on_running(address: str) -> None:
-            if broker.broker is None:
-                if topics:
-                    control.fail(TopicError("--topic needs a node that is a broker"))
-                else:
-                    on_ready(address)
-                return
-            FirstTopics(
-                broker.broker.parts, runtime.timer, lambda: on_ready(address), control.fail
-            ).create(topics)
+            if not topics:
+                on_ready(address)
+            elif broker.broker is None:
+                control.fail(NodeFailedError("--topic needs a node that is a broker"))
+            else:
+                from barnabas.server.first_topics import FirstTopics
+
+                FirstTopics(
+                    broker.broker.parts, runtime.timer, lambda: on_ready(address), control.fail
+                ).create(topics)
 
         def on_ready(address: str) -> None:
             try:
@@ -116,11 +113,28 @@ def _run(properties: dict[str, str], options: StartOptions, surroundings: StartS
 
     try:
         run(main)
-    except (StorageError, NodeFailedError, TopicError) as error:
+    except (StorageError, NodeFailedError) as error:
         return _complain(str(error), manager)
     except OSError as error:
         return _complain(_with_remedy(error), manager)
     return 0
+
+
+def _first_topics(options: StartOptions) -> list[NewTopic]:
+    """Return the topics of --topic.
+
+    Raises:
+        StartError: A topic cannot be read.
+    """
+    if not options.topics:
+        # Most starts have none, so they do not import the module.
+        return []
+    from barnabas.server.first_topics import TopicError, parse_topic
+
+    try:
+        return [parse_topic(text) for text in options.topics]
+    except TopicError as error:
+        raise StartError(f"--topic: {error}") from error
 
 
 def _collect_garbage() -> None:

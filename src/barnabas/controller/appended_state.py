@@ -100,7 +100,7 @@ class _Answer:
         refused = self._refuse(self._request, refusal)
         if isinstance(refused, GeneratorType):
             doors = self._driver.doors
-            run_in_slices(refused, doors.clock, doors.timer, self.give)
+            run_in_slices(refused, doors.clock, doors.timer.call_soon, self.give)
         else:
             self.give(refused)
 

@@ -229,7 +229,7 @@ class Channel(FramedHandler):
         reason = self._why
         foreign = foreign_protocol(self._splitter.unfinished_start())
         if foreign is not None and not self._has_answered:
-            reason = NetworkError(NetworkErrorKind.MALFORMED, f"{self.address}: {foreign}")
+            reason = NetworkError(NetworkErrorKind.MALFORMED, f"{self.address}: {foreign.value}")
         elif reason is None:
             detail = f"{self.address}: {error or 'closed by the broker'}"
             reason = NetworkError(NetworkErrorKind.DISCONNECTED, detail)

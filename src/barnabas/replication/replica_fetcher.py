@@ -23,10 +23,10 @@ from barnabas.replication.follower_truncation import FollowerTruncation
 from barnabas.replication.offset_lookup import EARLIEST, LATEST
 from barnabas.replication.out_of_range import OutOfRange
 from barnabas.storage.topic_partition import TopicPartition
-from barnabas.waiting.steps import SLICE_MS
+from barnabas.waiting.steps import run_in_slices
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from barnabas.network.network_error import NetworkError
     from barnabas.protocol.messages.fetch import FetchResponse
@@ -395,23 +395,14 @@ class ReplicaFetcher:
             self._on_session_error(asked, code)
             return
         self._is_processing = True
-        self._process(self._processing.process(asked.partitions, answered))
+        steps = self._processing.process(asked.partitions, answered)
+        run_in_slices(steps, self._clock, self._run_later, self._on_processed)
 
-    def _process(self, steps: Generator[None, None, Processed]) -> None:
-        """Process a response for a slice of time; go on in the next turn, or fetch again."""
-        ends_ms = self._clock.monotonic_ms() + SLICE_MS
-        try:
-            while True:
-                next(steps)
-                if self._clock.monotonic_ms() > ends_ms:
-                    self._wheel.add(0, partial(self._guarded, partial(self._process, steps)))
-                    return
-        except StopIteration as end:
-            self._is_processing = False
-            self._on_processed(end.value)
-        self._go_on()
+    def _run_later(self, work: Callable[[], None]) -> None:
+        self._wheel.add(0, partial(self._guarded, work))
 
     def _on_processed(self, processed: Processed) -> None:
+        self._is_processing = False
         self.bytes_fetched += processed.bytes_appended
         self._truncation.take_diverging(processed.diverging)
         for key in processed.moved:
@@ -420,6 +411,7 @@ class ReplicaFetcher:
         self._syncing += len(processed.to_sync)
         for key in processed.to_sync:
             self._sync(key)
+        self._go_on()
 
     def _on_session_error(self, asked: FollowerRequest, code: ErrorCode) -> None:
         """Drop the response after a session error. The next request is a full fetch."""

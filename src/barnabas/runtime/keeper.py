@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LoopKeeper"]
 
-# How long after the user last ran the loop this thread takes the turn. A user who polls
-# continuously therefore always has the turn. Calls that do not run the loop do not count.
+# Delay (s) between the user's last run of the loop and the turn of this thread. During continuous
+# polls the user therefore always has the turn. Calls that do not run the loop do not count.
 _PATIENCE_S = 0.1
 
 
@@ -33,7 +33,7 @@ class LoopKeeper:
         self._turn = threading.Lock()
         self._turn.acquire()
         self._is_user_inside = True
-        # When a user who had run the loop last left, s.
+        # When the user last left after running the loop (s, monotonic).
         self._stepped_s = 0.0
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="barnabas-keeper", daemon=True)
@@ -43,7 +43,7 @@ class LoopKeeper:
         self._thread.start()
 
     def step_aside(self) -> None:
-        """Give the turn to the caller, who is the user of the loop."""
+        """Give the turn to the user of the loop, who calls this."""
         self._is_user_inside = True
         if not self._turn.acquire(blocking=False):
             self._loop.call_soon_threadsafe(self._loop.stop)

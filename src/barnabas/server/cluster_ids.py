@@ -8,21 +8,21 @@ asks them until it has joined the quorum.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from barnabas.network.channel import Channel
 from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
 from barnabas.server.endpoint_type import CONTROLLERS
 from barnabas.server.node_failure import NodeFailedError
+from barnabas.server.reachability import ask_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from barnabas.network.channel import ChannelDoors
     from barnabas.network.network_error import NetworkError
-    from barnabas.protocol.messages.describe_cluster import DescribeClusterResponse
     from barnabas.runtime.timer import Cancellable
     from barnabas.server.configuration import Configuration
 
@@ -96,37 +96,19 @@ def ask_cluster_ids(
     found: dict[str, str] = {}
     pending = {each.name for each in controllers}
 
-    def end(controller: Controller, cluster_id: str | None) -> None:
-        if cluster_id:
-            found[controller.name] = cluster_id
+    def end(controller: Controller, response: Any, error: NetworkError | None) -> None:
+        if error is None and not response.error_code and response.cluster_id:
+            found[controller.name] = response.cluster_id
         pending.discard(controller.name)
         if not pending:
             on_done(ClusterIds(found))
 
-    for controller in controllers:
-        _ask(doors, controller, end)
-
-
-def _ask(
-    doors: ChannelDoors, controller: Controller, end: Callable[[Controller, str | None], None]
-) -> None:
-    channel = Channel(doors, None, lambda *_: None)
-
-    def on_connected(error: NetworkError | None) -> None:
-        if error is None:
-            request = DescribeClusterRequest(
-                include_cluster_authorized_operations=False, endpoint_type=CONTROLLERS
-            )
-            channel.send(request, _VERSION, on_answer, _ANSWER_MS)
-        else:
-            end(controller, None)
-
-    def on_answer(response: DescribeClusterResponse, error: NetworkError | None) -> None:
-        channel.close()
-        is_answer = error is None and not response.error_code
-        end(controller, response.cluster_id if is_answer else None)
-
-    channel.connect(controller.host, controller.port, _ANSWER_MS, on_connected)
+    for each in controllers:
+        request = DescribeClusterRequest(
+            include_cluster_authorized_operations=False, endpoint_type=CONTROLLERS
+        )
+        address = each.host, each.port
+        ask_once(doors, address, request, _VERSION, _ANSWER_MS, partial(end, each))
 
 
 def check_before_format(found: ClusterIds, path: str, cluster_id: str | None) -> None:

@@ -86,14 +86,23 @@ def cluster_settings(config: ParsedConfig) -> ClusterSettings:
 def _voters(config: ParsedConfig) -> dict[int, tuple[str, int]]:
     found: dict[int, tuple[str, int]] = {}
     for text in config.strings(_VOTERS):
-        number, at, address = text.partition("@")
-        parsed = parse_address(address)
-        if not (at and parsed and number.isascii() and number.isdigit()):
+        voter = parse_voter(text)
+        if voter is None:
             raise ConfigError(_VOTERS, text, "ID@HOST:PORT,..., for example 1@10.0.0.1:9093")
-        if int(number) in found:
+        number, address = voter
+        if number in found:
             raise ConfigError(_VOTERS, text, "each voter once")
-        found[int(number)] = parsed
+        found[number] = address
     return found
+
+
+def parse_voter(text: str) -> tuple[int, tuple[str, int]] | None:
+    """Return the node id and the address (host, port) of ID@HOST:PORT; None if it is not one."""
+    number, at, address = text.partition("@")
+    parsed = parse_address(address)
+    if not (at and parsed and number.isascii() and number.isdigit()):
+        return None
+    return int(number), parsed
 
 
 def _bootstrap_servers(config: ParsedConfig) -> tuple[tuple[str, int], ...]:

@@ -20,7 +20,7 @@ class ControllerAccess(Protocol):
         request: Message,
         on_done: Callable[[Any], None],
         mutations: MutationLimit | None = None,
-        asker: RequestContext | None = None,
+        client_context: RequestContext | None = None,
     ) -> None:
         """Send `request` to the active controller.
 
@@ -29,6 +29,6 @@ class ControllerAccess(Protocol):
             on_done: called once with the response, after its changes are committed or after a
                 timeout. The call may happen before this method returns.
             mutations: remaining mutation quota of the client, for APIs that count mutations.
-            asker: context of the client's request; None for requests of this node.
+            client_context: context of the client's request; None for requests of this node.
         """
         ...

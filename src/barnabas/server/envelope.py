@@ -47,19 +47,23 @@ class ForwardedHeader(NamedTuple):
     offset: int
 
 
-def wrap_request(request: Message, version: int, asker: RequestContext) -> EnvelopeRequest:
+def wrap_request(request: Message, version: int, client_context: RequestContext) -> EnvelopeRequest:
     """Return an envelope with a client's request, encoded in a version that the controller has.
 
     Raises:
         ProtocolError: the request has values that the version cannot represent.
     """
-    frame = encode_request(asker.correlation_id, asker.client_id, request, version)
-    principal = DefaultPrincipalData(type=_USER, name=asker.user, token_authenticated=False)
+    frame = encode_request(
+        client_context.correlation_id, client_context.client_id, request, version
+    )
+    principal = DefaultPrincipalData(
+        type=_USER, name=client_context.user, token_authenticated=False
+    )
     start = bytearray(_PRINCIPAL_VERSION.pack(0))
     return EnvelopeRequest(
         request_data=_joined(frame)[_LENGTH_BYTES:],
         request_principal=_joined(encode_onto(start, principal, 0)),
-        client_host_address=_packed(asker.address),
+        client_host_address=_packed(client_context.address),
     )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from barnabas.protocol.errors import ErrorCode
+from barnabas.server.node_failure import NodeFailedError
 from barnabas.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ _TIMEOUT_MS = 30_000
 _LOOK_MS = 2.0
 
 
-class TopicError(Exception):
+class TopicError(NodeFailedError):
     """A topic could not be created. The message has its name and the reason."""
 
 

@@ -67,19 +67,19 @@ class ForwardingParts(msgspec.Struct, frozen=True):
 class _Attempt:
     """A request and its retries, until its response."""
 
-    __slots__ = ("asker", "deadline", "is_done", "mutations", "on_done", "request")
+    __slots__ = ("client_context", "deadline", "is_done", "mutations", "on_done", "request")
 
     def __init__(
         self,
         request: Message,
         on_done: Callable[[Any], None],
         mutations: MutationLimit | None,
-        asker: RequestContext | None,
+        client_context: RequestContext | None,
     ) -> None:
         self.request = request
         self.on_done = on_done
         self.mutations = mutations
-        self.asker = asker
+        self.client_context = client_context
         # Timeout of the request. Cancelled when the request is done.
         self.deadline: WheelEntry | None = None
         self.is_done = False
@@ -87,7 +87,7 @@ class _Attempt:
     @property
     def size(self) -> int:
         """Bytes of a client's request; 0 for requests of this node."""
-        return 0 if self.asker is None else self.asker.request_bytes
+        return 0 if self.client_context is None else self.client_context.request_bytes
 
     def abandon(self) -> None:
         """Stop retrying: the client has disconnected, or the response is being built."""
@@ -132,10 +132,10 @@ class Forwarding:
         request: Message,
         on_done: Callable[[Any], None],
         mutations: MutationLimit | None = None,
-        asker: RequestContext | None = None,
+        client_context: RequestContext | None = None,
     ) -> None:
         """See `ControllerAccess.send`."""
-        attempt = _Attempt(request, on_done, mutations, asker)
+        attempt = _Attempt(request, on_done, mutations, client_context)
         if self._is_full or self._is_closed:
             self._give_up(attempt)
             return
@@ -145,8 +145,8 @@ class Forwarding:
             return
         self._add_deadline(attempt)
         self._put(attempt)
-        if asker is not None:
-            asker.on_client_gone(attempt.abandon)
+        if client_context is not None:
+            client_context.on_client_gone(attempt.abandon)
         self._pump()
 
     def on_leader_change(self) -> None:
@@ -220,12 +220,12 @@ class Forwarding:
         def on_response(response: Any) -> None:
             self._on_response(attempt, response)
 
-        local.send(attempt.request, on_response, attempt.mutations, attempt.asker)
+        local.send(attempt.request, on_response, attempt.mutations, attempt.client_context)
 
     def _transmit(self, attempt: _Attempt) -> None:
-        request, asker = attempt.request, attempt.asker
+        request, client_context = attempt.request, attempt.client_context
         key = request.__api_key__
-        wanted = api_row(key).last_version if asker is None else asker.version
+        wanted = api_row(key).last_version if client_context is None else client_context.version
         version = self._channel.version_of(key, wanted)
         if version is None:
             self._refuse(attempt, ErrorCode.UNSUPPORTED_VERSION, "the controller lacks the API")
@@ -235,16 +235,16 @@ class Forwarding:
             if error is not None:
                 _log.debug("A request to the controller is tried again: %s", error)
                 self._try_again(attempt)
-            elif asker is None:
+            elif client_context is None:
                 self._on_response(attempt, answer)
             else:
                 self._on_envelope(attempt, version, answer)
 
         try:
-            if asker is None:
+            if client_context is None:
                 self._channel.send(request, version, on_answer)
             else:
-                self._channel.send(wrap_request(request, version, asker), 0, on_answer)
+                self._channel.send(wrap_request(request, version, client_context), 0, on_answer)
         except ProtocolError as error:
             self._refuse(attempt, ErrorCode.UNSUPPORTED_VERSION, str(error))
 
@@ -300,7 +300,7 @@ class Forwarding:
             attempt.finish(refused)
         elif not attempt.is_done:
             attempt.abandon()
-            run_in_slices(refused, self._parts.doors.clock, self._timer, attempt.on_done)
+            run_in_slices(refused, self._parts.doors.clock, self._timer.call_soon, attempt.on_done)
 
     def _on_lost(self) -> None:
         if self._on_connection_lost is not None and not self._is_closed:

@@ -69,13 +69,15 @@ class LocalController:
         request: Message,
         on_done: Callable[[Any], None],
         mutations: MutationLimit | None = None,
-        asker: RequestContext | None = None,
+        client_context: RequestContext | None = None,
     ) -> None:
         """See `ControllerAccess.send`."""
         key = request.__api_key__
         serve = self._serve.get(key)
         if serve is None:
-            version = api_row(key).last_version if asker is None else asker.version
+            version = (
+                api_row(key).last_version if client_context is None else client_context.version
+            )
             if key == ApiKey.DESCRIBE_QUORUM:
                 on_done(self._describe_quorum(request, version))
             else:

@@ -28,7 +28,7 @@ def forward_mutation(
         def answer(response: Any) -> None:
             backlog.when_empty(lambda: context.respond_forwarded(response))
 
-        forwarding.send(request, answer, asker=context)
+        forwarding.send(request, answer, client_context=context)
         return
     mutations = quotas.mutation.allowance(
         context.user, context.client_id or "", context.version >= strict_since

@@ -1,8 +1,8 @@
-"""Probe of an address: checks whether a node responds there."""
+"""A single request to an address, over a connection of its own; probes whether a node responds."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from barnabas.network.channel import Channel
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
@@ -12,9 +12,43 @@ if TYPE_CHECKING:
 
     from barnabas.network.channel import ChannelDoors
     from barnabas.network.network_error import NetworkError
+    from barnabas.protocol.schema import Message
 
 # Timeout of the connection, and again of the response.
 PROBE_MS = 1_000.0
+
+
+def ask_once(
+    doors: ChannelDoors,
+    address: tuple[str, int],
+    request: Message,
+    version: int,
+    timeout_ms: float,
+    on_result: Callable[[Any, NetworkError | None], None],
+) -> None:
+    """Connect, send a request, and close the connection after the response.
+
+    Args:
+        doors: services for the connection.
+        address: host and port.
+        request: any request with a response.
+        version: its version; ApiVersions is not asked first.
+        timeout_ms: the limit of the connection, and again of the response.
+        on_result: called once with the response and None, or with None and the error.
+    """
+    channel = Channel(doors, None, lambda *_: None)
+
+    def on_connected(error: NetworkError | None) -> None:
+        if error is None:
+            channel.send(request, version, on_answer, timeout_ms)
+        else:
+            on_result(None, error)
+
+    def on_answer(response: Any, error: NetworkError | None) -> None:
+        channel.close()
+        on_result(response, error)
+
+    channel.connect(*address, timeout_ms, on_connected)
 
 
 def probe(
@@ -28,16 +62,6 @@ def probe(
     An accepted connection is not enough: a proxy or load balancer may accept connections for a node
     that is down.
     """
-    channel = Channel(doors, None, lambda *_: None)
-
-    def on_connected(error: NetworkError | None) -> None:
-        if error is None:
-            channel.send(ApiVersionsRequest(), 0, on_answer, PROBE_MS)
-        else:
-            on_result(error)
-
-    def on_answer(_response: object, error: NetworkError | None) -> None:
-        channel.close()
-        on_result(error)
-
-    channel.connect(host, port, PROBE_MS, on_connected)
+    ask_once(
+        doors, (host, port), ApiVersionsRequest(), 0, PROBE_MS, lambda _, error: on_result(error)
+    )

@@ -22,6 +22,7 @@ from barnabas.runtime.loop import close_workers, system_runtime
 from barnabas.server.configuration import read_configuration
 from barnabas.server.first_topics import FirstTopics, NewTopic, TopicError, parse_topic
 from barnabas.server.node import Node
+from barnabas.testing.default_settings import BROKER_SETTINGS
 from barnabas.testing.ending_timer import EndingTimer
 from barnabas.testing.free_ports import HOST
 
@@ -34,7 +35,6 @@ __all__ = ["BrokerOnLoop", "running_broker"]
 
 # Only a limit for operations that hang; long enough for a busy machine.
 _TIMEOUT_S = 90.0
-_SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 
 
 @asynccontextmanager
@@ -121,7 +121,7 @@ class BrokerOnLoop:
         try:
             configuration = read_configuration(
                 {
-                    **_SETTINGS,
+                    **BROKER_SETTINGS,
                     **self._settings,
                     "listeners": f"PLAINTEXT://{self.host}:{self.port}",
                     "log.dirs": str(self.directory),

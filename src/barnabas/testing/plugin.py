@@ -8,27 +8,24 @@ import pytest
 
 from barnabas.testing.broker_process import BrokerProcess
 from barnabas.testing.cluster_process import ClusterProcess
+from barnabas.testing.default_settings import BROKER_SETTINGS, CLUSTER_SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-# Consumer groups form at once instead of waiting three seconds for more members.
-TEST_SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
-CLUSTER_SETTINGS = {**TEST_SETTINGS, "offsets.topic.num.partitions": "3"}
-
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[BrokerProcess]:
     """A running broker for the whole session; tests share it and use their own topics."""
-    with BrokerProcess(settings=TEST_SETTINGS) as process:
+    with BrokerProcess(settings=BROKER_SETTINGS) as process:
         yield process
 
 
 @pytest.fixture
 def broker_process(tmp_path: Path) -> Iterator[BrokerProcess]:
     """A running broker for one test, which may kill and restart it."""
-    with BrokerProcess(tmp_path, TEST_SETTINGS) as process:
+    with BrokerProcess(tmp_path, BROKER_SETTINGS) as process:
         yield process
 
 
@@ -39,7 +36,7 @@ def make_broker(tmp_path: Path) -> Iterator[Callable[[Mapping[str, str]], Broker
 
     def make(settings: Mapping[str, str]) -> BrokerProcess:
         directory = tmp_path / f"broker-{len(made)}"
-        process = BrokerProcess(directory, {**TEST_SETTINGS, **settings})
+        process = BrokerProcess(directory, {**BROKER_SETTINGS, **settings})
         made.append(process)
         return process
 

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
 _MARKER = "kafka_topic(partitions=1, configs=None): how the fixture `kafka_topic` creates its topic"
 _SCOPES = ("session", "package", "module", "class", "function")
-# Consumer groups form at once instead of waiting three seconds for more members.
-_SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
-_CLUSTER_SETTINGS = {**_SETTINGS, "offsets.topic.num.partitions": "3"}
 _LOG_CHARACTERS = 4000
 _NAME_CHARACTERS = 150
 
@@ -119,8 +116,9 @@ def kafka_broker(
     is a dictionary of broker keys.
     """
     from barnabas.testing.broker_process import BrokerProcess
+    from barnabas.testing.default_settings import BROKER_SETTINGS
 
-    settings = {**_SETTINGS, **kafka_settings, **getattr(request, "param", {})}
+    settings = {**BROKER_SETTINGS, **kafka_settings, **getattr(request, "param", {})}
     with BrokerProcess(settings=settings) as broker:
         yield from _kept(request.config, "kafka_broker", broker)
 
@@ -134,12 +132,13 @@ def kafka_cluster(
     An indirect parameter is the number of brokers, or a dictionary with `brokers`, `controllers`
     and `settings`, all optional.
     """
+    from barnabas.testing.default_settings import CLUSTER_SETTINGS
     from barnabas.testing.relayed_cluster import RelayedCluster
 
     given = getattr(request, "param", {})
     options: dict[str, Any] = {"brokers": given} if isinstance(given, int) else dict(given)
     own = options.pop("settings", {})
-    settings = {**_CLUSTER_SETTINGS, **kafka_settings, **own}
+    settings = {**CLUSTER_SETTINGS, **kafka_settings, **own}
     with RelayedCluster(**options, settings=settings) as cluster:
         yield from _kept(request.config, "kafka_cluster", cluster)
 

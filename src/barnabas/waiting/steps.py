@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Hashable, Iterable
 
     from barnabas.runtime.clock import Clock
-    from barnabas.runtime.timer import Timer
 
 T = TypeVar("T")
 H = TypeVar("H", bound="Hashable")
@@ -43,11 +42,17 @@ def count_gradually(names: Iterable[H]) -> Generator[None, None, dict[H, int]]:
 
 
 def run_in_slices(
-    steps: Generator[None, None, T], clock: Clock, timer: Timer, on_done: Callable[[T], object]
+    steps: Generator[None, None, T],
+    clock: Clock,
+    schedule: Callable[[Callable[[], None]], object],
+    on_done: Callable[[T], object],
 ) -> None:
     """Run the steps: a slice now, and further slices in the next turns.
 
     Args:
+        steps: the work.
+        clock: measures the slices.
+        schedule: has its argument called in a later turn, for example `Timer.call_soon`.
         on_done: receives the result; may run before this returns.
     """
     ends_ms = clock.monotonic_ms() + SLICE_MS
@@ -55,7 +60,7 @@ def run_in_slices(
         while True:
             next(steps)
             if clock.monotonic_ms() > ends_ms:
-                timer.call_soon(partial(run_in_slices, steps, clock, timer, on_done))
+                schedule(partial(run_in_slices, steps, clock, schedule, on_done))
                 return
     except StopIteration as end:
         result: T = end.value

@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from barnabas.replication import replica_fetcher
 from barnabas.replication.fetch_processing import STEP_BYTES, _end_of_step
+from barnabas.waiting import steps
 from unit.replication.following_broker import FollowingBroker, data, records
 from unit.replication.replicated_cluster import PARTITION
 
@@ -17,7 +17,7 @@ COUNT = 3 * STEP_BYTES // 70
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> FollowingBroker:
     # Time stands still within a turn of the simulated world: each step ends a slice here.
-    monkeypatch.setattr(replica_fetcher, "SLICE_MS", -1.0)
+    monkeypatch.setattr(steps, "SLICE_MS", -1.0)
     return FollowingBroker(partitions=2)
 
 

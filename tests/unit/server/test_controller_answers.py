@@ -34,7 +34,7 @@ class ScriptedController:
     def __init__(self, response: AlterPartitionResponse) -> None:
         self.response = response
 
-    def send(self, _request: Any, on_done: Any, _mutations: Any, _asker: Any) -> None:
+    def send(self, _request: Any, on_done: Any, _mutations: Any, _client_context: Any) -> None:
         on_done(self.response)
 
 

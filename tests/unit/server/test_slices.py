@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,34 +19,10 @@ from barnabas.server.slices import (
     sorted_gradually,
 )
 from barnabas.waiting.steps import gradually
-from steps import counted, finish
+from steps import Loop, counted, finish
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-
-
-class Loop:
-    """A clock that goes on with the work, and the turns of a loop."""
-
-    def __init__(self) -> None:
-        self.now_ms = 0.0
-        self.queue: deque[Callable[[], None]] = deque()
-
-    def wall_ms(self) -> int:
-        return 0
-
-    def monotonic_ms(self) -> float:
-        return self.now_ms
-
-    def call_soon(self, callback: Callable[[], None]) -> None:
-        self.queue.append(callback)
-
-    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> None:
-        raise NotImplementedError
-
-    def turn(self) -> None:
-        for _ in range(len(self.queue)):
-            self.queue.popleft()()
+    from collections.abc import Generator
 
 
 class Owner:
@@ -102,7 +77,7 @@ def world() -> World:
 
 def test_short_work_is_done_at_once(world: World) -> None:
     assert world.slices.try_now(world.work("a", 2)) == "a"
-    assert world.loop.queue == deque()
+    assert world.loop.queue == []
 
 
 def test_the_first_slice_ends_in_time(world: World) -> None:

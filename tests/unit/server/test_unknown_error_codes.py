@@ -58,7 +58,7 @@ class NewerController:
         request: Any,
         on_done: Callable[[Any], None],
         mutations: object = None,
-        asker: object = None,
+        client_context: object = None,
     ) -> None:
         self.asked.append(request)
         on_done(self._answers[min(len(self.asked), len(self._answers)) - 1])

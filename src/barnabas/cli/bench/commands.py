@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import uuid
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -194,12 +195,8 @@ def bench_produce(
         connected(bootstrap, settings, defaults) as client,
         _topic(client, name, given) as topic,
     ):
-        with displayed(f"produce to {topic}", visible=not quiet) as show:
-            found = Measurement(show)
-            interrupt = run_produce(client.producer(), topic, load, found)
-        _finish("produce", topic, found, load, as_json=as_json)
-        if interrupt is not None:
-            raise interrupt
+        run = partial(run_produce, client.producer(), topic, load)
+        _measure(("produce", f"produce to {topic}", topic), run, load, quiet, as_json)
 
 
 @bench.command(
@@ -234,14 +231,10 @@ def bench_consume(
     topic = _one_topic(topics)
     assert topic is not None, "required"
     with termination_as_interrupt(), connected(bootstrap, properties) as client:
-        with displayed(f"consume {topic}", visible=not quiet) as show:
-            found = Measurement(show)
-            interrupt = run_consume(
-                client, topic, found, records_max=records, seconds_max=seconds, idle_s=idle
-            )
-        _finish("consume", topic, found, None, as_json=as_json)
-        if interrupt is not None:
-            raise interrupt
+        run = partial(
+            run_consume, client, topic, records_max=records, seconds_max=seconds, idle_s=idle
+        )
+        found = _measure(("consume", f"consume {topic}", topic), run, None, quiet, as_json)
     if records is not None and found.records < records:
         problem(f"only {found.records} of {records} records came")
         sys.exit(EXIT_FAILED)
@@ -287,16 +280,33 @@ def bench_latency(
     settings = (*properties, *given_settings(_SETTINGS))
     config = client_config(bootstrap, settings, defaults)
     with connected(bootstrap, settings, defaults) as client, _topic(client, name, given) as topic:
-        with displayed(f"latency over {topic}", visible=not quiet) as show:
-            found = Measurement(show)
-            interrupt = run_latency(config, topic, load, found, idle)
-        _finish("latency", topic, found, load, as_json=as_json)
-        if interrupt is not None:
-            raise interrupt
+        run = partial(run_latency, config, topic, load, idle_s=idle)
+        _measure(("latency", f"latency over {topic}", topic), run, load, quiet, as_json)
 
 
-def _finish(kind: str, topic: str, found: Measurement, load: Load | None, *, as_json: bool) -> None:
-    """Print the result; exit with status 1 if records failed."""
+def _measure(
+    names: tuple[str, str, str],
+    run: Callable[[Measurement], KeyboardInterrupt | None],
+    load: Load | None,
+    quiet: bool,
+    as_json: bool,
+) -> Measurement:
+    """Run a load with its live display, and print the result; exit with 1 if records failed.
+
+    Args:
+        names: The kind of load, the title of the display, and the topic.
+        run: Fills the measurement; returns the interrupt that ended it early, if one did.
+        load: The options of a load that writes; None for one that reads.
+        quiet: Whether there is no live display.
+        as_json: Whether the result is printed as JSON.
+
+    Raises:
+        KeyboardInterrupt: The run was interrupted; its result so far is printed.
+    """
+    kind, title, topic = names
+    with displayed(title, visible=not quiet) as show:
+        found = Measurement(show)
+        interrupt = run(found)
     if as_json:
         rate = None if load is None else load.rate
         echo_json({"bench": kind, "topic": topic, "rate": rate, **found.as_json()})
@@ -304,3 +314,6 @@ def _finish(kind: str, topic: str, found: Measurement, load: Load | None, *, as_
         echo_result(f"{kind} {topic}", found)
     if found.failed:
         sys.exit(EXIT_FAILED)
+    if interrupt is not None:
+        raise interrupt
+    return found

@@ -121,7 +121,7 @@ class Supervisor:
     def _watch(self) -> int:
         """Show the logs and state changes of nodes until told to stop or no node is left.
 
-        Killed nodes are left alone: the user who killed them can restart them.
+        Nodes that `barnabas cluster kill` has ended stay down until `barnabas cluster restart`.
 
         Returns:
             The exit status: a failure if all nodes ended and not all by request.

@@ -10,6 +10,7 @@ import time
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.network.foreign_protocol import ForeignProtocol, foreign_protocol
 from barnabas.protocol.headers import decode_response, encode_request
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.protocol.protocol_error import ProtocolError
@@ -27,7 +28,6 @@ _TIMEOUT_S = 1.0
 _KNOCK_S = 3.2
 _ANSWER_BYTES_MAX = 1 << 20
 _CORRELATION_ID = 0x0B1A_57
-_TLS_ALERT = b"\x15\x03"
 
 
 class Peer(Enum):
@@ -42,6 +42,13 @@ class Peer(Enum):
     REFUSED = "refuses connections"
     UNREACHABLE = "does not answer"
     UNKNOWN_NAME = "has no address"
+
+
+_FOREIGN_PEERS = {
+    ForeignProtocol.TLS: Peer.TLS,
+    ForeignProtocol.HTTP: Peer.HTTP,
+    ForeignProtocol.SSH: Peer.STRANGE,
+}
 
 
 class Reply(NamedTuple):
@@ -91,10 +98,9 @@ def _ask(connection: socket.socket) -> Reply:
             answer += more
         if not answer:
             return Reply(Peer.CLOSES)
-        if answer.startswith(_TLS_ALERT):
-            return Reply(Peer.TLS)
-        if answer == b"HTTP":
-            return Reply(Peer.HTTP)
+        foreign = foreign_protocol(answer)
+        if foreign is not None:
+            return Reply(_FOREIGN_PEERS[foreign])
         return _read_answer(connection, answer)
     except TimeoutError:
         return Reply(Peer.SILENT)

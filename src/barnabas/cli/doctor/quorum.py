@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from barnabas.cli.doctor.probe import Knocks, Peer
 from barnabas.cli.quorum_state import NO_LEADER, quorum_state
 from barnabas.client.admin.configs import ConfigResource, ResourceType
-from barnabas.client.config import ClientConfig
-from barnabas.client.errors import ClientConfigError, ClientError
+from barnabas.client.errors import ClientError
+from barnabas.server.cluster_settings import parse_voter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -102,19 +102,6 @@ def _voters(client: Client, answering: Iterable[int]) -> dict[int, Address]:
             continue
         for entry in () if isinstance(entries, ClientError) else entries:
             if entry.name == _VOTERS and entry.value:
-                return _parsed(entry.value)
+                voters = (parse_voter(part.strip()) for part in entry.value.split(","))
+                return dict(voter for voter in voters if voter is not None)
     return {}
-
-
-def _parsed(text: str) -> dict[int, Address]:
-    voters = {}
-    for part in text.split(","):
-        node, separator, address = part.strip().partition("@")
-        if not separator or not node.isdigit():
-            continue
-        try:
-            found = ClientConfig.parse({"bootstrap.servers": address}).bootstrap_servers
-        except ClientConfigError:
-            continue
-        voters[int(node)] = found[0]
-    return voters

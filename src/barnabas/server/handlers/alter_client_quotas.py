@@ -27,4 +27,4 @@ class AlterClientQuotasHandler:
         self, context: RequestContext, request: AlterClientQuotasRequest
     ) -> None:
         """Forward the request. The response follows when the quotas are committed."""
-        self._forwarding.send(request, context.respond_forwarded, asker=context)
+        self._forwarding.send(request, context.respond_forwarded, client_context=context)

@@ -49,5 +49,5 @@ class AlterConfigsHandler:
             answers = joined(AlterConfigsResourceResponse, request.resources, settled, [])
             return AlterConfigsResponse(responses=answers)
         forwarded = AlterConfigsRequest(resources=rest, validate_only=request.validate_only)
-        self._forwarding.send(forwarded, on_rest, asker=context)
+        self._forwarding.send(forwarded, on_rest, client_context=context)
         return None

@@ -32,4 +32,4 @@ class AlterPartitionReassignmentsHandler:
         self, context: RequestContext, request: AlterPartitionReassignmentsRequest
     ) -> None:
         """Forward the request. The response follows when the reassignments are committed."""
-        self._forwarding.send(request, context.respond_forwarded, asker=context)
+        self._forwarding.send(request, context.respond_forwarded, client_context=context)

@@ -29,4 +29,4 @@ class BrokerHeartbeatHandler:
     ) -> None:
         """Process a heartbeat. The response follows when resulting changes are committed."""
         self._watch.on_heartbeat(context.connection, request.broker_id, request.broker_epoch)
-        self._controller.send(request, context.respond_exempt, asker=context)
+        self._controller.send(request, context.respond_exempt, client_context=context)

@@ -39,4 +39,4 @@ class BrokerRegistrationHandler:
                 self._watch.on_duplicate(request.broker_id)
             context.respond_exempt(response)
 
-        self._controller.send(request, on_done, asker=context)
+        self._controller.send(request, on_done, client_context=context)

@@ -32,4 +32,4 @@ class ControllerRequestHandler:
 
         An inactive controller responds with NOT_CONTROLLER.
         """
-        self._controller.send(request, context.respond_exempt, asker=context)
+        self._controller.send(request, context.respond_exempt, client_context=context)

@@ -30,4 +30,4 @@ class DescribeQuorumHandler:
         self, context: RequestContext, request: DescribeQuorumRequest
     ) -> None:
         """Forward the request to the quorum leader, which knows the progress of the replicas."""
-        self._forwarding.send(request, context.respond_forwarded, asker=context)
+        self._forwarding.send(request, context.respond_forwarded, client_context=context)

@@ -39,4 +39,4 @@ class ElectLeadersHandler:
                 response.error_code = ErrorCode.NONE
             context.respond_forwarded(response)
 
-        self._forwarding.send(request, answer, asker=context)
+        self._forwarding.send(request, answer, client_context=context)

@@ -56,5 +56,5 @@ class IncrementalAlterConfigsHandler:
         forwarded = IncrementalAlterConfigsRequest(
             resources=rest, validate_only=request.validate_only
         )
-        self._forwarding.send(forwarded, on_rest, asker=context)
+        self._forwarding.send(forwarded, on_rest, client_context=context)
         return None

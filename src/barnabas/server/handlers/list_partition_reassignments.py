@@ -29,4 +29,4 @@ class ListPartitionReassignmentsHandler:
         self, context: RequestContext, request: ListPartitionReassignmentsRequest
     ) -> None:
         """Forward the request to the active controller, which has the latest metadata."""
-        self._forwarding.send(request, context.respond_forwarded, asker=context)
+        self._forwarding.send(request, context.respond_forwarded, client_context=context)

@@ -25,4 +25,4 @@ class QuorumAdminHandler:
 
     def handle_quorum_admin(self, context: RequestContext, request: Message) -> None:
         """Forward the request. The response follows when the change is committed or rejected."""
-        self._forwarding.send(request, context.respond_forwarded, asker=context)
+        self._forwarding.send(request, context.respond_forwarded, client_context=context)

@@ -27,4 +27,4 @@ class UnregisterBrokerHandler:
         self, context: RequestContext, request: UnregisterBrokerRequest
     ) -> None:
         """Forward the request. The response follows when the removal is committed."""
-        self._forwarding.send(request, context.respond_forwarded, asker=context)
+        self._forwarding.send(request, context.respond_forwarded, client_context=context)

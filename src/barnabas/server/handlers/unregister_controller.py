@@ -27,4 +27,4 @@ class UnregisterControllerHandler:
         self, context: RequestContext, request: UnregisterControllerRequest
     ) -> None:
         """Forward the request. The response follows when its unregistration is committed."""
-        self._forwarding.send(request, context.respond_forwarded, asker=context)
+        self._forwarding.send(request, context.respond_forwarded, client_context=context)

@@ -30,4 +30,4 @@ class UpdateFeaturesHandler:
         self, context: RequestContext, request: UpdateFeaturesRequest
     ) -> None:
         """Forward the request. The response follows when the levels are committed."""
-        self._forwarding.send(request, context.respond_forwarded, asker=context)
+        self._forwarding.send(request, context.respond_forwarded, client_context=context)

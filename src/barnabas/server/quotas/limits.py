@@ -56,13 +56,13 @@ class QuotaLimits:
         """Return the limit that applies to a client, or None."""
         if len(client_id) > _CLIENT_ID_CHARS:
             client_id = client_id[:_CLIENT_ID_CHARS]
-        asker = (user, client_id)
-        if asker not in self._cached:
+        key = (user, client_id)
+        if key not in self._cached:
             # Clients choose their ids, so the size of the cache must be bounded.
             if len(self._cached) >= _CACHED_MAX:
                 self._cached.clear()
-            self._cached[asker] = self._look_up(user, client_id)
-        return self._cached[asker]
+            self._cached[key] = self._look_up(user, client_id)
+        return self._cached[key]
 
     def _look_up(self, user: str, client_id: str) -> QuotaLimit | None:
         for by_user in (user, None, _ABSENT):
