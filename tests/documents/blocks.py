@@ -23,7 +23,7 @@ _MARK_WORDS = re.compile(
     r"not run, (?P<not_run>\S.*)|file (?P<file>[\w./-]+)"
     r"|checked by (?P<checked_by>tests/[\w/]+\.py)"
     r"|exit (?P<status>\d+)|needs (?P<needs>\w+(?: \w+)*)|brokers? (?P<brokers>\w+(?: \w+)?)"
-    r"|(?P<fresh>fresh)|(?P<kafka_only>kafka only)"
+    r"|(?P<fresh>fresh)|(?P<kafka_only>kafka only)|(?P<eventually>eventually)"
 )
 _REASON_LENGTH_MIN = 10
 
@@ -44,6 +44,8 @@ class Block:
         file: the name under which it is written into the directory of the page, instead of run.
         checked_by: the other test that checks it.
         kafka_only: whether it runs only where the broker is Apache Kafka.
+        eventually: whether its commands are repeated until they print what the page shows. They
+            only look at what a cluster does a moment later.
     """
 
     page: str
@@ -56,6 +58,7 @@ class Block:
     file: str | None = None
     checked_by: str | None = None
     kafka_only: bool = False
+    eventually: bool = False
 
     @property
     def where(self) -> str:
@@ -169,6 +172,7 @@ class _Reader:
             file=marks.get("file"),
             checked_by=marks.get("checked_by"),
             kafka_only="kafka_only" in marks,
+            eventually="eventually" in marks,
         )
         runs = kind in (CONSOLE, SCRIPT, PYTHON)
         if not (runs or block.not_run or block.file or block.checked_by):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import signal
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -16,6 +17,7 @@ from documents.comparison import lines_of, matches
 from documents.interpreter import Interpreter
 from documents.surroundings import Surroundings
 from documents.terminal import Shell, Window
+from waiting import PATIENCE_S
 
 # What a page shows where the reader presses Ctrl-C.
 INTERRUPT = "^C"
@@ -86,6 +88,13 @@ class PageRun:
 
     def _run_command(self, block: Block, command: Command, wanted: int) -> None:
         printed, status = self._shell.run_command(command.text)
+        deadline = time.monotonic() + PATIENCE_S
+        while (
+            block.eventually
+            and (status != wanted or not matches(command.shown, printed))
+            and time.monotonic() < deadline
+        ):
+            printed, status = self._shell.run_command(command.text)
         told = f"{block.where}: {command.text}\nprinted:\n{printed}"
         assert status == wanted, f"exit status {status} instead of {wanted}\n{told}"
         if command.shown:

@@ -181,3 +181,17 @@ def test_a_false_page_fails(tmp_path: Path, block: str, monkeypatch: pytest.Monk
 def test_ctrl_c_ends_a_server_and_another_takes_its_port(tmp_path: Path) -> None:
     server = "'''console\n$ barnabas start --data-dir data\nready 127.0.0.1:9092\n^C\n'''\n"
     run(tmp_path, server + server)
+
+
+def test_commands_of_a_block_marked_eventually_are_repeated(tmp_path: Path) -> None:
+    run(
+        tmp_path,
+        """
+        <!-- test: exit 1 -->
+        <!-- test: eventually -->
+        '''console
+        $ echo x >> seen; test $(wc -l < seen) = 3 && echo third && false
+        third
+        '''
+        """,
+    )

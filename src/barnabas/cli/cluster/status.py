@@ -70,7 +70,7 @@ def echo_status(layout: Layout, nodes: Sequence[Node], *, as_json: bool) -> bool
             }
         )
         return well
-    _echo_head(layout, told)
+    _echo_head(layout, rows, told)
     echo_table(
         ("node", "role", "state", "pid", "port", "leads", "replicas", "behind", "up"),
         [_row(row) for row in rows],
@@ -80,17 +80,22 @@ def echo_status(layout: Layout, nodes: Sequence[Node], *, as_json: bool) -> bool
     return well
 
 
-def _echo_head(layout: Layout, told: _Told | None) -> None:
+def _echo_head(layout: Layout, rows: Sequence[dict[str, Any]], told: _Told | None) -> None:
     if told is None:
         echo_line(strong(f"cluster {layout.cluster_id}"), ": ", bad("does not answer"))
         return
     controller: object = told.controller if told.controller is not None else bad("none")
     offline: object = good(0) if not told.offline else bad(told.offline)
+    # The controller learns only after a moment that a process has ended or is paused.
+    serving = sum(
+        row["state"] == "running" and row["broker"] is not None and row["broker"]["serving"]
+        for row in rows
+    )
     echo_line(
         strong(f"cluster {layout.cluster_id}"),
         ": controller ",
         controller,
-        f", {len(told.serving)} of {layout.brokers} brokers serve, leaderless ",
+        f", {serving} of {layout.brokers} brokers serve, leaderless ",
         offline,
     )
 
