@@ -57,43 +57,52 @@ class LeaderChannels(Protocol):
 class PeerChannels:
     """Opens network connections to the brokers' listeners in the latest metadata."""
 
-    __slots__ = ("_connect_timeout_ms", "_doors", "_endpoint_of")
+    __slots__ = ("_connect_timeout_ms", "_doors", "_endpoint_of", "_on_lost")
 
     def __init__(
-        self, doors: ChannelDoors, endpoint_of: EndpointOf, connect_timeout_ms: float = 10_000.0
+        self,
+        doors: ChannelDoors,
+        endpoint_of: EndpointOf,
+        on_lost: Callable[[int], None],
+        connect_timeout_ms: float = 10_000.0,
     ) -> None:
         """Create the factory.
 
         Args:
             doors: network and timers.
             endpoint_of: returns the address of a broker; called for each new connection.
+            on_lost: called with the broker id when the peer closes or resets a connection.
             connect_timeout_ms: limit of the time to connect, in ms.
         """
         self._doors = doors
         self._endpoint_of = endpoint_of
+        self._on_lost = on_lost
         self._connect_timeout_ms = connect_timeout_ms
 
     def open(self, broker_id: int, client_id: str) -> PeerChannel:
         """Return a dedicated channel to a broker, not yet connected."""
         endpoint_of = partial(self._endpoint_of, broker_id)
-        return PeerChannel(self._doors, client_id, endpoint_of, self._connect_timeout_ms)
+        on_lost = partial(self._on_lost, broker_id)
+        return PeerChannel(self._doors, client_id, endpoint_of, on_lost, self._connect_timeout_ms)
 
 
 class PeerChannel:
     """A connection to one broker, reopened after it closes."""
 
-    __slots__ = ("_channel", "_client_id", "_connect_timeout_ms", "_doors", "_endpoint")
+    __slots__ = ("_channel", "_client_id", "_connect_timeout_ms", "_doors", "_endpoint", "_on_lost")
 
     def __init__(
         self,
         doors: ChannelDoors,
         client_id: str,
         endpoint: Callable[[], tuple[str, int] | None],
+        on_lost: Callable[[], None],
         connect_timeout_ms: float,
     ) -> None:
         self._doors = doors
         self._client_id = client_id
         self._endpoint = endpoint
+        self._on_lost = on_lost
         self._connect_timeout_ms = connect_timeout_ms
         # The open or connecting channel, or None.
         self._channel: Channel | None = None
@@ -130,6 +139,9 @@ class PeerChannel:
         if channel is not None:
             channel.close()
 
-    def _on_closed(self, channel: Channel, _: NetworkError) -> None:
+    def _on_closed(self, channel: Channel, reason: NetworkError) -> None:
         if self._channel is channel:
             self._channel = None
+        # The callback of a pending request may have closed this channel first.
+        if reason.kind is NetworkErrorKind.DISCONNECTED:
+            self._on_lost()

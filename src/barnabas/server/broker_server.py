@@ -27,6 +27,7 @@ from barnabas.server.dynamic_parts import subscribe_parts
 from barnabas.server.handlers.table import served_apis
 from barnabas.server.listener import Listener
 from barnabas.server.listeners import advertised_endpoints
+from barnabas.server.lost_leaders import LostLeaders
 from barnabas.server.metadata_follower import MetadataFollower
 from barnabas.server.node_failure import (
     describe_directory_failure,
@@ -93,6 +94,7 @@ class BrokerServer:
         self._runtime = shared.runtime
         self._is_alone = shared.configuration.cluster.is_alone
         self.listeners: list[Listener] = []
+        self._lost_leaders = LostLeaders(self._runtime.clock, shared.wheel)
         self._join_replicas()
         subscribe_parts(shared.dynamic, self.logs, self.replicas, shared.connections)
         self.parts = self._make_parts()
@@ -139,6 +141,7 @@ class BrokerServer:
 
     def _on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
         self.follower.on_image(delta, image)
+        self._lost_leaders.on_change(delta)
         self._maybe_open_logs()
         own_id = self._shared.node_id
         if own_id in delta.broker_changes and own_id not in image.brokers:
@@ -287,7 +290,9 @@ class BrokerServer:
             found = shared.cluster.endpoint(broker_id, listener)
             return None if found is None else (found.host, found.port)
 
-        return PeerChannels(shared.channel_doors, endpoint_of)
+        return PeerChannels(
+            shared.channel_doors, endpoint_of, self._lost_leaders.on_connection_lost
+        )
 
     def _bind(self) -> None:
         """Listen on every endpoint. Connections are accepted but not read until `_serve`."""
@@ -339,6 +344,7 @@ class BrokerServer:
             auto_topics=AutoTopics(
                 config, shared.cluster, self._forwarding, is_alone=self._is_alone
             ),
+            lost_leaders=self._lost_leaders,
             groups=self.groups,
             producer_ids=ProducerIds(shared.node_id, self._broker_epoch, self._forwarding),
             conversions=self._conversions,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from barnabas.server.conversion_queue import ConversionQueue
     from barnabas.server.described_configs import DescribedConfigs
     from barnabas.server.dynamic_config import DynamicBrokerConfig
+    from barnabas.server.lost_leaders import LostLeaders
     from barnabas.server.producer_ids import ProducerIds
     from barnabas.server.quorum_api import QuorumApi
     from barnabas.server.quotas.client_quotas import ClientQuotas
@@ -64,6 +65,7 @@ class ServerParts(NodeParts):
     replicas: ReplicaManager
     fetch_sessions: FetchSessionCache
     auto_topics: AutoTopics
+    lost_leaders: LostLeaders
     groups: GroupCoordinator
     producer_ids: ProducerIds
     conversions: ConversionQueue

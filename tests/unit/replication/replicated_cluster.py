@@ -286,7 +286,7 @@ class Node:
             ReplicaMetrics(),
             self.log_config,
             self.settings.get("channels")
-            or PeerChannels(channels, self._address, connect_timeout_ms=1_000),
+            or PeerChannels(channels, self._address, lambda _: None, connect_timeout_ms=1_000),
             lambda: self.epoch,
         )
         self.manager = ReplicaManager(self.id, self._cluster.config, self.logs, parts)

@@ -140,6 +140,11 @@ class SimulatedCluster:
         channel.send(request, version, lambda *result: outcome.append(result), TIMEOUT_MS)
         return outcome
 
+    def disconnect(self, node_id: int, port: int = CLIENT_PORT) -> None:
+        """Close the client's connection to a node."""
+        channel, _ = self._clients.pop((node_id, port))
+        channel.close()
+
     def _channel(self, node_id: int, port: int) -> Channel:
         known = self._clients.get((node_id, port))
         if known is not None and not known[1]:

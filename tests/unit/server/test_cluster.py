@@ -143,6 +143,60 @@ def test_metadata_lists_a_dead_broker_for_two_more_seconds() -> None:
     assert {each.node_id for each in brokers} == {1, 2, 3} - {dead}
 
 
+def leaders_in(response: object) -> set[int]:
+    return {each.leader_id for each in response.topics[0].partitions}
+
+
+def test_metadata_requests_wait_for_the_election_after_a_leader_died() -> None:
+    cluster = three_nodes()
+    asked = cluster.active
+    dead = next(node_id for node_id in (1, 2, 3) if node_id != asked)
+    cluster.ask(asked, creation("t", replicas=3), 7)
+    cluster.until(lambda: leaders_in(metadata(cluster, asked, "t")) == {1, 2, 3})
+    cluster.world.run_for(1_000)
+    cluster.kill(dead)
+    cluster.world.run_for(10)
+    # The controller has not noticed the death yet.
+    assert dead in cluster.live_brokers(asked)
+    assert leaders_in(metadata(cluster, asked, "t")) == {1, 2, 3} - {dead}
+
+
+def test_metadata_requests_wait_a_second_for_a_leader_that_lives() -> None:
+    cluster = three_nodes()
+    asked = cluster.active
+    other = next(node_id for node_id in (1, 2, 3) if node_id != asked)
+    cluster.ask(asked, creation("t", replicas=3), 7)
+    cluster.until(lambda: leaders_in(metadata(cluster, asked, "t")) == {1, 2, 3})
+    cluster.world.run_for(1_000)
+    assert cluster.world.network.reset_connections(f"node-{asked}", f"node-{other}")
+    cluster.world.run_for(10)
+    begin_ms = cluster.world.scheduler.now_ms
+    assert leaders_in(metadata(cluster, asked, "t")) == {1, 2, 3}
+    assert 900 < cluster.world.scheduler.now_ms - begin_ms < 1_100
+    # Later requests do not wait.
+    assert leaders_in(metadata(cluster, asked, "t")) == {1, 2, 3}
+    assert cluster.world.scheduler.now_ms - begin_ms < 1_100
+
+
+def test_a_held_metadata_request_ends_with_its_connection() -> None:
+    cluster = three_nodes()
+    asked = cluster.active
+    dead = next(node_id for node_id in (1, 2, 3) if node_id != asked)
+    cluster.ask(asked, creation("t", replicas=3), 7)
+    cluster.until(lambda: leaders_in(metadata(cluster, asked, "t")) == {1, 2, 3})
+    cluster.world.run_for(1_000)
+    cluster.kill(dead)
+    cluster.world.run_for(10)
+    outcome = cluster.send(asked, MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 12)
+    cluster.world.run_for(10)
+    assert not outcome
+    cluster.disconnect(asked)
+    cluster.until(lambda: dead not in cluster.live_brokers(asked))
+    cluster.world.run_for(100)
+    assert not cluster.failures
+    assert leaders_in(metadata(cluster, asked, "t")) == {1, 2, 3} - {dead}
+
+
 def test_the_broker_of_a_dead_controller_is_fenced_by_the_next_one() -> None:
     cluster = three_nodes()
     dead = cluster.active

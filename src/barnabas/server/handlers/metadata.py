@@ -42,19 +42,35 @@ def handler(parts: ServerParts) -> Handle:
 class MetadataHandler:
     """Builds responses from the current metadata image."""
 
-    __slots__ = ("_auto_topics", "_cluster", "_cluster_id", "_node_id")
+    __slots__ = ("_auto_topics", "_cluster", "_cluster_id", "_lost_leaders", "_node_id")
 
     def __init__(self, parts: ServerParts) -> None:
         self._cluster = parts.cluster
         self._cluster_id = parts.cluster_id
         self._node_id = parts.node_id
         self._auto_topics = parts.auto_topics
+        self._lost_leaders = parts.lost_leaders
 
     def handle_metadata(
         self, context: RequestContext, request: MetadataRequest
     ) -> MetadataResponse | None:
         """Describe all topics, or the requested ones."""
+        if request.topics and self._lost_leaders.hold(
+            map(self._image_of, request.topics), lambda: self._serve_held(context, request)
+        ):
+            return None
         return context.in_slices(self._answer(context, request))
+
+    def _serve_held(self, context: RequestContext, request: MetadataRequest) -> None:
+        if not context.is_wanted:
+            return
+        response = context.in_slices(self._answer(context, request))
+        if response is not None:
+            context.respond(response)
+
+    def _image_of(self, topic: MetadataRequestTopic) -> TopicImage | None:
+        image = self._cluster.image.topics
+        return image.by_id(topic.topic_id) if topic.name is None else image.by_name(topic.name)
 
     def _answer(
         self, context: RequestContext, request: MetadataRequest
@@ -109,9 +125,7 @@ class MetadataHandler:
             yield
             if key not in made:
                 known = (
-                    image.by_id(topic.topic_id)
-                    if topic.name is None
-                    else (image.by_name(topic.name))
+                    image.by_id(topic.topic_id) if topic.name is None else image.by_name(topic.name)
                 )
                 made[key] = (
                     _unknown(topic, operations)
