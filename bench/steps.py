@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from barnabas.runtime.loop import ProcessControl, Runtime, run
-from barnabas.server.configuration import read_configuration
-from barnabas.server.node import Node
+from barnabas.server.configs.configuration import read_configuration
+from barnabas.server.process.node import Node
 from bench.brokers import Broker
 from bench.flame import TOPIC, fetch_request
 from bench.loads import create_topic, produce_request

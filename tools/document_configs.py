@@ -15,8 +15,8 @@ from barnabas.metadata.client_metrics_configs import CLIENT_METRICS_CONFIGS
 from barnabas.metadata.group_configs import GROUP_CONFIGS
 from barnabas.raft.config import RAFT_CONFIGS
 from barnabas.replication.config import DEFINITION as REPLICATION_KEYS
-from barnabas.server.config import LISTENER_KEYS, NODE_KEYS, PROTECTION_KEYS, SERVER_KEYS
-from barnabas.server.configuration import BROKER_KEYS
+from barnabas.server.configs.config import LISTENER_KEYS, NODE_KEYS, PROTECTION_KEYS, SERVER_KEYS
+from barnabas.server.configs.configuration import BROKER_KEYS
 from barnabas.server.quotas.config import CONNECTION_KEYS, QUOTA_KEYS
 from barnabas.settings.definition import ConfigDefinition, ConfigKey
 from barnabas.settings.listing import markdown_table

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from barnabas.metrics.catalogue import CATALOGUE
 from barnabas.metrics.family import MetricKind
-from barnabas.server.exposition import exposition_name
+from barnabas.server.metrics.exposition import exposition_name
 
 PAGE = Path(__file__).parents[1] / "docs" / "metrics.md"
 BEGIN = "<!-- the table is written by tools/metrics_page.py -->\n"

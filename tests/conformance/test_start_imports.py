@@ -6,7 +6,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from barnabas.server.handlers.table import SERVED_APIS
+from barnabas.server.handlers.broker_apis import SERVED_APIS
 from barnabas.testing.free_ports import free_ports
 from fuzz.attacker import Attacker
 from waiting import eventually

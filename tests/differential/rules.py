@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.schema import ZERO_UUID
 from barnabas.record.batch import CorruptBatchError, batches
-from barnabas.server.handlers.table import SERVED_APIS
+from barnabas.server.handlers.broker_apis import SERVED_APIS
 from differential.side import Side
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ _ADMIN = "`test_admin_requests.py`, `tests/unit/controller`"
 _TOPICS = "`test_old_protocol.py` (0-1), `test_admin.py`, `tests/unit/controller`"
 _CONFIGS = "`test_configs.py`"
 _VOTERS = "`tests/simulation/test_dynamic_quorum.py`, `tests/jvm/test_joint_quorum.py`"
-_DIRECTORIES = "`test_log_dirs.py`, `tests/unit/server/test_log_directories.py`"
+_DIRECTORIES = "`test_log_dirs.py`, `tests/unit/server/startup/test_log_directories.py`"
 _QUOTAS = "`test_quotas.py`, `tests/unit/controller/test_client_quotas.py`"
 
 SHOWN_BY: dict[ApiKey, str] = {
@@ -58,5 +58,5 @@ SHOWN_BY: dict[ApiKey, str] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: "`test_admin.py`, `tests/unit/server`",
     ApiKey.ADD_RAFT_VOTER: _VOTERS,
     ApiKey.REMOVE_RAFT_VOTER: _VOTERS,
-    ApiKey.UNREGISTER_CONTROLLER: "`tests/unit/server/test_cluster.py`",
+    ApiKey.UNREGISTER_CONTROLLER: "`tests/unit/server/process/test_cluster.py`",
 }

@@ -9,7 +9,7 @@ import barnabas
 from barnabas.client.config import ClientConfig
 from barnabas.client.producer.delivery import Delivery
 from barnabas.replication.fetch_state import FetchPhase
-from barnabas.server.features import SUPPORTED_FEATURES
+from barnabas.server.startup.features import SUPPORTED_FEATURES
 from documents.blocks import ROOT, sections_of
 
 # Beside the keys of ClientConfig: what take_parts of the two clients take.

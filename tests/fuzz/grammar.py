@@ -18,7 +18,7 @@ from barnabas.protocol.schema import Array, Field, Kind, Struct
 from barnabas.record.builder import BatchBuilder
 from barnabas.record.legacy import write_message_set
 from barnabas.record.record import Record
-from barnabas.server.handlers.table import SERVED_APIS
+from barnabas.server.handlers.broker_apis import SERVED_APIS
 from fuzz.bombs import Bombs
 
 TOPICS = [f"fuzz-{number}" for number in range(8)]

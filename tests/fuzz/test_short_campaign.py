@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.server.handlers.table import SERVED_APIS
+from barnabas.server.handlers.broker_apis import SERVED_APIS
 from fuzz import campaign
 from fuzz.attacker import Attacker
 from fuzz.grammar import Grammar

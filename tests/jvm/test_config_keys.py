@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from barnabas.server.configuration import BROKER_KEYS
+from barnabas.server.configs.configuration import BROKER_KEYS
 from barnabas.settings.definition import ConfigError, ConfigKey, ConfigType
 from barnabas.storage.config import TOPIC_CONFIGS
 from jvm.java import TIMEOUT_S

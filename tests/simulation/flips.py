@@ -33,9 +33,9 @@ from barnabas.protocol.messages.list_offsets import (
 )
 from barnabas.record.batch import check_crc, read_header
 from barnabas.record.reader import read_batches
-from barnabas.server.configuration import read_configuration
-from barnabas.server.node import Node
-from barnabas.server.node_failure import NodeFailedError
+from barnabas.server.configs.configuration import read_configuration
+from barnabas.server.process.node import Node
+from barnabas.server.startup.node_failure import NodeFailedError
 from barnabas.storage.checkpoint import (
     HIGH_WATERMARKS,
     RECOVERY_POINTS,

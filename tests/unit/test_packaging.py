@@ -31,7 +31,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
 def test_the_wheel_holds_all_packages_their_types_and_the_licence(wheel: zipfile.ZipFile) -> None:
     names = set(wheel.namelist())
     assert "barnabas/py.typed" in names
-    assert "barnabas/server/node.py" in names
+    assert "barnabas/server/process/node.py" in names
     assert "pyspark_barnabas/__init__.py" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert any(name.endswith("licenses/NOTICE") for name in names)

@@ -44,7 +44,7 @@ def complete_config_keys(ctx: click.Context, _param: click.Parameter, incomplete
     if kind == "topic":
         from barnabas.storage.config import TOPIC_CONFIGS as KEYS
     elif kind == "broker":
-        from barnabas.server.configuration import BROKER_KEYS as KEYS
+        from barnabas.server.configs.configuration import BROKER_KEYS as KEYS
     else:
         return []
     return _beginning((key.name for key in KEYS), incomplete)

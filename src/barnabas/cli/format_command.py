@@ -13,8 +13,8 @@ from barnabas.runtime.disk import RealDisk
 from barnabas.runtime.rng import SystemRng
 
 if TYPE_CHECKING:
-    from barnabas.server.configuration import Configuration
-    from barnabas.server.formatting import FirstVoters, Formatted, InitialController
+    from barnabas.server.configs.configuration import Configuration
+    from barnabas.server.startup.formatting import FirstVoters, Formatted, InitialController
 
 EXAMPLES = """\b
 Examples:
@@ -71,7 +71,7 @@ def format_command(
     if sum((standalone, no_initial_controllers, initial_controllers is not None)) > 1:
         raise click.UsageError("Only one can say who votes first.")
     from barnabas.runtime.clock import SystemClock
-    from barnabas.server.formatting import FormatDoors, FormatError, format_node
+    from barnabas.server.startup.formatting import FormatDoors, FormatError, format_node
     from barnabas.settings.key import ConfigError
     from barnabas.settings.properties import PropertiesError
     from barnabas.storage.errors import StorageError
@@ -114,7 +114,7 @@ def _echo_random_uuid(*, as_json: bool) -> None:
 
 
 def _configuration(properties_file: str, cluster_id: str | None) -> Configuration:
-    from barnabas.server.configuration import read_configuration
+    from barnabas.server.configs.configuration import read_configuration
     from barnabas.settings.properties import parse_properties
 
     properties = parse_properties(RealDisk().read(properties_file).decode("latin-1"))
@@ -126,7 +126,7 @@ def _configuration(properties_file: str, cluster_id: str | None) -> Configuratio
 def _first_voters(
     standalone: bool, initial_controllers: str | None, no_initial_controllers: bool
 ) -> FirstVoters | tuple[InitialController, ...]:
-    from barnabas.server.formatting import FirstVoters, parse_initial_controllers
+    from barnabas.server.startup.formatting import FirstVoters, parse_initial_controllers
 
     if initial_controllers is not None:
         return parse_initial_controllers(initial_controllers)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from barnabas.cli.start_options import StartOptions
     from barnabas.runtime.loop import ProcessControl, Runtime
     from barnabas.runtime.service_manager import ServiceManager
-    from barnabas.server.first_topics import NewTopic
+    from barnabas.server.process.first_topics import NewTopic
 
 FAILED = 1
 # Thresholds of the garbage collector. The first is the number of new objects that triggers a
@@ -62,9 +62,9 @@ def start_broker(options: StartOptions) -> int:
 def _run(properties: dict[str, str], options: StartOptions, surroundings: StartSurroundings) -> int:
     from barnabas.runtime.loop import run
     from barnabas.runtime.service_manager import service_manager
-    from barnabas.server.configuration import read_configuration
-    from barnabas.server.node import Node
-    from barnabas.server.node_failure import NodeFailedError
+    from barnabas.server.configs.configuration import read_configuration
+    from barnabas.server.process.node import Node
+    from barnabas.server.startup.node_failure import NodeFailedError
     from barnabas.storage.errors import StorageError
 
     _collect_garbage()
@@ -83,7 +83,7 @@ def _run(properties: dict[str, str], options: StartOptions, surroundings: StartS
             elif broker.broker is None:
                 control.fail(NodeFailedError("--topic needs a node that is a broker"))
             else:
-                from barnabas.server.first_topics import FirstTopics
+                from barnabas.server.process.first_topics import FirstTopics
 
                 FirstTopics(
                     broker.broker.parts, runtime.timer, lambda: on_ready(address), control.fail
@@ -98,7 +98,7 @@ def _run(properties: dict[str, str], options: StartOptions, surroundings: StartS
             _say_ready(address, broker.metrics_address)
             manager.ready(f"ready at {address}")
             # These modules are not needed for the first response, so import them afterwards.
-            from barnabas.server.preload import Preloader, needed_modules
+            from barnabas.server.process.preload import Preloader, needed_modules
 
             Preloader(runtime.timer, needed_modules()).start()
 
@@ -129,7 +129,7 @@ def _first_topics(options: StartOptions) -> list[NewTopic]:
     if not options.topics:
         # Most starts have none, so they do not import the module.
         return []
-    from barnabas.server.first_topics import TopicError, parse_topic
+    from barnabas.server.process.first_topics import TopicError, parse_topic
 
     try:
         return [parse_topic(text) for text in options.topics]
@@ -228,7 +228,7 @@ def _properties(options: StartOptions, temporary_directory: str | None) -> dict[
 
 
 def _listeners(address: str) -> str:
-    from barnabas.server.endpoint import parse_address
+    from barnabas.server.configs.endpoint import parse_address
 
     if parse_address(address) is None:
         raise StartError(f"--listen takes HOST:PORT, for example 127.0.0.1:9092, not {address!r}")

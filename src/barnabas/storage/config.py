@@ -338,7 +338,7 @@ CLEANER_KEYS = (
     "log.cleaner.backoff.ms",
 )
 
-# Broker keys of the storage package; server/config.py combines them with the others.
+# Broker keys of the storage package; server/configs/config.py combines them with the others.
 BROKER_CONFIGS = ConfigDefinition(
     [
         *_defaults_of_topics(),

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from barnabas.runtime.loop import close_workers, system_runtime
-from barnabas.server.configuration import read_configuration
-from barnabas.server.first_topics import FirstTopics, NewTopic, TopicError, parse_topic
-from barnabas.server.node import Node
+from barnabas.server.configs.configuration import read_configuration
+from barnabas.server.process.first_topics import FirstTopics, NewTopic, TopicError, parse_topic
+from barnabas.server.process.node import Node
 from barnabas.testing.default_settings import BROKER_SETTINGS
 from barnabas.testing.ending_timer import EndingTimer
 from barnabas.testing.free_ports import HOST

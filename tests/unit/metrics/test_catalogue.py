@@ -9,7 +9,7 @@ from pathlib import Path
 from barnabas.metrics import names
 from barnabas.metrics.catalogue import CATALOGUE
 from barnabas.metrics.family import MetricKind
-from barnabas.server.exposition import exposition_name
+from barnabas.server.metrics.exposition import exposition_name
 
 ROOT = Path(__file__).parents[3]
 

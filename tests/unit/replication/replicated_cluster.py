@@ -36,17 +36,18 @@ from barnabas.replication.leader_channels import PeerChannels
 from barnabas.replication.replica_manager import ReplicaManager, ReplicationParts
 from barnabas.replication.replica_metrics import ReplicaMetrics
 from barnabas.runtime.disk import FileSlice
-from barnabas.server.backlog import Backlog
-from barnabas.server.cluster_view import ClusterView
-from barnabas.server.configuration import read_configuration
-from barnabas.server.conversion_queue import ConversionQueue
-from barnabas.server.dispatch import Dispatcher, HandlerTable
-from barnabas.server.handlers.table import served_apis
-from barnabas.server.missing_features import MissingFeatures
+from barnabas.server.cluster.backlog import Backlog
+from barnabas.server.cluster.cluster_view import ClusterView
+from barnabas.server.configs.configuration import read_configuration
+from barnabas.server.conversion.conversion_queue import ConversionQueue
+from barnabas.server.dispatch.dispatcher import Dispatcher
+from barnabas.server.dispatch.missing_features import MissingFeatures
+from barnabas.server.dispatch.request import RequestServices
+from barnabas.server.dispatch.request_statistics import RequestStatistics
+from barnabas.server.dispatch.slices import SliceQueue
+from barnabas.server.handlers.broker_apis import served_apis
+from barnabas.server.handlers.handler_table import HandlerTable
 from barnabas.server.quotas.client_quotas import ClientQuotas
-from barnabas.server.request import RequestServices
-from barnabas.server.request_statistics import RequestStatistics
-from barnabas.server.slices import SliceQueue
 from barnabas.sim.world import SimWorld
 from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.config import LogConfig, StorageConfig, log_config
@@ -326,7 +327,7 @@ class Node:
             MissingFeatures(),
         )
         self.handlers = HandlerTable(parts, RequestStatistics())  # type: ignore[arg-type]
-        dispatcher = Dispatcher(self.handlers, services)
+        dispatcher = Dispatcher(self.handlers.find, services)
         doors = ConnectionDoors(runtime.clock, runtime.timer, new_receive_buffer())
         self.connections: list[Connection] = []
 

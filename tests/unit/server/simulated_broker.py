@@ -18,8 +18,8 @@ from barnabas.protocol.messages.produce import (
     TopicProduceData,
 )
 from barnabas.record.builder import BatchBuilder
-from barnabas.server.configuration import read_configuration
-from barnabas.server.node import Node
+from barnabas.server.configs.configuration import read_configuration
+from barnabas.server.process.node import Node
 from barnabas.sim.world import SimWorld
 from barnabas.waiting.timing_wheel import TimingWheel
 

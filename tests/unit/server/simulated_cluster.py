@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.network.channel import Channel, ChannelDoors
 from barnabas.network.framed_protocol import new_receive_buffer
-from barnabas.server.configuration import read_configuration
-from barnabas.server.node import Node
+from barnabas.server.configs.configuration import read_configuration
+from barnabas.server.process.node import Node
 from barnabas.sim.world import SimWorld
 from barnabas.waiting.timing_wheel import TimingWheel
 

@@ -18,7 +18,7 @@ import uvloop
 
 from barnabas import aio
 from barnabas.runtime.loop import close_loop, new_loop, watched_runtime
-from barnabas.server.first_topics import TopicError
+from barnabas.server.process.first_topics import TopicError
 from barnabas.settings.key import ConfigError
 from barnabas.storage.errors import StorageError
 from barnabas.testing import BrokerOnLoop, running_broker

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.cli.doctor.probe import Knocks, Peer, Reply
 from barnabas.cli.why.reason import duration
-from barnabas.server.endpoint import is_loopback
+from barnabas.server.configs.endpoint import is_loopback
 
 if TYPE_CHECKING:
     from barnabas.cli.doctor.diagnosis import Diagnosis

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from barnabas.cli.doctor.dangerous import dangers
 from barnabas.cli.doctor.directory import examine_directory
 from barnabas.runtime.disk import RealDisk
-from barnabas.server.configuration import BROKER_KEYS, read_configuration
+from barnabas.server.configs.configuration import BROKER_KEYS, read_configuration
 from barnabas.server.quotas.connection_bounds import listener_keys
 from barnabas.settings.key import ConfigError
 from barnabas.settings.properties import PropertiesError, parse_properties
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from barnabas.cli.doctor.diagnosis import Diagnosis
-    from barnabas.server.configuration import Configuration
+    from barnabas.server.configs.configuration import Configuration
     from barnabas.settings.definition import ParsedConfig
 
 __all__ = ["examine_properties"]
@@ -83,7 +83,7 @@ def _is_good(name: str, value: str, diagnosis: Diagnosis) -> bool:
 
 
 def _read(good: Mapping[str, str], diagnosis: Diagnosis) -> Configuration | None:
-    logger = logging.getLogger("barnabas.server.configuration")
+    logger = logging.getLogger("barnabas.server.configs.configuration")
     level = logger.level
     # This check reports the same problems in its own words.
     logger.setLevel(logging.CRITICAL)

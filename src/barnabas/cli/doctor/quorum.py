@@ -9,7 +9,7 @@ from barnabas.cli.doctor.probe import Knocks, Peer
 from barnabas.cli.quorum_state import NO_LEADER, quorum_state
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
-from barnabas.server.cluster_settings import parse_voter
+from barnabas.server.configs.cluster_settings import parse_voter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from barnabas.protocol.messages.push_telemetry import PushTelemetryRequest
     from barnabas.runtime.clock import Clock
-    from barnabas.server.cluster_view import ClusterView
+    from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.telemetry.receiver import MetricsReceiver
     from barnabas.settings.pattern import Pattern
 

@@ -13,10 +13,10 @@ from barnabas.metadata.client_metrics_configs import (
     CLIENT_SOURCE_PORT,
 )
 from barnabas.protocol.primitives import uuid_to_string
-from barnabas.server.client_software import UNKNOWN_SOFTWARE, ClientSoftware
+from barnabas.server.dispatch.client_software import UNKNOWN_SOFTWARE, ClientSoftware
 
 if TYPE_CHECKING:
-    from barnabas.server.request import RequestContext
+    from barnabas.server.dispatch.request import RequestContext
 
 
 def pushing_client(context: RequestContext, instance_id: bytes) -> dict[str, str]:

@@ -1,0 +1,115 @@
+"""View of the latest metadata image that this broker has received, for request handlers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.metadata.image import ClusterImage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from barnabas.metadata.broker_registration import BrokerRegistration, Endpoint
+    from barnabas.metadata.partition_registration import PartitionRegistration
+    from barnabas.runtime.clock import Clock
+    from barnabas.server.cluster.backlog import Backlog
+
+
+# How long Metadata responses continue to list a fenced broker.
+DEPARTED_LISTED_MS = 2_000.0
+
+
+class ClusterView:
+    """Holds the latest image, which is replaced completely after each committed metadata batch."""
+
+    __slots__ = ("_clock", "_departed", "backlog", "image")
+
+    def __init__(self, clock: Clock, backlog: Backlog) -> None:
+        self._clock = clock
+        # Metadata changes that this broker still has to apply.
+        self.backlog = backlog
+        # Time (ms, monotonic) until which a fenced broker is listed, by broker id.
+        self._departed: dict[int, float] = {}
+        self.image = ClusterImage()
+
+    def update(self, image: ClusterImage) -> None:
+        """Replace the image, and record the brokers that the new image fences."""
+        now_ms = self._clock.monotonic_ms()
+        for broker_id, before in self.image.brokers.items():
+            after = image.brokers.get(broker_id)
+            if after is not None and after.fenced and not before.fenced:
+                self._departed[broker_id] = now_ms + DEPARTED_LISTED_MS
+        self.image = image
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """Return the name of the topic with this id, or None if it does not exist."""
+        topic = self.image.topics.by_id(topic_id)
+        return None if topic is None else topic.name
+
+    def topic_id(self, name: str) -> bytes | None:
+        """Return the id of the topic with this name, or None if it does not exist."""
+        topic = self.image.topics.by_name(name)
+        return None if topic is None else topic.id
+
+    def partition(self, topic: str, partition: int) -> PartitionRegistration | None:
+        """Return replicas and leader of a partition, or None if it does not exist."""
+        return self.image.topics.partition(topic, partition)
+
+    def has_partition(self, name: str, partition: int) -> bool:
+        """Return whether the partition exists."""
+        return self.image.topics.partition(name, partition) is not None
+
+    def partition_count(self, name: str) -> int:
+        """Return the number of partitions of the topic, 0 if it does not exist."""
+        topic = self.image.topics.by_name(name)
+        return 0 if topic is None else len(topic.partitions)
+
+    def is_alive(self, broker_id: int) -> bool:
+        """Return whether the broker is registered and not fenced."""
+        broker = self.image.brokers.get(broker_id)
+        return broker is not None and not broker.fenced
+
+    def told_controller(self, own_id: int) -> int:
+        """Return the broker that clients see as the controller, or -1 if no broker is alive.
+
+        Clients cannot connect to controllers. Every broker forwards their requests (KIP-590).
+        """
+        if self.is_alive(own_id):
+            return own_id
+        live = (broker.id for broker in self.image.brokers.values() if not broker.fenced)
+        return next(live, -1)
+
+    def offline_replicas(self, partition: PartitionRegistration) -> list[int]:
+        """Return the replicas with a fenced broker or an offline data directory (KIP-112)."""
+        return [
+            replica
+            for replica in partition.replicas
+            if not self.is_alive(replica)
+            or not self.image.brokers[replica].has_online(partition.directory_of(replica))
+        ]
+
+    def listed_brokers(self, listener_name: str) -> Iterator[tuple[BrokerRegistration, Endpoint]]:
+        """Yield the brokers of a Metadata response that have this listener, with their addresses.
+
+        A fenced broker is listed for two more seconds. librdkafka destroys its handle of a broker
+        that is missing. If the same response names a new leader for that broker's partitions,
+        librdkafka loses the new leader too, and requests metadata again only a second later.
+        """
+        if self._departed:
+            now_ms = self._clock.monotonic_ms()
+            self._departed = {
+                broker_id: until_ms
+                for broker_id, until_ms in self._departed.items()
+                if until_ms > now_ms
+            }
+        for broker in self.image.brokers.values():
+            endpoint = broker.listeners.get(listener_name)
+            if endpoint is not None and (not broker.fenced or broker.id in self._departed):
+                yield broker, endpoint
+
+    def endpoint(self, broker_id: int, listener_name: str) -> Endpoint | None:
+        """Return the address of a live broker, or None if it is fenced or lacks the listener."""
+        broker = self.image.brokers.get(broker_id)
+        if broker is None or broker.fenced:
+            return None
+        return broker.listeners.get(listener_name)

@@ -1,0 +1,103 @@
+"""Sends ISR changes of partition leaders to the controller (AlterPartition, KIP-497)."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.replication.alter_partition import AlterPartitionAnswer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.protocol.messages.alter_partition import (
+        AlterPartitionRequest,
+        AlterPartitionResponse,
+    )
+    from barnabas.replication.alter_partition import AlterPartitionProposal
+    from barnabas.runtime.timer import Timer
+    from barnabas.server.controller_access.controller_access import ControllerAccess
+
+_log = logging.getLogger(__name__)
+
+
+class ForwardedAlterPartition:
+    """Sends one request per proposal. `on_done` is never called before `submit` returns."""
+
+    __slots__ = ("_broker_epoch", "_forwarding", "_node_id", "_timer")
+
+    def __init__(
+        self,
+        node_id: int,
+        broker_epoch: Callable[[], int],
+        forwarding: ControllerAccess,
+        timer: Timer,
+    ) -> None:
+        self._node_id = node_id
+        self._broker_epoch = broker_epoch
+        self._forwarding = forwarding
+        self._timer = timer
+
+    def submit(
+        self, proposal: AlterPartitionProposal, on_done: Callable[[AlterPartitionAnswer], None]
+    ) -> None:
+        """Send the proposal in the next turn of the loop."""
+
+        def answer(response: AlterPartitionResponse) -> None:
+            on_done(_answer(proposal, response))
+
+        request = self._request(proposal)
+        self._timer.call_soon(lambda: self._forwarding.send(request, answer))
+
+    def _request(self, proposal: AlterPartitionProposal) -> AlterPartitionRequest:
+        from barnabas.protocol.messages import alter_partition as messages
+
+        return messages.AlterPartitionRequest(
+            broker_id=self._node_id,
+            broker_epoch=self._broker_epoch(),
+            topics=[
+                messages.TopicDataRequest(
+                    topic_id=proposal.topic_id,
+                    partitions=[
+                        messages.PartitionDataRequest(
+                            partition_index=proposal.topic_partition.partition,
+                            leader_epoch=proposal.leader_epoch,
+                            new_isr_with_epochs=[
+                                messages.BrokerState(broker_id=broker_id, broker_epoch=broker_epoch)
+                                for broker_id, broker_epoch in proposal.new_isr
+                            ],
+                            leader_recovery_state=proposal.leader_recovery_state,
+                            partition_epoch=proposal.partition_epoch,
+                        )
+                    ],
+                )
+            ],
+        )
+
+
+def _answer(
+    proposal: AlterPartitionProposal, response: AlterPartitionResponse
+) -> AlterPartitionAnswer:
+    """Return the result for the proposal's partition.
+
+    A response without this partition becomes an unknown server error, and the proposal is retried.
+    """
+    if response.error_code:
+        return AlterPartitionAnswer(ErrorCode.of(response.error_code))
+    for topic in response.topics:
+        for partition in topic.partitions:
+            if (
+                topic.topic_id == proposal.topic_id
+                and partition.partition_index == proposal.topic_partition.partition
+            ):
+                return AlterPartitionAnswer(
+                    ErrorCode.of(partition.error_code),
+                    partition.leader_id,
+                    partition.leader_epoch,
+                    tuple(partition.isr),
+                    partition.partition_epoch,
+                    partition.leader_recovery_state,
+                )
+    _log.error("%s: the AlterPartition response lacks it", proposal.topic_partition)
+    return AlterPartitionAnswer(ErrorCode.UNKNOWN_SERVER_ERROR)

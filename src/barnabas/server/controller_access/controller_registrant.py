@@ -1,0 +1,92 @@
+"""Registration of this controller with the active one (ControllerRegistration, KIP-919).
+
+In Kafka this is the ControllerRegistrationManager. The active controller writes its own
+registration when it becomes active. Other controllers send it a request.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from barnabas.metadata.broker_registration import features_as, listeners_as
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.controller_registration import (
+    ControllerRegistrationRequest,
+    Feature,
+    Listener,
+)
+
+if TYPE_CHECKING:
+    from barnabas.metadata.broker_registration import ControllerRegistration
+    from barnabas.metadata.delta import ClusterDelta
+    from barnabas.metadata.image import ClusterImage
+    from barnabas.protocol.messages.controller_registration import ControllerRegistrationResponse
+    from barnabas.runtime.timer import Timer
+    from barnabas.server.controller_access.controller_access import ControllerAccess
+
+_log = logging.getLogger(__name__)
+
+# Delay before a retry: the controller rejected the request, or the metadata does not show it yet.
+_RETRY_MS = 1_000.0
+
+
+class ControllerRegistrant:
+    """Registers this controller until the metadata shows it. Listens to the metadata publisher."""
+
+    __slots__ = ("_access", "_image", "_is_asking", "_is_stopped", "_registration", "_timer")
+
+    def __init__(
+        self, registration: ControllerRegistration, access: ControllerAccess, timer: Timer
+    ) -> None:
+        self._registration = registration
+        self._access = access
+        self._timer = timer
+        # Whether a request is pending or scheduled.
+        self._is_asking = False
+        self._is_stopped = False
+        # Latest metadata image.
+        self._image: ClusterImage | None = None
+
+    def on_image(self, _delta: ClusterDelta, image: ClusterImage) -> None:
+        """Send a registration unless the image contains it."""
+        self._image = image
+        self._maybe_ask(image)
+
+    def _maybe_ask(self, image: ClusterImage) -> None:
+        me = self._registration
+        # Without a metadata.version the cluster does not exist yet.
+        if image.controllers.get(me.id) == me or not image.features.finalized:
+            return
+        if not (self._is_asking or self._is_stopped):
+            self._is_asking = True
+            self._timer.call_soon(self._ask)
+
+    def stop(self) -> None:
+        """Send no more requests."""
+        self._is_stopped = True
+
+    def _ask(self) -> None:
+        me = self._registration
+        request = ControllerRegistrationRequest(
+            controller_id=me.id,
+            incarnation_id=me.incarnation_id,
+            zk_migration_ready=False,
+            listeners=listeners_as(Listener, me.listeners),
+            features=features_as(Feature, me.supported_features),
+        )
+        self._access.send(request, self._on_answer)
+
+    def _on_answer(self, response: ControllerRegistrationResponse) -> None:
+        if response.error_code:
+            _log.warning(
+                "The active controller refuses the registration of this one: %s",
+                ErrorCode.of(response.error_code).name,
+            )
+        self._timer.call_later(_RETRY_MS, self._look_again)
+
+    def _look_again(self) -> None:
+        """Send the registration again if the metadata still lacks it."""
+        self._is_asking = False
+        if self._image is not None:
+            self._maybe_ask(self._image)

@@ -1,0 +1,167 @@
+"""Reports to the controller about the data directory of each replica of this broker (KIP-858).
+
+Only brokers with several directories have something to report: a single directory is known from the
+registration. Reports are collected during a turn and sent in one request. At most one request is in
+flight.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.metadata.partition_registration import RESERVED_DIRECTORIES
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    DirectoryDataRequest,
+    PartitionDataRequest,
+    TopicDataRequest,
+)
+from barnabas.storage.topic_partition import TopicIdPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsResponse
+    from barnabas.replication.partition import Partition
+    from barnabas.replication.partition_registry import LeadershipChanges
+    from barnabas.runtime.timer import Timer
+    from barnabas.server.cluster.cluster_view import ClusterView
+    from barnabas.server.controller_access.controller_access import ControllerAccess
+    from barnabas.storage.log_manager import LogManager
+
+_log = logging.getLogger(__name__)
+
+# Delay before a rejected request is retried.
+_RETRY_MS = 500
+_PARTITIONS_MAX = 2_250
+
+
+class _Wish(NamedTuple):
+    where: TopicIdPartition
+    directory: bytes
+    on_done: Callable[[bool], None]
+
+
+class DirectoryAssignments:
+    """Queue of directory assignments to report to the controller."""
+
+    __slots__ = (
+        "_broker_epoch",
+        "_cluster",
+        "_forwarding",
+        "_in_flight",
+        "_logs",
+        "_node_id",
+        "_timer",
+        "_waiting",
+    )
+
+    def __init__(
+        self,
+        node_id: int,
+        broker_epoch: Callable[[], int],
+        forwarding: ControllerAccess,
+        timer: Timer,
+        cluster: ClusterView,
+        logs: LogManager,
+    ) -> None:
+        self._node_id = node_id
+        self._broker_epoch = broker_epoch
+        self._forwarding = forwarding
+        self._timer = timer
+        self._cluster = cluster
+        self._logs = logs
+        # Latest assignment of each partition that is not sent yet.
+        self._waiting: dict[TopicIdPartition, _Wish] = {}
+        # Assignments of the pending request. Empty if no request is pending.
+        self._in_flight: list[_Wish] = []
+
+    def on_changes(self, changes: LeadershipChanges) -> None:
+        """Report the directories of changed partitions where the metadata has another directory."""
+        for partition in (*changes.leaders, *changes.followers):
+            self._compare(partition)
+
+    def _compare(self, partition: Partition) -> None:
+        key = partition.topic_partition
+        directory = self._logs.directory_of(key)
+        registration = self._cluster.image.topics.partition(*key)
+        if directory is None or registration is None:
+            return
+        known = registration.directory_of(self._node_id)
+        if known == directory.id:
+            return
+        future = self._logs.future_directory_of(key)
+        if future is not None and known == future.id and known not in RESERVED_DIRECTORIES:
+            # The replica is being moved to that directory.
+            return
+        self.assign(TopicIdPartition(partition.topic_id, *key), directory.id, lambda _: None)
+
+    def assign(
+        self, where: TopicIdPartition, directory: bytes, on_done: Callable[[bool], None]
+    ) -> None:
+        """Report to the controller that the replica is in `directory`.
+
+        Args:
+            where: the partition.
+            directory: id of the directory.
+            on_done: called with whether the controller accepted the assignment. Never called if a
+                later assignment replaces this one before it is sent.
+        """
+        if not self._waiting and not self._in_flight:
+            self._timer.call_soon(self._send)
+        self._waiting[where] = _Wish(where, directory, on_done)
+
+    def _send(self) -> None:
+        if self._in_flight or not self._waiting:
+            return
+        wishes = list(self._waiting.values())[:_PARTITIONS_MAX]
+        for wish in wishes:
+            del self._waiting[wish.where]
+        self._in_flight = wishes
+        request = AssignReplicasToDirsRequest(
+            broker_id=self._node_id,
+            broker_epoch=self._broker_epoch(),
+            directories=_grouped(wishes),
+        )
+        self._forwarding.send(request, self._on_answer)
+
+    def _on_answer(self, response: AssignReplicasToDirsResponse) -> None:
+        wishes, self._in_flight = self._in_flight, []
+        if response.error_code:
+            error = ErrorCode.of(response.error_code).name
+            _log.warning("The controller does not take the directories of replicas: %s", error)
+            for wish in wishes:
+                self._waiting.setdefault(wish.where, wish)
+            self._timer.call_later(_RETRY_MS, self._send)
+            return
+        errors = {
+            (topic.topic_id, each.partition_index): each.error_code
+            for directory in response.directories
+            for topic in directory.topics
+            for each in topic.partitions
+        }
+        if self._waiting:
+            self._timer.call_soon(self._send)
+        for wish in wishes:
+            wish.on_done(errors.get((wish.where.topic_id, wish.where.partition)) == ErrorCode.NONE)
+
+
+def _grouped(wishes: list[_Wish]) -> list[DirectoryDataRequest]:
+    """Group the assignments by directory and topic, as the request needs them."""
+    found: dict[bytes, dict[bytes, list[PartitionDataRequest]]] = {}
+    for where, directory, _ in wishes:
+        topics = found.setdefault(directory, {})
+        partition = PartitionDataRequest(partition_index=where.partition)
+        topics.setdefault(where.topic_id, []).append(partition)
+    return [
+        DirectoryDataRequest(
+            id=directory,
+            topics=[
+                TopicDataRequest(topic_id=topic_id, partitions=partitions)
+                for topic_id, partitions in topics.items()
+            ],
+        )
+        for directory, topics in found.items()
+    ]

@@ -1,0 +1,319 @@
+"""Forwarding of requests to the active controller (KIP-590).
+
+If the active controller is in this process, forwarding is a function call. Otherwise the request
+goes over the network: requests of this node unchanged, requests of clients in envelopes. The caller
+does not see the difference. After elections, lost connections and NOT_CONTROLLER errors the request
+is retried until it times out.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from types import GeneratorType
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from barnabas.protocol.api_keys import api_row
+from barnabas.protocol.error_counting import error_counter
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.server.controller_access.controller_channel import ControllerChannel
+from barnabas.server.controller_access.refusals import refuse
+from barnabas.server.dispatch.envelope import unwrap_response, wrap_request
+from barnabas.waiting.steps import run_in_slices
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.controller.result import MutationLimit
+    from barnabas.network.channel import ChannelDoors
+    from barnabas.network.network_error import NetworkError
+    from barnabas.protocol.schema import Message
+    from barnabas.runtime.rng import Rng
+    from barnabas.runtime.timer import Cancellable
+    from barnabas.server.controller_access.controller_channel import (
+        ChannelSettings,
+        ControllerAddress,
+    )
+    from barnabas.server.controller_access.local_controller import LocalController
+    from barnabas.server.dispatch.request import RequestContext
+    from barnabas.waiting.timing_wheel import WheelEntry
+
+_log = logging.getLogger(__name__)
+
+# Maximum number of pending requests. Further requests are rejected.
+_WAITING_MAX = 10_000
+# Maximum size of the pending requests of clients.
+_WAITING_BYTES_MAX = 64 << 20
+# Maximum number of requests in flight on the connection. Responses arrive in order.
+_IN_FLIGHT_MAX = 64
+# Delay between attempts to find the controller.
+_RETRY_MS = 20.0
+_NO_CONTROLLER = "no active controller took the request in time"
+_CODES = max(ErrorCode) + 2
+
+
+class ForwardingParts(msgspec.Struct, frozen=True):
+    """Dependencies of `Forwarding`."""
+
+    doors: ChannelDoors
+    rng: Rng
+    settings: ChannelSettings
+    # Returns the active controller; None if it is unknown or in this process.
+    find_controller: Callable[[], ControllerAddress | None]
+    # The controller of this process, or None.
+    local: LocalController | None
+
+
+class _Attempt:
+    """A request and its retries, until its response."""
+
+    __slots__ = ("client_context", "deadline", "is_done", "mutations", "on_done", "request")
+
+    def __init__(
+        self,
+        request: Message,
+        on_done: Callable[[Any], None],
+        mutations: MutationLimit | None,
+        client_context: RequestContext | None,
+    ) -> None:
+        self.request = request
+        self.on_done = on_done
+        self.mutations = mutations
+        self.client_context = client_context
+        # Timeout of the request. Cancelled when the request is done.
+        self.deadline: WheelEntry | None = None
+        self.is_done = False
+
+    @property
+    def size(self) -> int:
+        """Bytes of a client's request; 0 for requests of this node."""
+        return 0 if self.client_context is None else self.client_context.request_bytes
+
+    def abandon(self) -> None:
+        """Stop retrying: the client has disconnected, or the response is being built."""
+        self.is_done = True
+        if self.deadline is not None:
+            self.deadline.cancel()
+
+    def finish(self, response: Any) -> None:
+        """Pass on the response, unless the request is already done."""
+        if not self.is_done:
+            self.abandon()
+            self.on_done(response)
+
+
+class Forwarding:
+    """Sends requests to the active controller, in this process or on another node."""
+
+    def __init__(
+        self, parts: ForwardingParts, on_connection_lost: Callable[[], None] | None = None
+    ) -> None:
+        """Args:
+        parts: dependencies.
+        on_connection_lost: called when an established connection is lost.
+        """
+        self._parts = parts
+        self._timer = parts.doors.timer
+        self._channel = ControllerChannel(
+            parts.doors, parts.settings, parts.rng, self._pump, self._on_lost
+        )
+        self._on_connection_lost = on_connection_lost
+        # Pending requests in order of arrival. A retried request goes to the end.
+        self._waiting: deque[_Attempt] = deque()
+        # Sum of the sizes of the requests in `_waiting`.
+        self._waiting_bytes = 0
+        self._retry: Cancellable | None = None
+        self._is_closed = False
+        # Functions that count the errors of a response, by response class.
+        self._counters: dict[type[Message], Callable[[Message, list[int]], None]] = {}
+
+    def send(
+        self,
+        request: Message,
+        on_done: Callable[[Any], None],
+        mutations: MutationLimit | None = None,
+        client_context: RequestContext | None = None,
+    ) -> None:
+        """See `ControllerAccess.send`."""
+        attempt = _Attempt(request, on_done, mutations, client_context)
+        if self._is_full or self._is_closed:
+            self._give_up(attempt)
+            return
+        local = self._parts.local
+        if local is not None and local.is_active:
+            self._call(local, attempt)
+            return
+        self._add_deadline(attempt)
+        self._put(attempt)
+        if client_context is not None:
+            client_context.on_client_gone(attempt.abandon)
+        self._pump()
+
+    def on_leader_change(self) -> None:
+        """Connect to the new leader of the quorum, if known, and send the pending requests."""
+        local = self._parts.local
+        found = self._parts.find_controller()
+        if found is not None and not self._is_closed:
+            self._channel.aim_at(found)
+        elif self._is_closed or (local is not None and local.is_active):
+            self._channel.aim_at(None)
+        # Otherwise the leader is unknown for now. Keep the connection: the old controller may still
+        # be active and would take a disconnect as the death of this node.
+        self._pump()
+
+    @property
+    def reaches_controller(self) -> bool:
+        """Whether a request would be sent now: the controller is in this process or connected."""
+        local = self._parts.local
+        return (local is not None and local.is_active) or self._channel.is_ready
+
+    def close(self) -> None:
+        """Reject the pending requests and disconnect."""
+        self._is_closed = True
+        self._channel.close()
+        waiting, self._waiting = self._waiting, deque()
+        self._waiting_bytes = 0
+        for attempt in waiting:
+            self._give_up(attempt)
+
+    # -- sending ------------------------------------------------------------------------------
+
+    def _pump(self) -> None:
+        """Send the pending requests while the controller can take them."""
+        local = self._parts.local
+        while self._waiting:
+            if self._waiting[0].is_done:
+                self._take()
+            elif local is not None and local.is_active:
+                self._call(local, self._take())
+            elif self._channel.is_ready and self._channel.in_flight < _IN_FLIGHT_MAX:
+                self._transmit(self._take())
+            else:
+                self._arm()
+                return
+
+    @property
+    def _is_full(self) -> bool:
+        too_large = self._waiting_bytes >= _WAITING_BYTES_MAX
+        return too_large or len(self._waiting) >= _WAITING_MAX
+
+    def _put(self, attempt: _Attempt) -> None:
+        self._waiting.append(attempt)
+        self._waiting_bytes += attempt.size
+
+    def _take(self) -> _Attempt:
+        attempt = self._waiting.popleft()
+        self._waiting_bytes -= attempt.size
+        return attempt
+
+    def _arm(self) -> None:
+        """Schedule a retry: the quorum may not report that a leader has a new address."""
+        if self._retry is None:
+            self._retry = self._timer.call_later(_RETRY_MS, self._look_again)
+
+    def _look_again(self) -> None:
+        self._retry = None
+        if not self._is_closed:
+            self.on_leader_change()
+
+    def _call(self, local: LocalController, attempt: _Attempt) -> None:
+        def on_response(response: Any) -> None:
+            self._on_response(attempt, response)
+
+        local.send(attempt.request, on_response, attempt.mutations, attempt.client_context)
+
+    def _transmit(self, attempt: _Attempt) -> None:
+        request, client_context = attempt.request, attempt.client_context
+        key = request.__api_key__
+        wanted = api_row(key).last_version if client_context is None else client_context.version
+        version = self._channel.version_of(key, wanted)
+        if version is None:
+            self._refuse(attempt, ErrorCode.UNSUPPORTED_VERSION, "the controller lacks the API")
+            return
+
+        def on_answer(answer: Any, error: NetworkError | None) -> None:
+            if error is not None:
+                _log.debug("A request to the controller is tried again: %s", error)
+                self._try_again(attempt)
+            elif client_context is None:
+                self._on_response(attempt, answer)
+            else:
+                self._on_envelope(attempt, version, answer)
+
+        try:
+            if client_context is None:
+                self._channel.send(request, version, on_answer)
+            else:
+                self._channel.send(wrap_request(request, version, client_context), 0, on_answer)
+        except ProtocolError as error:
+            self._refuse(attempt, ErrorCode.UNSUPPORTED_VERSION, str(error))
+
+    def _on_envelope(self, attempt: _Attempt, version: int, answer: Any) -> None:
+        if answer.error_code == ErrorCode.NOT_CONTROLLER:
+            self._try_again(attempt)
+        elif answer.error_code != ErrorCode.NONE or answer.response_data is None:
+            error = ErrorCode.of(answer.error_code)
+            _log.warning("The controller does not open an envelope: %s", error.name)
+            self._refuse(attempt, error, error.message)
+        else:
+            try:
+                response = unwrap_response(attempt.request, version, answer.response_data)
+            except ProtocolError as error:
+                _log.warning("The controller's answer cannot be read: %s", error)
+                self._refuse(attempt, ErrorCode.UNKNOWN_SERVER_ERROR, "")
+                return
+            self._on_response(attempt, response)
+
+    def _on_response(self, attempt: _Attempt, response: Any) -> None:
+        if self._says_not_controller(response):
+            self._try_again(attempt)
+        else:
+            attempt.finish(response)
+            self._pump()
+
+    def _try_again(self, attempt: _Attempt) -> None:
+        if attempt.is_done:
+            return
+        if self._is_closed or self._is_full:
+            self._give_up(attempt)
+            return
+        if attempt.deadline is None:
+            self._add_deadline(attempt)
+        self._put(attempt)
+        self._arm()
+
+    # -- timeout and errors -------------------------------------------------------------------
+
+    def _add_deadline(self, attempt: _Attempt) -> None:
+        own_ms: int = getattr(attempt.request, "timeout_ms", 0)
+        limit_ms = self._parts.settings.request_timeout_ms
+        wheel = self._parts.doors.wheel
+        delay_ms = own_ms if own_ms > 0 else limit_ms
+        attempt.deadline = wheel.add(delay_ms, lambda: self._give_up(attempt))
+
+    def _give_up(self, attempt: _Attempt) -> None:
+        self._refuse(attempt, ErrorCode.REQUEST_TIMED_OUT, _NO_CONTROLLER)
+
+    def _refuse(self, attempt: _Attempt, error: ErrorCode, words: str) -> None:
+        refused = refuse(attempt.request, error, words)
+        if not isinstance(refused, GeneratorType):
+            attempt.finish(refused)
+        elif not attempt.is_done:
+            attempt.abandon()
+            run_in_slices(refused, self._parts.doors.clock, self._timer.call_soon, attempt.on_done)
+
+    def _on_lost(self) -> None:
+        if self._on_connection_lost is not None and not self._is_closed:
+            self._on_connection_lost()
+
+    def _says_not_controller(self, response: Message) -> bool:
+        """Return whether any error code in the response is NOT_CONTROLLER."""
+        count = self._counters.get(type(response))
+        if count is None:
+            count = self._counters[type(response)] = error_counter(type(response))
+        codes = [0] * _CODES
+        count(response, codes)
+        return codes[ErrorCode.NOT_CONTROLLER] > 0

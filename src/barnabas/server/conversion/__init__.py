@@ -1,0 +1,1 @@
+"""Conversion of old record formats for old clients, in steps."""

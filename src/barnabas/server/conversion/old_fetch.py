@@ -1,0 +1,131 @@
+"""Differences of old versions of Fetch (Kafka 3.9's KafkaApis).
+
+v0 and v1 get message sets of magic 0, v2 and v3 of magic 1, if the log has a newer format. Up to v5
+a failed disk is reported as NOT_LEADER_OR_FOLLOWER. Below v10, a topic with zstd compression cannot
+be read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.record.down_conversion import down_conversion, record_count
+from barnabas.record.errors import CorruptBatchError, UnsupportedConversionError
+from barnabas.replication.results import FetchResult, failed_fetch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from barnabas.protocol.messages.fetch import FetchRequest
+    from barnabas.replication.fetch_params import FetchPartitionData
+    from barnabas.replication.replica_manager import ReplicaManager
+    from barnabas.server.conversion.conversion_queue import ConversionQueue
+    from barnabas.server.dispatch.request import RequestContext
+    from barnabas.storage.topic_partition import TopicIdPartition
+    from barnabas.waiting.off_loop import OffLoop
+
+    Asked = tuple[TopicIdPartition, FetchPartitionData]
+    Answered = tuple[TopicIdPartition, FetchResult]
+
+# First version that needs nothing of this file.
+ZSTD_SINCE = 10
+MAGIC_2_SINCE = 4
+_MAGIC_1_SINCE = 2
+_STORAGE_ERROR_SINCE = 6
+_ZSTD = "zstd"
+
+# Limit of the bytes that are converted for one request, unless it asks for more of a partition. The
+# converted records are in memory.
+CONVERTED_BYTES_MAX = 8 << 20
+
+
+def bytes_limit(request: FetchRequest, max_bytes: int) -> int:
+    """Return the size limit of a response that must be converted.
+
+    Conversion lowers the limit of the response, but never below the limit of a partition. Below v3
+    a batch above the limit is not returned, so the consumer would never make progress.
+    """
+    largest = max(
+        (
+            partition.partition_max_bytes
+            for topic in request.topics
+            for partition in topic.partitions
+        ),
+        default=0,
+    )
+    return min(max_bytes, max(CONVERTED_BYTES_MAX, largest))
+
+
+class OldFetch:
+    """Adapts results to versions below 10."""
+
+    __slots__ = ("_queue", "_replicas")
+
+    def __init__(self, replicas: ReplicaManager, queue: ConversionQueue) -> None:
+        self._replicas = replicas
+        self._queue = queue
+
+    def adapt(
+        self,
+        context: RequestContext,
+        answered: list[Answered],
+        asked: list[Asked],
+        on_done: Callable[[list[Answered]], None],
+    ) -> None:
+        """Convert results to the form of the request's version.
+
+        Args:
+            context: context of the request.
+            answered: results by partition.
+            asked: partitions with the offsets that the consumer reads from.
+            on_done: called with the adapted results, perhaps before this method returns.
+        """
+        version = context.version
+        adapted = [(where, self._adapted(version, where, result)) for where, result in answered]
+        if version >= MAGIC_2_SINCE:
+            on_done(adapted)
+            return
+        # Read the records now, because the segment may be deleted before the conversion ends.
+        for _, result in adapted:
+            if len(result.records):
+                _read(result)
+        offsets = {where: data.fetch_offset for where, data in asked}
+        steps = self._steps(adapted, offsets, 1 if version >= _MAGIC_1_SINCE else 0)
+        self._queue.submit(steps, steps, on_done, context.connection)
+
+    def _adapted(self, version: int, where: TopicIdPartition, result: FetchResult) -> FetchResult:
+        partition = self._replicas.partition(where.topic_partition)
+        if not isinstance(partition, ErrorCode):
+            config = partition.log.config
+            if config.compression_type == _ZSTD:
+                return failed_fetch(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+            if version < MAGIC_2_SINCE and not config.message_downconversion_enable:
+                return failed_fetch(ErrorCode.UNSUPPORTED_VERSION)
+        if result.error is ErrorCode.KAFKA_STORAGE_ERROR and version < _STORAGE_ERROR_SINCE:
+            return failed_fetch(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return result
+
+    def _steps(
+        self, answered: list[Answered], offsets: dict[TopicIdPartition, int], magic: int
+    ) -> Generator[OffLoop | None, Any, list[Answered]]:
+        converted: list[Answered] = []
+        for where, result in answered:
+            source = result.records
+            if source:
+                assert isinstance(source, bytes)
+                try:
+                    result.records = yield from down_conversion(source, magic, offsets[where])
+                    counts = self._replicas.metrics.topics[where.topic]
+                    counts.fetch_conversions += record_count(source)
+                except UnsupportedConversionError:
+                    result = failed_fetch(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+                except CorruptBatchError:
+                    result = failed_fetch(ErrorCode.CORRUPT_MESSAGE)
+            converted.append((where, result))
+        return converted
+
+
+def _read(result: FetchResult) -> None:
+    if not isinstance(result.records, bytes):
+        result.records = result.records.read()

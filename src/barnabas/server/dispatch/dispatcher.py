@@ -1,0 +1,127 @@
+"""Dispatch of requests: decode the header, check the version, decode the body, call the handler."""
+
+from __future__ import annotations
+
+from math import frexp
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.api_table import ApiKey
+from barnabas.protocol.codec import decode
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.headers import decode_request_header, encode_response
+from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.server.dispatch.large_request import LargeRequestContext
+from barnabas.server.dispatch.request import RequestContext
+from barnabas.server.dispatch.request_statistics import FIRST_BUCKET, SHORTEST_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.network.connection import Connection
+    from barnabas.protocol.schema import Message
+    from barnabas.server.dispatch.request import Entry, RequestServices
+
+
+_API_VERSIONS = int(ApiKey.API_VERSIONS)
+# Larger requests are decoded in slices. Produce and Fetch are not, because their records are views.
+LARGE_BYTES = 16 * 1024
+_WITH_RECORDS = frozenset({int(ApiKey.PRODUCE), int(ApiKey.FETCH)})
+
+
+class Dispatcher:
+    """Decodes the frames of one listener's connections and calls the handlers."""
+
+    __slots__ = ("_find", "_monotonic_ms", "_services", "_watch")
+
+    def __init__(self, find: Callable[[int], Entry | None], services: RequestServices) -> None:
+        """Args:
+        find: returns the entry of an API key; None if the API is not served (see `HandlerTable`).
+        services: what every request of the listener uses.
+        """
+        self._find = find
+        self._services = services
+        self._monotonic_ms = services.clock.monotonic_ms
+        self._watch = services.watch
+
+    def on_request(self, connection: Connection, frame: memoryview) -> None:
+        """Serve one request. `frame` is valid only during the call.
+
+        Raises:
+            ProtocolError: the API or version is not served, or the bytes are not such a request.
+                The caller closes the connection, as Kafka does.
+        """
+        header = decode_request_header(frame)
+        api_key, version, correlation_id, _, offset = header
+        entry = self._find(api_key)
+        if entry is None:
+            self._services.missing.note_api(connection, api_key)
+            raise ProtocolError(f"API {api_key} is not served")
+        first_version, last_version, request_cls, handle, statistics = entry
+        if not first_version <= version <= last_version:
+            if api_key == _API_VERSIONS:
+                response = unsupported_api_versions(first_version, last_version)
+                connection.reserve().complete(encode_response(correlation_id, response, 0))
+                return
+            self._services.missing.note_version(connection, api_key)
+            raise ProtocolError(
+                f"API {api_key} is served in versions {first_version} to "
+                f"{last_version}, not {version}"
+            )
+        size = len(frame)
+        if size > LARGE_BYTES and api_key not in _WITH_RECORDS:
+            self._take_large(connection, frame, header, entry)
+            return
+        request = decode(request_cls, version, frame, offset)
+        slot = connection.reserve()
+        context = RequestContext(connection, slot, header, size, self._services, statistics)
+        answer = handle(context, request)
+        if answer is not None:
+            context.respond(answer)
+        # Inlined because it runs for every request: four calls would cost about a microsecond.
+        now_ms = self._monotonic_ms()
+        local_ms = now_ms - connection.last_activity_ms
+        statistics.versions[version] += 1
+        statistics.request_bytes += size
+        if not slot.is_answered:
+            context.park(now_ms, local_ms)
+        elif connection.queued_ms > 0:
+            context.count_queued(local_ms)
+        else:
+            context.local_ms = local_ms
+            times = statistics.immediate
+            mantissa, exponent = frexp(local_ms + SHORTEST_MS)
+            times.counts[FIRST_BUCKET + exponent * 4 + int(mantissa * 8.0)] += 1
+            times.total_ms += local_ms
+        if now_ms > self._watch.due_ms:
+            client = f"{header[3]}@{connection.peer}"
+            self._watch.look(now_ms, connection.last_activity_ms, statistics.name, client)
+
+    def _take_large(
+        self,
+        connection: Connection,
+        frame: memoryview,
+        header: tuple[int, int, int, str | None, int],
+        entry: Entry,
+    ) -> None:
+        """Serve a request whose decoding takes too long for one turn."""
+        _, _, request_cls, handle, statistics = entry
+        version, size = header[1], len(frame)
+        slot = connection.reserve()
+        context = LargeRequestContext(connection, slot, header, size, self._services, statistics)
+        statistics.versions[version] += 1
+        statistics.request_bytes += size
+        # Copy the frame: another connection uses the receive buffer in the next turn.
+        context.serve(request_cls, memoryview(bytearray(frame)), header[4], handle)
+        now_ms = self._monotonic_ms()
+        context.park(now_ms, now_ms - connection.last_activity_ms)
+
+
+def unsupported_api_versions(first_version: int, last_version: int) -> Message:
+    """Return the v0 response to an ApiVersions request that is too new, with the known versions.
+
+    See KIP-511.
+    """
+    from barnabas.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+
+    known = ApiVersion(api_key=_API_VERSIONS, min_version=first_version, max_version=last_version)
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[known])

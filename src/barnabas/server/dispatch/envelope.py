@@ -1,0 +1,127 @@
+"""Envelopes: requests of clients that a broker forwards to the controller (KIP-590).
+
+The request and the response include their headers. The principal has the format of Kafka's default
+principal: a version of two bytes, then DefaultPrincipalData.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import struct
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from barnabas.protocol.codec import decode, encode_onto
+from barnabas.protocol.headers import (
+    decode_request_header,
+    decode_response,
+    encode_request,
+    encode_response,
+)
+from barnabas.protocol.messages.envelope import EnvelopeRequest
+from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.records.default_principal_data import DefaultPrincipalData
+from barnabas.server.listeners.connection_admission import address_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from barnabas.protocol.chunks import Chunk
+    from barnabas.protocol.schema import Message
+    from barnabas.server.dispatch.request import RequestContext
+
+_LENGTH_BYTES = 4
+_PRINCIPAL_VERSION = struct.Struct(">h")
+_USER = "User"
+# Used for a client whose address is not an IP address.
+_NO_ADDRESS = bytes(4)
+
+
+class ForwardedHeader(NamedTuple):
+    """Header of the request in an envelope."""
+
+    api_key: int
+    version: int
+    correlation_id: int
+    client_id: str | None
+    # Position of the request body after the header.
+    offset: int
+
+
+def wrap_request(request: Message, version: int, client_context: RequestContext) -> EnvelopeRequest:
+    """Return an envelope with a client's request, encoded in a version that the controller has.
+
+    Raises:
+        ProtocolError: the request has values that the version cannot represent.
+    """
+    frame = encode_request(
+        client_context.correlation_id, client_context.client_id, request, version
+    )
+    principal = DefaultPrincipalData(
+        type=_USER, name=client_context.user, token_authenticated=False
+    )
+    start = bytearray(_PRINCIPAL_VERSION.pack(0))
+    return EnvelopeRequest(
+        request_data=_joined(frame)[_LENGTH_BYTES:],
+        request_principal=_joined(encode_onto(start, principal, 0)),
+        client_host_address=_packed(client_context.address),
+    )
+
+
+def unwrap_response(request: Message, version: int, data: bytes) -> Any:
+    """Decode the response from an envelope.
+
+    Raises:
+        ProtocolError: the bytes are not a response of this API and version.
+    """
+    return decode_response(type(request), version, data)[1]
+
+
+def wrap_response(correlation_id: int, response: Message, version: int) -> bytes:
+    """Encode a response with its header, as the content of an envelope."""
+    return _joined(encode_response(correlation_id, response, version))[_LENGTH_BYTES:]
+
+
+def read_header(envelope: EnvelopeRequest) -> ForwardedHeader:
+    """Decode the header of the request in an envelope.
+
+    Raises:
+        ProtocolError: the bytes are not a request header.
+    """
+    return ForwardedHeader(*decode_request_header(envelope.request_data))
+
+
+def read_principal(envelope: EnvelopeRequest) -> str:
+    """Return the principal name of the client.
+
+    Raises:
+        ProtocolError: the principal is missing or does not have Kafka's default format.
+    """
+    data = envelope.request_principal
+    if data is None or len(data) < _PRINCIPAL_VERSION.size:
+        raise ProtocolError("an envelope without a principal")
+    (version,) = _PRINCIPAL_VERSION.unpack_from(data)
+    principal = decode(DefaultPrincipalData, version, data, _PRINCIPAL_VERSION.size)
+    return principal.name
+
+
+def read_address(envelope: EnvelopeRequest) -> str:
+    """Return the IP address of the client.
+
+    Raises:
+        ProtocolError: the bytes are not an IPv4 or IPv6 address.
+    """
+    try:
+        return str(ipaddress.ip_address(bytes(envelope.client_host_address)))
+    except ValueError as error:
+        raise ProtocolError(f"an envelope's client address: {error}") from error
+
+
+def _packed(peer: str) -> bytes:
+    try:
+        return ipaddress.ip_address(address_of(peer)).packed
+    except ValueError:
+        return _NO_ADDRESS
+
+
+def _joined(chunks: Sequence[Chunk]) -> bytes:
+    return b"".join(bytes(chunk) for chunk in chunks)  # type: ignore[arg-type]

@@ -1,0 +1,64 @@
+"""Log lines for APIs and features that a client requested but this broker does not have.
+
+Each pair of client software and feature is logged once, because clients repeat such requests.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.api_table import API_ROWS
+from barnabas.server.dispatch.client_software import UNKNOWN_SOFTWARE, ClientSoftware
+
+if TYPE_CHECKING:
+    from barnabas.network.connection import Connection
+
+_log = logging.getLogger(__name__)
+
+# Maximum number of logged pairs. Clients choose names and versions of software, so the number of
+# pairs must be bounded.
+PAIRS_MAX = 200
+
+
+class MissingFeatures:
+    """Remembers the logged pairs for all listeners of a process."""
+
+    __slots__ = ("_told",)
+
+    def __init__(self) -> None:
+        self._told: set[tuple[ClientSoftware, str]] = set()
+
+    def note(self, connection: Connection, feature: str) -> None:
+        """Log a feature that a client requested, unless the pair was logged before.
+
+        Args:
+            connection: connection of the client, with the client software if it is known.
+            feature: name of the feature, from a small set that does not depend on the client.
+        """
+        session = connection.session
+        software = session if isinstance(session, ClientSoftware) else UNKNOWN_SOFTWARE
+        pair = (software, feature)
+        if pair in self._told or len(self._told) >= PAIRS_MAX:
+            return
+        self._told.add(pair)
+        _log.warning(
+            "A client asked for a feature that this broker does not have: feature=%s software=%s "
+            "version=%s address=%s (told once for each software and feature)",
+            feature,
+            software.name,
+            software.version,
+            connection.peer,
+        )
+        if len(self._told) == PAIRS_MAX:
+            _log.warning("Further missing features are not told, after %d", PAIRS_MAX)
+
+    def note_api(self, connection: Connection, api_key: int) -> None:
+        """Log a request for an API that is not served."""
+        row = API_ROWS.get(api_key)
+        # All unknown API keys count as one feature, because a client can send any number.
+        self.note(connection, "an API of an unknown number" if row is None else f"API {row.name}")
+
+    def note_version(self, connection: Connection, api_key: int) -> None:
+        """Log a request for an unsupported version of a served API."""
+        self.note(connection, f"another version of API {API_ROWS[api_key].name}")

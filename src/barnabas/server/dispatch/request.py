@@ -1,0 +1,371 @@
+"""Context of one request: header, client, response, and the time that the request takes."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from barnabas.protocol.headers import encode_response, encode_response_in_steps
+from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.server.dispatch.error_messages import cut_long_words
+from barnabas.server.dispatch.slices import UNFINISHED, release
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from barnabas.network.connection import Connection
+    from barnabas.network.response_slot import ResponseSlot
+    from barnabas.protocol.chunks import Chunk
+    from barnabas.protocol.schema import Message
+    from barnabas.runtime.clock import Clock
+    from barnabas.runtime.loop_watch import LoopWatch
+    from barnabas.server.dispatch.missing_features import MissingFeatures
+    from barnabas.server.dispatch.request_statistics import ApiStatistics
+    from barnabas.server.dispatch.slices import SliceQueue
+    from barnabas.server.quotas.client_quotas import ClientQuotas
+
+    # Returns the response, or None if the request is parked and `respond` is called later.
+    Handle = Callable[["RequestContext", Any], Message | None]
+    # First and last version, request class, handler and statistics of an API.
+    Entry = tuple[int, int, type[Message], Handle, ApiStatistics]
+
+M = TypeVar("M", bound="Message")
+# Principal of unauthenticated connections (Kafka: KafkaPrincipal.ANONYMOUS).
+ANONYMOUS = "ANONYMOUS"
+# Passed instead of a throttle time: client quotas do not apply to this request.
+EXEMPT = -1
+
+_log = logging.getLogger(__name__)
+
+
+class RequestServices:
+    """Services that all requests of a listener share."""
+
+    __slots__ = ("clock", "listener_name", "missing", "quotas", "slices", "watch")
+
+    def __init__(
+        self,
+        listener_name: str,
+        clock: Clock,
+        quotas: ClientQuotas,
+        watch: LoopWatch,
+        slices: SliceQueue,
+        missing: MissingFeatures,
+    ) -> None:
+        # Logs requests for features that this broker does not have.
+        self.missing = missing
+        self.listener_name = listener_name
+        # Runs work that takes several turns of the loop.
+        self.slices = slices
+        # Measures the turns of the loop.
+        self.watch = watch
+        self.clock = clock
+        self.quotas = quotas
+
+
+def give_up(connection: Connection, error: Exception, api: str, version: int) -> None:
+    """Close a connection after a response could not be encoded, and log the error.
+
+    Responses must keep the order of the requests, so no later response could be sent.
+    """
+    if isinstance(error, ProtocolError):
+        # The response contains a value that this version of the API cannot represent.
+        _log.warning(
+            "Response cannot be encoded, connection closed: api=%s version=%d client=%s error=%s",
+            api,
+            version,
+            connection.peer,
+            error,
+        )
+    else:
+        _log.error(
+            "Response failed, connection closed: api=%s version=%d client=%s",
+            api,
+            version,
+            connection.peer,
+            exc_info=error,
+        )
+    connection.abort()
+
+
+class RequestContext:
+    """One request: its header, and its place in the order of responses of the connection."""
+
+    __slots__ = (
+        "_parked_ms",
+        "_queued_ms",
+        "_services",
+        "_slot",
+        "_statistics",
+        "_total_ms",
+        "client_id",
+        "connection",
+        "correlation_id",
+        "local_ms",
+        "request_bytes",
+        "version",
+    )
+
+    def __init__(
+        self,
+        connection: Connection,
+        slot: ResponseSlot,
+        header: tuple[int, int, int, str | None, int],
+        request_bytes: int,
+        services: RequestServices,
+        statistics: ApiStatistics,
+    ) -> None:
+        self.connection = connection
+        # Place of the response in the connection's order. Completed or skipped exactly once.
+        self._slot = slot
+        _, self.version, self.correlation_id, self.client_id, _ = header
+        self.request_bytes = request_bytes
+        self._services = services
+        self._statistics = statistics
+        # When the handler returned without a response, in ms of the monotonic clock; 0 before that.
+        self._parked_ms = 0.0
+        # Set later, all in ms. `local_ms` is the time in the handler, set when the handler returns.
+        # `_queued_ms` is the time before the handler was called. `_total_ms` is the total time that
+        # the statistics contain. Both stay unset if the handler responds immediately.
+
+    @property
+    def listener_name(self) -> str:
+        """Name of the listener that received the request. Responses contain its addresses only."""
+        return self._services.listener_name
+
+    @property
+    def quotas(self) -> ClientQuotas:
+        """Client quotas. Check `is_active` before any other use."""
+        return self._services.quotas
+
+    @property
+    def user(self) -> str:
+        """Name of the principal that sent the request."""
+        return ANONYMOUS
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT of the client."""
+        return self.connection.peer
+
+    def note_missing(self, feature: str) -> None:
+        """Log that the client asked for a feature that this broker does not have."""
+        self._services.missing.note(self.connection, feature)
+
+    def respond(self, response: Message, throttle_ms: int = 0, *, is_clean: bool = False) -> None:
+        """Send the response after the responses to all earlier requests of the connection.
+
+        Args:
+            response: the response of the request's API.
+            throttle_ms: throttle time that the handler has computed. The time from the request
+                quotas is applied too, and the larger one counts. EXEMPT for requests of brokers.
+            is_clean: whether the handler knows that the response has no error. The search for error
+                codes is skipped then.
+        """
+        if throttle_ms or self._services.quotas.is_active:
+            self._throttle(response, throttle_ms)
+        statistics = self._statistics
+        if statistics.arrays and statistics.is_large(response):
+            self._work(self._respond_in_steps(response))
+            return
+        try:
+            chunks = self._encoded(response)
+        except Exception as error:  # noqa: BLE001
+            self.give_up(error)
+            return
+        self._slot.complete(chunks, self)
+        # Update the statistics after the response is handed to the connection.
+        if not is_clean:
+            statistics.looked_into += 1
+            statistics.count_errors(response, statistics.errors)
+        self._count_bytes(chunks)
+
+    def _count_bytes(self, chunks: list[Chunk]) -> None:
+        # Read the length prefix of the frame: summing the lengths of the file slices costs more.
+        start = chunks[0]
+        assert isinstance(start, bytearray), "a frame begins in memory"
+        self._statistics.response_bytes += 4 + int.from_bytes(start[:4])
+        if self._parked_ms:
+            self._count_parked()
+
+    # Work that takes several turns
+
+    def in_slices(self, steps: Generator[None, None, M | None]) -> M | None:
+        """Serve the request with a generator that yields after each small step.
+
+        Args:
+            steps: returns the response, or None if the handler calls `respond` later.
+
+        Returns:
+            The response if the generator ends within the first slice. Otherwise None: the rest
+            runs in later turns, and the next requests of the connection wait for it.
+        """
+        slices = self._services.slices
+        made = slices.try_now(steps)
+        if made is UNFINISHED:
+            self._work(self._finish(steps))
+            return None
+        response: M | None = made  # type: ignore[assignment]
+        return response
+
+    def _work(self, steps: Generator[None, None, None]) -> None:
+        self.connection.begin_work()
+        self._services.slices.add(steps, self)
+
+    def _finish(self, steps: Generator[None, None, Message | None]) -> Generator[None, None, None]:
+        response = yield from steps
+        if response is not None:
+            if self._services.quotas.is_active:
+                self._throttle(response, 0)
+            yield from self._respond_in_steps(response)
+
+    def _respond_in_steps(self, response: Message) -> Generator[None, None, None]:
+        """Encode, send and count a large response in steps, like the end of `respond`."""
+        try:
+            chunks = yield from encode_response_in_steps(
+                self.correlation_id, response, self.version
+            )
+        except ProtocolError:
+            chunks = self._encoded(response)
+        self._slot.complete(chunks, self)
+        self._statistics.looked_into += 1
+        self._count_bytes(chunks)
+        del chunks
+        yield from self._statistics.count_errors_in_steps(response)
+        yield from release(response)
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether the connection is still open, so that a response can be sent."""
+        return self.connection.stream is not None
+
+    @property
+    def source(self) -> tuple[str, str]:
+        """API name and client, for log lines."""
+        return self._statistics.name, f"{self.client_id}@{self.connection.peer}"
+
+    def on_work_done(self, spent_ms: float) -> None:
+        """Add the time of the slices to the local time. The slice queue calls this method."""
+        if self._parked_ms:
+            self.local_ms += spent_ms
+        self.connection.end_work()
+
+    def on_work_failed(self, error: Exception) -> None:
+        """Close the connection, as after an error in a handler. Called by the slice queue."""
+        self.connection.end_work()
+        if isinstance(error, ProtocolError):
+            self.connection.abort()
+            self.connection.on_malformed(error)
+        else:
+            self.give_up(error)
+
+    def _encoded(self, response: Message) -> list[Chunk]:
+        try:
+            return encode_response(self.correlation_id, response, self.version)
+        except ProtocolError:
+            if not cut_long_words(response):
+                raise
+        return encode_response(self.correlation_id, response, self.version)
+
+    def respond_forwarded(self, response: Any, throttle_ms: int = 0) -> None:
+        """Send the response of the controller, with at least the throttle time that it contains."""
+        self.respond(response, max(throttle_ms, getattr(response, "throttle_time_ms", 0)))
+
+    def respond_exempt(self, response: Message) -> None:
+        """Respond to another node of the cluster. Client quotas do not apply to it."""
+        self.respond(response, EXEMPT)
+
+    def respond_nothing(self) -> None:
+        """Complete a request that has no response (Produce with acks=0)."""
+        if self._services.quotas.is_active:
+            self._throttle(None, 0)
+        if self._parked_ms:
+            self._count_parked()
+        self._slot.skip()
+
+    def on_client_gone(self, callback: Callable[[], object]) -> None:
+        """Call `callback` if the connection closes before the response is sent."""
+        self._slot.on_client_gone(callback)
+
+    def close_connection(self) -> None:
+        """Close the connection to report an error to a producer that uses acks=0."""
+        self._slot.skip()
+        self.connection.close()
+
+    def give_up(self, error: Exception) -> None:
+        """Close the connection because no response can be encoded, and log the error.
+
+        Use this method in callbacks that build the response. An exception would reach the code that
+        completed the request, for example the commit of a batch, which has other requests to
+        complete.
+        """
+        give_up(self.connection, error, self._statistics.name, self.version)
+
+    def park(self, now_ms: float, local_ms: float) -> None:
+        """Record that the handler returned without a response. Called by the dispatcher."""
+        self._parked_ms = now_ms
+        self.local_ms = local_ms
+        self._queued_ms = self.connection.queued_ms
+        if self._queued_ms > 0:
+            self._statistics.request_queue.add(self._queued_ms)
+
+    def _count_parked(self) -> None:
+        remote_ms = self._services.clock.monotonic_ms() - self._parked_ms
+        statistics = self._statistics
+        statistics.parked_local.add(self.local_ms)
+        statistics.remote.add(remote_ms)
+        self._total_ms = self._queued_ms + self.local_ms + remote_ms
+        statistics.parked_total.add(self._total_ms)
+
+    def count_queued(self, local_ms: float) -> None:
+        """Count a request that waited in the queue and whose handler responded immediately."""
+        self.local_ms = local_ms
+        queued_ms = self.connection.queued_ms
+        self._total_ms = queued_ms + local_ms
+        self._parked_ms = self._services.clock.monotonic_ms()
+        self._statistics.count_queued(queued_ms, local_ms)
+
+    def on_released(self, held_ms: float) -> None:
+        """Count the time that the response waited for responses to earlier requests."""
+        self._statistics.response_queue.add(held_ms)
+        self._extend_total(held_ms)
+
+    def on_sent(self, send_ms: float) -> None:
+        """Count the time that the response needed to leave the send buffer."""
+        self._statistics.response_send.add(send_ms)
+        self._extend_total(send_ms)
+
+    def _extend_total(self, duration_ms: float) -> None:
+        """Add a duration to the total time of a request that is already in the statistics."""
+        statistics = self._statistics
+        if self._parked_ms:
+            statistics.parked_total.remove(self._total_ms)
+        else:
+            # Move the request out of the requests whose total time equals the local time.
+            self._parked_ms = self._services.clock.monotonic_ms()
+            self._total_ms = self.local_ms
+            statistics.immediate.remove(self.local_ms)
+            statistics.parked_local.add(self.local_ms)
+            statistics.remote.add(0.0)
+        self._total_ms += duration_ms
+        statistics.parked_total.add(self._total_ms)
+
+    def _throttle(self, response: Message | None, throttle_ms: int) -> None:
+        """Count the request for its quotas. Throttle the connection if a quota is exceeded."""
+        if throttle_ms == EXEMPT:
+            return
+        if self._parked_ms:
+            spent_ms = self.local_ms
+        else:
+            spent_ms = self._services.clock.monotonic_ms() - self.connection.last_activity_ms
+        statistics = self._statistics
+        wait_ms = self._services.quotas.record_request(
+            statistics.api_key, self.user, self.client_id or "", self.request_bytes, spent_ms
+        )
+        wait_ms = max(wait_ms, throttle_ms)
+        if wait_ms <= 0:
+            return
+        statistics.throttle.add(wait_ms)
+        if response is not None and statistics.has_throttle_time:
+            response.throttle_time_ms = wait_ms  # type: ignore[attr-defined]
+        self.connection.throttle(wait_ms)

@@ -1,0 +1,1 @@
+"""Handlers of APIs on brokers, the quorum, features and client metrics."""

@@ -1,0 +1,38 @@
+"""PushTelemetry (key 72, v0): receive the metrics that a client pushes (KIP-714).
+
+This API is served only if a receiver is configured.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.messages.push_telemetry import PushTelemetryResponse
+from barnabas.server.telemetry.pushing_client import pushing_client
+
+if TYPE_CHECKING:
+    from barnabas.protocol.messages.push_telemetry import PushTelemetryRequest
+    from barnabas.server.dispatch.request import Handle, RequestContext
+    from barnabas.server.handlers.dependencies import ServerParts
+
+
+def handler(parts: ServerParts) -> Handle:
+    """Return the handler that receives metrics from clients."""
+    return PushTelemetryHandler(parts).handle_push_telemetry
+
+
+class PushTelemetryHandler:
+    """Passes the metrics to the receiver."""
+
+    __slots__ = ("_telemetry",)
+
+    def __init__(self, parts: ServerParts) -> None:
+        assert parts.telemetry is not None
+        self._telemetry = parts.telemetry
+
+    def handle_push_telemetry(
+        self, context: RequestContext, request: PushTelemetryRequest
+    ) -> PushTelemetryResponse:
+        """Receive metrics. The error code tells the client to continue, resubscribe or stop."""
+        client = pushing_client(context, bytes(request.client_instance_id))
+        return PushTelemetryResponse(error_code=self._telemetry.push(request, client))

@@ -1,0 +1,1 @@
+"""Handlers of APIs on configurations, client quotas and users."""

@@ -1,0 +1,53 @@
+"""AlterConfigs (key 33, v0-2): replace all configuration values of resources (KIP-133)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+from barnabas.server.configs.config_admin import joined, settle_legacy
+from barnabas.server.handlers.configs.own_limits import own_limits
+
+if TYPE_CHECKING:
+    from barnabas.server.dispatch.request import Handle, RequestContext
+    from barnabas.server.handlers.dependencies import NodeParts
+
+
+def handler(parts: NodeParts) -> Handle:
+    """Return the handler that replaces configurations."""
+    return AlterConfigsHandler(parts).handle_alter_configs
+
+
+class AlterConfigsHandler:
+    """Rejects resources of other brokers, and forwards the rest to the active controller."""
+
+    __slots__ = ("_forwarding", "_node_id", "_own")
+
+    def __init__(self, parts: NodeParts) -> None:
+        self._forwarding = parts.forwarding
+        self._node_id = parts.node_id
+        self._own = own_limits(parts)
+
+    def handle_alter_configs(
+        self, context: RequestContext, request: AlterConfigsRequest
+    ) -> AlterConfigsResponse | None:
+        """Forward the request. The response follows when the configurations are committed."""
+        settled = settle_legacy(self._node_id, request.resources, self._own)
+        rest = [each for place, each in enumerate(request.resources) if place not in settled]
+
+        def on_rest(response: AlterConfigsResponse) -> None:
+            answers = joined(
+                AlterConfigsResourceResponse, request.resources, settled, response.responses
+            )
+            context.respond(AlterConfigsResponse(responses=answers))
+
+        if not rest:
+            answers = joined(AlterConfigsResourceResponse, request.resources, settled, [])
+            return AlterConfigsResponse(responses=answers)
+        forwarded = AlterConfigsRequest(resources=rest, validate_only=request.validate_only)
+        self._forwarding.send(forwarded, on_rest, client_context=context)
+        return None

@@ -1,0 +1,112 @@
+"""DescribeClientQuotas (key 48, v0-1): list quotas that match an entity filter (KIP-546)."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from barnabas.metadata.client_quotas_image import CLIENT_ID, IP, USER
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.describe_client_quotas import (
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
+)
+
+if TYPE_CHECKING:
+    from barnabas.metadata.client_quotas_image import QuotaEntity
+    from barnabas.server.dispatch.request import Handle, RequestContext
+    from barnabas.server.handlers.dependencies import ServerParts
+
+
+class MatchType(IntEnum):
+    """How a filter matches the name of an entity type, with Kafka's numbers."""
+
+    EXACT = 0
+    DEFAULT = 1
+    ANY = 2
+
+
+# Wanted name by entity type. None matches the default entity, ANY matches every name.
+Filter = dict[str, "str | MatchType | None"]
+
+
+class _FilterError(Exception):
+    """The filter of the request is invalid."""
+
+    def __init__(self, error_code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.error_code = error_code
+
+
+def handler(parts: ServerParts) -> Handle:
+    """Return the handler that lists client quotas."""
+    return DescribeClientQuotasHandler(parts).handle_describe_client_quotas
+
+
+class DescribeClientQuotasHandler:
+    """Builds responses from the metadata image."""
+
+    __slots__ = ("_cluster",)
+
+    def __init__(self, parts: ServerParts) -> None:
+        self._cluster = parts.cluster
+
+    def handle_describe_client_quotas(
+        self,
+        context: RequestContext,  # noqa: ARG002
+        request: DescribeClientQuotasRequest,
+    ) -> DescribeClientQuotasResponse:
+        """List matching quotas. An empty filter matches all, or nothing if the match is strict."""
+        try:
+            wanted = _filter(request)
+        except _FilterError as error:
+            return DescribeClientQuotasResponse(
+                error_code=error.error_code, error_message=str(error), entries=None
+            )
+        entries = [
+            EntryData(
+                entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+                values=[ValueData(key=key, value=value) for key, value in limits.items()],
+            )
+            for entity, limits in self._cluster.image.client_quotas
+            if _matches(wanted, request.strict, entity)
+        ]
+        return DescribeClientQuotasResponse(
+            error_code=ErrorCode.NONE, error_message="", entries=entries
+        )
+
+
+def _filter(request: DescribeClientQuotasRequest) -> Filter:
+    wanted: Filter = {}
+    invalid = ErrorCode.INVALID_REQUEST
+    for component in request.components:
+        kind, match = component.entity_type, component.match
+        if not kind:
+            raise _FilterError(invalid, "an entity type is empty")
+        if kind in wanted:
+            raise _FilterError(invalid, f"entity type {kind} is named more than once")
+        if kind not in (USER, CLIENT_ID, IP):
+            raise _FilterError(
+                ErrorCode.UNSUPPORTED_VERSION, f"entity type {kind} is not supported"
+            )
+        if component.match_type not in tuple(MatchType):
+            raise _FilterError(invalid, f"match type {component.match_type} is unknown")
+        if (component.match_type == MatchType.EXACT) != (match is not None):
+            raise _FilterError(invalid, "a name belongs to an exact match, and to no other")
+        wanted[kind] = MatchType.ANY if component.match_type == MatchType.ANY else match
+    if IP in wanted and len(wanted) > 1:
+        raise _FilterError(invalid, "ip cannot be combined with user or client-id")
+    return wanted
+
+
+def _matches(wanted: Filter, strict: bool, entity: QuotaEntity) -> bool:
+    if strict and (not wanted or len(wanted) != len(entity)):
+        return False
+    by_type = dict(entity)
+    return all(
+        kind in by_type and (name is MatchType.ANY or by_type[kind] == name)
+        for kind, name in wanted.items()
+    )

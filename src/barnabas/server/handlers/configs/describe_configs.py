@@ -1,0 +1,179 @@
+"""DescribeConfigs (key 32, v0-4): list the keys of resources with source, synonyms, type and doc.
+
+v0 returns only whether a value is the default, v1 source and synonyms (KIP-226), v3 types and
+documentation (KIP-569).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.controller.topic_configs import ConfigSource
+from barnabas.controller.topic_names import problem_of
+from barnabas.metadata.configs_image import (
+    ALL_BROKERS,
+    BROKER,
+    BROKER_LOGGER,
+    CLIENT_METRICS,
+    GROUP,
+    TOPIC,
+)
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from barnabas.server.configs.config_admin import names_broker
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable
+
+    from barnabas.server.configs.described_configs import DescribedConfig
+    from barnabas.server.dispatch.request import Handle, RequestContext
+    from barnabas.server.handlers.dependencies import NodeParts
+
+Refusal = tuple[ErrorCode, str]
+
+# Resource types that have configurations.
+_KINDS = {TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP}
+
+
+def handler(parts: NodeParts) -> Handle:
+    """Return the handler that describes configurations."""
+    return DescribeConfigsHandler(parts).handle_describe_configs
+
+
+class DescribeConfigsHandler:
+    """Builds responses from key declarations, the static configuration and the metadata image."""
+
+    __slots__ = ("_cluster", "_configs", "_node_id")
+
+    def __init__(self, parts: NodeParts) -> None:
+        self._cluster = parts.cluster
+        self._configs = parts.described_configs
+        self._node_id = parts.node_id
+
+    def handle_describe_configs(
+        self,
+        context: RequestContext,
+        request: DescribeConfigsRequest,
+    ) -> DescribeConfigsResponse | None:
+        """Describe each resource, with an error of its own."""
+        return context.in_slices(self._answer(context.version, request))
+
+    def _answer(
+        self, version: int, request: DescribeConfigsRequest
+    ) -> Generator[None, None, DescribeConfigsResponse]:
+        unknown = {each.resource_type for each in request.resources} - _KINDS
+        if unknown:
+            # Kafka rejects the whole request before it describes any resource.
+            words = f"resources of type {min(unknown)} have no configs"
+            results = [
+                _refused(each, (ErrorCode.INVALID_REQUEST, words)) for each in request.resources
+            ]
+        else:
+            results = yield from self._describe_all(request)
+        if version == 0:
+            for result in results:
+                for config in result.configs:
+                    config.is_default = config.config_source == ConfigSource.DEFAULT
+        return DescribeConfigsResponse(results=results)
+
+    def _describe_all(
+        self, request: DescribeConfigsRequest
+    ) -> Generator[None, None, list[DescribeConfigsResult]]:
+        """Return one result per resource. A repeated resource gets the same result again."""
+        made: dict[tuple[int, str, tuple[str, ...]], DescribeConfigsResult] = {}
+        results: list[DescribeConfigsResult] = []
+        for resource in request.resources:
+            keys = tuple(resource.configuration_keys or ())
+            asked = (resource.resource_type, resource.resource_name, keys)
+            result = made.get(asked)
+            if result is None:
+                result = made[asked] = self._describe(resource, request)
+            results.append(result)
+            yield
+        return results
+
+    def _describe(
+        self, resource: DescribeConfigsResource, request: DescribeConfigsRequest
+    ) -> DescribeConfigsResult:
+        found = self._find(resource.resource_type, resource.resource_name)
+        if isinstance(found, tuple):
+            return _refused(resource, found)
+        keys = frozenset(resource.configuration_keys or ())
+        return DescribeConfigsResult(
+            error_code=ErrorCode.NONE,
+            error_message="",
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            configs=[_shown(each, request) for each in found if not keys or each.name in keys],
+        )
+
+    def _find(self, resource_type: int, name: str) -> Iterable[DescribedConfig] | Refusal:
+        if resource_type == TOPIC:
+            if problem_of(name) is not None:
+                return ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is no name for a topic."
+            if self._cluster.topic_id(name) is None:
+                # Kafka sends no error message in this case.
+                return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ""
+            return self._configs.topic(name)
+        refusal = self._problem_of(resource_type, name)
+        if refusal is not None:
+            return refusal
+        if resource_type == BROKER:
+            own = name != ALL_BROKERS
+            return self._configs.broker() if own else self._configs.default_broker()
+        if resource_type == BROKER_LOGGER:
+            return self._configs.loggers()
+        if resource_type == CLIENT_METRICS:
+            return self._configs.client_metrics(name)
+        return self._configs.group(name)
+
+    def _problem_of(self, resource_type: int, name: str) -> Refusal | None:
+        """Return why the resource cannot be described. A broker describes only itself."""
+        invalid = ErrorCode.INVALID_REQUEST
+        if not name and resource_type != BROKER:
+            return invalid, "the resource needs a name"
+        if resource_type in (BROKER, BROKER_LOGGER) and not (
+            name == ALL_BROKERS or names_broker(name, self._node_id)
+        ):
+            return invalid, f"broker {self._node_id} was asked about broker {name!r}"
+        return None
+
+
+def _refused(resource: DescribeConfigsResource, refusal: Refusal) -> DescribeConfigsResult:
+    error, words = refusal
+    return DescribeConfigsResult(
+        error_code=error,
+        error_message=words,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[],
+    )
+
+
+def _shown(
+    config: DescribedConfig, request: DescribeConfigsRequest
+) -> DescribeConfigsResourceResult:
+    synonyms = []
+    if request.include_synonyms:
+        synonyms = [
+            DescribeConfigsSynonym(name=each.name, value=each.value, source=each.source)
+            for each in config.values
+        ]
+    return DescribeConfigsResourceResult(
+        name=config.name,
+        value=config.value,
+        read_only=config.read_only,
+        config_source=config.source,
+        is_sensitive=config.sensitive,
+        synonyms=synonyms,
+        config_type=config.type,
+        # Loggers have an empty documentation, regardless of the request.
+        documentation=config.doc if request.include_documentation or not config.doc else None,
+    )

@@ -1,0 +1,1 @@
+"""Handlers of APIs that only controllers serve."""

@@ -1,0 +1,84 @@
+"""Envelope (key 58, v0): serve a client's request that a broker has forwarded (KIP-590).
+
+The inner request is served like a request of its client. Its response is encoded in the version of
+the inner request. An inactive controller sets NOT_CONTROLLER in the envelope itself, so that the
+broker finds the active one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.api_table import ApiKey
+from barnabas.protocol.codec import decode
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.server.dispatch.envelope import read_address, read_header, read_principal
+from barnabas.server.dispatch.forwarded_context import ForwardedContext, ForwardedRequest
+
+if TYPE_CHECKING:
+    from barnabas.server.dispatch.request import Handle, RequestContext
+    from barnabas.server.handlers.dependencies import ControllerListenerParts
+
+# APIs that Kafka's brokers forward, as far as they are served here.
+FORWARDABLE = frozenset(
+    {
+        ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_TOPICS,
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.ELECT_LEADERS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        ApiKey.DESCRIBE_QUORUM,
+        ApiKey.UPDATE_FEATURES,
+        ApiKey.UNREGISTER_BROKER,
+        ApiKey.UNREGISTER_CONTROLLER,
+        ApiKey.ADD_RAFT_VOTER,
+        ApiKey.REMOVE_RAFT_VOTER,
+    }
+)
+
+
+def handler(parts: ControllerListenerParts) -> Handle:
+    """Return the handler that serves forwarded requests."""
+    return EnvelopeHandler(parts).handle_envelope
+
+
+class EnvelopeHandler:
+    """Decodes the inner request, and calls the handler of its API."""
+
+    __slots__ = ("_find",)
+
+    def __init__(self, parts: ControllerListenerParts) -> None:
+        self._find = parts.find
+
+    def handle_envelope(
+        self, context: RequestContext, envelope: EnvelopeRequest
+    ) -> EnvelopeResponse | None:
+        """Serve the inner request. The response follows when its handler responds."""
+        try:
+            user = read_principal(envelope)
+        except ProtocolError:
+            return EnvelopeResponse(error_code=ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE)
+        try:
+            header = read_header(envelope)
+            address = read_address(envelope)
+            entry = self._find(header.api_key) if header.api_key in FORWARDABLE else None
+            if entry is None:
+                return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
+            first_version, last_version, request_cls, handle, statistics = entry
+            if not first_version <= header.version <= last_version:
+                return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+            request = decode(request_cls, header.version, envelope.request_data, header.offset)
+        except ProtocolError:
+            return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
+        statistics.versions[header.version] += 1
+        inner = ForwardedContext(context, ForwardedRequest(header, user, address), statistics)
+        answer = handle(inner, request)
+        if answer is not None:
+            inner.respond(answer)
+        return None

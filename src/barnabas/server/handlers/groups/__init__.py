@@ -1,0 +1,1 @@
+"""Handlers of APIs on consumer groups and their offsets."""

@@ -1,0 +1,49 @@
+"""DescribeGroups (key 15, v0-6): describe groups (v3 KIP-430, v4 KIP-345, v6 KIP-1043)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.describe_groups import DescribeGroupsResponse
+from barnabas.server.handlers.authorized_operations import GROUP_OPERATIONS
+from barnabas.waiting.steps import gradually
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest
+    from barnabas.server.dispatch.request import Handle, RequestContext
+    from barnabas.server.handlers.dependencies import ServerParts
+
+
+def handler(parts: ServerParts) -> Handle:
+    """Return the handler that describes groups."""
+    return DescribeGroupsHandler(parts).handle_describe_groups
+
+
+class DescribeGroupsHandler:
+    """Reads the groups from the group coordinator."""
+
+    __slots__ = ("_groups",)
+
+    def __init__(self, parts: ServerParts) -> None:
+        self._groups = parts.groups.groups
+
+    def handle_describe_groups(
+        self, context: RequestContext, request: DescribeGroupsRequest
+    ) -> DescribeGroupsResponse | None:
+        """Describe each group, or return its error."""
+        return context.in_slices(self._answer(context.version, request))
+
+    def _answer(
+        self, version: int, request: DescribeGroupsRequest
+    ) -> Generator[None, None, DescribeGroupsResponse]:
+        described = yield from gradually(
+            self._groups.describe(each, version) for each in request.groups
+        )
+        if request.include_authorized_operations:
+            for group in described:
+                if group.error_code == ErrorCode.NONE:
+                    group.authorized_operations = GROUP_OPERATIONS
+        return DescribeGroupsResponse(groups=described)

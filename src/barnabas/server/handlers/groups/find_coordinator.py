@@ -1,0 +1,125 @@
+"""FindCoordinator (key 10, v0-6): find the broker that coordinates a group.
+
+v1 adds key types, v4 batches of keys (KIP-699), v6 share groups (KIP-932). Transactions and share
+groups have no coordinator here. The error is UNSUPPORTED_VERSION, because clients do not retry it.
+After COORDINATOR_NOT_AVAILABLE they would retry forever, Kafka's admin client even without backoff.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.coordinator.group.partitioner import partition_for
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from barnabas.protocol.primitives import uuid_from_string
+from barnabas.server.controller_access.auto_topics import OFFSETS_TOPIC
+from barnabas.waiting.steps import gradually
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from barnabas.server.dispatch.request import Handle, RequestContext
+    from barnabas.server.handlers.dependencies import ServerParts
+
+_GROUP, _TRANSACTION, _SHARE = 0, 1, 2
+_NOT_SERVED = {_TRANSACTION: "transactions", _SHARE: "share groups"}
+_SHARE_SINCE = 6
+_BATCHED_SINCE = 4
+
+
+def handler(parts: ServerParts) -> Handle:
+    """Return the handler that finds group coordinators."""
+    return FindCoordinatorHandler(parts).handle_find_coordinator
+
+
+class FindCoordinatorHandler:
+    """Builds responses from the metadata image, and creates a missing offsets topic."""
+
+    __slots__ = ("_auto_topics", "_cluster")
+
+    def __init__(self, parts: ServerParts) -> None:
+        self._cluster = parts.cluster
+        self._auto_topics = parts.auto_topics
+
+    def handle_find_coordinator(
+        self, context: RequestContext, request: FindCoordinatorRequest
+    ) -> FindCoordinatorResponse | None:
+        """Find the coordinator of each key."""
+        return context.in_slices(self._answer(context, request))
+
+    def _answer(
+        self, context: RequestContext, request: FindCoordinatorRequest
+    ) -> Generator[None, None, FindCoordinatorResponse]:
+        version = context.version
+        if request.key_type in _NOT_SERVED:
+            context.note_missing(_NOT_SERVED[request.key_type])
+        keys = request.coordinator_keys if version >= _BATCHED_SINCE else [request.key]
+        found = yield from gradually(
+            self._find(version, request.key_type, key, context.listener_name) for key in keys
+        )
+        if version >= _BATCHED_SINCE:
+            return FindCoordinatorResponse(coordinators=found)
+        first = found[0]
+        return FindCoordinatorResponse(
+            error_code=first.error_code,
+            error_message=first.error_message,
+            node_id=first.node_id,
+            host=first.host,
+            port=first.port,
+            coordinators=[],
+        )
+
+    def _find(self, version: int, key_type: int, key: str, listener_name: str) -> Coordinator:
+        known = key_type in (_GROUP, _TRANSACTION) or (
+            key_type == _SHARE and version >= _SHARE_SINCE and _is_share_key(key)
+        )
+        if not known:
+            refused = _failed(key, ErrorCode.INVALID_REQUEST)
+            if key_type == _SHARE and version >= _BATCHED_SINCE:
+                # Kafka sends no error message in this case.
+                refused.error_message = ""
+            return refused
+        if key_type != _GROUP:
+            refused = _failed(key, ErrorCode.UNSUPPORTED_VERSION)
+            refused.error_message = f"this broker has no {_NOT_SERVED[key_type]}"
+            return refused
+        topic = self._cluster.image.topics.by_name(OFFSETS_TOPIC)
+        if topic is None:
+            self._auto_topics.create([OFFSETS_TOPIC])
+            return _failed(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        partition = topic.partitions.get(partition_for(key, len(topic.partitions)))
+        endpoint = (
+            None if partition is None else self._cluster.endpoint(partition.leader, listener_name)
+        )
+        if partition is None or endpoint is None:
+            return _failed(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return Coordinator(
+            key=key,
+            node_id=partition.leader,
+            host=endpoint.host,
+            port=endpoint.port,
+            error_code=ErrorCode.NONE,
+            error_message=ErrorCode.NONE.name if version < _BATCHED_SINCE else "",
+        )
+
+
+def _is_share_key(key: str) -> bool:
+    """Return whether the key has the form GROUP:TOPIC_ID:PARTITION."""
+    group, _, rest = key.partition(":")
+    topic_id, _, partition = rest.rpartition(":")
+    try:
+        uuid_from_string(topic_id)
+    except ValueError:
+        return False
+    return bool(group) and partition.isdigit()
+
+
+def _failed(key: str, error: ErrorCode) -> Coordinator:
+    return Coordinator(
+        key=key, node_id=-1, host="", port=-1, error_code=error, error_message=error.message
+    )

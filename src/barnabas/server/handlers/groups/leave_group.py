@@ -1,0 +1,77 @@
+"""LeaveGroup (key 13, v0-5): remove members (v3 batches, KIP-345; v5 reasons, KIP-800)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from barnabas.coordinator.group.member_requests import MemberRequests
+    from barnabas.server.dispatch.request import Handle, RequestContext
+    from barnabas.server.handlers.dependencies import ServerParts
+
+# Number of members that are removed in one turn of the loop and with one record of the group.
+MEMBERS_AT_ONCE = 500
+
+
+def handler(parts: ServerParts) -> Handle:
+    """Return the handler that removes members from groups."""
+    return LeaveGroupHandler(parts).handle_leave_group
+
+
+class LeaveGroupHandler:
+    """Passes the request to the group coordinator."""
+
+    __slots__ = ("_members",)
+
+    def __init__(self, parts: ServerParts) -> None:
+        self._members = parts.groups.members
+
+    def handle_leave_group(
+        self, context: RequestContext, request: LeaveGroupRequest
+    ) -> LeaveGroupResponse | None:
+        """Remove the members. The response follows when the new state of the group is written."""
+        if len(request.members) <= MEMBERS_AT_ONCE:
+            self._members.leave(request, context.version, context.respond)
+            return None
+        return context.in_slices(_leave_in_parts(self._members, context, request))
+
+
+def _leave_in_parts(
+    members: MemberRequests, context: RequestContext, request: LeaveGroupRequest
+) -> Generator[None, None, None]:
+    """Split a request with many members into several requests, and merge their responses.
+
+    In Kafka such a request is one operation. Here, other requests can run in between.
+    """
+    leaving = request.members
+    starts = range(0, len(leaving), MEMBERS_AT_ONCE)
+    answers: dict[int, LeaveGroupResponse] = {}
+
+    def collect(index: int) -> Callable[[LeaveGroupResponse], None]:
+        def on_done(answer: LeaveGroupResponse) -> None:
+            answers[index] = answer
+            if len(answers) == len(starts):
+                context.respond(_joined([answers[each] for each in range(len(starts))]))
+
+        return on_done
+
+    for index, start in enumerate(starts):
+        part = LeaveGroupRequest(
+            group_id=request.group_id, members=leaving[start : start + MEMBERS_AT_ONCE]
+        )
+        members.leave(part, context.version, collect(index))
+        yield
+
+
+def _joined(answers: list[LeaveGroupResponse]) -> LeaveGroupResponse:
+    """Merge the responses of all parts. The first top-level error is the error of the result."""
+    for each in answers:
+        if each.error_code != ErrorCode.NONE:
+            return LeaveGroupResponse(error_code=each.error_code)
+    members = [member for each in answers for member in each.members]
+    return LeaveGroupResponse(error_code=ErrorCode.NONE, members=members)

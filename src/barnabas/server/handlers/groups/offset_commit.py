@@ -1,0 +1,58 @@
+"""OffsetCommit (key 8, v0-10): commit offsets of a group (v10 has topic ids, KIP-848).
+
+v0 was for offsets in ZooKeeper. Like Kafka 3.9 without ZooKeeper, this broker responds
+UNSUPPORTED_VERSION for each partition. v1 may include the time of the commit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from barnabas.server.dispatch.request import Handle, RequestContext
+    from barnabas.server.handlers.dependencies import ServerParts
+
+
+def handler(parts: ServerParts) -> Handle:
+    """Return the handler that commits offsets."""
+    return OffsetCommitHandler(parts).handle_offset_commit
+
+
+class OffsetCommitHandler:
+    """Passes the request to the group coordinator."""
+
+    __slots__ = ("_cluster", "_groups")
+
+    def __init__(self, parts: ServerParts) -> None:
+        self._cluster = parts.cluster
+        self._groups = parts.groups
+
+    def handle_offset_commit(self, context: RequestContext, request: OffsetCommitRequest) -> None:
+        """Commit the offsets. The response follows when they are written and replicated."""
+        if context.version == 0:
+            context.respond(self._refused(request))
+            return
+        context.in_slices(self._groups.commit_offsets(request, context.version, context.respond))
+
+    def _refused(self, request: OffsetCommitRequest) -> OffsetCommitResponse:
+        topics = []
+        for topic in request.topics:
+            error = ErrorCode.UNSUPPORTED_VERSION
+            if self._cluster.topic_id(topic.name) is None:
+                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            partitions = [
+                OffsetCommitResponsePartition(
+                    partition_index=partition.partition_index, error_code=error
+                )
+                for partition in topic.partitions
+            ]
+            topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=partitions))
+        return OffsetCommitResponse(topics=topics)

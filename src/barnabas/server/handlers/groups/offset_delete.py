@@ -1,0 +1,39 @@
+"""OffsetDelete (key 47, v0): delete committed offsets of unsubscribed topics (KIP-496)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from barnabas.protocol.messages.offset_delete import (
+        OffsetDeleteRequest,
+        OffsetDeleteResponse,
+    )
+    from barnabas.server.dispatch.request import Handle, RequestContext
+    from barnabas.server.handlers.dependencies import ServerParts
+
+
+def handler(parts: ServerParts) -> Handle:
+    """Return the handler that deletes committed offsets."""
+    return OffsetDeleteHandler(parts).handle_offset_delete
+
+
+class OffsetDeleteHandler:
+    """Passes the request to the group coordinator."""
+
+    __slots__ = ("_groups",)
+
+    def __init__(self, parts: ServerParts) -> None:
+        self._groups = parts.groups.groups
+
+    def handle_offset_delete(self, context: RequestContext, request: OffsetDeleteRequest) -> None:
+        """Delete the offsets. The response follows when all of them are deleted or rejected."""
+
+        def on_done(steps: Generator[None, None, OffsetDeleteResponse]) -> None:
+            response = context.in_slices(steps)
+            if response is not None:
+                context.respond(response)
+
+        context.in_slices(self._groups.delete_offsets(request, on_done))

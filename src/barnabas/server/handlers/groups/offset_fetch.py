@@ -1,0 +1,63 @@
+"""OffsetFetch (key 9, v0-10): read committed offsets (v8 has several groups, v10 topic ids).
+
+v0 was for offsets in ZooKeeper. Like Kafka 3.9 without ZooKeeper, this broker responds
+UNSUPPORTED_VERSION for each partition.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from barnabas.server.dispatch.request import Handle, RequestContext
+    from barnabas.server.handlers.dependencies import ServerParts
+
+
+def handler(parts: ServerParts) -> Handle:
+    """Return the handler that reads committed offsets."""
+    return OffsetFetchHandler(parts).handle_offset_fetch
+
+
+class OffsetFetchHandler:
+    """Reads the offsets from the group coordinator."""
+
+    __slots__ = ("_groups",)
+
+    def __init__(self, parts: ServerParts) -> None:
+        self._groups = parts.groups
+
+    def handle_offset_fetch(
+        self, context: RequestContext, request: OffsetFetchRequest
+    ) -> OffsetFetchResponse | None:
+        """Return the committed offsets, or an error for each group."""
+        if context.version == 0:
+            return _refused(request)
+        return context.in_slices(self._groups.fetch_offsets(request, context.version))
+
+
+def _refused(request: OffsetFetchRequest) -> OffsetFetchResponse:
+    return OffsetFetchResponse(
+        topics=[
+            OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=index,
+                        committed_offset=-1,
+                        metadata="",
+                        error_code=ErrorCode.UNSUPPORTED_VERSION,
+                    )
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics or ()
+        ]
+    )

@@ -1,0 +1,1 @@
+"""Handlers of APIs on the data directories of a broker."""

@@ -1,0 +1,128 @@
+"""DescribeLogDirs (key 35, v0-5): describe data directories, their replicas and disk space.
+
+KIP-113. v3 adds a top-level error code, v4 the sizes of the volumes (KIP-827), v5 the directories
+that take no new partitions (KIP-1066).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from barnabas.server.dispatch.request import Handle, RequestContext
+    from barnabas.server.handlers.dependencies import ServerParts
+    from barnabas.storage.log import Log
+    from barnabas.storage.log_directory import LogDirectory
+    from barnabas.storage.topic_partition import TopicPartition
+
+_UNKNOWN_LAG = -1
+
+
+def handler(parts: ServerParts) -> Handle:
+    """Return the handler that describes data directories."""
+    return DescribeLogDirsHandler(parts).handle_describe_log_dirs
+
+
+class DescribeLogDirsHandler:
+    """Builds responses from the log manager."""
+
+    __slots__ = ("_disk", "_logs", "_replicas")
+
+    def __init__(self, parts: ServerParts) -> None:
+        self._disk = parts.disk
+        self._logs = parts.logs
+        self._replicas = parts.replicas
+
+    def handle_describe_log_dirs(
+        self,
+        context: RequestContext,
+        request: DescribeLogDirsRequest,
+    ) -> DescribeLogDirsResponse | None:
+        """Describe every directory, with the requested partitions that it contains."""
+        return context.in_slices(self._answer(request))
+
+    def _answer(
+        self, request: DescribeLogDirsRequest
+    ) -> Generator[None, None, DescribeLogDirsResponse]:
+        asked = yield from _asked(request)
+        results: list[DescribeLogDirsResult] = []
+        for directory in self._logs.directories:
+            if directory.is_online:
+                described = yield from self._describe(directory, asked)
+                results.append(described)
+        results += [_offline(path) for path in self._logs.offline_paths]
+        return DescribeLogDirsResponse(error_code=ErrorCode.NONE, results=results)
+
+    def _describe(
+        self, directory: LogDirectory, asked: dict[str, set[int]] | None
+    ) -> Generator[None, None, DescribeLogDirsResult]:
+        try:
+            total, usable = self._disk.space(directory.path)
+        except OSError:
+            return _offline(directory.path)
+        topics: dict[str, list[DescribeLogDirsPartition]] = {}
+        for key, log in list(self._logs.logs_in(directory)):
+            yield
+            if asked is None or key.partition in asked.get(key.topic, ()):
+                topics.setdefault(key.topic, []).append(self._partition(key, log))
+        return DescribeLogDirsResult(
+            error_code=ErrorCode.NONE,
+            log_dir=directory.path,
+            topics=[
+                DescribeLogDirsTopic(name=name, partitions=partitions)
+                for name, partitions in topics.items()
+            ],
+            total_bytes=total,
+            usable_bytes=usable,
+            is_cordoned=directory.is_cordoned,
+        )
+
+    def _partition(self, key: TopicPartition, log: Log) -> DescribeLogDirsPartition:
+        is_future = self._logs.futures.get(key) is log
+        return DescribeLogDirsPartition(
+            partition_index=key.partition,
+            partition_size=log.size,
+            offset_lag=self._lag(key, log, is_future),
+            is_future_key=is_future,
+        )
+
+    def _lag(self, key: TopicPartition, log: Log, is_future: bool) -> int:
+        """Return the offset lag of a log.
+
+        A future log is compared with the log end offset of the current log, any other log with its
+        high watermark.
+        """
+        partition = self._replicas.partition(key)
+        if isinstance(partition, ErrorCode):
+            return _UNKNOWN_LAG
+        if is_future:
+            return partition.log.log_end_offset - log.log_end_offset
+        return max(0, log.high_watermark - log.log_end_offset)
+
+
+def _asked(
+    request: DescribeLogDirsRequest,
+) -> Generator[None, None, dict[str, set[int]] | None]:
+    """Return the requested partitions by topic, or None for all partitions."""
+    if request.topics is None:
+        return None
+    asked: dict[str, set[int]] = {}
+    for topic in request.topics:
+        asked.setdefault(topic.topic, set()).update(topic.partitions)
+        yield
+    return asked
+
+
+def _offline(path: str) -> DescribeLogDirsResult:
+    return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path, topics=[])

@@ -1,0 +1,1 @@
+"""Handlers of APIs on the records of partitions, and on producers."""

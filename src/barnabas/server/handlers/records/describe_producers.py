@@ -1,0 +1,96 @@
+"""DescribeProducers (key 61, v0): list producers and open transactions of partitions (KIP-664)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.controller.topic_names import problem_of
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from barnabas.storage.topic_partition import TopicPartition
+from barnabas.waiting.steps import gradually
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from barnabas.server.dispatch.request import Handle, RequestContext
+    from barnabas.server.handlers.dependencies import ServerParts
+    from barnabas.storage.producer_entry import ProducerEntry
+
+
+def handler(parts: ServerParts) -> Handle:
+    """Return the handler that lists the producers of partitions."""
+    return DescribeProducersHandler(parts).handle_describe_producers
+
+
+class DescribeProducersHandler:
+    """Builds responses from the producer state of partitions that this broker leads."""
+
+    __slots__ = ("_cluster", "_replicas")
+
+    def __init__(self, parts: ServerParts) -> None:
+        self._cluster = parts.cluster
+        self._replicas = parts.replicas
+
+    def handle_describe_producers(
+        self,
+        context: RequestContext,
+        request: DescribeProducersRequest,
+    ) -> DescribeProducersResponse | None:
+        """List the producers of each partition."""
+        return context.in_slices(self._answer(request))
+
+    def _answer(
+        self, request: DescribeProducersRequest
+    ) -> Generator[None, None, DescribeProducersResponse]:
+        topics: list[TopicResponse] = []
+        for topic in request.topics:
+            partitions = yield from gradually(
+                self._partition(TopicPartition(topic.name, index))
+                for index in topic.partition_indexes
+            )
+            topics.append(TopicResponse(name=topic.name, partitions=partitions))
+            yield
+        return DescribeProducersResponse(topics=topics)
+
+    def _partition(self, key: TopicPartition) -> PartitionResponse:
+        if self._cluster.topic_id(key.topic) is None:
+            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if problem_of(key.topic) is not None:
+                unknown = ErrorCode.INVALID_TOPIC_EXCEPTION
+            return _failed(key, unknown, unknown.message)
+        partition = self._replicas.partition(key)
+        if isinstance(partition, ErrorCode):
+            return _failed(key, partition)
+        if not partition.is_leader:
+            return _failed(key, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return PartitionResponse(
+            partition_index=key.partition,
+            error_code=ErrorCode.NONE,
+            active_producers=[
+                _producer(entry) for entry in partition.log.producer_state.entries.values()
+            ],
+        )
+
+
+def _failed(key: TopicPartition, error: ErrorCode, message: str | None = None) -> PartitionResponse:
+    return PartitionResponse(
+        partition_index=key.partition, error_code=error, error_message=message, active_producers=[]
+    )
+
+
+def _producer(entry: ProducerEntry) -> ProducerState:
+    return ProducerState(
+        producer_id=entry.producer_id,
+        producer_epoch=entry.producer_epoch,
+        last_sequence=entry.last_sequence,
+        last_timestamp=entry.last_timestamp,
+        coordinator_epoch=entry.coordinator_epoch,
+        current_txn_start_offset=entry.txn_first_offset,
+    )

@@ -1,0 +1,1 @@
+"""Handlers of APIs on topics and partitions."""

@@ -1,0 +1,48 @@
+"""DeleteTopics (key 20, v0-6): delete topics by name or, from v6 on, by id."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.controller.result import Refusal
+from barnabas.controller.topics import refuse_delete_topics
+from barnabas.protocol.errors import ErrorCode
+from barnabas.server.handlers.mutations import forward_mutation
+
+if TYPE_CHECKING:
+    from barnabas.protocol.messages.delete_topics import (
+        DeleteTopicsRequest,
+        DeleteTopicsResponse,
+    )
+    from barnabas.server.dispatch.request import Handle, RequestContext
+    from barnabas.server.handlers.dependencies import NodeParts
+
+# First version whose clients know THROTTLING_QUOTA_EXCEEDED (KIP-599).
+_STRICT_SINCE = 5
+# First version whose clients know TOPIC_DELETION_DISABLED (KIP-322).
+_DISABLED_SINCE = 3
+
+
+def handler(parts: NodeParts) -> Handle:
+    """Return the handler that deletes topics."""
+    return DeleteTopicsHandler(parts).handle_delete_topics
+
+
+class DeleteTopicsHandler:
+    """Forwards the request to the active controller."""
+
+    __slots__ = ("_is_enabled", "_parts")
+
+    def __init__(self, parts: NodeParts) -> None:
+        self._parts = parts
+        self._is_enabled = parts.config.boolean("delete.topic.enable")
+
+    def handle_delete_topics(
+        self, context: RequestContext, request: DeleteTopicsRequest
+    ) -> DeleteTopicsResponse | None:
+        """Forward the request. The response follows when this broker has applied the deletion."""
+        if not self._is_enabled and context.version < _DISABLED_SINCE:
+            refusal = Refusal(ErrorCode.INVALID_REQUEST, "delete.topic.enable is false")
+            return context.in_slices(refuse_delete_topics(request, refusal))
+        forward_mutation(self._parts, context, request, _STRICT_SINCE)
+        return None

@@ -1,0 +1,216 @@
+"""Metadata (key 3, v0-13): describe brokers, topics and leaders, and create missing topics.
+
+v4 adds the choice whether to create topics, v5 offline replicas and v7 leader epochs. v8 adds
+authorized operations (KIP-430), v10 topic ids, v12 requests by topic id (KIP-516) and v13 a
+top-level error.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.controller.topic_names import INTERNAL_TOPICS, problem_of
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from barnabas.protocol.schema import ZERO_UUID
+from barnabas.server.handlers.authorized_operations import (
+    CLUSTER_OPERATIONS,
+    NOT_ASKED,
+    TOPIC_OPERATIONS,
+)
+from barnabas.waiting.steps import gradually
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from barnabas.metadata.partition_registration import PartitionRegistration
+    from barnabas.metadata.topics_image import TopicImage
+    from barnabas.server.dispatch.request import Handle, RequestContext
+    from barnabas.server.handlers.dependencies import ServerParts
+
+_TOPIC_IDS_SINCE = 12
+
+
+def handler(parts: ServerParts) -> Handle:
+    """Return the handler that describes brokers, topics and leaders."""
+    return MetadataHandler(parts).handle_metadata
+
+
+class MetadataHandler:
+    """Builds responses from the current metadata image."""
+
+    __slots__ = ("_auto_topics", "_cluster", "_cluster_id", "_lost_leaders", "_node_id")
+
+    def __init__(self, parts: ServerParts) -> None:
+        self._cluster = parts.cluster
+        self._cluster_id = parts.cluster_id
+        self._node_id = parts.node_id
+        self._auto_topics = parts.auto_topics
+        self._lost_leaders = parts.lost_leaders
+
+    def handle_metadata(
+        self, context: RequestContext, request: MetadataRequest
+    ) -> MetadataResponse | None:
+        """Describe all topics, or the requested ones."""
+        if request.topics and self._lost_leaders.hold(
+            map(self._image_of, request.topics), lambda: self._serve_held(context, request)
+        ):
+            return None
+        return context.in_slices(self._answer(context, request))
+
+    def _serve_held(self, context: RequestContext, request: MetadataRequest) -> None:
+        if not context.is_wanted:
+            return
+        response = context.in_slices(self._answer(context, request))
+        if response is not None:
+            context.respond(response)
+
+    def _image_of(self, topic: MetadataRequestTopic) -> TopicImage | None:
+        image = self._cluster.image.topics
+        return image.by_id(topic.topic_id) if topic.name is None else image.by_name(topic.name)
+
+    def _answer(
+        self, context: RequestContext, request: MetadataRequest
+    ) -> Generator[None, None, MetadataResponse]:
+        has_ids = lacks_name = False
+        for topic in request.topics or ():
+            has_ids = has_ids or topic.topic_id != ZERO_UUID
+            lacks_name = lacks_name or topic.name is None
+            yield
+        if context.version < _TOPIC_IDS_SINCE and (has_ids or lacks_name):
+            return _refused(request)
+        if has_ids:
+            # If a request has any topic ids, respond for those topics only, as Kafka does.
+            request.topics = [
+                MetadataRequestTopic(topic_id=topic.topic_id, name=None)
+                for topic in request.topics or ()
+                if topic.topic_id != ZERO_UUID
+            ]
+        operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+        topics = yield from self._topics(context, request, operations)
+        response = MetadataResponse(
+            brokers=[
+                MetadataResponseBroker(
+                    node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack
+                )
+                for broker, endpoint in self._cluster.listed_brokers(context.listener_name)
+            ],
+            cluster_id=self._cluster_id,
+            controller_id=self._cluster.told_controller(self._node_id),
+            topics=topics,
+        )
+        if request.include_cluster_authorized_operations:
+            response.cluster_authorized_operations = CLUSTER_OPERATIONS
+        return response
+
+    def _topics(
+        self, context: RequestContext, request: MetadataRequest, operations: int
+    ) -> Generator[None, None, list[MetadataResponseTopic]]:
+        asked, listener = request.topics, context.listener_name
+        # Use the same image for all topics, because the work may take several turns.
+        image = self._cluster.image.topics
+        if asked is None or (context.version == 0 and not asked):
+            every: list[MetadataResponseTopic] = []
+            for found in image:
+                described = yield from self._topic(found, listener, operations)
+                every.append(described)
+            return every
+        made: dict[str | bytes, MetadataResponseTopic] = {}
+        missing: list[str] = []
+        for topic in asked:
+            key = topic.topic_id if topic.name is None else topic.name
+            yield
+            if key not in made:
+                known = (
+                    image.by_id(topic.topic_id) if topic.name is None else image.by_name(topic.name)
+                )
+                made[key] = (
+                    _unknown(topic, operations)
+                    if known is None
+                    else (yield from self._topic(known, listener, operations))
+                )
+                if (
+                    made[key].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    and topic.name is not None
+                ):
+                    missing.append(topic.name)
+        if missing and (request.allow_auto_topic_creation or context.version < 4):
+            self._auto_topics.create(missing)
+        return list(made.values())
+
+    def _topic(
+        self, topic: TopicImage, listener_name: str, operations: int
+    ) -> Generator[None, None, MetadataResponseTopic]:
+        partitions = yield from gradually(
+            self._partition(index, topic.partitions[index], listener_name)
+            for index in sorted(topic.partitions)
+        )
+        return MetadataResponseTopic(
+            error_code=ErrorCode.NONE,
+            name=topic.name,
+            topic_id=topic.id,
+            is_internal=topic.name in INTERNAL_TOPICS,
+            partitions=partitions,
+            topic_authorized_operations=operations,
+        )
+
+    def _partition(
+        self, index: int, partition: PartitionRegistration, listener_name: str
+    ) -> MetadataResponsePartition:
+        leader = partition.leader
+        error = ErrorCode.NONE
+        if not self._cluster.is_alive(leader):
+            leader, error = -1, ErrorCode.LEADER_NOT_AVAILABLE
+        elif self._cluster.endpoint(leader, listener_name) is None:
+            leader, error = -1, ErrorCode.LISTENER_NOT_FOUND
+        return MetadataResponsePartition(
+            error_code=error,
+            partition_index=index,
+            leader_id=leader,
+            leader_epoch=partition.leader_epoch,
+            replica_nodes=list(partition.replicas),
+            isr_nodes=list(partition.isr),
+            offline_replicas=self._cluster.offline_replicas(partition),
+        )
+
+
+def _refused(request: MetadataRequest) -> MetadataResponse:
+    """Return the error response to a request by id in a version without topic ids."""
+    topics = [
+        _failed(topic, ErrorCode.INVALID_REQUEST, NOT_ASKED) for topic in request.topics or ()
+    ]
+    for topic, asked in zip(topics, request.topics or (), strict=True):
+        topic.name = asked.name or ""
+        topic.topic_id = asked.topic_id
+    return MetadataResponse(brokers=[], cluster_id=None, controller_id=-1, topics=topics)
+
+
+def _unknown(asked: MetadataRequestTopic, operations: int) -> MetadataResponseTopic:
+    """Return the entry for a topic that does not exist."""
+    if asked.name is None:
+        return _failed(asked, ErrorCode.UNKNOWN_TOPIC_ID, operations)
+    is_legal = problem_of(asked.name) is None
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    error = unknown if is_legal else ErrorCode.INVALID_TOPIC_EXCEPTION
+    return _failed(asked, error, operations)
+
+
+def _failed(
+    asked: MetadataRequestTopic, error: ErrorCode, operations: int
+) -> MetadataResponseTopic:
+    name = asked.name
+    return MetadataResponseTopic(
+        error_code=error,
+        name=name,
+        topic_id=asked.topic_id if name is None else ZERO_UUID,
+        is_internal=name in INTERNAL_TOPICS,
+        partitions=[],
+        topic_authorized_operations=operations if name is not None else NOT_ASKED,
+    )

@@ -1,0 +1,1 @@
+"""Listeners: bound sockets, admission of connections, limits."""

@@ -1,0 +1,226 @@
+"""Listener for one endpoint: accepts connections and counts them (Kafka's SocketServer).
+
+This file has the broad `except` for errors in request handling. Such an error closes the connection
+of that client and affects no other client. A failed assertion is not caught: it ends the process.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from barnabas.network.connection import Connection, ConnectionDoors, ConnectionLimits
+from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.runtime.sockets import ListenOptions
+from barnabas.server.listeners.connection_admission import WaitingRoom, address_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.runtime.sockets import Listening, Sockets
+    from barnabas.server.configs.endpoint import Endpoint
+    from barnabas.server.quotas.connection_quotas import ConnectionQuotas
+    from barnabas.settings.definition import ParsedConfig
+
+_log = logging.getLogger(__name__)
+
+_IDLE_CHECKS_PER_PERIOD = 2
+_IDLE_CHECK_MS_MAX = 60_000
+# Connections that one turn of the loop checks. A slice takes about 0.1 ms.
+_IDLE_SLICE = 500
+
+
+class Listener:
+    """One bound endpoint and its open connections."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        config: ParsedConfig,
+        doors: ConnectionDoors,
+        quotas: ConnectionQuotas,
+        on_request: Callable[[Connection, memoryview], None],
+    ) -> None:
+        self._endpoint = endpoint
+        self._doors = doors
+        self._quotas = quotas
+        self._on_request = on_request
+        self._limits = ConnectionLimits(config.integer("socket.request.max.bytes"))
+        self._options = ListenOptions(
+            config.integer("socket.listen.backlog.size"),
+            config.integer("socket.send.buffer.bytes"),
+            config.integer("socket.receive.buffer.bytes"),
+        )
+        self._idle_ms = config.integer("connections.max.idle.ms")
+        self._listening: Listening | None = None
+        self._next_id = 0
+        # Admitted open connections by connection id. Connections in the waiting room are not
+        # included.
+        self._connections: dict[int, Connection] = {}
+        self._room = WaitingRoom(
+            endpoint.name, quotas, doors, self._options.backlog, self._on_admitted
+        )
+        quotas.add_holder(endpoint.name, self._longest_silent)
+        # Called for each admitted connection after it has closed.
+        self.on_gone: Callable[[Connection], None] | None = None
+        # Whether admitted connections are read. Set by `serve`; connections are accepted before.
+        self._serving = False
+        # Counts since the start. The `_gone` fields keep the bytes of closed connections.
+        self.accepted = 0
+        self.closed = 0
+        self.idle_closed = 0
+        self._bytes_in_gone = 0
+        self._bytes_out_gone = 0
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    @property
+    def name(self) -> str:
+        """Name of the listener, for example "PLAINTEXT"."""
+        return self._endpoint.name
+
+    @property
+    def waiting(self) -> int:
+        """Number of connections that wait for admission."""
+        return len(self._room)
+
+    @property
+    def connections(self) -> list[Connection]:
+        """All admitted open connections."""
+        return list(self._connections.values())
+
+    def bytes_in_and_out(self) -> tuple[int, int]:
+        """Return the bytes received and sent over all connections since the start."""
+        open_ones = self._connections.values()
+        return (
+            self._bytes_in_gone + sum(each.bytes_in for each in open_ones),
+            self._bytes_out_gone + sum(each.bytes_out for each in open_ones),
+        )
+
+    def bind(self, sockets: Sockets) -> Endpoint:
+        """Bind the endpoint and accept connections, which are not read until `serve`.
+
+        Returns:
+            The endpoint with its real port.
+
+        Raises:
+            OSError: the address cannot be bound.
+        """
+        self._listening = sockets.listen(
+            self._endpoint.host, self._endpoint.port, self._accept, self._options
+        )
+        self._endpoint = self._endpoint._replace(port=self._listening.port)
+        if self._idle_ms > 0:
+            self._schedule_idle_check()
+        return self._endpoint
+
+    def serve(self) -> None:
+        """Begin to read from the open connections and from all later connections."""
+        self._serving = True
+        for connection in self.connections:
+            connection.unmute()
+
+    def drain(self) -> None:
+        """Stop accepting and reading. Each connection closes after its pending responses."""
+        self._stop_accepting()
+        self._room.close()
+        for connection in self.connections:
+            connection.close()
+
+    def close(self) -> None:
+        """Close all connections. Try to write the responses that are complete."""
+        self._stop_accepting()
+        self._room.close()
+        for connection in self.connections:
+            connection.flush()
+            if connection.stream is not None:
+                connection.stream.close()
+
+    def _stop_accepting(self) -> None:
+        if self._listening is not None:
+            self._listening.close()
+            self._listening = None
+
+    def _accept(self) -> Connection:
+        self._next_id += 1
+        connection = ServerConnection(
+            self._next_id, self._doors, self._limits, self._serve, self._on_closed
+        )
+        connection.room = self._room
+        return connection
+
+    def _on_admitted(self, connection: Connection) -> None:
+        self.accepted += 1
+        self._connections[connection.id] = connection
+        if not self._serving:
+            connection.mute()
+
+    def _serve(self, connection: Connection, frame: memoryview) -> None:
+        try:
+            self._on_request(connection, frame)
+        except (ProtocolError, AssertionError):
+            raise
+        except Exception:  # noqa: BLE001
+            _log.exception("Request of %s failed; its connection is closed", connection.peer)
+            connection.abort()
+
+    def _on_closed(self, connection: Connection, error: Exception | None) -> None:
+        if self._connections.pop(connection.id, None) is not None:
+            self.closed += 1
+            self._bytes_in_gone += connection.bytes_in
+            self._bytes_out_gone += connection.bytes_out
+            self._quotas.closed(self._endpoint.name, address_of(connection.peer))
+            if self.on_gone is not None:
+                self.on_gone(connection)
+        else:
+            self._room.leave(connection)
+        if connection.malformed is not None:
+            _log.warning("Connection of %s closed: %s", connection.peer, connection.malformed)
+        elif error is not None:
+            _log.debug("Connection of %s lost: %s", connection.peer, error)
+
+    def _longest_silent(self) -> Connection | None:
+        return min(self._connections.values(), key=lambda each: each.last_activity_ms, default=None)
+
+    def _schedule_idle_check(self) -> None:
+        delay_ms = min(self._idle_ms / _IDLE_CHECKS_PER_PERIOD, _IDLE_CHECK_MS_MAX)
+        self._doors.timer.call_later(delay_ms, self._begin_idle_check)
+
+    def _begin_idle_check(self) -> None:
+        self._close_idle(self.connections)
+
+    def _close_idle(self, unchecked: list[Connection]) -> None:
+        """Close the idle connections of one slice, and continue with the rest in the next turn."""
+        if self._listening is None:
+            return
+        for connection in unchecked[:_IDLE_SLICE]:
+            if connection.idle_ms() > self._idle_ms:
+                self._close_idle_one(connection)
+        rest = unchecked[_IDLE_SLICE:]
+        if rest:
+            self._doors.timer.call_soon(lambda: self._close_idle(rest))
+        else:
+            self._schedule_idle_check()
+
+    def _close_idle_one(self, connection: Connection) -> None:
+        if connection.is_open:
+            self.idle_closed += 1
+            connection.close()
+        else:
+            # The connection was closed earlier, but the client does not read the remaining
+            # responses.
+            connection.abort()
+
+
+class ServerConnection(Connection):
+    """A connection that enters the waiting room once the address of its client is known."""
+
+    __slots__ = ("room",)
+
+    room: WaitingRoom
+
+    def on_opened(self) -> None:
+        """Enter the waiting room, which may admit the connection immediately."""
+        super().on_opened()
+        self.room.arrive(self)

@@ -1,0 +1,423 @@
+"""Broker role of a node (Kafka's BrokerServer).
+
+This role owns the logs, replicas, coordinators and client listeners, and it registers the broker.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from barnabas.coordinator.config import GroupCoordinatorConfig
+from barnabas.coordinator.driver import DriverParts
+from barnabas.coordinator.group.group_coordinator import GroupCoordinator
+from barnabas.metadata.partition_registration import DIRECTORY_LOST
+from barnabas.replication.config import FETCH_SESSION_EVICTION_MS, ReplicationConfig
+from barnabas.replication.fetch_session_cache import FetchSessionCache
+from barnabas.replication.log_dir_moves import LogDirMoves
+from barnabas.replication.replica_manager import ReplicaManager, ReplicationParts
+from barnabas.replication.replica_metrics import ReplicaMetrics
+from barnabas.server.cluster.lost_leaders import LostLeaders
+from barnabas.server.configs.described_configs import DescribedConfigs
+from barnabas.server.configs.dynamic_subscriptions import subscribe_parts
+from barnabas.server.configs.listener_endpoints import advertised_endpoints
+from barnabas.server.configs.topic_configs import TopicConfigs
+from barnabas.server.controller_access.alter_partition_sender import ForwardedAlterPartition
+from barnabas.server.controller_access.auto_topics import AutoTopics
+from barnabas.server.controller_access.directory_assignments import DirectoryAssignments
+from barnabas.server.controller_access.producer_ids import ProducerIds
+from barnabas.server.controller_access.registration import Leaving, Registrant, Registration
+from barnabas.server.conversion.conversion_queue import ConversionQueue
+from barnabas.server.dispatch.dispatcher import Dispatcher
+from barnabas.server.handlers.broker_apis import served_apis
+from barnabas.server.handlers.dependencies import ServerParts
+from barnabas.server.handlers.handler_table import HandlerTable
+from barnabas.server.listeners.listener import Listener
+from barnabas.server.process.metadata_follower import MetadataFollower
+from barnabas.server.startup.node_failure import (
+    describe_directory_failure,
+    last_directory_failure,
+    metadata_failure,
+)
+from barnabas.storage.clean_shutdown import previous_broker_epoch
+from barnabas.storage.config import storage_config
+from barnabas.storage.log_manager import LogManager
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.metadata.delta import ClusterDelta
+    from barnabas.metadata.image import ClusterImage
+    from barnabas.replication.leader_channels import LeaderChannels
+    from barnabas.server.configs.endpoint import Endpoint
+    from barnabas.server.controller_access.controller_access import ControllerAccess
+    from barnabas.server.process.shared_server import SharedServer
+    from barnabas.server.telemetry.client_telemetry import ClientTelemetry
+    from barnabas.storage.log_directory import LogDirectory
+    from barnabas.storage.topic_partition import TopicIdPartition
+
+_log = logging.getLogger(__name__)
+
+# A stop waits for checkpoints that are being written: the delay between checks, and their number.
+STOP_RETRY_MS = 5.0
+STOP_TRIES = 100
+# How long a stop waits for pending responses and for clients that read slowly.
+DRAIN_MS_MAX = 1_500.0
+# Limits of a controlled shutdown in a cluster where other brokers can take over the partitions.
+_LEAVING_OTHERS = Leaving(ms_max=30_000, silence_ms_max=2_000, retry_ms=50)
+
+
+class BrokerServer:
+    """The broker role of a node. It serves requests once the controller has unfenced the broker."""
+
+    def __init__(
+        self,
+        shared: SharedServer,
+        forwarding: ControllerAccess,
+        heartbeats: ControllerAccess,
+        on_serving: Callable[[], None],
+    ) -> None:
+        """Create the parts of the broker, bind its listeners and subscribe to metadata images.
+
+        Args:
+            forwarding: access to the active controller for requests.
+            heartbeats: separate access for heartbeats, which must not wait behind other requests.
+            on_serving: called once, when the broker begins to serve requests.
+
+        Raises:
+            OSError: an address cannot be bound.
+            ConfigError: an advertised endpoint is an address that clients cannot connect to.
+        """
+        self._shared = shared
+        self._forwarding = forwarding
+        self._on_serving = on_serving
+        self._config = shared.config
+        self._runtime = shared.runtime
+        self._is_alone = shared.configuration.cluster.is_alone
+        self.listeners: list[Listener] = []
+        self._lost_leaders = LostLeaders(self._runtime.clock, shared.wheel)
+        self._join_replicas()
+        subscribe_parts(shared.dynamic, self.logs, self.replicas, shared.connections)
+        self.parts = self._make_parts()
+        # Endpoints with the real ports, in the order of the configuration.
+        self.bound: list[Endpoint] = []
+        self._bind()
+        self.registration = self._make_registration(heartbeats)
+        # Broker epoch of the registration, which is a metadata offset. The logs are opened once the
+        # image reaches this offset. None if the broker does not wait for the offset.
+        self._awaited_epoch: int | None = None
+        shared.publisher.add_listener(self._on_image)
+
+    def start_alone(self) -> None:
+        """Open the logs, then register. The local metadata log is already replayed completely."""
+        self.follower.open_logs(lambda: self.registration.start(self.logs.previous_broker_epoch))
+
+    def start_in_cluster(self) -> None:
+        """Register with the controller. The logs open once the image has the registration."""
+        disk = self._runtime.disk
+        paths = [each.path for each in self._shared.directories.logs]
+        self.registration.start(previous_broker_epoch(disk, paths))
+
+    def awaits(self) -> str:
+        """Return what this broker waits for before it is unfenced, as text for the operator."""
+        controller = self._shared.quorum.leader_and_epoch.leader_id
+        if self.registration.epoch < 0:
+            refusal = self.registration.last_refusal
+            why = f", which answers {refusal.name}" if refusal else ""
+            return f"waiting for controller {controller} to register this broker{why}"
+        if self._awaited_epoch is not None:
+            known = self._shared.cluster.image.provenance.offset
+            return f"waiting for the metadata up to offset {self._awaited_epoch}; {known} is known"
+        if not self.follower.logs_open:
+            return f"opening the logs; {len(self.logs.logs)} are open"
+        return f"waiting for controller {controller} to let this broker in, which is registered"
+
+    def _on_registered(self, epoch: int) -> None:
+        if self.follower.logs_open:
+            # The broker was unregistered while it ran, and has registered again.
+            self.registration.begin_heartbeats()
+            return
+        self._awaited_epoch = epoch
+        self._maybe_open_logs()
+
+    def _on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
+        self.follower.on_image(delta, image)
+        self._lost_leaders.on_change(delta)
+        self._maybe_open_logs()
+        own_id = self._shared.node_id
+        if own_id in delta.broker_changes and own_id not in image.brokers:
+            self.registration.on_unregistered()
+        if any(
+            broker is not None and broker.is_leaving and broker.id != own_id
+            for broker in delta.broker_changes.values()
+        ):
+            # The controller ends the shutdown of that broker once the heartbeats show that every
+            # other broker has replayed the new leaders. Report the offset immediately.
+            self.registration.heartbeat_now()
+
+    def _maybe_open_logs(self) -> None:
+        awaited = self._awaited_epoch
+        if awaited is not None and self._shared.cluster.image.provenance.offset >= awaited:
+            self._awaited_epoch = None
+            _log.info("Opening the logs: the metadata up to offset %d is known", awaited)
+            self.follower.open_logs(self.registration.begin_heartbeats)
+
+    def drain(self, on_drained: Callable[[], None]) -> None:
+        """Take no more requests. Call `on_drained` after pending responses or a timeout."""
+        for listener in self.listeners:
+            listener.drain()
+        self.replicas.answer_waiting_fetches()
+        self.groups.driver.shutdown()
+        self._await_drained(on_drained, self._runtime.clock.monotonic_ms() + DRAIN_MS_MAX)
+
+    def _await_drained(self, on_drained: Callable[[], None], deadline_ms: float) -> None:
+        timer, now_ms = self._runtime.timer, self._runtime.clock.monotonic_ms()
+        if any(map(len, self.listeners)) and now_ms < deadline_ms:
+            timer.call_later(STOP_RETRY_MS, lambda: self._await_drained(on_drained, deadline_ms))
+        else:
+            on_drained()
+
+    def leave(self, on_left: Callable[[], None]) -> None:
+        """Run the controlled shutdown, if it is enabled: the controller elects other leaders."""
+        self.replicas.begin_controlled_shutdown()
+        if self._config.boolean("controlled.shutdown.enable"):
+            self.registration.shut_down(on_left)
+        else:
+            on_left()
+
+    def close(self, on_closed: Callable[[], None]) -> None:
+        """Stop the broker. Call `on_closed` once no checkpoint of the logs is being written."""
+        for listener in self.listeners:
+            listener.close()
+        self.registration.stop()
+        self._shared.cluster.backlog.close()
+        self.replicas.shutdown()
+        self._await_checkpoints(on_closed, STOP_TRIES)
+
+    def _await_checkpoints(self, on_closed: Callable[[], None], tries: int) -> None:
+        if tries and self.logs.is_writing_checkpoints:
+            self._runtime.timer.call_later(
+                STOP_RETRY_MS, lambda: self._await_checkpoints(on_closed, tries - 1)
+            )
+        else:
+            on_closed()
+
+    def close_logs(self) -> None:
+        """Close the logs and write the clean-shutdown file. This is the last step of a stop."""
+        self.logs.shutdown(self.registration.epoch)
+
+    def _broker_epoch(self) -> int:
+        return self.registration.epoch
+
+    def _join_replicas(self) -> None:
+        """Create the logs, replicas and coordinators, and the follower that updates them."""
+        shared, runtime, config = self._shared, self._runtime, self._config
+        node_id = shared.node_id
+        configs = TopicConfigs(config)
+        self.logs = LogManager(
+            shared.directories.logs,
+            storage_config(config),
+            shared.doors,
+            self._on_directory_failed,
+            shared.directories.offline_paths,
+        )
+        sender = ForwardedAlterPartition(
+            node_id, self._broker_epoch, self._forwarding, runtime.timer
+        )
+        self._conversions = ConversionQueue(runtime.timer, runtime.executor)
+        self.replicas = ReplicaManager(
+            node_id,
+            config.build(ReplicationConfig),
+            self.logs,
+            ReplicationParts(
+                shared.wheel,
+                runtime.clock,
+                sender,
+                ReplicaMetrics(),
+                configs.of,
+                self._leader_channels(),
+                self._broker_epoch,
+                None if self._is_alone else self._give_up_replica,
+                self._conversions,
+            ),
+        )
+        assignments = self._assignments = DirectoryAssignments(
+            node_id, self._broker_epoch, self._forwarding, runtime.timer, shared.cluster, self.logs
+        )
+        group_config = config.build(GroupCoordinatorConfig)
+        self.groups = GroupCoordinator(
+            group_config,
+            DriverParts(
+                self.replicas,
+                # The clock that expires committed offsets.
+                self.logs.trusted_clock,
+                runtime.timer,
+                shared.wheel,
+                runtime.executor,
+                group_config.offsets_commit_timeout_ms,
+                group_config.offsets_topic_compression_codec,
+            ),
+            shared.cluster,
+            runtime.rng,
+        )
+        self.follower = MetadataFollower(
+            shared.cluster,
+            shared.dynamic,
+            configs,
+            self.logs,
+            self.replicas,
+            self.groups,
+        )
+        self._moves = LogDirMoves(self.replicas, self.logs, assignments, shared.doors)
+        self.follower.add_listener(assignments.on_changes)
+        self.follower.add_listener(self._moves.on_changes)
+
+    def _give_up_replica(self, where: TopicIdPartition) -> None:
+        """Report a damaged replica of this broker to the controller as lost."""
+        self._assignments.assign(where, DIRECTORY_LOST, lambda _: None)
+
+    def _leader_channels(self) -> LeaderChannels | None:
+        """Return the channels to the leaders of followed partitions; None in a one-node cluster."""
+        shared = self._shared
+        if shared.configuration.is_single:
+            return None
+        # Imported only in clusters with other nodes.
+        from barnabas.replication.leader_channels import PeerChannels
+
+        listener = shared.configuration.inter_broker_listener
+        assert listener is not None
+
+        def endpoint_of(broker_id: int) -> tuple[str, int] | None:
+            found = shared.cluster.endpoint(broker_id, listener)
+            return None if found is None else (found.host, found.port)
+
+        return PeerChannels(
+            shared.channel_doors, endpoint_of, self._lost_leaders.on_connection_lost
+        )
+
+    def _bind(self) -> None:
+        """Listen on every endpoint. Connections are accepted but not read until `_serve`."""
+        shared, runtime = self._shared, self._runtime
+        handlers = HandlerTable(self.parts, shared.statistics)
+        for endpoint in shared.configuration.endpoints:
+            services = shared.request_services(endpoint.name)
+            dispatcher = Dispatcher(handlers.find, services)
+            listener = Listener(
+                endpoint,
+                self._config,
+                shared.connection_doors,
+                shared.connections,
+                dispatcher.on_request,
+            )
+            self.bound.append(listener.bind(runtime.sockets))
+            self.listeners.append(listener)
+
+    def _make_parts(self) -> ServerParts:
+        shared, runtime, config = self._shared, self._runtime, self._config
+        telemetry = self._make_telemetry()
+        return ServerParts(
+            node_id=shared.node_id,
+            cluster_id=shared.cluster_id,
+            config=config,
+            dynamic_config=shared.dynamic,
+            clock=runtime.clock,
+            cluster=shared.cluster,
+            forwarding=self._forwarding,
+            described_configs=DescribedConfigs(
+                shared.configuration, shared.dynamic, shared.cluster
+            ),
+            quorum=shared.quorum,
+            quotas=shared.quotas,
+            served=served_apis(has_telemetry=telemetry is not None),
+            alters_any_broker=False,
+            logs=self.logs,
+            disk=runtime.disk,
+            log_dir_moves=self._moves,
+            replicas=self.replicas,
+            fetch_sessions=FetchSessionCache(
+                config.integer("max.incremental.fetch.session.cache.slots"),
+                FETCH_SESSION_EVICTION_MS,
+                runtime.clock,
+                runtime.rng,
+                self.replicas.quiet,
+                lambda: shared.cluster.image.topics.partition_count,
+            ),
+            auto_topics=AutoTopics(
+                config, shared.cluster, self._forwarding, is_alone=self._is_alone
+            ),
+            lost_leaders=self._lost_leaders,
+            groups=self.groups,
+            producer_ids=ProducerIds(shared.node_id, self._broker_epoch, self._forwarding),
+            conversions=self._conversions,
+            rng=runtime.rng,
+            telemetry=telemetry,
+        )
+
+    @property
+    def advertised(self) -> list[Endpoint]:
+        """Endpoints that the broker advertises to clients, in the order of the listeners."""
+        return advertised_endpoints(self._config, self.bound)
+
+    def _make_telemetry(self) -> ClientTelemetry | None:
+        if self._config.string("barnabas.client.telemetry") == "none":
+            return None
+        from barnabas.server.telemetry.client_telemetry import ClientTelemetry
+        from barnabas.server.telemetry.receiver import LoggingReceiver
+
+        max_bytes = self._config.integer("telemetry.max.bytes")
+        return ClientTelemetry(
+            self._shared.cluster, self._runtime.clock, max_bytes, LoggingReceiver()
+        )
+
+    def _make_registration(self, heartbeats: ControllerAccess) -> Registration:
+        shared, config = self._shared, self._config
+        registrant = Registrant(
+            node_id=shared.node_id,
+            cluster_id=shared.cluster_id,
+            incarnation_id=self._runtime.rng.uuid(),
+            endpoints=self.advertised,
+            rack=config.optional_string("broker.rack"),
+            directories=[each.id for each in shared.directories.logs if each.is_online],
+            heartbeat_interval_ms=config.integer("broker.heartbeat.interval.ms"),
+            offline_directories=lambda: self.logs.offline_directory_ids,
+            cordoned_directories=lambda: self.logs.cordoned_directory_ids,
+            leaving=Leaving() if shared.configuration.is_single else _LEAVING_OTHERS,
+        )
+        return Registration(
+            registrant,
+            heartbeats,
+            self._runtime.timer,
+            self._applied_offset,
+            self._serve,
+            None if self._is_alone else self._on_registered,
+        )
+
+    def _applied_offset(self) -> int:
+        """Return the offset of the last metadata record that this broker has applied."""
+        if len(self._shared.cluster.backlog):
+            return self.follower.applied_offset
+        return self._shared.cluster.image.provenance.offset
+
+    def _serve(self) -> None:
+        """Begin to serve requests: the controller has unfenced this broker."""
+        self.replicas.start()
+        self.logs.start_tasks()
+        for listener in self.listeners:
+            listener.serve()
+        self._on_serving()
+
+    def _on_directory_failed(self, directory: LogDirectory, error: OSError) -> None:
+        """Stop the node if it cannot work without the directory; else take its partitions offline.
+
+        Requests for partitions of an offline directory get KAFKA_STORAGE_ERROR.
+        """
+        path = directory.path
+        if directory is self._shared.directories.metadata:
+            self._shared.fail(metadata_failure(path, error, self._runtime.disk))
+        elif any(each.is_online for each in self.logs.directories):
+            _log.error("%s", describe_directory_failure(path, error, self._runtime.disk))
+            self.registration.heartbeat_now()
+        else:
+            self._shared.fail(last_directory_failure(path, error, self._runtime.disk))
+        self.replicas.on_directory_failed(path)
+        self._moves.on_directory_failed()

@@ -1,0 +1,109 @@
+"""Listeners of the controller: for other controllers, brokers, and admin clients (KIP-919)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.server.configs.described_configs import DescribedConfigs
+from barnabas.server.dispatch.dispatcher import Dispatcher
+from barnabas.server.handlers.controller_apis import CONTROLLER_APIS
+from barnabas.server.handlers.dependencies import ControllerListenerParts
+from barnabas.server.handlers.handler_table import HandlerTable
+from barnabas.server.listeners.listener import Listener
+from barnabas.server.quorum.broker_watch import BrokerWatch
+from barnabas.server.quotas.connection_quotas import ConnectionQuotas
+from barnabas.server.quotas.rate_quota import quota_windows
+
+if TYPE_CHECKING:
+    from barnabas.controller.controller import Controller
+    from barnabas.server.configs.endpoint import Endpoint
+    from barnabas.server.controller_access.local_controller import LocalController
+    from barnabas.server.dispatch.request import Entry
+    from barnabas.server.process.shared_server import SharedServer
+    from barnabas.server.quorum.quorum_api import QuorumApi
+
+
+class ControllerListeners:
+    """Binds the controller listeners. They also serve requests on inactive controllers."""
+
+    def __init__(
+        self,
+        shared: SharedServer,
+        controller: Controller,
+        local: LocalController,
+        raft: QuorumApi,
+    ) -> None:
+        """Bind the listeners.
+
+        Raises:
+            OSError: an address cannot be bound.
+        """
+        self._shared = shared
+        self.listeners: list[Listener] = []
+        # Endpoints with the real ports.
+        self.bound: list[Endpoint] = []
+        self.watch = BrokerWatch(
+            shared.node_id,
+            controller,
+            shared.runtime.timer,
+            lambda: shared.channel_doors,
+            shared.configuration.inter_broker_listener or "PLAINTEXT",
+        )
+        # Handlers also look up each other here: an envelope contains a request of another API.
+        self._handlers = HandlerTable(self._make_parts(local, raft), shared.statistics)
+        self._bind()
+
+    def serve(self) -> None:
+        """Begin to read from the open connections and from all later connections."""
+        for listener in self.listeners:
+            listener.serve()
+
+    def close(self) -> None:
+        """Close all connections. Try to write the responses that are complete."""
+        for listener in self.listeners:
+            listener.on_gone = None
+            listener.close()
+
+    def _make_parts(self, local: LocalController, raft: QuorumApi) -> ControllerListenerParts:
+        shared = self._shared
+        return ControllerListenerParts(
+            node_id=shared.node_id,
+            cluster_id=shared.cluster_id,
+            config=shared.config,
+            dynamic_config=shared.dynamic,
+            clock=shared.runtime.clock,
+            cluster=shared.cluster,
+            forwarding=local,
+            described_configs=DescribedConfigs(
+                shared.configuration, shared.dynamic, shared.cluster
+            ),
+            quorum=shared.quorum,
+            quotas=shared.quotas,
+            served=CONTROLLER_APIS,
+            alters_any_broker=True,
+            raft=raft,
+            watch=self.watch,
+            find=self._find,
+        )
+
+    def _find(self, api_key: int) -> Entry | None:
+        return self._handlers.find(api_key)
+
+    def _bind(self) -> None:
+        shared, runtime = self._shared, self._shared.runtime
+        # Connections of clients do not count against the limits of these listeners.
+        connections = ConnectionQuotas(
+            runtime.clock, shared.configuration.connections, quota_windows(shared.config)
+        )
+        for endpoint in shared.configuration.controller_endpoints:
+            services = shared.request_services(endpoint.name)
+            listener = Listener(
+                endpoint,
+                shared.config,
+                shared.connection_doors,
+                connections,
+                Dispatcher(self._handlers.find, services).on_request,
+            )
+            listener.on_gone = self.watch.on_closed
+            self.bound.append(listener.bind(runtime.sockets))
+            self.listeners.append(listener)

@@ -1,0 +1,148 @@
+"""Application of new metadata images on this broker (Kafka's BrokerMetadataPublisher).
+
+Each image is applied in this order: the view of request handlers and the dynamic configuration
+(both by `shared_server`), the replicas, the coordinators. Deleted topics disappear from the view
+before their logs are deleted.
+
+The logs are opened once the image is as new as the metadata log was when the broker started. An
+older image could lack the newest topics, and their logs would look stray.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+from barnabas.coordinator.group.group_coordinator import OFFSETS_TOPIC
+from barnabas.metadata.delta import ClusterDelta
+from barnabas.metadata.image import ClusterImage
+from barnabas.replication.partition_registry import LeadershipChanges
+from barnabas.server.cluster.log_assignments import LogAssignments
+from barnabas.server.configs.topic_configs import default_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from barnabas.coordinator.group.group_coordinator import GroupCoordinator
+    from barnabas.replication.replica_manager import ReplicaManager
+    from barnabas.server.cluster.cluster_view import ClusterView
+    from barnabas.server.configs.dynamic_config import DynamicBrokerConfig
+    from barnabas.server.configs.topic_configs import TopicConfigs
+    from barnabas.settings.definition import ParsedConfig
+    from barnabas.storage.log_manager import LogManager
+
+_log = logging.getLogger(__name__)
+
+
+class MetadataFollower:
+    """Applies images to the parts of the broker. Listens to the metadata publisher."""
+
+    __slots__ = (
+        "_cluster",
+        "_configs",
+        "_dynamic",
+        "_groups",
+        "_logs",
+        "_on_changes",
+        "_replicas",
+        "applied_offset",
+        "logs_open",
+    )
+
+    def __init__(
+        self,
+        cluster: ClusterView,
+        dynamic: DynamicBrokerConfig,
+        configs: TopicConfigs,
+        logs: LogManager,
+        replicas: ReplicaManager,
+        groups: GroupCoordinator,
+    ) -> None:
+        self._on_changes: list[Callable[[LeadershipChanges], None]] = []
+        self._cluster = cluster
+        self._dynamic = dynamic
+        self._configs = configs
+        self._logs = logs
+        self._replicas = replicas
+        self._groups = groups
+        # Whether the logs are open, so that new images are applied.
+        self.logs_open = False
+        # Offset of the last metadata record that was applied; -1 before the first.
+        self.applied_offset = -1
+        dynamic.subscribe(default_keys(dynamic.current.definition), self._take_broker_config)
+
+    def add_listener(self, listener: Callable[[LeadershipChanges], None]) -> None:
+        """Call `listener` with the changes on this broker, after the coordinators are updated."""
+        self._on_changes.append(listener)
+
+    def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
+        """Apply an image to the parts of the broker. The cluster view has the image already."""
+        if self.logs_open:
+            self._cluster.backlog.add(self._apply(delta, image))
+
+    def open_logs(self, on_open: Callable[[], None]) -> None:
+        """Open all logs, then apply the current image and all later ones.
+
+        The caller has checked that the image is as new as the metadata log at the start.
+
+        Args:
+            on_open: called when the logs are open and the image is applied, perhaps before this
+                method returns.
+        """
+
+        def opened() -> None:
+            self.logs_open = True
+            image = self._cluster.image
+            # The change from an empty image to the current one, regardless of the images between
+            # them.
+            delta = ClusterDelta(ClusterImage())
+            for record, version in image.to_records():
+                delta.replay(record, version)
+            self._cluster.backlog.add(self._apply(delta, image))
+            self._cluster.backlog.when_empty(on_open)
+
+        self._logs.startup_in_slices(
+            lambda topic: self._configs.of_topic(self._cluster.image, topic),
+            LogAssignments(self._cluster.image, self._dynamic.node_id),
+            opened,
+        )
+
+    def _apply(self, delta: ClusterDelta, image: ClusterImage) -> Iterator[None]:
+        changes = LeadershipChanges()
+        yield from self._replicas.apply_in_steps(delta, image, changes)
+        self._tell_groups(changes)
+        for told in self._on_changes:
+            self._guarded(partial(told, changes))
+        deleted = delta.topics_delta.deleted.values()
+        if deleted:
+            topics = {topic.name: topic.id for topic in deleted}
+            self._guarded(partial(self._groups.on_topics_deleted, topics))
+        self.applied_offset = image.provenance.offset
+
+    def _guarded(self, act: Callable[[], None]) -> None:
+        """Call `act`, and log and count its errors. The rest of the image is still applied."""
+        try:
+            act()
+        except AssertionError:
+            raise
+        except Exception:  # noqa: BLE001 - the rest of the image is still applied
+            _log.exception("Unexpected error while new metadata is applied")
+            self._replicas.metrics.metadata_apply_errors += 1
+
+    def _take_broker_config(self, broker: ParsedConfig) -> None:
+        """Update the configurations of all logs, because topics inherit from the broker's."""
+        self._configs.take_broker_config(broker)
+        self._logs.update_configs(lambda topic: self._configs.of_topic(self._cluster.image, topic))
+
+    def _tell_groups(self, changes: LeadershipChanges) -> None:
+        driver = self._groups.driver
+        resigned = [*changes.deleted, *changes.failed]
+        resigned += [each.topic_partition for each in changes.followers]
+        for key in resigned:
+            if key.topic == OFFSETS_TOPIC:
+                self._guarded(partial(driver.on_resigned, key.partition))
+        for partition in changes.leaders:
+            key = partition.topic_partition
+            if key.topic == OFFSETS_TOPIC:
+                self._guarded(partial(driver.on_elected, key.partition, partition.leader_epoch))

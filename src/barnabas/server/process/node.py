@@ -1,0 +1,357 @@
+"""Node of a cluster: create, connect, start and stop the parts of the process (KafkaRaftServer).
+
+A start locks and checks the data directories, opens the metadata log, and binds the listeners.
+Connections wait at this point. The node then starts the metadata quorum and the controller, opens
+the logs and registers the broker. After the controller has unfenced the broker, the node serves
+connections and reports that it is ready.
+
+A stop runs in reverse order and ends with the clean-shutdown file. A single-node cluster contains
+its own controller. It does not import modules that only larger clusters need.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from barnabas.server.configs.config import metadata_directory
+from barnabas.server.configs.endpoint import parse_address
+from barnabas.server.process.observation import RUNNING, STOPPING, Observation
+from barnabas.server.process.shared_server import SharedServer
+from barnabas.server.startup.node_failure import NodeFailedError
+from barnabas.settings.key import ConfigError
+from barnabas.storage.errors import StorageError
+from barnabas.storage.meta_properties import is_formatted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.network.channel import ChannelDoors
+    from barnabas.runtime.loop import Runtime
+    from barnabas.runtime.timer import Cancellable
+    from barnabas.server.configs.configuration import Configuration
+    from barnabas.server.controller_access.controller_access import ControllerAccess
+    from barnabas.server.process.broker_server import BrokerServer
+    from barnabas.server.process.controller_channels import WaysToController
+    from barnabas.server.process.controller_server import ControllerServer
+    from barnabas.server.quorum.quorum_wait import QuorumWait
+    from barnabas.server.startup.cluster_ids import ClusterIdCheck, ClusterIds
+
+_log = logging.getLogger(__name__)
+
+# How long a broker continues to respond with errors after a disk failure, before the process ends.
+# The requests that it has received, and the first retries of clients, get a response in this time.
+_LAST_ANSWERS_MS = 1_000.0
+
+
+class Node:
+    """A node of a cluster: a broker, a controller, or both."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        runtime: Runtime,
+        on_ready: Callable[[str], None],
+        on_failed: Callable[[BaseException], None],
+    ) -> None:
+        """Args:
+        on_ready: called with the advertised HOST:PORT once the node serves requests.
+        on_failed: called with the error when the node cannot continue. The process then has to end.
+        """
+        self._configuration = configuration
+        self._runtime = runtime
+        self._on_ready = on_ready
+        self._on_failed = on_failed
+        self.controller: ControllerServer | None = None
+        self.broker: BrokerServer | None = None
+        self._ways: WaysToController | None = None
+        # Logs what the node waits for during a start in a cluster.
+        self._waiting: QuorumWait | None = None
+        # Ends the node if the broker is not registered in time. None if no timeout is pending.
+        self._registration_limit: Cancellable | None = None
+        # Created by `_start`. None while the node asks the other controllers for their cluster id.
+        self._shared: SharedServer | None = None
+        # Whether `stop` was called before `_shared` was created.
+        self._is_stopped_early = False
+        self._cluster_ids: ClusterIdCheck | None = None
+        # HOST:PORT that `metrics.listener` is bound to. None without this setting.
+        self.metrics_address: str | None = None
+
+    @property
+    def shared(self) -> SharedServer:
+        """The parts that every node has. Available once the node opens its directories."""
+        assert self._shared is not None, "the other controllers are still being asked"
+        return self._shared
+
+    def start(self) -> None:
+        """Start the node; `on_ready` is called in a later turn of the loop.
+
+        If the directory of the metadata log is empty and there are other controllers, the node
+        first asks them for their cluster id. An error after that point is passed to `on_failed`.
+
+        Raises:
+            StorageError: a data directory is in use, belongs to another node or cluster, or cannot
+                be opened.
+            OSError: an address cannot be bound, or a directory cannot be created.
+            NodeFailedError: the disk of the metadata log failed.
+            ConfigError: an advertised endpoint is an address that clients cannot connect to.
+        """
+        path = metadata_directory(self._configuration.parsed, self._runtime.disk)
+        if self._configuration.cluster.is_alone or is_formatted(self._runtime.disk, path):
+            self._start()
+            return
+        from barnabas.server.startup.cluster_ids import ask_cluster_ids, other_controllers
+
+        controllers = other_controllers(self._configuration)
+        if not controllers:
+            self._start()
+            return
+        ask_cluster_ids(
+            self._first_doors(), controllers, lambda found: self._start_empty(path, found)
+        )
+
+    def _first_doors(self) -> ChannelDoors:
+        """Return the services that channels need before the shared server exists."""
+        from barnabas.network.channel import ChannelDoors
+        from barnabas.network.framed_protocol import new_receive_buffer
+        from barnabas.waiting.timing_wheel import TimingWheel
+
+        runtime = self._runtime
+        wheel = TimingWheel(runtime.clock, runtime.timer)
+        return ChannelDoors(
+            runtime.clock, runtime.timer, runtime.sockets, wheel, new_receive_buffer()
+        )
+
+    def _start_empty(self, path: str, found: ClusterIds) -> None:
+        """Format and start the node, unless the other controllers belong to another cluster."""
+        if self._is_stopped_early:
+            return
+        from barnabas.server.startup.cluster_ids import check_before_format
+
+        try:
+            check_before_format(found, path, self._configuration.cluster.cluster_id)
+            self._start()
+        except (StorageError, OSError, NodeFailedError, ConfigError) as error:
+            # `start` has already returned, so an exception would not reach its caller.
+            self._on_failed(error)
+
+    def _start(self) -> None:
+        cluster = self._configuration.cluster
+        self._shared = SharedServer(self._configuration, self._runtime, self._fail)
+        _log.info(
+            "Node %d of cluster %s starts as %s",
+            self.shared.node_id,
+            self.shared.cluster_id,
+            " and ".join(cluster.roles),
+        )
+        if cluster.is_controller:
+            from barnabas.server.process.controller_server import ControllerServer
+
+            self.controller = ControllerServer(self.shared)
+        requests, heartbeats = self._ways_to_controller()
+        if cluster.is_broker:
+            from barnabas.server.process.broker_server import BrokerServer
+
+            self.broker = BrokerServer(self.shared, requests, heartbeats, self._on_serving)
+        self._observe()
+        self.shared.follow_quorum()
+        if self.controller is not None:
+            self.controller.follow_quorum(requests)
+        if self._ways is not None:
+            self.shared.quorum.add_listener(self._ways)
+        if cluster.is_alone:
+            assert self.controller is not None
+            assert self.broker is not None
+            self.controller.controller.when_active(self.broker.start_alone)
+        self.shared.quorum.start()
+        if self.controller is not None:
+            self.controller.serve()
+        if not cluster.is_alone:
+            self._join_cluster()
+
+    def abandon(self) -> None:
+        """Close what `start` opened before it raised an error. Do not call `stop` in this case."""
+        if self._shared is not None:
+            self._shared.quorum.shutdown()
+            self._shared.close()
+
+    def stop(self, on_stopped: Callable[[], None]) -> None:
+        """Stop serving, close every log, write the clean-shutdown file, then call `on_stopped`."""
+        if self._shared is None:
+            self._is_stopped_early = True
+            on_stopped()
+            return
+        if self.shared.is_stopping:
+            return
+        self.shared.is_stopping = True
+        _log.info("Node %d stops", self.shared.node_id)
+        self.observation.state = STOPPING
+        if self.observation.quorum_watch is not None:
+            self.observation.quorum_watch.stop()
+        self._wait_no_more()
+        broker = self.broker
+        if broker is None:
+            self._close(on_stopped)
+        elif self._configuration.is_single:
+            broker.drain(lambda: broker.leave(lambda: self._close(on_stopped)))
+        else:
+            # The other brokers take over the partitions first, so that clients always find a
+            # leader.
+            broker.leave(lambda: broker.drain(lambda: self._close(on_stopped)))
+
+    def _close(self, on_stopped: Callable[[], None]) -> None:
+        """Close everything after the controlled shutdown has ended."""
+
+        def finish() -> None:
+            self.shared.quorum.shutdown()
+            if self.controller is not None:
+                self.controller.close()
+            if self.broker is not None:
+                self.broker.close_logs()
+            self.shared.close()
+            _log.info("Node %d has stopped", self.shared.node_id)
+            on_stopped()
+
+        self.observation.close()
+        if self._ways is not None:
+            self._ways.close()
+        if self.broker is None:
+            finish()
+        else:
+            self.broker.close(finish)
+
+    def _ways_to_controller(self) -> tuple[ControllerAccess, ControllerAccess]:
+        """Return the two paths to the active controller: for requests, and for heartbeats."""
+        local = None if self.controller is None else self.controller.local
+        if self._configuration.cluster.is_alone:
+            assert local is not None
+            return local, local
+        from barnabas.server.process.controller_channels import WaysToController
+
+        self._ways = WaysToController(self.shared, local, self._on_heartbeats_lost)
+        return self._ways.requests, self._ways.heartbeats
+
+    def _observe(self) -> None:
+        controller, broker = self.controller, self.broker
+        listeners = [
+            *(broker.listeners if broker else ()),
+            *(controller.listeners if controller else ()),
+        ]
+        self.observation = Observation(self.shared, listeners)
+        if broker is not None:
+            self.observation.observe_broker(broker.parts)
+        address = self.shared.config.optional_string("metrics.listener")
+        host_and_port = parse_address(address) if address else None
+        if host_and_port is not None:
+            self.metrics_address = self.observation.listen(*host_and_port)
+
+    # -- in a cluster -------------------------------------------------------------------------
+
+    def _join_cluster(self) -> None:
+        from barnabas.server.quorum.quorum_wait import QuorumWait
+
+        shared, cluster = self.shared, self._configuration.cluster
+        others = {voter: at for voter, at in cluster.voters.items() if voter != cluster.node_id}
+        self._waiting = QuorumWait(
+            shared.channel_doors,
+            others,
+            self._has_controller,
+            None if self.broker is None else self.broker.awaits,
+            lambda: shared.quorum.core.has_vote,
+        )
+        self._check_cluster_id()
+        if self.broker is None:
+            assert self.controller is not None
+            assert self.controller.address is not None
+            advertised = self._configuration.advertised_controller_endpoints[0]
+            # Port 0 stands for a free port, which is known only after the bind.
+            address = advertised.address if advertised.port else self.controller.address
+            self._begin_to_run(address)
+            return
+        limit_ms = shared.config.integer("initial.broker.registration.timeout.ms")
+        self._registration_limit = self._runtime.timer.call_later(
+            limit_ms, lambda: self._on_not_taken_in(limit_ms)
+        )
+        self.broker.start_in_cluster()
+
+    def _has_controller(self) -> bool:
+        if self.broker is not None and self._ways is not None:
+            return self._ways.heartbeats.reaches_controller
+        return self.shared.quorum.leader_and_epoch.leader_id >= 0
+
+    def _on_not_taken_in(self, limit_ms: int) -> None:
+        self._registration_limit = None
+        if self.broker is not None and self.broker.registration.epoch < 0:
+            self.shared.fail(
+                NodeFailedError(
+                    f"the controllers did not take this broker in within {limit_ms} ms, which is "
+                    f"initial.broker.registration.timeout.ms; see that a majority of them runs"
+                )
+            )
+
+    def _wait_no_more(self) -> None:
+        if self._waiting is not None:
+            self._waiting.finish()
+        if self._registration_limit is not None:
+            self._registration_limit.cancel()
+        if self._cluster_ids is not None:
+            self._cluster_ids.stop()
+
+    def _on_heartbeats_lost(self) -> None:
+        if self.broker is not None:
+            self.broker.registration.heartbeat_now()
+
+    # -- events -------------------------------------------------------------------------------
+
+    def _on_serving(self) -> None:
+        assert self.broker is not None
+        self._wait_no_more()
+        self._begin_to_run(self.broker.advertised[0].address)
+
+    def _begin_to_run(self, address: str) -> None:
+        self.observation.state = RUNNING
+        if not self._configuration.cluster.is_alone:
+            self._watch_quorum()
+        self.shared.changes.is_caught_up = True
+        self._runtime.watch.begin()
+        _log.info("Node %d is ready at %s", self.shared.node_id, address)
+        self._on_ready(address)
+
+    def _check_cluster_id(self) -> None:
+        from barnabas.server.startup.cluster_ids import ClusterIdCheck, other_controllers
+
+        shared = self.shared
+        controllers = other_controllers(self._configuration)
+        if not controllers:
+            return
+        metadata = shared.directories.metadata
+        is_new = metadata.was_formatted or shared.quorum.log_end_offset == 0
+        self._cluster_ids = ClusterIdCheck(
+            shared.channel_doors,
+            controllers,
+            (metadata.path, shared.cluster_id, is_new),
+            shared.has_quorum_contact,
+            shared.fail,
+        )
+        self._cluster_ids.start()
+
+    def _watch_quorum(self) -> None:
+        from barnabas.server.quorum.quorum_watch import QuorumWatch
+
+        watch = QuorumWatch(
+            self.shared.channel_doors,
+            self.shared.quorum,
+            self.shared.has_quorum_contact,
+            lambda: self._waiting is not None and self._waiting.is_waiting,
+        )
+        self.observation.quorum_watch = watch
+        watch.start()
+
+    def _fail(self, error: BaseException) -> None:
+        """End the node. After a disk failure, give clients time to receive the error first."""
+        self.observation.failure = error
+        is_serving = self.broker is not None and self.observation.state == RUNNING
+        if is_serving and isinstance(error, NodeFailedError):
+            self._runtime.timer.call_later(_LAST_ANSWERS_MS, lambda: self._on_failed(error))
+        else:
+            self._on_failed(error)

@@ -1,0 +1,139 @@
+"""Observation of a node from outside: metrics, health and readiness."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.coordinator.group.group_gauges import group_families
+from barnabas.metrics import names
+from barnabas.metrics.family import MetricFamily
+from barnabas.metrics.registry import MetricsRegistry, summary_of
+from barnabas.replication.replica_gauges import publish_replica_metrics
+from barnabas.server.metrics.cluster_metrics import (
+    ClusterMetrics,
+    damage_families,
+    directory_families,
+    session_families,
+)
+from barnabas.server.metrics.process_metrics import ProcessMetrics
+from barnabas.server.metrics.quorum_metrics import quorum_families
+from barnabas.server.metrics.request_metrics import (
+    connection_families,
+    quota_families,
+    request_families,
+)
+from barnabas.storage.cleaner_gauges import cleaner_families
+from barnabas.storage.log_gauges import log_families
+from barnabas.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from barnabas.server.handlers.dependencies import ServerParts
+    from barnabas.server.listeners.listener import Listener
+    from barnabas.server.metrics.metrics_listener import MetricsListener
+    from barnabas.server.process.shared_server import SharedServer
+    from barnabas.server.quorum.quorum_watch import QuorumWatch
+
+# Kafka's values of the broker state metric.
+STARTING = 1
+RUNNING = 3
+STOPPING = 6
+
+
+class Observation:
+    """Collects all sources of metrics, and optionally serves them over HTTP."""
+
+    def __init__(self, shared: SharedServer, listeners: Sequence[Listener]) -> None:
+        """Args:
+        shared: the shared parts of the node.
+        listeners: all listeners of the process, read at each request for metrics.
+        """
+        self._shared = shared
+        runtime = self._runtime = shared.runtime
+        self.registry = MetricsRegistry(runtime.clock)
+        self._process = ProcessMetrics(runtime.clock, runtime.timer, runtime.watch, __version__)
+        self._listener: MetricsListener | None = None
+        # One of the broker states above. Changed by `Node`.
+        self.state = STARTING
+        # The error that ends the process, or None. Set by `Node`.
+        self.failure: BaseException | None = None
+        # Watches the metadata quorum. None on a single node, and before the node is ready.
+        self.quorum_watch: QuorumWatch | None = None
+        cluster = ClusterMetrics(shared.cluster, shared.quorum, shared.elections)
+        self.registry.gauge(names.BROKER_STATE, None, lambda: self.state)
+        for source in (
+            lambda: request_families(shared.statistics),
+            lambda: connection_families(listeners),
+            lambda: quota_families(shared.quotas),
+            cluster.families,
+            lambda: quorum_families(shared.quorum, self.quorum_watch),
+            lambda: directory_families(shared.directories, runtime.disk),
+            lambda: damage_families(shared.doors.damage),
+            lambda: [
+                MetricFamily(names.LOG_FLUSH_TIME, [((), summary_of(shared.doors.flush_times))])
+            ],
+            self._process.families,
+        ):
+            self.registry.add_source(source)
+
+    def observe_broker(self, parts: ServerParts) -> None:
+        """Add the metrics that only brokers have."""
+        publish_replica_metrics(parts.replicas, self.registry, self._address_of)
+        publisher, counts = self._shared.publisher, parts.replicas.metrics
+        logs = parts.logs
+        for source in (
+            lambda: [
+                MetricFamily(
+                    names.METADATA_APPLY_ERRORS,
+                    [((), publisher.apply_errors + counts.metadata_apply_errors)],
+                )
+            ],
+            lambda: cleaner_families(logs.cleaner, logs.directories),
+            lambda: log_families(logs),
+            lambda: session_families(parts.fetch_sessions),
+            lambda: group_families(parts.groups),
+        ):
+            self.registry.add_source(source)
+
+    def listen(self, host: str, port: int) -> str:
+        """Serve HTTP requests, and return HOST:PORT with the real port.
+
+        Raises:
+            OSError: the address cannot be bound.
+        """
+        # Imported only with `metrics.listener`: these modules take a third of the start time.
+        from barnabas.server.metrics.metrics_listener import MetricsListener
+
+        self._listener = MetricsListener(
+            self.registry, self._runtime.timer, self._why_not_healthy, self._why_not_ready
+        )
+        address = self._listener.bind(self._runtime.sockets, host, port)
+        self._process.start()
+        return address
+
+    def close(self) -> None:
+        """Stop measuring and serving."""
+        self._process.stop()
+        if self._listener is not None:
+            self._listener.close()
+
+    def _address_of(self, broker_id: int) -> tuple[str, int] | None:
+        """Return the address of a broker on the inter-broker listener, even of a fenced one."""
+        broker = self._shared.cluster.image.brokers.get(broker_id)
+        listener = self._shared.configuration.inter_broker_listener
+        if broker is None or listener is None:
+            return None
+        endpoint = broker.listeners.get(listener)
+        return None if endpoint is None else (endpoint.host, endpoint.port)
+
+    def _why_not_healthy(self) -> str | None:
+        return None if self.failure is None else f"the broker cannot go on: {self.failure}"
+
+    def _why_not_ready(self) -> str | None:
+        if self.state == STARTING:
+            return "starting: logs are being loaded, or the controller has not let us in yet"
+        if self.state == STOPPING:
+            return "stopping"
+        lost = None if self.quorum_watch is None else self.quorum_watch.problem
+        return self._why_not_healthy() or lost

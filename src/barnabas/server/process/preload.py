@@ -1,0 +1,125 @@
+"""Imports of modules in the background, once the broker is ready.
+
+A start imports only the modules that the first response needs. Without this file, other modules
+would be imported at their first use. Such an import fails if no file descriptor is free, or if an
+upgrade has replaced the files of the running version. One module is imported in a turn of the loop,
+so that requests are served in between.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import logging
+from collections import deque
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.api_table import API_ROWS
+from barnabas.protocol.record_table import RECORD_ROWS
+from barnabas.record.compiled import CompiledReader
+from barnabas.server.handlers.broker_apis import served_apis
+from barnabas.server.handlers.controller_apis import CONTROLLER_APIS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.runtime.timer import Timer
+
+_log = logging.getLogger(__name__)
+
+# Delay of the first import after the broker is ready, and between two imports.
+_FIRST_MS = 1_000.0
+_NEXT_MS = 10.0
+# Delay after a failed import.
+_RETRY_MS = 10_000.0
+_RECORD_FAMILIES = ("metadata", "group-coordinator")
+# Modules that functions of Barnabas or of Python's library import.
+_OTHERS = (
+    "barnabas.network.channel",
+    "barnabas.raft.rpc",
+    "barnabas.replication.fetch_state",
+    "barnabas.replication.fetch_states",
+    "barnabas.replication.fetch_processing",
+    "barnabas.replication.leader_endpoint",
+    "barnabas.replication.follower_session",
+    "barnabas.replication.follower_truncation",
+    "barnabas.replication.out_of_range",
+    "barnabas.replication.replica_fetcher",
+    "barnabas.replication.fetcher_manager",
+    "barnabas.replication.fetcher_settings",
+    "barnabas.replication.leader_channels",
+    "barnabas.replication.local_replicas",
+    "barnabas.replication.preferred_replicas",
+    "barnabas.replication.put_off_append",
+    "barnabas.replication.replica_selector",
+    "barnabas.server.controller_access.controller_channel",
+    "barnabas.server.quorum.quorum_description",
+    "barnabas.storage.batch_inspection",
+    "barnabas.storage.offset_search",
+    "copy",
+    "dataclasses",
+    "encodings.idna",
+    "encodings.utf_16_be",
+    "gzip",
+    "shutil",
+    "traceback",
+)
+
+
+# The compiled record reader. An import by name would also import aiokafka's client.
+COMPILED_READER = "aiokafka.record.default_records"
+
+
+def needed_modules() -> list[str]:
+    """Return the names of all modules that a running broker may import."""
+    served = [*served_apis(has_telemetry=True).items(), *CONTROLLER_APIS.items()]
+    # Put dependencies of handlers first, so that each turn of the loop has little to import.
+    names = [f"barnabas.protocol.messages.{API_ROWS[key].module}" for key, _ in served]
+    for family in _RECORD_FAMILIES:
+        names += [f"barnabas.protocol.records.{row[0]}" for row in RECORD_ROWS[family].values()]
+    names += _OTHERS
+    names += [f"barnabas.server.handlers.{api.module}" for _, api in served]
+    return [*dict.fromkeys(names), COMPILED_READER]
+
+
+def load_module(name: str) -> None:
+    """Import a module from `needed_modules`."""
+    if name == COMPILED_READER:
+        CompiledReader()
+    else:
+        importlib.import_module(name)
+
+
+class Preloader:
+    """Imports modules one after the other, and retries after errors."""
+
+    def __init__(
+        self,
+        timer: Timer,
+        names: list[str],
+        load: Callable[[str], object] = load_module,
+    ) -> None:
+        self._timer = timer
+        self._load = load
+        self._left = deque(names)
+        self._count = len(names)
+
+    def start(self) -> None:
+        """Schedule the first import."""
+        self._timer.call_later(_FIRST_MS, self._import_next)
+
+    def _import_next(self) -> None:
+        if not self._left:
+            # The modules are permanent, so exclude them from garbage collection.
+            gc.freeze()
+            _log.info("Imported all of %d modules that may be needed", self._count)
+            return
+        delay_ms = _NEXT_MS
+        try:
+            self._load(self._left[0])
+            self._left.popleft()
+        except (OSError, ImportError) as error:
+            _log.warning("Cannot import %s, will retry: %s", self._left[0], error)
+            delay_ms = _RETRY_MS
+            self._left.rotate(-1)
+        self._timer.call_later(delay_ms, self._import_next)

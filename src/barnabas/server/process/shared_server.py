@@ -1,0 +1,320 @@
+"""Parts that a node has in every role (Kafka's SharedServer).
+
+These parts are the data directories, access to the disk for the logs, and the replica of the
+metadata quorum. The committed metadata updates the cluster view, the dynamic configuration and the
+quotas, which broker and controller share.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from typing import TYPE_CHECKING
+
+from barnabas.metadata.configs_image import BROKER
+from barnabas.metadata.election_counts import ElectionCounts
+from barnabas.metadata.publisher import MetadataPublisher
+from barnabas.metadata.snapshot_generator import SnapshotGenerator
+from barnabas.network.connection import ConnectionDoors
+from barnabas.network.frame_budget import FrameBudget
+from barnabas.network.framed_protocol import new_receive_buffer
+from barnabas.raft.config import RaftConfig
+from barnabas.raft.newcomer import NewcomerFile
+from barnabas.raft.opening import RaftOpening, open_raft
+from barnabas.raft.quorum_contact import has_contact
+from barnabas.server.cluster.backlog import Backlog
+from barnabas.server.cluster.change_log import ChangeLog
+from barnabas.server.cluster.cluster_view import ClusterView
+from barnabas.server.configs.config import log_directories, metadata_directory, request_memory
+from barnabas.server.configs.dynamic_config import DynamicBrokerConfig
+from barnabas.server.dispatch.missing_features import MissingFeatures
+from barnabas.server.dispatch.request import RequestServices
+from barnabas.server.dispatch.request_statistics import RequestStatistics
+from barnabas.server.dispatch.slices import SliceQueue
+from barnabas.server.quotas.client_quotas import ClientQuotas
+from barnabas.server.quotas.connection_quotas import ConnectionQuotas
+from barnabas.server.quotas.quota_follower import QuotaFollower
+from barnabas.server.quotas.rate_quota import quota_windows
+from barnabas.server.startup.features import BOOTSTRAP_FEATURES
+from barnabas.server.startup.log_directories import (
+    DataDirectories,
+    DirectoryPaths,
+    open_data_directories,
+)
+from barnabas.server.startup.node_failure import NodeFailedError, metadata_failure
+from barnabas.storage.doors import LogDoors
+from barnabas.storage.errors import KafkaStorageError
+from barnabas.waiting.timing_wheel import TimingWheel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.metadata.delta import ClusterDelta
+    from barnabas.metadata.image import ClusterImage
+    from barnabas.network.channel import ChannelDoors
+    from barnabas.raft.driver import RaftDriver
+    from barnabas.raft.transport import RaftTransport
+    from barnabas.raft.voter_set import VoterSet
+    from barnabas.runtime.loop import Runtime
+    from barnabas.server.configs.configuration import Configuration
+    from barnabas.server.controller_access.controller_channel import ControllerAddress
+    from barnabas.server.quorum.quorum_api import QuorumApi
+
+_log = logging.getLogger(__name__)
+
+
+class SharedServer:
+    """The parts that the controller and the broker of a process share."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        runtime: Runtime,
+        on_failed: Callable[[BaseException], None],
+    ) -> None:
+        """Open the data directories and the metadata log. Nothing runs yet.
+
+        Args:
+            on_failed: called with the error when the node cannot continue. The process then has to
+                end.
+
+        Raises:
+            StorageError: a data directory is in use, belongs to another node or cluster, or cannot
+                be opened.
+            OSError: a directory cannot be created.
+            NodeFailedError: the disk of the metadata log failed.
+        """
+        self.configuration = configuration
+        self.config = configuration.parsed
+        self.node_id = configuration.node_id
+        self.runtime = runtime
+        self._on_failed = on_failed
+        self.is_stopping = False
+        # Set once by `fail` and never cleared: the process ends.
+        self.has_failed = False
+        self.cluster = ClusterView(runtime.clock, Backlog(runtime.clock, runtime.timer, self.fail))
+        self.dynamic = DynamicBrokerConfig(self.node_id, self.config, configuration.given)
+        self.directories = self._open_directories()
+        self.wheel = TimingWheel(runtime.clock, runtime.timer)
+        self.doors = LogDoors(
+            runtime.disk,
+            runtime.clock,
+            runtime.executor,
+            runtime.timer,
+            runtime.rng,
+            offload=runtime.offload,
+        )
+        self.connection_doors = ConnectionDoors(
+            runtime.clock, runtime.timer, new_receive_buffer(), self._frame_budget()
+        )
+        self.statistics = RequestStatistics()
+        self.missing_features = MissingFeatures()
+        self.slices = SliceQueue(runtime.clock, runtime.timer, runtime.watch)
+        self.quotas = ClientQuotas(runtime.clock, self.config)
+        self.connections = ConnectionQuotas(
+            runtime.clock, configuration.connections, quota_windows(self.config)
+        )
+        self._raft_config = _raft_config(configuration, self.directories, self.is_newcomer)
+        self._channel_doors: ChannelDoors | None = None
+        self.quorum = self._open_quorum()
+        self.publisher = MetadataPublisher()
+        self.publisher.add_listener(self._on_image)
+        self.elections = ElectionCounts()
+        self.publisher.add_listener(self.elections.on_image)
+        self.changes = ChangeLog(self.node_id, lambda: self.quorum.is_leader)
+        self.publisher.add_listener(self.changes.on_image)
+
+    @property
+    def cluster_id(self) -> str:
+        """Cluster id from the meta.properties files of the data directories."""
+        return self.directories.cluster_id
+
+    @property
+    def channel_doors(self) -> ChannelDoors:
+        """Services that channels to other nodes need. Created at the first use."""
+        if self._channel_doors is None:
+            from barnabas.network.channel import ChannelDoors
+
+            runtime = self.runtime
+            self._channel_doors = ChannelDoors(
+                runtime.clock, runtime.timer, runtime.sockets, self.wheel, new_receive_buffer()
+            )
+        return self._channel_doors
+
+    @property
+    def raft_rpc(self) -> QuorumApi:
+        """API that serves the requests of other replicas of the metadata quorum."""
+        from barnabas.raft.rpc import RaftRpc
+
+        return RaftRpc(self.quorum)
+
+    def has_quorum_contact(self) -> bool:
+        """Return whether this node has had contact with the metadata quorum recently."""
+        quorum, now_ms = self.quorum, self.runtime.clock.monotonic_ms()
+        return has_contact(quorum.core, quorum.config.fetch_timeout_ms, now_ms)
+
+    def find_controller(self) -> ControllerAddress | None:
+        """Return the address of the active controller, or None if it is this node or unknown."""
+        from barnabas.server.controller_access.controller_channel import ControllerAddress
+
+        found = self.quorum.leader_endpoint()
+        return None if found is None or found[0] == self.node_id else ControllerAddress(*found)
+
+    def follow_quorum(self) -> None:
+        """Subscribe the publisher and the snapshot generator to the quorum, before it starts."""
+        quota_follower = QuotaFollower(self.quotas, self.connections)
+        self.publisher.add_listener(quota_follower.on_image)
+        self.quorum.add_listener(self.publisher)
+        self.quorum.add_listener(SnapshotGenerator(self.quorum, self.publisher, self._raft_config))
+
+    def fail(self, error: BaseException) -> None:
+        """Report a fatal error and end the node. Only the first call has an effect."""
+        if self.has_failed:
+            return
+        self.has_failed = True
+        # Log a traceback for unexpected errors.
+        trace = None if isinstance(error, NodeFailedError) else error
+        _log.critical("The node cannot go on: %s", error, exc_info=trace)
+        # The node must not apply records that are committed in the rest of this turn.
+        self.quorum.fail(error)
+        self._on_failed(error)
+
+    def close(self) -> None:
+        """Release the locks of the data directories."""
+        self.directories.close()
+
+    def _open_quorum(self) -> RaftDriver:
+        opening = RaftOpening(
+            self.directories.metadata.path,
+            self.doors,
+            self.runtime.rng,
+            self._on_quorum_failed,
+            BOOTSTRAP_FEATURES,
+            self._transport(),
+            self._first_voters(),
+        )
+        try:
+            return open_raft(self._raft_config, opening)
+        except (OSError, KafkaStorageError) as error:
+            raise self._metadata_failure(error) from error
+
+    def _on_quorum_failed(self, error: BaseException) -> None:
+        self.fail(self._metadata_failure(error))
+
+    def _metadata_failure(self, error: BaseException) -> BaseException:
+        return metadata_failure(self.directories.metadata.path, error, self.runtime.disk)
+
+    def _on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
+        self.cluster.update(image)
+        if any(resource_type == BROKER for resource_type, _ in delta.config_changes):
+            self.dynamic.take(image)
+
+    def _first_voters(self) -> VoterSet | None:
+        """Return the first voter set of a dynamic quorum that this node founds alone, else None."""
+        if not self.configuration.cluster.is_standalone:
+            return None
+        # Imported only for a standalone quorum.
+        from barnabas.raft.replica_key import Address
+        from barnabas.raft.voter_set import Voter, VoterSet
+
+        config = self._raft_config
+        endpoints = tuple((name, Address(*at)) for name, at in config.advertised.items())
+        return VoterSet([Voter(config.key, endpoints)])
+
+    def request_services(self, listener_name: str) -> RequestServices:
+        """Return what the requests of one listener need."""
+        return RequestServices(
+            listener_name,
+            self.runtime.clock,
+            self.quotas,
+            self.runtime.watch,
+            self.slices,
+            self.missing_features,
+        )
+
+    def _frame_budget(self) -> FrameBudget | None:
+        bytes_max = request_memory(self.config)
+        if bytes_max is None:
+            return None
+        return FrameBudget(bytes_max, self.runtime.clock, self.runtime.timer)
+
+    def _transport(self) -> RaftTransport | None:
+        if self.configuration.cluster.is_alone:
+            return None
+        # Imported only in clusters with other nodes.
+        from barnabas.raft.channel_transport import ChannelTransport
+
+        return ChannelTransport(self.runtime, self._raft_config)
+
+    def _open_directories(self) -> DataDirectories:
+        paths = DirectoryPaths(
+            log_directories(self.config),
+            self.config.optional_string("metadata.log.dir"),
+            self.configuration.cluster.cluster_id,
+            may_found_cluster=self.configuration.cluster.may_found_cluster,
+        )
+        disk = self.runtime.disk
+        try:
+            directories = open_data_directories(
+                disk, paths, self.node_id, self.runtime.rng, self._before_format
+            )
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            metadata_path = metadata_directory(self.config, disk)
+            raise metadata_failure(metadata_path, error, disk) from error
+        self.is_newcomer = NewcomerFile(disk, directories.metadata.path).exists()
+        if self.is_newcomer:
+            _log.info(
+                "%s was empty at this voter's first start: it has no vote until it has heard of "
+                "all voters of a new cluster, or has copied the metadata log of an old one",
+                directories.metadata.path,
+            )
+        return directories
+
+    def _before_format(self, metadata_path: str) -> None:
+        """Mark a static voter with an empty disk as a newcomer, which must not vote yet.
+
+        This node may have voted before on a disk that was lost or replaced.
+        """
+        cluster = self.configuration.cluster
+        if cluster.is_controller and len(cluster.voters) > 1:
+            NewcomerFile(self.runtime.disk, metadata_path).write()
+
+
+def _raft_config(
+    configuration: Configuration, directories: DataDirectories, is_newcomer: bool
+) -> RaftConfig:
+    config, cluster = configuration.parsed, configuration.cluster
+    voters = tuple(cluster.voters)
+    if not voters and cluster.is_alone:
+        voters = (cluster.node_id,)
+    return RaftConfig(
+        node_id=cluster.node_id,
+        voters=voters,
+        voter_endpoints=cluster.voters,
+        bootstrap_servers=cluster.bootstrap_servers,
+        directory_id=directories.metadata.id,
+        cluster_id=directories.cluster_id,
+        listener_name=cluster.controller_listeners[0],
+        advertised={
+            each.name: (each.host, each.port)
+            for each in configuration.advertised_controller_endpoints
+        },
+        can_be_voter=cluster.is_controller,
+        is_newcomer=is_newcomer,
+        auto_join=config.boolean("controller.quorum.auto.join.enable"),
+        election_timeout_ms=config.integer("controller.quorum.election.timeout.ms"),
+        fetch_timeout_ms=config.integer("controller.quorum.fetch.timeout.ms"),
+        election_backoff_max_ms=config.integer("controller.quorum.election.backoff.max.ms"),
+        request_timeout_ms=config.integer("controller.quorum.request.timeout.ms"),
+        retry_backoff_ms=config.integer("controller.quorum.retry.backoff.ms"),
+        fetch_max_bytes=config.integer("controller.quorum.fetch.max.bytes"),
+        fetch_snapshot_max_bytes=config.integer("controller.quorum.fetch.snapshot.max.bytes"),
+        snapshot_record_bytes=config.integer("metadata.log.max.record.bytes.between.snapshots"),
+        snapshot_interval_ms=config.integer("metadata.log.max.snapshot.interval.ms"),
+        segment_bytes=config.integer("metadata.log.segment.bytes"),
+        segment_ms=config.integer("metadata.log.segment.ms"),
+        retention_bytes=config.integer("metadata.max.retention.bytes"),
+        retention_ms=config.integer("metadata.max.retention.ms"),
+    )

@@ -1,0 +1,106 @@
+"""Log lines about why a node is not ready: silent voters, or what its broker waits for."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from barnabas.server.quorum.reachability import PROBE_MS, probe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from barnabas.network.channel import ChannelDoors
+    from barnabas.network.network_error import NetworkError
+    from barnabas.runtime.timer import Cancellable
+
+_log = logging.getLogger(__name__)
+
+# Delay of the first check after the start, and between checks.
+_FIRST_MS = 2_000.0
+_NEXT_MS = 10_000.0
+_WITHOUT_VOTE = (
+    "This voter's data directory was empty at its first start, so it has no vote until it has "
+    "heard of all voters of a new cluster, or has copied the metadata log of an old one. If former "
+    "directories are lost, and the other voters cannot elect a leader without them, empty the "
+    "directory of one such voter again and format it by `barnabas format`: it has its vote at once "
+    "then, and what only lost directories had is lost"
+)
+
+
+class QuorumWait:
+    """Checks at intervals what the node waits for, until `finish` is called."""
+
+    def __init__(
+        self,
+        doors: ChannelDoors,
+        voters: Mapping[int, tuple[str, int]],
+        has_controller: Callable[[], bool],
+        broker_awaits: Callable[[], str] | None,
+        has_vote: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Args:
+        doors: services for the probes.
+        voters: addresses of the other voters by node id.
+        has_controller: returns whether the active controller is known and, for a broker, connected.
+        broker_awaits: returns what the broker waits for if there is a controller. None without a
+            broker.
+        has_vote: returns whether this node, if it is a voter, takes part in elections.
+        """
+        self._has_vote = has_vote
+        self._broker_awaits = broker_awaits
+        self._doors = doors
+        self._voters = voters
+        self._has_controller = has_controller
+        self._timer: Cancellable | None = doors.timer.call_later(_FIRST_MS, self._look)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the node still waits."""
+        return self._timer is not None
+
+    def finish(self) -> None:
+        """Stop the checks, because the node is ready or stops."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        self._timer = self._doors.timer.call_later(_NEXT_MS, self._look)
+        if self._has_controller():
+            if self._broker_awaits is None:
+                self.finish()
+            else:
+                without_vote = "" if self._has_vote() else f". {_WITHOUT_VOTE}"
+                _log.warning("Not ready yet: %s%s", self._broker_awaits(), without_vote)
+            return
+        silent: list[str] = []
+        for voter, (host, port) in sorted(self._voters.items()):
+            name = f"{voter} at {host}:{port}"
+            probe(self._doors, host, port, self._noting(name, silent))
+        self._doors.timer.call_later(PROBE_MS, lambda: self._tell(silent))
+
+    def _noting(self, name: str, silent: list[str]) -> Callable[[NetworkError | None], None]:
+        def note(error: NetworkError | None) -> None:
+            if error is not None:
+                silent.append(name)
+
+        return note
+
+    def _tell(self, silent: list[str]) -> None:
+        if self._timer is None:
+            return
+        if not self._has_vote():
+            _log.warning(
+                "Waiting for the metadata quorum: %s. %s",
+                f"no answer from voter {', '.join(silent)}" if silent else "all voters answer",
+                _WITHOUT_VOTE,
+            )
+        elif silent:
+            _log.warning(
+                "Waiting for the metadata quorum: no answer from voter %s. A majority of the "
+                "voters has to run",
+                ", ".join(silent),
+            )
+        else:
+            _log.warning("Waiting for the metadata quorum to elect a leader; all voters answer")

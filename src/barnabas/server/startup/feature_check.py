@@ -1,0 +1,53 @@
+"""Check whether this node supports the feature levels of a data directory (KIP-584)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.raft.finalized_features import finalized_features
+from barnabas.server.startup.features import SUPPORTED_FEATURES
+from barnabas.storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from barnabas.runtime.disk import Disk
+
+
+_TOOL = "kafka-features.sh --bootstrap-server HOST:PORT"
+
+
+class UnsupportedFeaturesError(StorageError):
+    """A data directory has feature levels that this node does not support."""
+
+    error_code = ErrorCode.UNSUPPORTED_VERSION
+
+
+def check_features(disk: Disk, metadata_path: str) -> None:
+    """Check the feature levels of a data directory. Nothing in it is changed.
+
+    Args:
+        disk: the disk with the directory.
+        metadata_path: data directory of the metadata log. It may be empty.
+
+    Raises:
+        UnsupportedFeaturesError: a level is not supported. The message says what to do.
+        OSError: the log cannot be read.
+    """
+    problems: list[str] = []
+    words: dict[str, list[str]] = {}
+    for name, level in sorted(finalized_features(disk, metadata_path).items()):
+        low, high = SUPPORTED_FEATURES.get(name, (0, 0))
+        if not low <= level <= high:
+            known = f"{low} to {high}" if high else "none"
+            problems.append(f"{name} {level} (this node knows {known})")
+            direction, to = ("downgrade", high) if level > high else ("upgrade", low)
+            words.setdefault(direction, []).append(f"--feature {name}={to}")
+    if problems:
+        commands = "` and `".join(
+            " ".join([_TOOL, direction, *features]) for direction, features in words.items()
+        )
+        raise UnsupportedFeaturesError(
+            f"{metadata_path} is at feature levels that this node cannot work at: "
+            f"{', '.join(problems)}. Nothing was changed. Start the Apache Kafka that wrote it, "
+            f"run `{commands}`, stop it, then start this node again; see docs/interop.md"
+        )

@@ -1,0 +1,291 @@
+"""Formatting of data directories before the first start (`kafka-storage format`; KIP-853).
+
+`barnabas start` formats empty directories itself unless the nodes have to agree on something first.
+The first voters of a dynamic quorum have to agree: before the start of any voter, each must know
+all voters and their directory ids.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from barnabas.protocol.primitives import uuid_from_string, uuid_to_string
+from barnabas.protocol.schema import ZERO_UUID
+from barnabas.raft.formatter import format_metadata_directory
+from barnabas.raft.metadata_log import METADATA_PARTITION
+from barnabas.raft.newcomer import NewcomerFile
+from barnabas.raft.replica_key import Address, ReplicaKey
+from barnabas.raft.snapshot import BOOTSTRAP_SNAPSHOT, delete_snapshot, list_snapshots
+from barnabas.raft.voter_set import Voter, VoterSet
+from barnabas.server.configs.config import log_directories
+from barnabas.server.configs.endpoint import parse_address
+from barnabas.server.startup.features import BOOTSTRAP_FEATURES
+from barnabas.storage.errors import DirectoryInUseError
+from barnabas.storage.log_directory import LOCK_FILE, write_identity
+from barnabas.storage.meta_properties import MetaProperties
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from barnabas.runtime.clock import Clock
+    from barnabas.runtime.disk import Disk
+    from barnabas.runtime.rng import Rng
+    from barnabas.server.configs.configuration import Configuration
+
+_EXAMPLE = "1@10.0.0.1:9093:DIRECTORY_ID,2@10.0.0.2:9093:DIRECTORY_ID"
+
+
+class FormatError(Exception):
+    """The reason why nothing was formatted, as text for the operator."""
+
+
+class FirstVoters(enum.Enum):
+    """How the first voters are chosen if the operator does not list them."""
+
+    # By the configuration: `controller.quorum.voters`, or this node in a single-node cluster.
+    AS_CONFIGURED = enum.auto()
+    # This node is the only first voter of a dynamic quorum.
+    STANDALONE = enum.auto()
+    # Other nodes are the first voters of a dynamic quorum. This node may join later.
+    NONE = enum.auto()
+
+
+class InitialController(msgspec.Struct, frozen=True):
+    """One of the first voters of a dynamic quorum."""
+
+    node_id: int
+    address: Address
+    directory_id: bytes
+
+
+class Formatted(msgspec.Struct, frozen=True):
+    """A formatted data directory."""
+
+    path: str
+    directory_id: str
+    # Whether this call formatted the directory. False if it was formatted before and skipped.
+    is_new: bool
+
+
+class FormatDoors(msgspec.Struct, frozen=True):
+    """The disk, clock and random numbers for formatting."""
+
+    disk: Disk
+    clock: Clock
+    rng: Rng
+
+
+def parse_initial_controllers(text: str) -> tuple[InitialController, ...]:
+    """Parse Kafka's list ID@HOST:PORT:DIRECTORY_ID,...
+
+    Raises:
+        FormatError: the text is invalid, or has a node or a directory twice.
+    """
+    found = tuple(_initial_controller(word) for word in text.split(","))
+    for what in ("node_id", "directory_id"):
+        if len({getattr(each, what) for each in found}) < len(found):
+            raise FormatError(f"{text}: each controller once, and each with its own directory id")
+    return found
+
+
+def _initial_controller(word: str) -> InitialController:
+    number, at, rest = word.strip().partition("@")
+    address, colon, directory = rest.rpartition(":")
+    parsed = parse_address(address)
+    if not (at and colon and parsed and number.isascii() and number.isdigit()):
+        raise FormatError(f"{word!r} is no controller; name them like {_EXAMPLE}")
+    try:
+        directory_id = uuid_from_string(directory)
+    except ValueError as error:
+        raise FormatError(
+            f"{directory!r} of {word!r} is no directory id; `barnabas format --random-uuid` makes "
+            f"one"
+        ) from error
+    if directory_id == ZERO_UUID:
+        raise FormatError(f"{word!r}: this directory id means that there is none; take another")
+    return InitialController(int(number), Address(*parsed), directory_id)
+
+
+def format_node(
+    configuration: Configuration,
+    voters: FirstVoters | Sequence[InitialController],
+    doors: FormatDoors,
+    *,
+    skip_formatted: bool = False,
+) -> list[Formatted]:
+    """Format every data directory of a node.
+
+    Each directory gets its meta.properties. The metadata log of a controller also gets its
+    bootstrap snapshot.
+
+    Args:
+        configuration: configuration of the node.
+        voters: the first voters, as a list or as a rule.
+        doors: disk, clock and random numbers.
+        skip_formatted: whether to skip formatted directories instead of raising an error.
+
+    Returns:
+        All data directories, the skipped ones included.
+
+    Raises:
+        FormatError: a directory is formatted already, or the voters do not fit the configuration.
+        DirectoryInUseError: another process uses a directory.
+        OSError: a directory cannot be written.
+    """
+    _check_voters(configuration, voters)
+    cluster_id = configuration.cluster.cluster_id
+    if cluster_id is None:
+        raise FormatError(
+            "which cluster the node belongs to is not said: give all its nodes the same "
+            "--cluster-id UUID (`barnabas format --random-uuid` prints a new one)"
+        )
+    paths, metadata_path = _paths(configuration, doors.disk)
+    known = {path: MetaProperties.read(doors.disk, path) for path in paths}
+    formatted = [path for path, meta in known.items() if meta is not None]
+    if formatted and not skip_formatted:
+        raise FormatError(
+            f"{formatted[0]} is formatted already; --ignore-formatted passes it over and formats "
+            f"the others"
+        )
+    done = []
+    for path, meta in known.items():
+        if meta is None:
+            is_metadata = path == metadata_path
+            made = MetaProperties(
+                cluster_id,
+                configuration.node_id,
+                _directory_id(configuration, voters, doors.rng, is_metadata=is_metadata),
+            )
+            _format(configuration, voters, doors, path if is_metadata else None, (path, made))
+            done.append(Formatted(path, uuid_to_string(made.directory_id), is_new=True))
+        else:
+            done.append(Formatted(path, uuid_to_string(meta.directory_id), is_new=False))
+    return done
+
+
+def _paths(configuration: Configuration, disk: Disk) -> tuple[list[str], str]:
+    """Return all data directories, and the directory of the metadata log."""
+    config = configuration.parsed
+    paths = list(dict.fromkeys(disk.absolute(path) for path in log_directories(config)))
+    metadata_path = disk.absolute(config.optional_string("metadata.log.dir") or paths[0])
+    return list(dict.fromkeys([metadata_path, *paths])), metadata_path
+
+
+def _directory_id(
+    configuration: Configuration,
+    voters: FirstVoters | Sequence[InitialController],
+    rng: Rng,
+    *,
+    is_metadata: bool,
+) -> bytes:
+    """Return the listed directory id for the metadata directory of a voter, else a new id."""
+    if is_metadata and not isinstance(voters, FirstVoters):
+        for each in voters:
+            if each.node_id == configuration.node_id:
+                return each.directory_id
+    return rng.uuid()
+
+
+def _format(
+    configuration: Configuration,
+    voters: FirstVoters | Sequence[InitialController],
+    doors: FormatDoors,
+    metadata_path: str | None,
+    identity: tuple[str, MetaProperties],
+) -> None:
+    """Format one directory. Write meta.properties last: without it the directory is unformatted."""
+    path, meta = identity
+    disk = doors.disk
+    disk.make_directory(path)
+    lock = disk.lock(f"{path}/{LOCK_FILE}")
+    if lock is None:
+        raise DirectoryInUseError(f"{path} is used by another process; stop that one first")
+    try:
+        if metadata_path is not None and configuration.cluster.is_controller:
+            _begin_metadata_log(configuration, voters, doors, path, meta.directory_id)
+            # An operator who formats explicitly confirms that this node cannot forget a vote.
+            NewcomerFile(disk, path).remove()
+        write_identity(disk, path, meta)
+    finally:
+        lock.release()
+        with contextlib.suppress(OSError):
+            disk.remove(f"{path}/{LOCK_FILE}")
+
+
+def _begin_metadata_log(
+    configuration: Configuration,
+    voters: FirstVoters | Sequence[InitialController],
+    doors: FormatDoors,
+    path: str,
+    directory_id: bytes,
+) -> None:
+    directory = f"{path}/{METADATA_PARTITION.directory_name}"
+    disk = doors.disk
+    if disk.exists(directory) and BOOTSTRAP_SNAPSHOT in list_snapshots(disk, directory):
+        # The snapshot is from an earlier format that was interrupted.
+        delete_snapshot(disk, directory, BOOTSTRAP_SNAPSHOT)
+    is_written = format_metadata_directory(
+        disk,
+        directory,
+        BOOTSTRAP_FEATURES,
+        doors.clock.wall_ms(),
+        _voter_set(configuration, voters, directory_id),
+        is_dynamic=voters is not FirstVoters.AS_CONFIGURED,
+    )
+    if not is_written:
+        raise FormatError(f"{directory} has a log already, of a cluster that nobody knows")
+
+
+def _voter_set(
+    configuration: Configuration,
+    voters: FirstVoters | Sequence[InitialController],
+    directory_id: bytes,
+) -> VoterSet | None:
+    if not isinstance(voters, FirstVoters):
+        name = configuration.cluster.controller_listeners[0]
+        return VoterSet(
+            Voter(ReplicaKey(each.node_id, each.directory_id), ((name, each.address),))
+            for each in voters
+        )
+    if voters is not FirstVoters.STANDALONE:
+        return None
+    endpoints = tuple(
+        (each.name, Address(each.host, each.port))
+        for each in configuration.advertised_controller_endpoints
+    )
+    return VoterSet([Voter(ReplicaKey(configuration.node_id, directory_id), endpoints)])
+
+
+def _check_voters(
+    configuration: Configuration, voters: FirstVoters | Sequence[InitialController]
+) -> None:
+    """Raise an error for voters that do not fit the configuration, as Kafka does."""
+    cluster = configuration.cluster
+    if voters is FirstVoters.AS_CONFIGURED:
+        if cluster.is_controller and not (cluster.voters or cluster.is_alone):
+            raise FormatError(
+                "controller.quorum.voters is not set, so the voters are dynamic; say who votes "
+                "first: --standalone, --initial-controllers or --no-initial-controllers"
+            )
+        return
+    if cluster.voters:
+        raise FormatError(
+            "controller.quorum.voters names the voters, which are static; take it out and set "
+            "controller.quorum.bootstrap.servers to have dynamic ones"
+        )
+    if voters is FirstVoters.STANDALONE:
+        if not cluster.is_controller:
+            raise FormatError("--standalone is for a controller: process.roles has none")
+        return
+    if voters is FirstVoters.NONE or not cluster.is_controller:
+        return
+    assert not isinstance(voters, FirstVoters)
+    if configuration.node_id not in {each.node_id for each in voters}:
+        raise FormatError(
+            f"node {configuration.node_id} is a controller, and not one of --initial-controllers; "
+            f"one that joins later is formatted with --no-initial-controllers"
+        )

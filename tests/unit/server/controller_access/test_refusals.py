@@ -1,0 +1,107 @@
+"""Responses to requests that no controller took: those with many items are made in steps."""
+
+from __future__ import annotations
+
+from types import GeneratorType
+from typing import TYPE_CHECKING
+
+import pytest
+
+from barnabas.protocol.codec import encode_bytes
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages import (
+    alter_client_quotas,
+    alter_configs,
+    alter_partition_reassignments,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    elect_leaders,
+    incremental_alter_configs,
+)
+from barnabas.server.controller_access.refusals import refuse
+from steps import counted
+
+if TYPE_CHECKING:
+    from barnabas.protocol.schema import Message
+
+COUNT = 1_000
+NAMES = [f"name-{number}" for number in range(COUNT)]
+
+LARGE: list[Message] = [
+    create_topics.CreateTopicsRequest(
+        topics=[
+            create_topics.CreatableTopic(
+                name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[]
+            )
+            for name in NAMES
+        ],
+        timeout_ms=1,
+    ),
+    delete_topics.DeleteTopicsRequest(topic_names=NAMES, timeout_ms=1),
+    create_partitions.CreatePartitionsRequest(
+        topics=[
+            create_partitions.CreatePartitionsTopic(name=name, count=2, assignments=None)
+            for name in NAMES
+        ],
+        timeout_ms=1,
+        validate_only=False,
+    ),
+    alter_configs.AlterConfigsRequest(
+        resources=[
+            alter_configs.AlterConfigsResource(resource_type=2, resource_name=name, configs=[])
+            for name in NAMES
+        ],
+        validate_only=False,
+    ),
+    incremental_alter_configs.IncrementalAlterConfigsRequest(
+        resources=[
+            incremental_alter_configs.AlterConfigsResource(
+                resource_type=2, resource_name=name, configs=[]
+            )
+            for name in NAMES
+        ],
+        validate_only=False,
+    ),
+    alter_client_quotas.AlterClientQuotasRequest(
+        entries=[
+            alter_client_quotas.EntryDataRequest(
+                entity=[
+                    alter_client_quotas.EntityDataRequest(entity_type="user", entity_name=name)
+                ],
+                ops=[],
+            )
+            for name in NAMES
+        ],
+        validate_only=False,
+    ),
+    alter_partition_reassignments.AlterPartitionReassignmentsRequest(
+        timeout_ms=1,
+        topics=[
+            alter_partition_reassignments.ReassignableTopic(
+                name="t",
+                partitions=[
+                    alter_partition_reassignments.ReassignablePartition(
+                        partition_index=index, replicas=[1]
+                    )
+                    for index in range(COUNT)
+                ],
+            )
+        ],
+    ),
+    elect_leaders.ElectLeadersRequest(
+        election_type=0,
+        topic_partitions=[elect_leaders.TopicPartitions(topic="t", partitions=list(range(COUNT)))],
+        timeout_ms=1,
+    ),
+]
+
+
+@pytest.mark.parametrize("request_", LARGE, ids=lambda each: type(each).__name__)
+def test_a_refusal_of_many_items_is_made_in_steps(request_: Message) -> None:
+    refused = refuse(request_, ErrorCode.REQUEST_TIMED_OUT, "no controller")
+    assert isinstance(refused, GeneratorType)
+    response, steps = counted(refused)
+    assert steps >= COUNT
+    whole = encode_bytes(response, 1)
+    assert whole.count(ErrorCode.REQUEST_TIMED_OUT.to_bytes(2, "big")) >= COUNT

@@ -1,0 +1,171 @@
+"""Conversion of old formats: small jobs at once, large ones in turns with everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+import pytest
+
+from barnabas.runtime.executor import InlineExecutor
+from barnabas.server.conversion import conversion_queue
+from barnabas.server.conversion.conversion_queue import ConversionQueue
+from barnabas.waiting.off_loop import OffLoop
+
+
+class Turns:
+    """A timer whose loop turns when it is told to."""
+
+    def __init__(self) -> None:
+        self.due: list[Callable[[], None]] = []
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self.due.append(callback)
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> object:
+        raise AssertionError("nothing waits for a time")
+
+    def turn(self) -> None:
+        due, self.due = self.due, []
+        for callback in due:
+            callback()
+
+
+def job(name: str, steps: int, done: list[str]) -> Generator[None, None, str]:
+    for number in range(steps):
+        done.append(f"{name}{number}")
+        yield
+    return name
+
+
+def test_a_job_of_one_step_is_done_at_once() -> None:
+    turns, done = Turns(), []
+    queue = ConversionQueue(turns, InlineExecutor())
+    queue.submit("a", job("a", 0, []), done.append)
+    assert done == ["a"]
+    assert len(queue) == 0
+
+
+def test_lanes_take_turns_and_a_lane_keeps_its_order() -> None:
+    turns, done = Turns(), []
+    queue = ConversionQueue(turns, InlineExecutor())
+    queue.submit("x", job("a", 3, done), done.append)
+    queue.submit("x", job("b", 1, done), done.append)
+    queue.submit("y", job("c", 2, done), done.append)
+    assert done == ["a0", "c0"]
+    while turns.due:
+        turns.turn()
+    assert done == ["a0", "c0", "a1", "c1", "a2", "c", "a", "b0", "b"]
+    assert len(queue) == 0
+
+
+def test_a_job_that_fails_costs_the_others_nothing() -> None:
+    def failing() -> Generator[None, None, str]:
+        yield
+        raise OSError("the disk")
+
+    turns, done = Turns(), []
+    queue = ConversionQueue(turns, InlineExecutor())
+    queue.submit("x", failing(), done.append)
+    queue.submit("y", job("c", 1, []), done.append)
+    with pytest.raises(OSError, match="the disk"):
+        turns.turn()
+    turns.turn()
+    assert done == ["c"]
+    assert len(queue) == 0
+
+
+class Calls:
+    """An executor whose calls are made when it is told to."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Callable[[], Any], Callable[[Any, Any], None]]] = []
+
+    def submit(self, work: Callable[[], Any], on_done: Callable[[Any, Any], None]) -> None:
+        self.waiting.append((work, on_done))
+
+    def make(self) -> None:
+        work, on_done = self.waiting.pop(0)
+        InlineExecutor().submit(work, on_done)
+
+
+def calling(size: int, done: list[str]) -> Generator[OffLoop | None, Any, str]:
+    answer = yield OffLoop(lambda: f"called {size}", size)
+    done.append(answer)
+    yield
+    return "end"
+
+
+def test_other_lanes_have_their_turns_while_a_call_is_made_off_the_loop() -> None:
+    turns, calls, done = Turns(), Calls(), []
+    queue = ConversionQueue(turns, calls)
+    queue.submit("x", calling(7, done), done.append)
+    queue.submit("y", job("c", 2, done), done.append)
+    while turns.due:
+        turns.turn()
+    assert done == ["c0", "c1", "c"]
+    calls.make()
+    while turns.due:
+        turns.turn()
+    assert done[3:] == ["called 7", "end"]
+    assert len(queue) == 0
+
+
+def test_calls_wait_until_there_is_memory_for_their_results(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(conversion_queue, "HELD_BYTES_MAX", 100)
+    turns, calls, done = Turns(), Calls(), []
+    queue = ConversionQueue(turns, calls)
+    for lane, size in enumerate((60, 60, 30, 500)):
+        queue.submit(lane, calling(size, done), done.append)
+    held: list[tuple[int, int]] = []
+    while len(queue):
+        held.append((queue.held_bytes, len(calls.waiting)))
+        calls.make()
+        while turns.due:
+            turns.turn()
+    # What is larger than the limit is called alone.
+    assert held == [(60, 1), (90, 2), (30, 1), (500, 1)]
+    assert [each for each in done if each != "end"] == [
+        "called 60", "called 60", "called 30", "called 500",
+    ]  # fmt: skip
+    assert queue.held_bytes == 0
+
+
+def test_an_error_of_a_call_is_the_job_s_to_turn_into_its_result() -> None:
+    def failing() -> Generator[OffLoop | None, Any, str]:
+        try:
+            yield OffLoop(lambda: 1 // 0)
+        except ZeroDivisionError:
+            return "caught"
+        return "not raised"
+
+    turns, done = Turns(), []
+    queue = ConversionQueue(turns, InlineExecutor())
+    queue.submit("x", failing(), done.append)
+    while turns.due:
+        turns.turn()
+    assert done == ["caught"]
+
+
+def test_no_more_requests_are_taken_of_a_connection_whose_job_takes_turns() -> None:
+    class Works:
+        count = 0
+
+        def begin_work(self) -> None:
+            self.count += 1
+
+        def end_work(self) -> None:
+            self.count -= 1
+
+    turns, done, connection = Turns(), [], Works()
+    queue = ConversionQueue(turns, InlineExecutor())
+    queue.submit("x", job("a", 0, []), done.append, connection)
+    assert (done, connection.count) == (["a"], 0)
+    queue.submit("x", job("b", 1, []), done.append, connection)
+    queue.submit("x", job("c", 0, []), done.append, connection)
+    assert connection.count == 2
+    while turns.due:
+        turns.turn()
+    assert (done, connection.count) == (["a", "b", "c"], 0)

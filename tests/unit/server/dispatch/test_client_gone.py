@@ -1,0 +1,94 @@
+"""A connection that ends takes with it what waits to answer its requests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from barnabas.record.builder import BatchBuilder
+from barnabas.server.controller_access import forwarding
+from barnabas.server.quotas.config import INT_MAX
+from unit.server.handlers.test_fetch_handling import replicated
+from unit.server.process.test_drain import long_fetch
+from unit.server.simulated_broker import SimulatedBroker, SimulatedClient, produce_request
+from unit.server.simulated_cluster import CLIENT_PORT, SimulatedCluster, three_nodes
+
+if TYPE_CHECKING:
+    from barnabas.protocol.messages.fetch import FetchRequest
+
+
+def endless_fetch(topic: str) -> FetchRequest:
+    request = long_fetch(topic)
+    request.max_wait_ms = INT_MAX
+    return request
+
+
+@pytest.mark.parametrize("count", [1, 300], ids=["while it is read", "while reading is paused"])
+def test_a_fetch_that_waits_ends_with_its_connection(count: int) -> None:
+    broker = SimulatedBroker()
+    broker.make_topic("t")
+    replicas = broker.node.broker.replicas
+    client = SimulatedClient(broker.world, "other")
+    for _ in range(count):
+        client.send(endless_fetch("t"), 12)
+    assert broker.world.run_until(lambda: replicas.waiting()["Fetch"] == min(count, 128))
+    client.channel.close()
+    assert broker.world.run_until(lambda: replicas.waiting()["Fetch"] == 0)
+    assert broker.node.shared.wheel.waiting_count < 128
+    assert broker.produce("t", b"value").error_code == 0
+
+
+def test_appends_and_deletions_that_wait_for_followers_end_with_their_connection() -> None:
+    cluster = three_nodes()
+    leader = replicated(cluster)
+    replicas = cluster.nodes[leader].broker.replicas
+    for other in {1, 2, 3} - {leader}:
+        cluster.world.network.partition(f"node-{leader}", f"node-{other}")
+    builder = BatchBuilder()
+    builder.append(0, None, b"value")
+    append = produce_request("t", bytes(builder.build()))
+    append.timeout_ms = INT_MAX
+    cluster.send(leader, append, 9)
+    partition = DeleteRecordsPartition(partition_index=0, offset=10)
+    topic = DeleteRecordsTopic(name="t", partitions=[partition])
+    deletion = DeleteRecordsRequest(topics=[topic], timeout_ms=INT_MAX)
+    cluster.send(leader, deletion, 2)
+    cluster.until(lambda: replicas.waiting()["Produce"] == replicas.waiting()["DeleteRecords"] == 1)
+    cluster._channel(leader, CLIENT_PORT).close()
+    cluster.until(
+        lambda: replicas.waiting()["Produce"] == replicas.waiting()["DeleteRecords"] == 0, 2_000
+    )
+
+
+def test_what_waits_for_a_controller_is_bounded_and_ends_with_its_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(forwarding, "_WAITING_BYTES_MAX", 10_000)
+    cluster = SimulatedCluster({1: "broker,controller", 2: "broker"}).start()
+    cluster.kill(1)
+    cluster.world.run_for(1_000)
+    waiting = cluster.nodes[2].broker._forwarding
+    outcomes = []
+    for number in range(6):
+        name = f"{number}".zfill(200)
+        topics = [
+            CreatableTopic(name=f"{name}{each}", num_partitions=1, replication_factor=1,
+                           assignments=[], configs=[])
+            for each in range(20)
+        ]  # fmt: skip
+        request = CreateTopicsRequest(topics=topics, timeout_ms=25_000)
+        outcomes.append(cluster.send(2, request, 7))
+        cluster.world.run_for(100)
+    # The answers come in order: the first one has not, and the last ones have been refused.
+    assert not any(outcomes)
+    assert 10_000 <= waiting._waiting_bytes < 20_000
+    cluster._channel(2, CLIENT_PORT).close()
+    cluster.until(lambda: waiting._waiting_bytes == 0, 5_000)
+    assert not waiting._waiting

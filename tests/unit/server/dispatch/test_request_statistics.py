@@ -1,0 +1,78 @@
+"""Distributions of times: four buckets per doubling."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.metrics import names
+from barnabas.protocol.messages.produce import ProduceResponse
+from barnabas.server.dispatch.request_statistics import (
+    ApiStatistics,
+    RequestStatistics,
+    Times,
+    bucket_of,
+)
+from barnabas.server.metrics.request_metrics import request_families
+
+
+def test_buckets_grow_with_time_and_begin_at_the_first() -> None:
+    assert bucket_of(0.0) == 0
+    times = [0.001 * 1.1**step for step in range(230)]
+    buckets = [bucket_of(each) for each in times]
+    assert buckets == sorted(buckets)
+    assert buckets[0] < 8
+    assert buckets[-1] < len(Times().counts)
+
+
+@pytest.mark.parametrize("duration_ms", [0.02, 0.1, 1.0, 7.3, 500.0, 60_000.0])
+def test_a_quantile_is_right_within_an_eighth(duration_ms: float) -> None:
+    times = Times()
+    for _ in range(10):
+        times.add(duration_ms)
+    assert times.quantile(0.5) == pytest.approx(duration_ms, rel=0.125)
+
+
+def test_quantiles_tell_the_usual_from_the_rare() -> None:
+    times = Times()
+    for _ in range(99):
+        times.add(1.0)
+    times.add(1000.0)
+    assert times.quantile(0.5) == pytest.approx(1.0, rel=0.125)
+    assert times.quantile(0.999) == pytest.approx(1000.0, rel=0.125)
+    assert times.total_ms == 1099.0
+
+
+def test_what_takes_hours_falls_into_the_last_bucket() -> None:
+    times = Times()
+    times.add(1e12)
+    assert times.count == 1
+
+
+def test_those_that_took_no_time_count_as_none() -> None:
+    times = Times().with_zeros(10)
+    assert times.quantile(0.99) == 0.0
+    assert times.count == 10
+
+
+def test_the_time_in_the_queue_is_part_of_the_total_time() -> None:
+    """As Kafka's TotalTimeMs, which begins when the request has been received."""
+    api = ApiStatistics(0, "Produce", 13, ProduceResponse)
+    api.versions[9] += 2
+    api.immediate.add(1.0)
+    api.count_queued(5.0, 2.0)
+    families = {each.name: each for each in request_families(of_one(api))}
+
+    def total_ms(name: str) -> tuple[int, float]:
+        ((_, summary),) = families[name].samples
+        return summary.number, summary.total
+
+    assert total_ms(names.REQUEST_QUEUE_TIME) == (2, 5.0)
+    assert total_ms(names.REQUEST_LOCAL_TIME) == (2, 3.0)
+    assert total_ms(names.REQUEST_REMOTE_TIME) == (2, 0.0)
+    assert total_ms(names.REQUEST_TOTAL_TIME) == (2, 8.0)
+
+
+def of_one(api: ApiStatistics) -> RequestStatistics:
+    statistics = RequestStatistics()
+    statistics.by_api[api.api_key] = api
+    return statistics

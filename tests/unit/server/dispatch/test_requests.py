@@ -1,0 +1,288 @@
+"""Requests to a whole broker in virtual time: what real clients do not do, or not on time."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
+from barnabas.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from barnabas.protocol.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+)
+from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.protocol.records.user_scram_credential_record import UserScramCredentialRecord
+from barnabas.record.conversion import read_records
+from barnabas.record.legacy import write_message_set
+from barnabas.record.record import Record
+from barnabas.server.handlers.broker_apis import SERVED_APIS
+from unit.server.simulated_broker import SimulatedBroker, SimulatedClient, produce_request
+
+SET, DELETE = 0, 1
+TOPIC, BROKER = 2, 4
+
+
+@pytest.fixture
+def broker() -> SimulatedBroker:
+    made = SimulatedBroker()
+    made.make_topic("t")
+    return made
+
+
+def fetch_request(offset: int, **options: int) -> FetchRequest:
+    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+    return FetchRequest(topics=[FetchTopic(topic="t", partitions=[partition])], **options)
+
+
+def alter(broker: SimulatedBroker, kind: int, name: str, key: str, value: str | None) -> int:
+    request = IncrementalAlterConfigsRequest(
+        validate_only=False,
+        resources=[
+            AlterConfigsResource(
+                resource_type=kind,
+                resource_name=name,
+                configs=[
+                    AlterableConfig(
+                        name=key, config_operation=DELETE if value is None else SET, value=value
+                    )
+                ],
+            )
+        ],
+    )
+    return broker.ask(request, 1).responses[0].error_code
+
+
+def describe(broker: SimulatedBroker, kind: int, name: str, key: str) -> tuple[str, int, list]:
+    request = DescribeConfigsRequest(
+        resources=[
+            DescribeConfigsResource(
+                resource_type=kind, resource_name=name, configuration_keys=[key]
+            )
+        ],
+        include_synonyms=True,
+        include_documentation=True,
+    )
+    (found,) = broker.ask(request, 4).results[0].configs
+    assert found.documentation
+    synonyms = [(each.name, each.value, each.source) for each in found.synonyms]
+    return found.value, found.config_source, synonyms
+
+
+def test_what_is_advertised_is_what_is_served(broker: SimulatedBroker) -> None:
+    advertised = {
+        api.api_key: (api.min_version, api.max_version)
+        for api in broker.ask(ApiVersionsRequest(), 0).api_keys
+    }
+    assert advertised == {
+        key: (api.first_version, api.last_version) for key, api in SERVED_APIS.items()
+    }
+
+
+def test_a_fetch_waits_for_a_record_and_a_later_request_does_not_overtake_it(
+    broker: SimulatedBroker,
+) -> None:
+    waiting = broker.client.send(fetch_request(0, max_wait_ms=10_000, min_bytes=1), 11)
+    behind = broker.client.send(ApiVersionsRequest(), 0)
+    broker.world.run_for(5_000)
+    assert not waiting
+    assert not behind
+    other = SimulatedClient(broker.world, "other")
+    other.ask(produce_request("t", broker.batch(b"now")), 9)
+    assert broker.world.run_until(lambda: bool(behind))
+    response, _ = waiting[0]
+    assert [r.value for r in read_records(bytes(response.responses[0].partitions[0].records))] == [
+        b"now"
+    ]
+
+
+def test_a_fetch_that_waited_in_vain_is_answered_empty(broker: SimulatedBroker) -> None:
+    started = broker.host.clock.monotonic_ms()
+    response = broker.ask(fetch_request(0, max_wait_ms=2_000, min_bytes=1), 11)
+    assert broker.host.clock.monotonic_ms() - started >= 2_000
+    assert bytes(response.responses[0].partitions[0].records) == b""
+
+
+@pytest.mark.parametrize(("version", "magic"), [(0, 0), (1, 0), (2, 0), (0, 1), (2, 1)])
+def test_old_produce_versions_are_taken_and_converted(
+    broker: SimulatedBroker, version: int, magic: int
+) -> None:
+    records = [
+        Record(offset=n, timestamp=1000, timestamp_type=0, key=b"k", value=b"%d" % n, headers=[])
+        for n in range(3)
+    ]
+    request = produce_request("t", write_message_set(magic, records, 0), acks=1)
+    answer = broker.ask(request, version).responses[0].partition_responses[0]
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 0)
+    response = broker.ask(fetch_request(0, max_wait_ms=0, min_bytes=0), 11)
+    found = read_records(bytes(response.responses[0].partitions[0].records))
+    assert [(record.offset, record.value) for record in found] == [(0, b"0"), (1, b"1"), (2, b"2")]
+
+
+def test_an_old_produce_of_garbage_is_corrupt(broker: SimulatedBroker) -> None:
+    request = produce_request("t", b"\x00" * 40, acks=1)
+    answer = broker.ask(request, 2).responses[0].partition_responses[0]
+    assert answer.error_code == ErrorCode.CORRUPT_MESSAGE
+
+
+def test_a_transactional_batch_belongs_to_no_transaction(broker: SimulatedBroker) -> None:
+    batch = bytearray(broker.batch(b"a", producer_id=1, producer_epoch=0, base_sequence=0))
+    batch[22] |= 0x10
+    answer = broker.ask(produce_request("t", bytes(batch)), 9)
+    refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert answer.responses[0].partition_responses[0].error_code == refused
+
+
+def test_internal_topics_are_not_for_producers(broker: SimulatedBroker) -> None:
+    broker.ask(FindCoordinatorRequest(coordinator_keys=["g"], key_type=0), 4)
+    broker.world.run_for(1000)
+    assert broker.produce("__consumer_offsets", b"a").error_code == (
+        ErrorCode.INVALID_TOPIC_EXCEPTION
+    )
+
+
+def test_producer_ids_are_never_given_twice_not_even_after_a_kill(
+    broker: SimulatedBroker,
+) -> None:
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
+    given = [broker.ask(request, 4).producer_id for _ in range(3)]
+    broker.host.kill()
+    broker.restart()
+    given += [broker.ask(request, 4).producer_id for _ in range(1500)]
+    assert len(set(given)) == len(given)
+    assert min(given) >= 0
+
+
+def test_a_transactional_producer_is_told_that_this_is_no_coordinator(
+    broker: SimulatedBroker,
+) -> None:
+    request = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=1000)
+    assert broker.ask(request, 4).error_code == ErrorCode.NOT_COORDINATOR
+    find = FindCoordinatorRequest(coordinator_keys=["tx"], key_type=1)
+    found = broker.ask(find, 4).coordinators[0]
+    assert found.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert found.error_message == "this broker has no transactions"
+    # A client that asks again and again would not notice.
+    assert not ErrorCode(found.error_code).retriable
+
+
+def test_a_missing_topic_is_made_when_asked_for_once(broker: SimulatedBroker) -> None:
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="new")])
+    first = broker.ask(request, 9).topics[0].error_code
+    assert first == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    broker.world.run_for(100)
+    assert broker.ask(request, 9).topics[0].error_code == ErrorCode.NONE
+
+
+def test_no_topic_is_made_where_that_is_switched_off() -> None:
+    broker = SimulatedBroker(auto_create_topics_enable="false")
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="new")])
+    for _ in range(2):
+        assert broker.ask(request, 9).topics[0].error_code == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        broker.world.run_for(100)
+
+
+def test_a_topics_config_comes_from_topic_broker_all_brokers_file_or_default(
+    broker: SimulatedBroker,
+) -> None:
+    key, synonym = "retention.ms", "log.retention.ms"
+    default = ("log.retention.hours", "168", 5)
+    # As with Kafka, a synonym in another unit shows only behind one of the key's own.
+    assert describe(broker, TOPIC, "t", key) == ("604800000", 5, [])
+    assert alter(broker, BROKER, "", synonym, "300000") == ErrorCode.NONE
+    assert describe(broker, TOPIC, "t", key)[:2] == ("300000", 3)
+    assert alter(broker, BROKER, "1", synonym, "200000") == ErrorCode.NONE
+    assert describe(broker, TOPIC, "t", key)[:2] == ("200000", 2)
+    assert alter(broker, TOPIC, "t", key, "100000") == ErrorCode.NONE
+    assert describe(broker, TOPIC, "t", key) == (
+        "100000",
+        1,
+        [
+            (key, "100000", 1),
+            (synonym, "200000", 2),
+            (synonym, "300000", 3),
+            default,
+        ],
+    )
+    assert alter(broker, TOPIC, "t", key, None) == ErrorCode.NONE
+    assert describe(broker, TOPIC, "t", key)[:2] == ("200000", 2)
+
+
+def test_the_file_of_the_broker_is_a_source_of_its_own() -> None:
+    broker = SimulatedBroker(log_retention_hours="24", log_segment_bytes="2000000")
+    broker.make_topic("t")
+    assert describe(broker, TOPIC, "t", "retention.ms") == ("86400000", 5, [])
+    value, source, synonyms = describe(broker, TOPIC, "t", "segment.bytes")
+    assert (value, source) == ("2000000", 4)
+    assert synonyms == [("log.segment.bytes", "2000000", 4), ("log.segment.bytes", "1073741824", 5)]
+
+
+def test_a_changed_default_reaches_the_logs(broker: SimulatedBroker) -> None:
+    assert alter(broker, BROKER, "", "message.max.bytes", "1000") == ErrorCode.NONE
+    assert broker.produce("t", b"x" * 2000).error_code == ErrorCode.MESSAGE_TOO_LARGE
+    assert alter(broker, TOPIC, "t", "max.message.bytes", "5000") == ErrorCode.NONE
+    assert broker.produce("t", b"x" * 2000).error_code == ErrorCode.NONE
+
+
+def test_a_malformed_request_costs_its_sender_alone_the_connection(
+    broker: SimulatedBroker,
+) -> None:
+    bad = SimulatedClient(broker.world, "bad")
+    frame = struct.pack(">hhih", 3, 1, 1, -1) + struct.pack(">i", 1_000_000)
+    stream = bad.channel._stream
+    assert stream is not None
+    stream.write([struct.pack(">i", len(frame)) + frame])
+    assert broker.world.run_until(lambda: bool(bad.closed))
+    assert broker.ask(ApiVersionsRequest(), 0).error_code == ErrorCode.NONE
+
+
+def test_credentials_of_users_are_shown_without_their_secrets(broker: SimulatedBroker) -> None:
+    records = [
+        (
+            UserScramCredentialRecord(
+                name="alice",
+                mechanism=mechanism,
+                salt=b"s",
+                stored_key=b"k",
+                server_key=b"v",
+                iterations=4096 * mechanism,
+            ),
+            0,
+        )
+        for mechanism in (1, 2)
+    ]
+    broker.node.shared.quorum.append(records, lambda *_: None)
+    broker.world.run_for(100)
+    request = DescribeUserScramCredentialsRequest(users=None)
+    (result,) = broker.ask(request, 0).results
+    assert (result.user, result.error_code) == ("alice", ErrorCode.NONE)
+    assert [(each.mechanism, each.iterations) for each in result.credential_infos] == [
+        (1, 4096),
+        (2, 8192),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("version", "error"),
+    [(1, ErrorCode.INVALID_REQUEST), (4, ErrorCode.TOPIC_DELETION_DISABLED)],
+)
+def test_deletion_that_is_disabled_is_told_as_the_client_knows_it(
+    version: int, error: ErrorCode
+) -> None:
+    broker = SimulatedBroker(delete_topic_enable="false")
+    broker.make_topic("t")
+    request = DeleteTopicsRequest(topic_names=["t"], timeout_ms=5000)
+    assert broker.ask(request, version).responses[0].error_code == error

@@ -1,0 +1,227 @@
+"""Handling of fetches (B1): what is refused, what waits with it, who is counted and throttled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    EntityDataRequest,
+    EntryDataRequest,
+    OpData,
+)
+from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+)
+from barnabas.protocol.schema import ZERO_UUID
+from barnabas.record.builder import BatchBuilder
+from barnabas.server.handlers.records.fetch import REFUSED_WAITING_MAX
+from unit.server.quotas.test_client_quotas import CLIENT, set_quota
+from unit.server.simulated_broker import SimulatedBroker, produce_request
+from unit.server.simulated_cluster import SimulatedCluster, three_nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+UNKNOWN_ID = b"\x07" * 16
+NAMES, IDS = 12, 13
+WAIT_MS = 2_000
+
+
+def fetch(topics: Iterable[FetchTopic], min_bytes: int = 1, max_wait_ms: int = WAIT_MS) -> Any:
+    return FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=1 << 20,
+        session_id=0,
+        session_epoch=-1,
+        topics=list(topics),
+        forgotten_topics_data=[],
+    )
+
+
+def part(partition: int = 0, offset: int = 0) -> FetchPartition:
+    return FetchPartition(
+        partition=partition,
+        fetch_offset=offset,
+        partition_max_bytes=1 << 20,
+        current_leader_epoch=-1,
+    )
+
+
+def named(topic: str, *partitions: FetchPartition) -> FetchTopic:
+    return FetchTopic(topic=topic, partitions=list(partitions) or [part()])
+
+
+def by_id(topic_id: bytes, *partitions: FetchPartition) -> FetchTopic:
+    return FetchTopic(topic_id=topic_id, partitions=list(partitions) or [part()])
+
+
+def errors(answer: Any) -> list[tuple[str | bytes, int, int]]:
+    """Topic, partition and error, in the answer's order."""
+    return [
+        (topic.topic or topic.topic_id, each.partition_index, each.error_code)
+        for topic in answer.responses
+        for each in topic.partitions
+    ]
+
+
+@pytest.fixture
+def broker() -> SimulatedBroker:
+    made = SimulatedBroker()
+    made.make_topic("t", 2)
+    made.produce("t", b"a record")
+    return made
+
+
+def now(broker: SimulatedBroker) -> float:
+    return broker.host.clock.monotonic_ms()
+
+
+def test_a_topic_and_a_partition_that_are_not_there_are_unknown_by_name(
+    broker: SimulatedBroker,
+) -> None:
+    started = now(broker)
+    answer = broker.ask(fetch([named("absent"), named("t", part(7))]), NAMES)
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert errors(answer) == [("absent", 0, unknown), ("t", 7, unknown)]
+    for topic in answer.responses:
+        for each in topic.partitions:
+            assert (each.high_watermark, each.last_stable_offset, each.records) == (-1, -1, b"")
+    assert now(broker) - started < WAIT_MS / 4, "with nothing to read nothing is waited for"
+
+
+def test_an_id_that_is_nobody_s_is_unknown_as_an_id(broker: SimulatedBroker) -> None:
+    known = broker.metadata("t").topics[0].topic_id
+    answer = broker.ask(fetch([by_id(UNKNOWN_ID), by_id(known, part(7)), by_id(ZERO_UUID)]), IDS)
+    # Such ids come first, as Kafka has them.
+    assert errors(answer) == [
+        (UNKNOWN_ID, 0, ErrorCode.UNKNOWN_TOPIC_ID),
+        (ZERO_UUID, 0, ErrorCode.UNKNOWN_TOPIC_ID),
+        (known, 7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
+
+
+def test_what_is_refused_is_answered_with_what_is_read(broker: SimulatedBroker) -> None:
+    answer = broker.ask(fetch([named("absent"), named("t")]), NAMES)
+    assert errors(answer) == [
+        ("t", 0, ErrorCode.NONE),
+        ("absent", 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
+    assert len(answer.responses[0].partitions[0].records) > 0
+
+
+def test_what_is_refused_does_not_shorten_the_wait_of_the_rest(broker: SimulatedBroker) -> None:
+    started = now(broker)
+    answer = broker.ask(fetch([named("absent"), named("t", part(1))]), NAMES)
+    assert now(broker) - started == pytest.approx(WAIT_MS, rel=0.1)
+    assert {(topic, error) for topic, _, error in errors(answer)} == {
+        ("t", ErrorCode.NONE),
+        ("absent", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    }
+
+
+def test_a_fetch_of_very_many_unknown_partitions_does_not_wait(broker: SimulatedBroker) -> None:
+    unknown = [part(number) for number in range(10, 10 + REFUSED_WAITING_MAX)]
+    before = now(broker)
+    broker.ask(fetch([named("t", part(1)), named("u", *unknown)]), NAMES)
+    assert now(broker) - before >= WAIT_MS
+    before = now(broker)
+    unknown.append(part(9))
+    fetched = broker.ask(fetch([named("t", part(1)), named("u", *unknown)]), NAMES)
+    assert now(broker) - before < WAIT_MS
+    assert len(errors(fetched)) == 2 + REFUSED_WAITING_MAX
+
+
+def test_bytes_out_are_counted_for_each_topic_by_what_was_sent(broker: SimulatedBroker) -> None:
+    broker.make_topic("u")
+    broker.produce("u", b"another record, and longer")
+    sent = {"t": 0, "u": 0}
+    for asked in (["t"], ["t", "u"], ["u"]):
+        answer = broker.ask(fetch(map(named, asked)), NAMES)
+        for topic in answer.responses:
+            sent[topic.topic] += sum(len(each.records) for each in topic.partitions)
+    counted = broker.node.broker.replicas.metrics.topics
+    assert {name: counted[name].bytes_out for name in sent} == sent
+    assert sent["t"] != sent["u"] != 0
+
+
+def test_a_throttled_answer_counts_no_bytes_out(broker: SimulatedBroker) -> None:
+    set_quota(broker, CLIENT, "consumer_byte_rate", 100)
+    answers = [broker.ask(fetch([named("t")], max_wait_ms=0), NAMES) for _ in range(30)]
+    sent = sum(
+        len(each.records) for a in answers for topic in a.responses for each in topic.partitions
+    )
+    assert any(answer.throttle_time_ms for answer in answers)
+    assert broker.node.broker.replicas.metrics.topics["t"].bytes_out == sent
+
+
+# Followers
+
+
+RECORDS, SIZE = 40, 5_000
+
+
+def replicated(cluster: SimulatedCluster) -> int:
+    """A topic on all three, with records; its leader, once the followers have them all."""
+    topic = CreatableTopic(
+        name="t", num_partitions=1, replication_factor=3, assignments=[], configs=[]
+    )
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
+    assert cluster.ask(1, request, 5).topics[0].error_code == ErrorCode.NONE
+    cluster.until(lambda: cluster.image(1).topics.by_name("t") is not None)
+    leader: int = cluster.image(1).topics.by_name("t").partitions[0].leader
+    cluster.until(lambda: cluster.image(leader).topics.by_name("t") is not None)
+    for _ in range(RECORDS):
+        builder = BatchBuilder()
+        builder.append(0, None, bytes(SIZE))
+        answer = cluster.ask(leader, produce_request("t", bytes(builder.build())), 9)
+        assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+    return leader
+
+
+def limit_everybody(cluster: SimulatedCluster) -> None:
+    """A default quota, for whatever client: a kilobyte a second."""
+    entry = EntryDataRequest(
+        entity=[EntityDataRequest(entity_type="client-id", entity_name=None)],
+        ops=[OpData(key="consumer_byte_rate", value=1_000.0, remove=False)],
+    )
+    request = AlterClientQuotasRequest(entries=[entry], validate_only=False)
+    assert cluster.ask(1, request, 1).entries[0].error_code == ErrorCode.NONE
+    cluster.until(
+        lambda: all(cluster.nodes[each].shared.quotas.is_active for each in cluster.ready)
+    )
+
+
+def test_followers_are_never_throttled_by_quotas_of_clients() -> None:
+    cluster = three_nodes()
+    limit_everybody(cluster)
+    started = cluster.world.scheduler.now_ms
+    leader = replicated(cluster)
+    # acks=all: each record was acknowledged by both followers, at a hundred times the quota.
+    assert cluster.world.scheduler.now_ms - started < RECORDS * SIZE / 1_000 * 1_000 / 10
+    consumer = [
+        cluster.ask(leader, fetch([named("t")], max_wait_ms=0), NAMES).throttle_time_ms
+        for _ in range(3)
+    ]
+    assert any(consumer), "the quota holds for clients"
+
+
+def test_what_followers_are_sent_counts_as_replication_and_not_as_the_topic_s_bytes_out() -> None:
+    cluster = three_nodes()
+    leader = replicated(cluster)
+    metrics = cluster.nodes[leader].broker.replicas.metrics
+    assert metrics.replication_bytes_out >= 2 * RECORDS * SIZE
+    assert metrics.topics["t"].bytes_out == 0
+    size = sum(
+        len(each.records)
+        for topic in cluster.ask(leader, fetch([named("t")]), NAMES).responses
+        for each in topic.partitions
+    )
+    assert metrics.topics["t"].bytes_out == size > 0

@@ -1,0 +1,181 @@
+"""Group requests through a whole broker: what of the connection and the cluster they depend on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from barnabas.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from barnabas.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from barnabas.server.handlers.groups.leave_group import MEMBERS_AT_ONCE, LeaveGroupHandler
+from steps import counted
+from unit.server.process.test_drain import begin_stop
+from unit.server.simulated_broker import SimulatedBroker
+
+
+def broker_with_groups(**settings: str) -> SimulatedBroker:
+    broker = SimulatedBroker(offsets_topic_num_partitions="5", **settings)
+    request = FindCoordinatorRequest(key="g")
+    for _ in range(100):
+        if broker.ask(request, 1).error_code == 0:
+            break
+        broker.world.run_for(10)
+    broker.world.run_for(100)
+    return broker
+
+
+def join_request(member: str = "") -> JoinGroupRequest:
+    return JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        member_id=member,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+    )
+
+
+def commit(broker: SimulatedBroker, offset: int) -> int:
+    partition = OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=offset, committed_metadata=None
+    )
+    topics = [OffsetCommitRequestTopic(name="t", partitions=[partition])]
+    response = broker.ask(OffsetCommitRequest(group_id="g", topics=topics), 7)
+    error: int = response.topics[0].partitions[0].error_code
+    return error
+
+
+def committed(broker: SimulatedBroker) -> int:
+    topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
+    response = broker.ask(OffsetFetchRequest(group_id="g", topics=topics), 5)
+    assert response.error_code == 0
+    offset: int = response.topics[0].partitions[0].committed_offset
+    return offset
+
+
+def described(broker: SimulatedBroker) -> Any:
+    request = DescribeGroupsRequest(groups=["g"], include_authorized_operations=True)
+    return broker.ask(request, 6).groups[0]
+
+
+def test_a_member_is_known_by_its_client_id_and_host() -> None:
+    broker = broker_with_groups()
+    broker.client.send(join_request(), 3)
+    broker.world.run_for(4_000)
+    (member,) = described(broker).members
+    assert (member.client_id, member.client_host) == ("client", "/client")
+    assert member.member_id.startswith("client-")
+    assert described(broker).authorized_operations == 3400
+
+
+def test_who_waits_for_others_is_answered_when_the_broker_stops() -> None:
+    broker = broker_with_groups()
+    waiting = broker.client.send(join_request(), 3)
+    broker.world.run_for(1_000)
+    assert not waiting
+    stopped = begin_stop(broker)
+    assert broker.world.run_until(lambda: bool(stopped and waiting))
+    assert waiting[0][0].error_code == ErrorCode.NOT_COORDINATOR
+    assert stopped[0] < 100
+
+
+def test_groups_and_offsets_live_on_over_a_kill() -> None:
+    broker = broker_with_groups()
+    broker.make_topic("t")
+    assert commit(broker, 7) == 0
+    broker.host.kill()
+    broker.restart()
+    broker.world.run_for(100)
+    assert committed(broker) == 7
+    assert described(broker).group_state == "Empty"
+
+
+def test_the_partitions_that_the_topic_has_count_and_not_the_configured_ones() -> None:
+    broker = broker_with_groups()
+    broker.make_topic("t")
+    broker.settings["offsets.topic.num.partitions"] = "50"
+    broker.stop()
+    broker.restart()
+    assert commit(broker, 7) == 0
+    assert committed(broker) == 7
+
+
+def test_more_partitions_of_the_offsets_topic_move_groups_and_break_none() -> None:
+    broker = broker_with_groups()
+    broker.make_topic("t")
+    topic = CreatePartitionsTopic(name="__consumer_offsets", count=11, assignments=None)
+    request = CreatePartitionsRequest(topics=[topic], timeout_ms=1_000, validate_only=False)
+    assert broker.ask(request, 3).results[0].error_code == 0
+    broker.world.run_for(100)
+    assert broker.ask(FindCoordinatorRequest(key="g"), 1).error_code == 0
+    assert commit(broker, 7) == 0
+    assert committed(broker) == 7
+
+
+def test_offsets_go_with_their_topic() -> None:
+    broker = broker_with_groups()
+    broker.make_topic("t")
+    commit(broker, 7)
+    topics = [DeleteTopicState(name="t", topic_id=bytes(16))]
+    request = DeleteTopicsRequest(topics=topics, timeout_ms=1_000)
+    assert broker.ask(request, 6).responses[0].error_code == 0
+    broker.world.run_for(100)
+    assert committed(broker) == -1
+
+
+def test_many_members_that_leave_at_once_are_all_answered_in_order() -> None:
+    broker = broker_with_groups()
+    member_id = broker.ask(join_request(), 4).member_id
+    broker.client.send(join_request(member_id), 4)
+    broker.world.run_for(5_000)
+    assert len(described(broker).members) == 1
+    names = [f"name-{number}" for number in range(2 * MEMBERS_AT_ONCE + 100)]
+    names[MEMBERS_AT_ONCE] = member_id
+    members = [MemberIdentity(member_id=name) for name in names]
+    response = broker.ask(LeaveGroupRequest(group_id="g", members=members), 5)
+    assert [each.member_id for each in response.members] == names
+    assert {each.member_id for each in response.members if each.error_code == 0} == {member_id}
+    assert described(broker).members == []
+
+
+def test_an_error_of_the_group_is_answered_once_for_many_members() -> None:
+    broker = broker_with_groups()
+    members = [MemberIdentity(member_id="name")] * (MEMBERS_AT_ONCE + 1)
+    response = broker.ask(LeaveGroupRequest(group_id="", members=members), 5)
+    assert (response.error_code, response.members) == (ErrorCode.INVALID_GROUP_ID, [])
+
+
+def test_many_members_leave_in_steps() -> None:
+    class Context:
+        """Runs the work of the handler to its end."""
+
+        version = 5
+        steps = 0
+        response = None
+
+        def in_slices(self, steps: Any) -> None:
+            _, self.steps = counted(steps)
+
+        def respond(self, response: Any) -> None:
+            self.response = response
+
+    broker = broker_with_groups()
+    context: Any = Context()
+    members = [MemberIdentity(member_id="name")] * (10 * MEMBERS_AT_ONCE)
+    handler = LeaveGroupHandler(broker.node.broker.parts)
+    handler.handle_leave_group(context, LeaveGroupRequest(group_id="g", members=members))
+    assert context.steps == 10
+    assert len(context.response.members) == 10 * MEMBERS_AT_ONCE

@@ -1,0 +1,88 @@
+"""What a broker may need later is imported in the background."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import logging
+from pathlib import Path
+
+import pytest
+
+import barnabas
+from barnabas.server.handlers.broker_apis import SERVED_APIS
+from barnabas.server.handlers.controller_apis import CONTROLLER_APIS
+from barnabas.server.process.preload import COMPILED_READER, Preloader, needed_modules
+from barnabas.sim.world import sim_runtime
+
+
+def test_every_module_exists_and_every_handler_is_among_them() -> None:
+    names = needed_modules()
+    assert names[-1] == COMPILED_READER
+    assert all(importlib.util.find_spec(name) is not None for name in names[:-1])
+    for api in (*SERVED_APIS.values(), *CONTROLLER_APIS.values()):
+        assert f"barnabas.server.handlers.{api.module}" in names
+    assert "barnabas.protocol.messages.fetch" in names
+
+
+# Imported within functions that run before the broker is ready, and never later.
+AT_START = {
+    "barnabas.network.framed_protocol",
+    "barnabas.protocol.messages",
+    "barnabas.raft.channel_transport",
+    "barnabas.raft.replica_key",
+    "barnabas.raft.voter_set",
+    "barnabas.server.process.broker_server",
+    "barnabas.server.startup.cluster_ids",
+    "barnabas.server.process.controller_listeners",
+    "barnabas.server.controller_access.controller_registrant",
+    "barnabas.server.process.controller_server",
+    "barnabas.server.metrics.metrics_listener",
+    "barnabas.server.quorum.quorum_wait",
+    "barnabas.server.quorum.quorum_watch",
+    "barnabas.server.telemetry.client_telemetry",
+    "barnabas.server.telemetry.receiver",
+    "barnabas.server.process.controller_channels",
+    "barnabas.waiting.timing_wheel",
+}
+# Packages that a broker does not run.
+OTHERS = {"aio.py", "cli", "client", "serializers.py", "sim", "spark", "testing"}
+
+
+def imported_within_functions() -> set[str]:
+    """Modules of ours that functions of the broker import."""
+    found: set[str] = set()
+    root = Path(barnabas.__file__).parent
+    for path in root.rglob("*.py"):
+        if path.relative_to(root).parts[0] in OTHERS:
+            continue
+        for function in ast.walk(ast.parse(path.read_text())):
+            if isinstance(function, ast.FunctionDef):
+                found |= {
+                    node.module or ""
+                    for node in ast.walk(function)
+                    if isinstance(node, ast.ImportFrom)
+                }
+    return {name for name in found if name.startswith("barnabas.")}
+
+
+def test_what_functions_import_is_imported_before() -> None:
+    assert imported_within_functions() <= AT_START | set(needed_modules())
+
+
+def test_a_module_that_cannot_be_imported_is_tried_again_behind_the_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world, runtime = sim_runtime(1)
+    tried: list[str] = []
+
+    def import_module(name: str) -> None:
+        tried.append(name)
+        if tried.count("b") == 1 and name == "b":
+            raise OSError(24, "Too many open files")
+
+    with caplog.at_level(logging.INFO):
+        Preloader(runtime.timer, ["a", "b", "c"], import_module).start()
+        assert world.run_until(lambda: "Imported all" in caplog.text)
+    assert tried == ["a", "b", "c", "b"]
+    assert "Too many open files" in caplog.text

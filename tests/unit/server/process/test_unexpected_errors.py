@@ -1,0 +1,213 @@
+"""An unexpected error in one partition is its error in the response, logged with traceback."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from barnabas.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from barnabas.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from barnabas.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from barnabas.storage.topic_partition import TopicPartition
+from unit.server.handlers.test_fetch_handling import errors, fetch, named, part
+from unit.server.simulated_broker import SimulatedBroker, SimulatedClient
+
+if TYPE_CHECKING:
+    from barnabas.replication.partition import Partition
+
+BAD, GOOD = TopicPartition("t", 0), TopicPartition("t", 1)
+OURS = ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+class RaisingLog:
+    """A log of which chosen methods and attributes raise an unexpected error."""
+
+    def __init__(self, log: Any, *raising: str) -> None:
+        self._log = log
+        self._raising = raising
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._raising:
+            raise RuntimeError(f"{name} is not foreseen")
+        return getattr(self._log, name)
+
+
+@pytest.fixture
+def broker() -> SimulatedBroker:
+    made = SimulatedBroker()
+    made.make_topic("t", 2)
+    made.produce("t", b"a record")
+    return made
+
+
+def partition(broker: SimulatedBroker, key: TopicPartition = BAD) -> Partition:
+    found = broker.node.broker.replicas.partition(key)
+    assert not isinstance(found, ErrorCode)
+    return found
+
+
+def break_log(broker: SimulatedBroker, *raising: str) -> None:
+    broken = partition(broker)
+    broken.log = RaisingLog(broken.log, *raising)  # type: ignore[assignment]
+
+
+def counts(broker: SimulatedBroker) -> Any:
+    return broker.node.broker.replicas.metrics.topics["t"]
+
+
+def assert_told(caplog: pytest.LogCaptureFixture, times: int = 1) -> None:
+    """The traceback, and the partition's name beside it."""
+    told = [each for each in caplog.records if each.exc_info is not None]
+    assert len(told) == times
+    assert all("t-0" in each.getMessage() for each in told)
+
+
+def test_of_a_read(broker: SimulatedBroker, caplog: pytest.LogCaptureFixture) -> None:
+    break_log(broker, "read")
+    answer = broker.ask(fetch([named("t", part(0), part(1)), named("t")], 0, 0), 12)
+    assert errors(answer) == [("t", 0, OURS), ("t", 1, ErrorCode.NONE)]
+    assert counts(broker).failed_fetch_requests == 1
+    assert_told(caplog)
+
+
+def test_of_an_append(broker: SimulatedBroker, caplog: pytest.LogCaptureFixture) -> None:
+    break_log(broker, "append_as_leader")
+    data = [PartitionProduceData(index=each, records=broker.batch(b"x")) for each in (0, 1)]
+    request = ProduceRequest(
+        transactional_id=None,
+        acks=-1,
+        timeout_ms=1_000,
+        topic_data=[TopicProduceData(name="t", partition_data=data)],
+    )
+    (topic,) = broker.ask(request, 9).responses
+    found = {each.index: each.error_code for each in topic.partition_responses}
+    assert found == {0: OURS, 1: ErrorCode.NONE}
+    assert partition(broker, GOOD).log.log_end_offset == 1
+    assert counts(broker).failed_produce_requests == 1
+    assert_told(caplog)
+
+
+@pytest.mark.parametrize("timestamp", [-1, -2, -3, 1])
+def test_of_a_look_up_of_offsets(
+    broker: SimulatedBroker, caplog: pytest.LogCaptureFixture, timestamp: int
+) -> None:
+    break_log(
+        broker, "high_watermark", "leader_epochs", "max_timestamp_offset", "offset_for_timestamp"
+    )
+    asked = [
+        ListOffsetsPartition(partition_index=each, current_leader_epoch=-1, timestamp=timestamp)
+        for each in (0, 1)
+    ]
+    request = ListOffsetsRequest(
+        replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=asked)]
+    )
+    (topic,) = broker.ask(request, 7).topics
+    found = {each.partition_index: each.error_code for each in topic.partitions}
+    assert found == {0: OURS, 1: ErrorCode.NONE}
+    assert_told(caplog)
+
+
+def test_of_a_look_up_of_offsets_in_version_0(
+    broker: SimulatedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    break_log(broker, "segments")
+    asked = [
+        ListOffsetsPartition(partition_index=each, timestamp=-1, max_num_offsets=1)
+        for each in (0, 1)
+    ]
+    request = ListOffsetsRequest(
+        replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=asked)]
+    )
+    (topic,) = broker.ask(request, 0).topics
+    found = {each.partition_index: each.error_code for each in topic.partitions}
+    assert found == {0: OURS, 1: ErrorCode.NONE}
+    assert_told(caplog)
+
+
+def test_of_a_look_up_of_an_epochs_end(
+    broker: SimulatedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    break_log(broker, "end_offset_for_epoch")
+    asked = [
+        OffsetForLeaderPartition(partition=each, current_leader_epoch=-1, leader_epoch=0)
+        for each in (0, 1)
+    ]
+    request = OffsetForLeaderEpochRequest(
+        replica_id=-1, topics=[OffsetForLeaderTopic(topic="t", partitions=asked)]
+    )
+    (topic,) = broker.ask(request, 4).topics
+    found = {each.partition: each.error_code for each in topic.partitions}
+    assert found == {0: OURS, 1: ErrorCode.NONE}
+    assert_told(caplog)
+
+
+def test_of_a_deletion_of_records(
+    broker: SimulatedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    break_log(broker, "maybe_increment_log_start_offset")
+    asked = [DeleteRecordsPartition(partition_index=each, offset=0) for each in (0, 1)]
+    request = DeleteRecordsRequest(
+        topics=[DeleteRecordsTopic(name="t", partitions=asked)], timeout_ms=1_000
+    )
+    (topic,) = broker.ask(request, 2).topics
+    found = {each.partition_index: each.error_code for each in topic.partitions}
+    assert found == {0: OURS, 1: ErrorCode.NONE}
+    assert_told(caplog)
+
+
+def test_of_a_fetch_that_waits_is_no_concern_of_the_producer_that_wakes_it(
+    broker: SimulatedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The producer's append stands and is answered; the fetch tells of its own partition."""
+    reader = SimulatedClient(broker.world, "reader")
+    waiting = reader.send(fetch([named("t", part(0, 1), part(1))], 1_000, 20_000), 12)
+    broker.world.run_for(50)
+    assert waiting == []
+    break_log(broker, "high_watermark_metadata", "read")
+    assert broker.produce("t", b"another").error_code == ErrorCode.NONE
+    assert broker.world.run_until(lambda: bool(waiting))
+    answer, failure = waiting[0]
+    assert failure is None
+    assert errors(answer) == [("t", 0, OURS), ("t", 1, ErrorCode.NONE)]
+    assert any("in a fetch that waits" in each.getMessage() for each in caplog.records)
+
+
+def test_of_a_listener_of_metadata(
+    broker: SimulatedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The listeners behind it hear of the same image, and the node goes on."""
+    heard: list[int] = []
+
+    def failing(_: object) -> None:
+        raise RuntimeError("not foreseen")
+
+    follower = broker.node.broker.follower
+    follower.add_listener(failing)
+    follower.add_listener(lambda changes: heard.append(len(changes.leaders)))
+    broker.make_topic("more", 3)
+    assert heard == [3]
+    assert broker.produce("more", b"x").error_code == ErrorCode.NONE
+    assert broker.failures == []
+    assert "RuntimeError: not foreseen" in caplog.text
+    name = "kafka.server:broker-metadata-metrics:metadata-apply-error-count"
+    (family,) = [each for each in broker.node.observation.registry.families() if each.name == name]
+    assert [value for _, value in family.samples] == [1]

@@ -1,0 +1,222 @@
+"""Metrics that clients push: who is asked for which, and what is taken when (KIP-714)."""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.metadata.configs_image import CLIENT_METRICS
+from barnabas.protocol.api_table import ApiKey
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.protocol.messages.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+)
+from barnabas.protocol.messages.push_telemetry import PushTelemetryRequest
+from barnabas.record.compression import GZIP, ZSTD, compress
+from barnabas.server.telemetry.otlp import MetricPoint, OtlpError, read_metrics
+from unit.server.dispatch.test_requests import alter
+from unit.server.simulated_broker import SimulatedBroker
+
+NOBODY = bytes(16)
+
+
+def varint(value: int) -> bytes:
+    out = b""
+    while True:
+        value, low = value >> 7, value & 0x7F
+        out += bytes([low | (0x80 if value else 0)])
+        if not value:
+            return out
+
+
+def part(number: int, payload: bytes) -> bytes:
+    """A field that holds bytes."""
+    return varint(number << 3 | 2) + varint(len(payload)) + payload
+
+
+def double(number: int, value: float) -> bytes:
+    return varint(number << 3 | 1) + struct.pack("<d", value)
+
+
+def label(key: str, value: str) -> bytes:
+    return part(1, key.encode()) + part(2, part(1, value.encode()))
+
+
+POINT = double(4, 1.5) + part(7, label("topic", "t"))
+WHOLE = varint(6 << 3 | 1) + struct.pack("<q", -7)
+HISTOGRAM = varint(4 << 3 | 1) + struct.pack("<Q", 3) + double(5, 4.5)
+METRICS = part(
+    1,
+    part(1, b"")
+    + part(
+        2,
+        part(2, part(1, b"a.gauge") + part(5, part(1, POINT)))
+        + part(2, part(1, b"a.sum") + part(7, part(1, WHOLE)))
+        + part(2, part(1, b"a.histogram") + part(9, part(1, HISTOGRAM))),
+    ),
+)
+
+
+def test_points_of_all_kinds_are_read() -> None:
+    assert list(read_metrics(METRICS)) == [
+        MetricPoint("a.gauge", "gauge", 1.5, {"topic": "t"}),
+        MetricPoint("a.sum", "sum", -7, {}),
+        MetricPoint("a.histogram", "histogram", {"count": 3, "sum": 4.5}, {}),
+    ]
+
+
+@given(st.binary(max_size=200))
+def test_bytes_of_any_kind_are_read_or_refused(data: bytes) -> None:
+    try:
+        list(read_metrics(data))
+    except OtlpError:
+        return
+
+
+@pytest.fixture
+def broker() -> SimulatedBroker:
+    broker = SimulatedBroker(barnabas_client_telemetry="log", telemetry_max_bytes="1000")
+    changes = (("metrics", "a.,b."), ("interval.ms", "1000"), ("match", "client_id=cli.*"))
+    for key, value in changes:
+        assert alter(broker, CLIENT_METRICS, "s", key, value) == ErrorCode.NONE
+    return broker
+
+
+def get(broker: SimulatedBroker, instance_id: bytes = NOBODY) -> Any:
+    return broker.ask(GetTelemetrySubscriptionsRequest(client_instance_id=instance_id), 0)
+
+
+def push(
+    broker: SimulatedBroker,
+    instance_id: bytes,
+    subscription_id: int,
+    metrics: bytes = METRICS,
+    compression: int = 0,
+    *,
+    terminating: bool = False,
+) -> ErrorCode:
+    request = PushTelemetryRequest(
+        client_instance_id=instance_id,
+        subscription_id=subscription_id,
+        terminating=terminating,
+        compression_type=compression,
+        metrics=metrics,
+    )
+    return ErrorCode(broker.ask(request, 0).error_code)
+
+
+def test_a_client_gets_an_id_and_what_the_fitting_subscriptions_ask_for(
+    broker: SimulatedBroker,
+) -> None:
+    found = get(broker)
+    assert found.error_code == ErrorCode.NONE
+    assert found.client_instance_id != NOBODY
+    assert found.requested_metrics == ["a.", "b."]
+    assert (found.push_interval_ms, found.telemetry_max_bytes) == (1000, 1000)
+    assert found.accepted_compression_types == [4, 3, 1, 2]
+    assert found.delta_temporality
+
+
+def test_clients_that_no_subscription_fits_are_asked_for_nothing(broker: SimulatedBroker) -> None:
+    assert alter(broker, CLIENT_METRICS, "s", "match", "client_id=other") == ErrorCode.NONE
+    found = get(broker)
+    assert (found.requested_metrics, found.push_interval_ms) == ([], 300_000)
+
+
+def test_all_metrics_stand_for_every_other(broker: SimulatedBroker) -> None:
+    assert alter(broker, CLIENT_METRICS, "all", "metrics", "*") == ErrorCode.NONE
+    assert get(broker).requested_metrics == ["*"]
+
+
+def test_pushes_are_written_to_the_log(
+    broker: SimulatedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = get(broker)
+    with caplog.at_level("INFO", "barnabas.client_metrics"):
+        packed = bytes(compress(ZSTD, METRICS))
+        assert push(broker, found.client_instance_id, found.subscription_id, packed, ZSTD) == (
+            ErrorCode.NONE
+        )
+    (record,) = caplog.records
+    written = json.loads(record.getMessage())
+    assert written["client_id"] == "client"
+    assert [each["name"] for each in written["metrics"]] == ["a.gauge", "a.sum", "a.histogram"]
+    assert written["metrics"][0]["labels"] == {"topic": "t"}
+
+
+def test_a_push_waits_for_its_interval(broker: SimulatedBroker) -> None:
+    found = get(broker)
+    who, what = found.client_instance_id, found.subscription_id
+    assert push(broker, who, what) == ErrorCode.NONE
+    assert push(broker, who, what) == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert get(broker, who).error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    broker.world.run_for(1000)
+    assert push(broker, who, what) == ErrorCode.NONE
+
+
+def test_an_unknown_subscription_is_told_and_may_be_asked_for_at_once(
+    broker: SimulatedBroker,
+) -> None:
+    found = get(broker)
+    who = found.client_instance_id
+    assert push(broker, who, found.subscription_id + 1) == ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+    assert get(broker, who).subscription_id == found.subscription_id
+
+
+def test_a_changed_subscription_has_another_id(broker: SimulatedBroker) -> None:
+    found = get(broker)
+    assert alter(broker, CLIENT_METRICS, "s", "metrics", "c.") == ErrorCode.NONE
+    who = found.client_instance_id
+    assert push(broker, who, found.subscription_id) == ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+    again = get(broker, who)
+    assert again.requested_metrics == ["c."]
+    assert push(broker, who, again.subscription_id) == ErrorCode.NONE
+
+
+def test_nothing_follows_the_last_push(broker: SimulatedBroker) -> None:
+    found = get(broker)
+    who, what = found.client_instance_id, found.subscription_id
+    assert push(broker, who, what) == ErrorCode.NONE
+    assert push(broker, who, what, terminating=True) == ErrorCode.NONE
+    assert push(broker, who, what, terminating=True) == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("metrics", "compression", "error"),
+    [
+        (b"\xff\xff", 0, ErrorCode.INVALID_RECORD),
+        (METRICS, GZIP, ErrorCode.INVALID_RECORD),
+        (METRICS, 9, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+        (bytes(1001), 0, ErrorCode.TELEMETRY_TOO_LARGE),
+        (bytes(compress(ZSTD, bytes(100_000))), ZSTD, ErrorCode.INVALID_RECORD),
+        (b"", 0, ErrorCode.NONE),
+    ],
+)
+def test_what_cannot_be_taken_is_refused(
+    broker: SimulatedBroker, metrics: bytes, compression: int, error: ErrorCode
+) -> None:
+    found = get(broker)
+    assert (
+        push(broker, found.client_instance_id, found.subscription_id, metrics, compression) == error
+    )
+
+
+def test_a_client_without_an_id_cannot_push(broker: SimulatedBroker) -> None:
+    assert push(broker, NOBODY, 1) == ErrorCode.INVALID_REQUEST
+
+
+def served(broker: SimulatedBroker) -> set[int]:
+    request = ApiVersionsRequest(client_software_name="c", client_software_version="1")
+    return {each.api_key for each in broker.ask(request, 3).api_keys}
+
+
+def test_telemetry_is_served_only_where_somebody_takes_it(broker: SimulatedBroker) -> None:
+    apis = {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY}
+    assert apis <= served(broker)
+    assert not apis & served(SimulatedBroker())
