@@ -13,7 +13,7 @@ _TOPICS = "`test_old_protocol.py` (0-1), `test_admin.py`, `tests/unit/controller
 _CONFIGS = "`test_configs.py`"
 _VOTERS = "`tests/simulation/test_dynamic_quorum.py`, `tests/jvm/test_joint_quorum.py`"
 _DIRECTORIES = "`test_log_dirs.py`, `tests/unit/server/startup/test_log_directories.py`"
-_QUOTAS = "`test_quotas.py`, `tests/unit/controller/test_client_quotas.py`"
+_QUOTAS = "`test_quotas.py`, `tests/unit/controller/configs/test_client_quotas.py`"
 
 SHOWN_BY: dict[ApiKey, str] = {
     ApiKey.PRODUCE: "`test_protocol.py`, `test_old_protocol.py` (0-2: magic 0, 1), `test_kcat.py`",

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.controller.appended_state import AppendedState
-    from barnabas.controller.broker_sessions import BrokerSessions
-    from barnabas.controller.brokers import BrokerControl
     from barnabas.controller.config import ControllerConfig
-    from barnabas.controller.leader_elections import LeaderElectionControl
+    from barnabas.controller.nodes.broker_sessions import BrokerSessions
+    from barnabas.controller.nodes.brokers import BrokerControl
+    from barnabas.controller.partitions.leader_elections import LeaderElectionControl
     from barnabas.controller.result import ControllerResult, ControllerView
     from barnabas.runtime.timer import Cancellable, Timer
 

@@ -13,37 +13,47 @@ import msgspec
 from barnabas.controller.activation import activation_records
 from barnabas.controller.appended_state import AppendedState
 from barnabas.controller.background import Background
-from barnabas.controller.broker_sessions import BrokerSessions
-from barnabas.controller.brokers import BrokerControl, refuse_heartbeat
-from barnabas.controller.client_quotas import alter_client_quotas, refuse_alter_client_quotas
-from barnabas.controller.configs import (
+from barnabas.controller.configs.client_quotas import (
+    alter_client_quotas,
+    refuse_alter_client_quotas,
+)
+from barnabas.controller.configs.configs import (
     ConfigControl,
     refuse_alter_configs,
     refuse_incremental_alter_configs,
 )
-from barnabas.controller.controllers import (
+from barnabas.controller.configs.topic_configs import TopicConfigs
+from barnabas.controller.nodes.broker_sessions import BrokerSessions
+from barnabas.controller.nodes.brokers import BrokerControl, refuse_heartbeat
+from barnabas.controller.nodes.controllers import (
     refuse_controller_registration,
     refuse_unregister_controller,
     register_controller,
     unregister_controller,
 )
-from barnabas.controller.directories import DirectoryControl, refuse_assign_replicas
-from barnabas.controller.elections import Elections
-from barnabas.controller.features import FeatureControl, refuse_update_features
-from barnabas.controller.in_sync_replicas import IsrControl, refuse_alter_partition
-from barnabas.controller.leader_elections import LeaderElectionControl, refuse_elect_leaders
-from barnabas.controller.partitions import PartitionControl, refuse_create_partitions
-from barnabas.controller.placement import StripedPlacer
-from barnabas.controller.producer_ids import allocate_producer_ids, refuse_producer_ids
-from barnabas.controller.reassignments import (
+from barnabas.controller.nodes.features import FeatureControl, refuse_update_features
+from barnabas.controller.nodes.producer_ids import allocate_producer_ids, refuse_producer_ids
+from barnabas.controller.nodes.registrations import RegistrationControl, refuse_registration
+from barnabas.controller.nodes.unregistration import UnregistrationControl, refuse_unregister_broker
+from barnabas.controller.partitions.directories import DirectoryControl, refuse_assign_replicas
+from barnabas.controller.partitions.elections import Elections
+from barnabas.controller.partitions.in_sync_replicas import IsrControl, refuse_alter_partition
+from barnabas.controller.partitions.leader_elections import (
+    LeaderElectionControl,
+    refuse_elect_leaders,
+)
+from barnabas.controller.partitions.reassignments import (
     ReassignmentControl,
     refuse_alter_reassignments,
     refuse_list_reassignments,
 )
-from barnabas.controller.registrations import RegistrationControl, refuse_registration
-from barnabas.controller.topic_configs import TopicConfigs
-from barnabas.controller.topics import TopicControl, refuse_create_topics, refuse_delete_topics
-from barnabas.controller.unregistration import UnregistrationControl, refuse_unregister_broker
+from barnabas.controller.topics.partitions import PartitionControl, refuse_create_partitions
+from barnabas.controller.topics.placement import StripedPlacer
+from barnabas.controller.topics.topics import (
+    TopicControl,
+    refuse_create_topics,
+    refuse_delete_topics,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.controller.config import CONTROLLER_CONFIGS, ControllerConfig
-from barnabas.controller.configs import ConfigControl
-from barnabas.controller.elections import Elections
-from barnabas.controller.partitions import PartitionControl
-from barnabas.controller.placement import StripedPlacer
+from barnabas.controller.configs.configs import ConfigControl
+from barnabas.controller.configs.topic_configs import TopicConfigs
+from barnabas.controller.partitions.elections import Elections
 from barnabas.controller.result import ControllerView
-from barnabas.controller.topic_configs import TopicConfigs
-from barnabas.controller.topics import TopicControl
+from barnabas.controller.topics.partitions import PartitionControl
+from barnabas.controller.topics.placement import StripedPlacer
+from barnabas.controller.topics.topics import TopicControl
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.provenance import Provenance
 from barnabas.protocol.codec import decode, encode_bytes

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, TypeVar
 
-from barnabas.controller.config_operations import ConfigOperation
+from barnabas.controller.configs.config_operations import ConfigOperation
 from barnabas.controller.result import Refusal
 from barnabas.metadata.configs_image import ALL_BROKERS, BROKER, BROKER_LOGGER
 from barnabas.protocol.errors import ErrorCode

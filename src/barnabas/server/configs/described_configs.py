@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.controller.topic_configs import ConfigSource
+from barnabas.controller.configs.topic_configs import ConfigSource
 from barnabas.metadata.client_metrics_configs import CLIENT_METRICS_CONFIGS
 from barnabas.metadata.configs_image import ALL_BROKERS, BROKER, CLIENT_METRICS, GROUP, TOPIC
 from barnabas.metadata.group_configs import GROUP_CONFIGS

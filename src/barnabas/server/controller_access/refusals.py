@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from barnabas.controller.brokers import refuse_heartbeat
-from barnabas.controller.client_quotas import refuse_alter_client_quotas
-from barnabas.controller.configs import refuse_alter_configs, refuse_incremental_alter_configs
-from barnabas.controller.directories import refuse_assign_replicas
-from barnabas.controller.features import refuse_update_features
-from barnabas.controller.in_sync_replicas import refuse_alter_partition
-from barnabas.controller.leader_elections import refuse_elect_leaders
-from barnabas.controller.partitions import refuse_create_partitions
-from barnabas.controller.producer_ids import refuse_producer_ids
-from barnabas.controller.reassignments import (
+from barnabas.controller.configs.client_quotas import refuse_alter_client_quotas
+from barnabas.controller.configs.configs import (
+    refuse_alter_configs,
+    refuse_incremental_alter_configs,
+)
+from barnabas.controller.nodes.brokers import refuse_heartbeat
+from barnabas.controller.nodes.features import refuse_update_features
+from barnabas.controller.nodes.producer_ids import refuse_producer_ids
+from barnabas.controller.nodes.registrations import refuse_registration
+from barnabas.controller.nodes.unregistration import refuse_unregister_broker
+from barnabas.controller.partitions.directories import refuse_assign_replicas
+from barnabas.controller.partitions.in_sync_replicas import refuse_alter_partition
+from barnabas.controller.partitions.leader_elections import refuse_elect_leaders
+from barnabas.controller.partitions.reassignments import (
     refuse_alter_reassignments,
     refuse_list_reassignments,
 )
-from barnabas.controller.registrations import refuse_registration
 from barnabas.controller.result import Refusal
-from barnabas.controller.topics import refuse_create_topics, refuse_delete_topics
-from barnabas.controller.unregistration import refuse_unregister_broker
+from barnabas.controller.topics.partitions import refuse_create_partitions
+from barnabas.controller.topics.topics import refuse_create_topics, refuse_delete_topics
 from barnabas.protocol.api_keys import response_class
 from barnabas.protocol.api_table import ApiKey
 

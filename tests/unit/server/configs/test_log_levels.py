@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.controller.config_operations import ConfigOperation
+from barnabas.controller.configs.config_operations import ConfigOperation
 from barnabas.controller.result import Refusal
 from barnabas.protocol.errors import ErrorCode
 from barnabas.server.configs.log_levels import change_level, check_level_change, described_levels

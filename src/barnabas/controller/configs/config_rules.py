@@ -37,7 +37,7 @@ from barnabas.storage.config import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from barnabas.controller.topic_configs import TopicConfigs
+    from barnabas.controller.configs.topic_configs import TopicConfigs
     from barnabas.metadata.image import ClusterImage
     from barnabas.settings.definition import ParsedConfig
     from barnabas.settings.key import ConfigKey

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.controller.in_sync_replicas import IsrControl
+from barnabas.controller.partitions.in_sync_replicas import IsrControl
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.alter_partition import (
     AlterPartitionRequest,

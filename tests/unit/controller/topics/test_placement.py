@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
-from barnabas.controller.new_partitions import NewPartitions
-from barnabas.controller.placement import PlacementSpec, StripedPlacer, UsableBroker
 from barnabas.controller.result import Refusal
+from barnabas.controller.topics.new_partitions import NewPartitions
+from barnabas.controller.topics.placement import PlacementSpec, StripedPlacer, UsableBroker
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.broker_registration_change_record import (
     BrokerRegistrationChangeRecord,

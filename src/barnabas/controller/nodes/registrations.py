@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from barnabas.controller.directories import note_missing_directories
+from barnabas.controller.partitions.directories import note_missing_directories
 from barnabas.controller.result import ControllerResult, Refusal
 from barnabas.metadata.broker_registration import (
     BrokerRegistration,
@@ -30,10 +30,10 @@ from barnabas.protocol.messages.broker_registration import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.controller.broker_sessions import BrokerSessions
-    from barnabas.controller.brokers import BrokerControl
     from barnabas.controller.config import ControllerConfig
-    from barnabas.controller.elections import Elections
+    from barnabas.controller.nodes.broker_sessions import BrokerSessions
+    from barnabas.controller.nodes.brokers import BrokerControl
+    from barnabas.controller.partitions.elections import Elections
     from barnabas.controller.result import ControllerView, VersionedRecord
     from barnabas.metadata.features_image import FeaturesImage
     from barnabas.metadata.image import ClusterImage

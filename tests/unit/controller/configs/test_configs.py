@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.controller.config_operations import ConfigOperation
+from barnabas.controller.configs.config_operations import ConfigOperation
 from barnabas.metadata.configs_image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.alter_configs import AlterableConfig as LegacyConfig

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.controller.broker_epochs import check_broker_epoch
-from barnabas.controller.candidates import Candidates
-from barnabas.controller.new_partitions import is_live
-from barnabas.controller.partition_change import changed_partition
+from barnabas.controller.partitions.candidates import Candidates
+from barnabas.controller.partitions.partition_change import changed_partition
 from barnabas.controller.result import ControllerResult, Refusal
+from barnabas.controller.topics.new_partitions import is_live
 from barnabas.metadata.metadata_version import partition_change_record_version
 from barnabas.metadata.partition_registration import RECOVERED, RECOVERING
 from barnabas.protocol.errors import ErrorCode
@@ -22,8 +22,8 @@ from barnabas.protocol.messages.alter_partition import (
 from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
 
 if TYPE_CHECKING:
-    from barnabas.controller.elections import Elections
-    from barnabas.controller.partition_change import ElectionRules
+    from barnabas.controller.partitions.elections import Elections
+    from barnabas.controller.partitions.partition_change import ElectionRules
     from barnabas.controller.result import ControllerView, VersionedRecord
     from barnabas.metadata.image import ClusterImage
     from barnabas.metadata.partition_registration import PartitionRegistration

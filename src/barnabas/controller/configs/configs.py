@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from barnabas.controller.config_operations import changed_value
-from barnabas.controller.config_rules import ConfigRules, check_kind
+from barnabas.controller.configs.config_operations import changed_value
+from barnabas.controller.configs.config_rules import ConfigRules, check_kind
 from barnabas.controller.result import ControllerResult, Refusal
 from barnabas.metadata.configs_image import TOPIC, merge_configs
 from barnabas.protocol.errors import ErrorCode
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
 
     from barnabas.controller.config import ControllerConfig
+    from barnabas.controller.configs.topic_configs import TopicConfigs
     from barnabas.controller.result import ControllerView, VersionedRecord
-    from barnabas.controller.topic_configs import TopicConfigs
     from barnabas.metadata.image import ClusterImage
     from barnabas.protocol.messages.alter_configs import AlterConfigsResource as LegacyResource
 

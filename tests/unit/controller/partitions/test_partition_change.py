@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from barnabas.controller.candidates import Candidates
-from barnabas.controller.partition_change import Election, ElectionRules, changed_partition
+from barnabas.controller.partitions.candidates import Candidates
+from barnabas.controller.partitions.partition_change import (
+    Election,
+    ElectionRules,
+    changed_partition,
+)
 from barnabas.metadata.broker_registration import BrokerRegistration
 from barnabas.metadata.partition_registration import PartitionRegistration
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.controller.new_partitions import NewPartitions
 from barnabas.controller.result import ControllerResult, Refusal
+from barnabas.controller.topics.new_partitions import NewPartitions
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -17,8 +17,8 @@ from barnabas.waiting.steps import count_gradually, gradually
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from barnabas.controller.placement import ReplicaPlacer
     from barnabas.controller.result import ControllerView, VersionedRecord
+    from barnabas.controller.topics.placement import ReplicaPlacer
     from barnabas.metadata.image import ClusterImage
     from barnabas.protocol.messages.create_partitions import CreatePartitionsTopic
 

@@ -13,7 +13,7 @@ from barnabas.protocol.messages.unregister_broker import (
 from barnabas.protocol.records.unregister_broker_record import UnregisterBrokerRecord
 
 if TYPE_CHECKING:
-    from barnabas.controller.elections import Elections
+    from barnabas.controller.partitions.elections import Elections
     from barnabas.controller.result import ControllerView, VersionedRecord
 
 

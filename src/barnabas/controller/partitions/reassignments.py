@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.controller.candidates import Candidates
-from barnabas.controller.new_partitions import NewPartitions
-from barnabas.controller.partition_change import Assignment, Election, changed_partition
+from barnabas.controller.partitions.candidates import Candidates
+from barnabas.controller.partitions.partition_change import Assignment, Election, changed_partition
 from barnabas.controller.result import ControllerResult, Refusal
+from barnabas.controller.topics.new_partitions import NewPartitions
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -30,7 +30,7 @@ from barnabas.waiting.steps import gradually
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
-    from barnabas.controller.elections import Elections
+    from barnabas.controller.partitions.elections import Elections
     from barnabas.controller.result import ControllerView, VersionedRecord
     from barnabas.metadata.image import ClusterImage
     from barnabas.metadata.partition_registration import PartitionRegistration

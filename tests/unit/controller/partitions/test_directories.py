@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.controller.directories import DirectoryControl, note_missing_directories
-from barnabas.controller.in_sync_replicas import IsrControl
+from barnabas.controller.partitions.directories import DirectoryControl, note_missing_directories
+from barnabas.controller.partitions.in_sync_replicas import IsrControl
 from barnabas.metadata.partition_registration import (
     DIRECTORY_LOST,
     DIRECTORY_UNASSIGNED,
@@ -20,8 +20,8 @@ from barnabas.protocol.messages.assign_replicas_to_dirs import (
     PartitionDataRequest,
     TopicDataRequest,
 )
+from unit.controller.partitions.test_in_sync_replicas import proposal, request
 from unit.controller.parts import applied, elections_of, view_of
-from unit.controller.test_in_sync_replicas import proposal, request
 from unit.metadata.clusters import (
     broker,
     directory,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.controller.placement import PlacementSpec, UsableBroker
 from barnabas.controller.result import Refusal
+from barnabas.controller.topics.placement import PlacementSpec, UsableBroker
 from barnabas.metadata.partition_registration import (
     DIRECTORY_MIGRATING,
     DIRECTORY_UNASSIGNED,
@@ -16,8 +16,8 @@ from barnabas.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from barnabas.controller.placement import ReplicaPlacer
     from barnabas.controller.result import VersionedRecord
+    from barnabas.controller.topics.placement import ReplicaPlacer
     from barnabas.metadata.broker_registration import BrokerRegistration
     from barnabas.metadata.image import ClusterImage
 

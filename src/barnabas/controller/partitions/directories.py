@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.controller.broker_epochs import check_broker_epoch
-from barnabas.controller.candidates import Candidates
-from barnabas.controller.elections import all_partitions
-from barnabas.controller.partition_change import Election, changed_partition
+from barnabas.controller.partitions.candidates import Candidates
+from barnabas.controller.partitions.elections import all_partitions
+from barnabas.controller.partitions.partition_change import Election, changed_partition
 from barnabas.controller.result import ControllerResult, Refusal
 from barnabas.metadata.metadata_version import (
     has_directories,
@@ -35,7 +35,7 @@ from barnabas.protocol.records.partition_change_record import PartitionChangeRec
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from barnabas.controller.elections import Elections, Located
+    from barnabas.controller.partitions.elections import Elections, Located
     from barnabas.controller.result import ControllerView, VersionedRecord
     from barnabas.metadata.broker_registration import BrokerRegistration
     from barnabas.metadata.image import ClusterImage

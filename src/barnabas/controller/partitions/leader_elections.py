@@ -5,9 +5,9 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from barnabas.controller.candidates import Candidates
-from barnabas.controller.elections import all_partitions
-from barnabas.controller.partition_change import Election, changed_partition
+from barnabas.controller.partitions.candidates import Candidates
+from barnabas.controller.partitions.elections import all_partitions
+from barnabas.controller.partitions.partition_change import Election, changed_partition
 from barnabas.controller.result import ControllerResult, Refusal
 from barnabas.metadata.partition_registration import NO_LEADER
 from barnabas.protocol.errors import ErrorCode
@@ -22,7 +22,7 @@ from barnabas.waiting.steps import gradually
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from barnabas.controller.elections import Elections
+    from barnabas.controller.partitions.elections import Elections
     from barnabas.controller.result import ControllerView, VersionedRecord
     from barnabas.metadata.image import ClusterImage
 

@@ -6,8 +6,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from barnabas.controller.broker_epochs import check_broker_epoch
-from barnabas.controller.broker_states import BrokerState, next_state
-from barnabas.controller.elections import leads_anything, uses_more_than
+from barnabas.controller.nodes.broker_states import BrokerState, next_state
+from barnabas.controller.partitions.elections import leads_anything, uses_more_than
 from barnabas.controller.result import ControllerResult, Refusal
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.broker_heartbeat import (
@@ -19,9 +19,9 @@ from barnabas.protocol.records.broker_registration_change_record import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.controller.broker_sessions import BrokerSessions
-    from barnabas.controller.directories import DirectoryControl
-    from barnabas.controller.elections import Elections
+    from barnabas.controller.nodes.broker_sessions import BrokerSessions
+    from barnabas.controller.partitions.directories import DirectoryControl
+    from barnabas.controller.partitions.elections import Elections
     from barnabas.controller.result import ControllerView, VersionedRecord
     from barnabas.metadata.broker_registration import BrokerRegistration
     from barnabas.metadata.image import ClusterImage

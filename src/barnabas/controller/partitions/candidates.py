@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.controller.new_partitions import directory_on, is_live
+from barnabas.controller.topics.new_partitions import directory_on, is_live
 from barnabas.metadata.partition_registration import DIRECTORY_MIGRATING
 
 if TYPE_CHECKING:

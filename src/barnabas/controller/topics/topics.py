@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.controller.new_partitions import NewPartitions
 from barnabas.controller.result import ControllerResult, Refusal
 from barnabas.controller.topic_names import METADATA_TOPIC, colliding, problem_of
+from barnabas.controller.topics.new_partitions import NewPartitions
 from barnabas.metadata.configs_image import TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.create_topics import (
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
 
     from barnabas.controller.config import ControllerConfig
-    from barnabas.controller.placement import ReplicaPlacer
+    from barnabas.controller.configs.topic_configs import TopicConfigs
     from barnabas.controller.result import ControllerView, VersionedRecord
-    from barnabas.controller.topic_configs import TopicConfigs
+    from barnabas.controller.topics.placement import ReplicaPlacer
     from barnabas.metadata.image import ClusterImage
     from barnabas.metadata.topics_image import TopicImage
     from barnabas.protocol.messages.create_topics import CreatableTopic

@@ -7,16 +7,20 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from barnabas.controller.candidates import NOBODY, Candidates
-from barnabas.controller.partition_change import Election, ElectionRules, changed_partition
+from barnabas.controller.partitions.candidates import NOBODY, Candidates
+from barnabas.controller.partitions.partition_change import (
+    Election,
+    ElectionRules,
+    changed_partition,
+)
 from barnabas.metadata.partition_registration import NO_LEADER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from collections.abc import Set as AbstractSet
 
+    from barnabas.controller.configs.topic_configs import TopicConfigs
     from barnabas.controller.result import VersionedRecord
-    from barnabas.controller.topic_configs import TopicConfigs
     from barnabas.metadata.image import ClusterImage
     from barnabas.metadata.partition_registration import PartitionRegistration
     from barnabas.metadata.topics_image import TopicImage

@@ -32,7 +32,7 @@ from barnabas.metadata.partition_registration import (
 from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
 
 if TYPE_CHECKING:
-    from barnabas.controller.candidates import Candidates
+    from barnabas.controller.partitions.candidates import Candidates
 
 _UNCHANGED_RECOVERY = -1
 

@@ -1,0 +1,1 @@
+"""Configurations and client quotas on the controller: rules, values and changes."""

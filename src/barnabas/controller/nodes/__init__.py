@@ -1,0 +1,1 @@
+"""Brokers and controllers on the controller: registration, sessions, features, producer ids."""

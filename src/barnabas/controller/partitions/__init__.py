@@ -1,0 +1,1 @@
+"""Partitions on the controller: leader, ISR, reassignment and data directories."""

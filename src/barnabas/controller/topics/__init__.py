@@ -1,0 +1,1 @@
+"""Topics and new partitions on the controller: validation, placement, records."""
