@@ -11,7 +11,7 @@ from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.provenance import BEFORE_ALL_RECORDS
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from barnabas.raft.metadata_batch import decode_metadata_batches
+from barnabas.raft.log.metadata_batch import decode_metadata_batches
 from barnabas.server.startup.features import BOOTSTRAP_FEATURES
 from barnabas.testing.free_ports import free_ports
 from barnabas.testing.node_process import NodeOptions, NodeProcess

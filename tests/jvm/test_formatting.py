@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas.protocol.primitives import uuid_to_string
-from barnabas.raft.snapshot import BOOTSTRAP_SNAPSHOT, read_snapshot
+from barnabas.raft.log.snapshot import BOOTSTRAP_SNAPSHOT, read_snapshot
 from barnabas.raft.voter_history import VoterHistory
 from barnabas.raft.voter_set import VoterSet
 from barnabas.runtime.disk import RealDisk

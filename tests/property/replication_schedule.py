@@ -22,12 +22,12 @@ import pytest
 from barnabas.protocol.errors import ErrorCode
 from barnabas.record.batch import batches
 from barnabas.record.builder import BatchBuilder
-from barnabas.replication.partition_registry import ImageBrokers
+from barnabas.replication.partition.partition_registry import ImageBrokers
 from barnabas.storage.append_info import AppendOrigin
 from unit.replication.replicated_cluster import PARTITION, ReplicatedCluster
 
 if TYPE_CHECKING:
-    from barnabas.replication.results import ProduceResult
+    from barnabas.replication.partition.results import ProduceResult
     from unit.replication.replicated_cluster import Node
 
 BROKERS = (1, 2, 3)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.replication.alter_partition import AlterPartitionAnswer
+from barnabas.replication.partition.alter_partition import AlterPartitionAnswer
 from unit.replication.replica_set import LEADER, ReplicaSet
 
 FOLLOWERS = st.sampled_from([2, 3])

@@ -26,11 +26,11 @@ from barnabas.protocol.messages.api_versions import (
     SupportedFeatureKey,
 )
 from barnabas.protocol.records.topic_record import TopicRecord
-from barnabas.raft.channel_transport import ChannelTransport
 from barnabas.raft.config import RaftConfig
+from barnabas.raft.driver.opening import RaftOpening, open_raft
+from barnabas.raft.driver.rpc import RaftRpc
 from barnabas.raft.errors import NotLeaderError, RaftError
-from barnabas.raft.opening import RaftOpening, open_raft
-from barnabas.raft.rpc import RaftRpc
+from barnabas.raft.transport.channel_transport import ChannelTransport
 from barnabas.sim.executor import SimExecutor
 from barnabas.sim.world import SimHost, SimWorld
 from barnabas.storage.doors import LogDoors
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from barnabas.protocol.schema import Message
-    from barnabas.raft.driver import RaftDriver
+    from barnabas.raft.driver.raft_driver import RaftDriver
     from barnabas.raft.listener import CommittedBatch, LeaderAndEpoch, LoadedSnapshot
     from barnabas.raft.voter_set import VoterSet
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 
-from barnabas.raft.driver import RaftDriver
+from barnabas.raft.driver.raft_driver import RaftDriver
 from simulation import test_dynamic_quorum, test_quorum
 
 STORMS = {**test_quorum.STORMS, **test_dynamic_quorum.STORMS}

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.raft.listener import SnapshotId
-from barnabas.raft.snapshot import list_snapshots
+from barnabas.raft.log.snapshot import list_snapshots
 from barnabas.sim.network import NetworkWeather
 from simulation.dynamic_hosts import Answer, DynamicHosts
 from simulation.quorum_hosts import METADATA_DIRECTORY, QuorumHosts, Replica, host_name

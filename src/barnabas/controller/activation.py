@@ -9,7 +9,7 @@ from barnabas.protocol.records.begin_transaction_record import BeginTransactionR
 from barnabas.protocol.records.config_record import ConfigRecord
 from barnabas.protocol.records.end_transaction_record import EndTransactionRecord
 from barnabas.protocol.records.feature_level_record import FeatureLevelRecord
-from barnabas.raft.opening import bootstrap_records
+from barnabas.raft.driver.opening import bootstrap_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from barnabas.controller.result import VersionedRecord
     from barnabas.metadata.broker_registration import ControllerRegistration
     from barnabas.metadata.image import ClusterImage
-    from barnabas.raft.driver import RaftDriver
+    from barnabas.raft.driver.raft_driver import RaftDriver
 
 _ELR_FEATURE = "eligible.leader.replicas.version"
 _MIN_INSYNC_REPLICAS = "min.insync.replicas"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from barnabas.controller.result import MutationLimit, VersionedRecord
     from barnabas.metadata.image import ClusterImage
-    from barnabas.raft.driver import RaftDriver
+    from barnabas.raft.driver.raft_driver import RaftDriver
     from barnabas.runtime.timer import Cancellable
 
 # Kafka's maximum number of records in a batch.

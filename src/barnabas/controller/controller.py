@@ -123,7 +123,7 @@ if TYPE_CHECKING:
         UpdateFeaturesRequest,
         UpdateFeaturesResponse,
     )
-    from barnabas.raft.driver import RaftDriver
+    from barnabas.raft.driver.raft_driver import RaftDriver
     from barnabas.raft.listener import CommittedBatch, LeaderAndEpoch, LoadedSnapshot
     from barnabas.runtime.rng import Rng
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.coordinator.result import CoordinatorRecord, CoordinatorResult
-    from barnabas.replication.partition import Partition
-    from barnabas.replication.results import ProduceResult
+    from barnabas.replication.partition.partition import Partition
+    from barnabas.replication.partition.results import ProduceResult
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.executor import Executor
     from barnabas.runtime.timer import Timer

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from barnabas.metadata.publisher import MetadataPublisher
     from barnabas.protocol.schema import Record
     from barnabas.raft.config import RaftConfig
-    from barnabas.raft.driver import RaftDriver
+    from barnabas.raft.driver.raft_driver import RaftDriver
     from barnabas.raft.listener import CommittedBatch, LeaderAndEpoch, LoadedSnapshot
-    from barnabas.raft.snapshot import SnapshotWriter
+    from barnabas.raft.log.snapshot import SnapshotWriter
 
 _SLICE_RECORDS = 200
 # Maximum number of records to replay after a snapshot: absolute, and per partition.

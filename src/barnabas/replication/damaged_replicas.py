@@ -18,7 +18,7 @@ from barnabas.storage.topic_partition import TopicIdPartition
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.replication.partition_registry import ImageBrokers, PartitionRegistry
+    from barnabas.replication.partition.partition_registry import ImageBrokers, PartitionRegistry
     from barnabas.storage.errors import DamagedLogError
     from barnabas.storage.topic_partition import TopicPartition
     from barnabas.waiting.timing_wheel import TimingWheel

@@ -20,8 +20,8 @@ from barnabas.storage.topic_partition import DIRECTORY_NAME_MAX, TopicIdPartitio
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.replication.partition import Partition
-    from barnabas.replication.partition_registry import LeadershipChanges
+    from barnabas.replication.partition.partition import Partition
+    from barnabas.replication.partition.partition_registry import LeadershipChanges
     from barnabas.replication.replica_manager import ReplicaManager
     from barnabas.storage.doors import LogDoors
     from barnabas.storage.log import Log

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from barnabas.metrics import names
 from barnabas.metrics.family import MetricFamily
-from barnabas.replication.fetcher_gauges import fetcher_families, unknown_address
+from barnabas.replication.fetcher.fetcher_gauges import fetcher_families, unknown_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from barnabas.metrics.family import Tags
     from barnabas.metrics.registry import MetricsRegistry
-    from barnabas.replication.fetcher_gauges import AddressOf
-    from barnabas.replication.partition import Partition
+    from barnabas.replication.fetcher.fetcher_gauges import AddressOf
+    from barnabas.replication.partition.partition import Partition
     from barnabas.replication.replica_manager import ReplicaManager
 
 # Attributes of TopicCounts by Kafka's name. Published as a total and per topic.

@@ -12,30 +12,30 @@ import msgspec
 from barnabas.metadata.configs_image import TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.damaged_replicas import DamagedReplicas, DamageParts
-from barnabas.replication.delayed_delete_records import (
-    DelayedDeleteRecords,
-    DeleteRecordsResult,
-    PendingDelete,
-)
-from barnabas.replication.isr_maintenance import IsrMaintenance
-from barnabas.replication.offset_lookup import list_offset, offsets_before
-from barnabas.replication.partition_registry import (
+from barnabas.replication.partition.isr_maintenance import IsrMaintenance
+from barnabas.replication.partition.offset_lookup import list_offset, offsets_before
+from barnabas.replication.partition.partition_registry import (
     ImageBrokers,
     LeadershipChanges,
     LogStore,
     PartitionRegistry,
 )
-from barnabas.replication.partition_settings import PartitionSettings
-from barnabas.replication.quiet_partitions import QuietPartitions
-from barnabas.replication.replica_appends import AppendParts, ReplicaAppends
-from barnabas.replication.replica_reads import ReadParts, ReplicaReads
-from barnabas.replication.replication_throttle import ReplicationThrottle
-from barnabas.replication.results import (
+from barnabas.replication.partition.partition_settings import PartitionSettings
+from barnabas.replication.partition.results import (
     UNKNOWN_EPOCH,
     UNKNOWN_OFFSET,
     EpochEndOffset,
     ListOffsetResult,
 )
+from barnabas.replication.replication_throttle import ReplicationThrottle
+from barnabas.replication.requests.delayed_delete_records import (
+    DelayedDeleteRecords,
+    DeleteRecordsResult,
+    PendingDelete,
+)
+from barnabas.replication.requests.quiet_partitions import QuietPartitions
+from barnabas.replication.requests.replica_appends import AppendParts, ReplicaAppends
+from barnabas.replication.requests.replica_reads import ReadParts, ReplicaReads
 from barnabas.storage.errors import StorageError
 from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
 from barnabas.waiting.purgatory import Purgatory
@@ -45,15 +45,15 @@ if TYPE_CHECKING:
 
     from barnabas.metadata.delta import ClusterDelta
     from barnabas.metadata.image import ClusterImage
-    from barnabas.replication.alter_partition import AlterPartitionSender
     from barnabas.replication.config import ReplicationConfig
-    from barnabas.replication.fetcher_manager import FetcherManager
-    from barnabas.replication.leader_channels import LeaderChannels
-    from barnabas.replication.partition import Partition
-    from barnabas.replication.preferred_replicas import PreferredReplicas
-    from barnabas.replication.put_off_append import StepQueue
+    from barnabas.replication.fetcher.fetcher_manager import FetcherManager
+    from barnabas.replication.fetcher.leader_channels import LeaderChannels
+    from barnabas.replication.partition.alter_partition import AlterPartitionSender
+    from barnabas.replication.partition.partition import Partition
+    from barnabas.replication.partition.results import FetchResult
     from barnabas.replication.replica_metrics import ReplicaMetrics
-    from barnabas.replication.results import FetchResult
+    from barnabas.replication.requests.preferred_replicas import PreferredReplicas
+    from barnabas.replication.requests.put_off_append import StepQueue
     from barnabas.runtime.clock import Clock
     from barnabas.storage.config import LogConfig
     from barnabas.storage.read_result import FetchIsolation
@@ -188,8 +188,8 @@ class ReplicaManager:
     def _preferred_replicas(self) -> PreferredReplicas | None:
         if self._config.replica_selector_class is None:
             return None
-        from barnabas.replication.preferred_replicas import PreferredReplicas
         from barnabas.replication.replica_selector import replica_selector
+        from barnabas.replication.requests.preferred_replicas import PreferredReplicas
 
         selector = replica_selector(self._config.replica_selector_class)
         if selector is None:
@@ -341,7 +341,7 @@ class ReplicaManager:
         self._close_idle_fetchers()
 
     def _fetch_from_leaders(self, followed: list[Partition], leaders: LeaderChannels) -> None:
-        from barnabas.replication.fetch_state import InitialFetchState
+        from barnabas.replication.fetcher.fetch_state import InitialFetchState
 
         if self.fetchers is None:
             self.fetchers = self._make_fetchers(leaders)
@@ -374,11 +374,11 @@ class ReplicaManager:
         )
 
     def _make_fetchers(self, leaders: LeaderChannels) -> FetcherManager:
-        from barnabas.replication.fetch_states import FailedPartitions
-        from barnabas.replication.fetcher_manager import FetcherManager
+        from barnabas.replication.fetcher.fetch_states import FailedPartitions
+        from barnabas.replication.fetcher.fetcher_manager import FetcherManager
+        from barnabas.replication.fetcher.local_replicas import LocalReplicas
+        from barnabas.replication.fetcher.replica_fetcher import FetcherParts
         from barnabas.replication.fetcher_settings import FetcherSettings
-        from barnabas.replication.local_replicas import LocalReplicas
-        from barnabas.replication.replica_fetcher import FetcherParts
 
         local = LocalReplicas(
             self._registry, self._logs, self.metrics, self.follower_throttle, self.wake

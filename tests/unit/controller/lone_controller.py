@@ -8,7 +8,7 @@ from barnabas.controller.controller import Controller, ControllerParts
 from barnabas.metadata.broker_registration import ControllerRegistration
 from barnabas.metadata.publisher import MetadataPublisher
 from barnabas.raft.config import RaftConfig
-from barnabas.raft.opening import RaftOpening, open_raft
+from barnabas.raft.driver.opening import RaftOpening, open_raft
 from barnabas.sim.world import SimWorld
 from barnabas.storage.doors import LogDoors
 from unit.controller.parts import (

@@ -15,7 +15,7 @@ from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFe
 from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
 from barnabas.protocol.records.partition_record import PartitionRecord
 from barnabas.protocol.records.topic_record import TopicRecord
-from barnabas.replication.fetch_params import FetchParams, FetchPartitionData
+from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
 from barnabas.storage.read_result import FetchIsolation
 from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
 from steps import finish

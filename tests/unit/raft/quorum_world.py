@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.raft.config import RaftConfig
-from barnabas.raft.core import RaftCore
+from barnabas.raft.core.messages import FetchRequest, FetchResponse, Request, RequestFailed
+from barnabas.raft.core.raft_core import RaftCore
 from barnabas.raft.election_state import ElectionState
-from barnabas.raft.messages import FetchRequest, FetchResponse, Request, RequestFailed
 from barnabas.raft.voter_history import VoterHistory
 from barnabas.raft.voter_set import VoterSet
 from barnabas.runtime.rng import SeededRng
@@ -24,9 +24,9 @@ from barnabas.runtime.rng import SeededRng
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.raft.effects import Effects
+    from barnabas.raft.core.effects import Effects
+    from barnabas.raft.core.messages import Message, Response
     from barnabas.raft.listener import SnapshotId
-    from barnabas.raft.messages import Message, Response
 
 Entry = tuple[int, str]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from barnabas.raft.committed_note import CommittedNote, read_committed_note
+from barnabas.raft.log.committed_note import CommittedNote, read_committed_note
 from barnabas.sim.world import sim_runtime
 from unit.storage.storage_fixtures import LaterExecutor
 

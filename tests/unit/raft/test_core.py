@@ -8,10 +8,7 @@ import pytest
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.raft.config import RaftConfig
-from barnabas.raft.core import RaftCore
-from barnabas.raft.election_state import NO_VOTE, ElectionState
-from barnabas.raft.listener import NO_LEADER, LeaderAndEpoch
-from barnabas.raft.messages import (
+from barnabas.raft.core.messages import (
     BeginQuorumEpochRequest,
     FetchRequest,
     FetchResponse,
@@ -21,6 +18,9 @@ from barnabas.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
+from barnabas.raft.core.raft_core import RaftCore
+from barnabas.raft.election_state import NO_VOTE, ElectionState
+from barnabas.raft.listener import NO_LEADER, LeaderAndEpoch
 from barnabas.raft.replica_key import ReplicaKey
 from barnabas.raft.voter_history import VoterHistory
 from barnabas.raft.voter_set import VoterSet
@@ -28,7 +28,7 @@ from barnabas.runtime.rng import SeededRng
 from unit.raft.quorum_world import MemoryLog, QuorumWorld
 
 if TYPE_CHECKING:
-    from barnabas.raft.effects import Effects
+    from barnabas.raft.core.effects import Effects
 
 SEEDS_3 = range(150)
 SEEDS_5 = range(100)

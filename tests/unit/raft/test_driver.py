@@ -10,11 +10,11 @@ from barnabas.metadata.publisher import MetadataPublisher
 from barnabas.metadata.snapshot_generator import SnapshotGenerator
 from barnabas.protocol.records.topic_record import TopicRecord
 from barnabas.raft.config import RaftConfig
+from barnabas.raft.driver.opening import RaftOpening, bootstrap_records, open_raft
 from barnabas.raft.election_state import decode_quorum_state
 from barnabas.raft.errors import NotLeaderError, RaftError
 from barnabas.raft.listener import LeaderAndEpoch, SnapshotId
-from barnabas.raft.opening import RaftOpening, bootstrap_records, open_raft
-from barnabas.raft.snapshot import list_snapshots
+from barnabas.raft.log.snapshot import list_snapshots
 from barnabas.sim.world import SimHost, SimWorld
 from barnabas.storage.doors import LogDoors
 from unit.metadata.clusters import topic
@@ -22,7 +22,7 @@ from unit.metadata.clusters import topic
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from barnabas.raft.driver import RaftDriver
+    from barnabas.raft.driver.raft_driver import RaftDriver
     from barnabas.raft.listener import CommittedBatch, LoadedSnapshot
 
 DIRECTORY = "/data/__cluster_metadata-0"

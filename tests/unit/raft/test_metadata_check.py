@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.raft.metadata_check import MetadataDamagedError, find_intact_end
+from barnabas.raft.log.metadata_check import MetadataDamagedError, find_intact_end
 from barnabas.server.configs.configuration import read_configuration
 from barnabas.server.process.node import Node
 from unit.server.simulated_broker import SimulatedBroker

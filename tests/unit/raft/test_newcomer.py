@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.raft.config import RaftConfig
-from barnabas.raft.core import RaftCore
-from barnabas.raft.election_state import ElectionState
-from barnabas.raft.messages import (
+from barnabas.raft.core.messages import (
     BeginQuorumEpochRequest,
     FetchRequest,
     FetchResponse,
     VoteResponse,
 )
+from barnabas.raft.core.raft_core import RaftCore
+from barnabas.raft.election_state import ElectionState
 from barnabas.raft.voter_history import VoterHistory
 from barnabas.raft.voter_set import VoterSet
 from barnabas.runtime.rng import SeededRng
@@ -20,7 +20,7 @@ from unit.raft.quorum_world import MemoryLog
 from unit.raft.test_core import fetch_of, vote_of
 
 if TYPE_CHECKING:
-    from barnabas.raft.effects import Effects
+    from barnabas.raft.core.effects import Effects
 
 VOTERS = (1, 2, 3)
 

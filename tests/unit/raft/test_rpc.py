@@ -15,14 +15,14 @@ from barnabas.protocol.messages import fetch_snapshot as snapshots
 from barnabas.protocol.messages import remove_raft_voter as removes
 from barnabas.protocol.messages import update_raft_voter as updates
 from barnabas.protocol.messages import vote as votes
-from barnabas.raft import messages as core
 from barnabas.raft.config import RaftConfig
-from barnabas.raft.inbound import core_request
-from barnabas.raft.metadata_log import METADATA_TOPIC, METADATA_TOPIC_ID
-from barnabas.raft.opening import RaftOpening, open_raft
-from barnabas.raft.outbound import request_message
+from barnabas.raft.core import messages as core
+from barnabas.raft.driver.opening import RaftOpening, open_raft
+from barnabas.raft.driver.rpc import RaftRpc
+from barnabas.raft.log.metadata_log import METADATA_TOPIC, METADATA_TOPIC_ID
 from barnabas.raft.replica_key import Address, ReplicaKey
-from barnabas.raft.rpc import RaftRpc
+from barnabas.raft.transport.inbound import core_request
+from barnabas.raft.transport.outbound import request_message
 from barnabas.raft.voter_set import Voter
 from barnabas.sim.world import SimWorld
 from barnabas.storage.doors import LogDoors
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from barnabas.protocol.schema import Message
-    from barnabas.raft.driver import RaftDriver
+    from barnabas.raft.driver.raft_driver import RaftDriver
 
 CLUSTER_ID, OTHER_CLUSTER_ID = "this-cluster", "another-one"
 LEADER = ReplicaKey(1, bytes([1] * 16))

@@ -6,10 +6,10 @@ import pytest
 
 from barnabas.protocol.records.feature_level_record import FeatureLevelRecord
 from barnabas.raft.errors import MetadataBatchTooLargeError, SnapshotError
-from barnabas.raft.formatter import format_metadata_directory
 from barnabas.raft.listener import SnapshotId
-from barnabas.raft.metadata_batch import encode_metadata_batch
-from barnabas.raft.snapshot import (
+from barnabas.raft.log.formatter import format_metadata_directory
+from barnabas.raft.log.metadata_batch import encode_metadata_batch
+from barnabas.raft.log.snapshot import (
     BOOTSTRAP_SNAPSHOT,
     SnapshotWriter,
     delete_unfinished,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.raft.replica import Replica
-from barnabas.raft.roles import TRANSITIONS, Role
+from barnabas.raft.core.replica import Replica
+from barnabas.raft.core.roles import TRANSITIONS, Role
 from unit.raft.quorum_world import QuorumWorld
 from unit.raft.test_core import storm
 

@@ -6,11 +6,8 @@ import pytest
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.raft.config import RaftConfig
-from barnabas.raft.core import RaftCore
-from barnabas.raft.effects import Effects
-from barnabas.raft.election_state import ElectionState
-from barnabas.raft.listener import SnapshotId
-from barnabas.raft.messages import (
+from barnabas.raft.core.effects import Effects
+from barnabas.raft.core.messages import (
     AddVoterRequest,
     FetchRequest,
     RemoveVoterRequest,
@@ -21,6 +18,9 @@ from barnabas.raft.messages import (
     VoterChangeResponse,
     VoteResponse,
 )
+from barnabas.raft.core.raft_core import RaftCore
+from barnabas.raft.election_state import ElectionState
+from barnabas.raft.listener import SnapshotId
 from barnabas.raft.replica_key import Address, ReplicaKey
 from barnabas.raft.voter_history import VoterHistory
 from barnabas.raft.voter_set import Voter, VoterSet

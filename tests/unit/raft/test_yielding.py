@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.raft.core import RaftCore
-from barnabas.raft.messages import RequestFailed, VoteRequest, VoteResponse
+from barnabas.raft.core.messages import RequestFailed, VoteRequest, VoteResponse
+from barnabas.raft.core.raft_core import RaftCore
+from barnabas.raft.core.roles import Candidate, Follower, Prospective
 from barnabas.raft.replica_key import ReplicaKey
-from barnabas.raft.roles import Candidate, Follower, Prospective
 from unit.raft.test_core import core_of, following, granted, token_of, vote_of
 
 YIELD_MS = 200.0

@@ -36,8 +36,8 @@ from unit.replication.replicated_cluster import (
 
 if TYPE_CHECKING:
     from barnabas.protocol.schema import Message
-    from barnabas.replication.fetch_state import FetchState
-    from barnabas.replication.fetcher_manager import FetcherManager
+    from barnabas.replication.fetcher.fetch_state import FetchState
+    from barnabas.replication.fetcher.fetcher_manager import FetcherManager
 
 SESSION = 77
 

@@ -17,7 +17,7 @@ from barnabas.protocol.records.remove_topic_record import RemoveTopicRecord
 from barnabas.protocol.records.topic_record import TopicRecord
 from barnabas.record.builder import BatchBuilder
 from barnabas.replication.config import ReplicationConfig
-from barnabas.replication.fetch_params import FetchParams, FetchPartitionData
+from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
 from barnabas.replication.replica_manager import ReplicaManager, ReplicationParts
 from barnabas.replication.replica_metrics import ReplicaMetrics
 from barnabas.sim.world import sim_runtime
@@ -32,8 +32,11 @@ from barnabas.waiting.timing_wheel import TimingWheel
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.replication.alter_partition import AlterPartitionAnswer, AlterPartitionProposal
-    from barnabas.replication.results import FetchResult, ProduceResult
+    from barnabas.replication.partition.alter_partition import (
+        AlterPartitionAnswer,
+        AlterPartitionProposal,
+    )
+    from barnabas.replication.partition.results import FetchResult, ProduceResult
 
 TOPIC = "flights"
 TOPIC_ID = b"flights-topic-id"

@@ -29,12 +29,12 @@ from barnabas.protocol.records.topic_record import TopicRecord
 from barnabas.protocol.records.unfence_broker_record import UnfenceBrokerRecord
 from barnabas.record.builder import BatchBuilder
 from barnabas.record.reader import read_batches
-from barnabas.replication.alter_partition import AlterPartitionAnswer
 from barnabas.replication.config import FETCH_SESSION_EVICTION_MS, ReplicationConfig
-from barnabas.replication.fetch_session_cache import FetchSessionCache
-from barnabas.replication.leader_channels import PeerChannels
+from barnabas.replication.fetcher.leader_channels import PeerChannels
+from barnabas.replication.partition.alter_partition import AlterPartitionAnswer
 from barnabas.replication.replica_manager import ReplicaManager, ReplicationParts
 from barnabas.replication.replica_metrics import ReplicaMetrics
+from barnabas.replication.requests.fetch_session_cache import FetchSessionCache
 from barnabas.runtime.disk import FileSlice
 from barnabas.server.cluster.backlog import Backlog
 from barnabas.server.cluster.cluster_view import ClusterView
@@ -61,9 +61,9 @@ from barnabas.waiting.timing_wheel import TimingWheel
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from barnabas.replication.alter_partition import AlterPartitionProposal
-    from barnabas.replication.partition import Partition
-    from barnabas.replication.results import ProduceResult
+    from barnabas.replication.partition.alter_partition import AlterPartitionProposal
+    from barnabas.replication.partition.partition import Partition
+    from barnabas.replication.partition.results import ProduceResult
     from barnabas.storage.log import Log
 
 TOPIC = "flights"

@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.partition_record import PartitionRecord
-from barnabas.replication.fetch_params import FetchParams, FetchPartitionData
+from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
 from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.read_result import FetchIsolation
 from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition

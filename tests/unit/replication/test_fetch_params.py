@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.replication.fetch_params import fetch_isolation, lookup_isolation
+from barnabas.replication.partition.fetch_params import fetch_isolation, lookup_isolation
 from barnabas.storage.read_result import FetchIsolation
 
 LOG_END, HIGH_WATERMARK = FetchIsolation.LOG_END, FetchIsolation.HIGH_WATERMARK

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.replication.fetch_params import FetchPartitionData
-from barnabas.replication.fetch_session_cache import (
+from barnabas.replication.partition.fetch_params import FetchPartitionData
+from barnabas.replication.partition.results import FetchResult, failed_fetch
+from barnabas.replication.requests.fetch_session_cache import (
     SIZE_MAX,
     UNKNOWN_MAX,
     FetchSessionCache,
     SessionRequest,
 )
-from barnabas.replication.results import FetchResult, failed_fetch
 from barnabas.runtime.rng import SeededRng
 from barnabas.sim.clock import SimClock
 from barnabas.sim.scheduler import SimScheduler

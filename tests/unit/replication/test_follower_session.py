@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.config import ReplicationConfig
+from barnabas.replication.fetcher.follower_session import (
+    NO_TOPIC_ID,
+    AskedPartition,
+    FollowerSession,
+)
+from barnabas.replication.fetcher.leader_endpoint import LeaderEndpoint
 from barnabas.replication.fetcher_settings import FetcherSettings
-from barnabas.replication.follower_session import NO_TOPIC_ID, AskedPartition, FollowerSession
-from barnabas.replication.leader_endpoint import LeaderEndpoint
 from barnabas.storage.topic_partition import TopicPartition
 from unit.replication.following_broker import ScriptedChannel
 

@@ -13,7 +13,7 @@ from barnabas.protocol.messages.fetch import FetchRequest, PartitionData
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest
 from barnabas.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from barnabas.record.batch import set_crc, set_offset_and_epoch
-from barnabas.replication.partition_registry import ImageBrokers
+from barnabas.replication.partition.partition_registry import ImageBrokers
 from unit.replication.following_broker import FollowingBroker, data, records
 from unit.replication.replicated_cluster import PARTITION, Node
 from unit.storage.test_damaged_markers import DAMAGED, control_batch

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from barnabas.replication.fetch_processing import STEP_BYTES, _end_of_step
+from barnabas.replication.fetcher.fetch_processing import STEP_BYTES, _end_of_step
 from barnabas.waiting import steps
 from unit.replication.following_broker import FollowingBroker, data, records
 from unit.replication.replicated_cluster import PARTITION

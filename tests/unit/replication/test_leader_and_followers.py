@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.unregister_broker_record import UnregisterBrokerRecord
-from barnabas.replication.fetch_params import FetchParams, FetchPartitionData
+from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
 from barnabas.replication.replica_selector import RACK_AWARE_SELECTOR
 from barnabas.storage.read_result import FetchIsolation
 from barnabas.storage.topic_partition import TopicIdPartition
@@ -22,7 +22,7 @@ from unit.replication.replicated_cluster import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.replication.results import FetchResult
+    from barnabas.replication.partition.results import FetchResult
     from unit.replication.replicated_cluster import Node
 
 WHERE = TopicIdPartition(topic_id_of(TOPIC), TOPIC, 0)

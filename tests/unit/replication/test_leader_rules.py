@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.replication.alter_partition import AlterPartitionAnswer
+from barnabas.replication.partition.alter_partition import AlterPartitionAnswer
 from unit.replication.replica_set import LEADER, TOPIC, WHERE, ReplicaSet, batch
 
 # replica.lag.time.max.ms

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from barnabas.replication.log_truncation import OffsetTruncation, truncation_offset
-from barnabas.replication.results import EpochEndOffset
+from barnabas.replication.partition.log_truncation import OffsetTruncation, truncation_offset
+from barnabas.replication.partition.results import EpochEndOffset
 from unit.storage.storage_fixtures import Bench, batch
 
 FETCH_OFFSET = 3

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.replication.partition import Partition
+from barnabas.replication.partition.partition import Partition
 from barnabas.storage.topic_partition import TopicPartition
 from unit.replication.replicated_cluster import PARTITION, ReplicatedCluster
 

@@ -13,12 +13,12 @@ from msgspec.structs import replace
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.partition_record import PartitionRecord
-from barnabas.replication.alter_partition import AlterPartitionAnswer
-from barnabas.replication.fetch_params import FetchParams, FetchPartitionData
-from barnabas.replication.fetch_session import next_epoch
-from barnabas.replication.fetch_session_cache import FetchSessionCache, SessionRequest
-from barnabas.replication.results import EpochEndOffset, FetchResult
-from barnabas.replication.session_partition import SessionPartition
+from barnabas.replication.partition.alter_partition import AlterPartitionAnswer
+from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
+from barnabas.replication.partition.results import EpochEndOffset, FetchResult
+from barnabas.replication.requests.fetch_session import next_epoch
+from barnabas.replication.requests.fetch_session_cache import FetchSessionCache, SessionRequest
+from barnabas.replication.requests.session_partition import SessionPartition
 from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.read_result import FetchIsolation
 from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition

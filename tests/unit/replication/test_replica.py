@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.replication.replica import Replica
+from barnabas.replication.partition.replica import Replica
 from barnabas.storage.offset_metadata import LogOffsetMetadata
 
 LAG_MS = 30_000

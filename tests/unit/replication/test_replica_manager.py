@@ -6,8 +6,8 @@ import pytest
 
 from barnabas.metadata.image import ClusterImage
 from barnabas.protocol.errors import ErrorCode
-from barnabas.replication.alter_partition import AlterPartitionAnswer
-from barnabas.replication.fetch_params import FetchParams, FetchPartitionData
+from barnabas.replication.partition.alter_partition import AlterPartitionAnswer
+from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
 from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.read_result import FetchIsolation
 from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition

@@ -9,7 +9,7 @@ from barnabas.metadata.image import ClusterImage
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from barnabas.replication.log_dir_moves import LogDirMoves
-from barnabas.replication.partition_registry import ImageBrokers
+from barnabas.replication.partition.partition_registry import ImageBrokers
 from barnabas.sim.disk import DiskFault
 from unit.replication.following_broker import FollowingBroker, data, records
 from unit.replication.replicated_cluster import DATA, PARTITION, ReplicatedCluster

@@ -12,13 +12,13 @@ from barnabas.cli.log.findings import Findings
 from barnabas.cli.log.mended_segment import Following, first_header, mended_pieces
 from barnabas.cli.log.paths import partition_directories
 from barnabas.cli.log.read_only import ReadOnlyFile
-from barnabas.raft.committed_note import FILE_NAME as COMMITTED_NOTE
 from barnabas.raft.election_state import (
     QUORUM_STATE_FILE,
     QuorumStateError,
     decode_quorum_state,
 )
-from barnabas.raft.metadata_check import find_intact_end
+from barnabas.raft.log.committed_note import FILE_NAME as COMMITTED_NOTE
+from barnabas.raft.log.metadata_check import find_intact_end
 from barnabas.runtime.disk import RealDisk
 from barnabas.storage.batch_order import BatchOrder
 from barnabas.storage.checkpoint import (

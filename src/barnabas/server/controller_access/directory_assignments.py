@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsResponse
-    from barnabas.replication.partition import Partition
-    from barnabas.replication.partition_registry import LeadershipChanges
+    from barnabas.replication.partition.partition import Partition
+    from barnabas.replication.partition.partition_registry import LeadershipChanges
     from barnabas.runtime.timer import Timer
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.controller_access.controller_access import ControllerAccess

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from barnabas.protocol.errors import ErrorCode
 from barnabas.record.down_conversion import down_conversion, record_count
 from barnabas.record.errors import CorruptBatchError, UnsupportedConversionError
-from barnabas.replication.results import FetchResult, failed_fetch
+from barnabas.replication.partition.results import FetchResult, failed_fetch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from barnabas.protocol.messages.fetch import FetchRequest
-    from barnabas.replication.fetch_params import FetchPartitionData
+    from barnabas.replication.partition.fetch_params import FetchPartitionData
     from barnabas.replication.replica_manager import ReplicaManager
     from barnabas.server.conversion.conversion_queue import ConversionQueue
     from barnabas.server.dispatch.request import RequestContext

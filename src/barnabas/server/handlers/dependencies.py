@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from barnabas.coordinator.group.group_coordinator import GroupCoordinator
-    from barnabas.raft.driver import RaftDriver
-    from barnabas.replication.fetch_session_cache import FetchSessionCache
+    from barnabas.raft.driver.raft_driver import RaftDriver
     from barnabas.replication.log_dir_moves import LogDirMoves
     from barnabas.replication.replica_manager import ReplicaManager
+    from barnabas.replication.requests.fetch_session_cache import FetchSessionCache
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.disk import Disk
     from barnabas.runtime.rng import Rng

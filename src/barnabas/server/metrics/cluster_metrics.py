@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from barnabas.metadata.election_counts import ElectionCounts
     from barnabas.metadata.topics_image import TopicsImage
     from barnabas.metrics.family import Tags
-    from barnabas.raft.driver import RaftDriver
-    from barnabas.replication.fetch_session_cache import FetchSessionCache
+    from barnabas.raft.driver.raft_driver import RaftDriver
+    from barnabas.replication.requests.fetch_session_cache import FetchSessionCache
     from barnabas.runtime.disk import Disk
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.startup.log_directories import DataDirectories

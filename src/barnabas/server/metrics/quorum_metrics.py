@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from barnabas.metrics import names
 from barnabas.metrics.family import MetricFamily
 from barnabas.protocol.primitives import uuid_to_string
+from barnabas.raft.core.roles import Follower, Leader
+from barnabas.raft.driver.raft_metrics import state_name
 from barnabas.raft.listener import NO_LEADER
-from barnabas.raft.raft_metrics import state_name
-from barnabas.raft.roles import Follower, Leader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from barnabas.metrics.sampled import SampledValues
-    from barnabas.raft.driver import RaftDriver
+    from barnabas.raft.driver.raft_driver import RaftDriver
     from barnabas.server.quorum.quorum_watch import QuorumWatch
 
 

@@ -13,10 +13,10 @@ from barnabas.coordinator.driver import DriverParts
 from barnabas.coordinator.group.group_coordinator import GroupCoordinator
 from barnabas.metadata.partition_registration import DIRECTORY_LOST
 from barnabas.replication.config import FETCH_SESSION_EVICTION_MS, ReplicationConfig
-from barnabas.replication.fetch_session_cache import FetchSessionCache
 from barnabas.replication.log_dir_moves import LogDirMoves
 from barnabas.replication.replica_manager import ReplicaManager, ReplicationParts
 from barnabas.replication.replica_metrics import ReplicaMetrics
+from barnabas.replication.requests.fetch_session_cache import FetchSessionCache
 from barnabas.server.cluster.lost_leaders import LostLeaders
 from barnabas.server.configs.described_configs import DescribedConfigs
 from barnabas.server.configs.dynamic_subscriptions import subscribe_parts
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from barnabas.metadata.delta import ClusterDelta
     from barnabas.metadata.image import ClusterImage
-    from barnabas.replication.leader_channels import LeaderChannels
+    from barnabas.replication.fetcher.leader_channels import LeaderChannels
     from barnabas.server.configs.endpoint import Endpoint
     from barnabas.server.controller_access.controller_access import ControllerAccess
     from barnabas.server.process.shared_server import SharedServer
@@ -282,7 +282,7 @@ class BrokerServer:
         if shared.configuration.is_single:
             return None
         # Imported only in clusters with other nodes.
-        from barnabas.replication.leader_channels import PeerChannels
+        from barnabas.replication.fetcher.leader_channels import PeerChannels
 
         listener = shared.configuration.inter_broker_listener
         assert listener is not None

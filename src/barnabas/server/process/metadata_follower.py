@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from barnabas.coordinator.group.group_coordinator import OFFSETS_TOPIC
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import ClusterImage
-from barnabas.replication.partition_registry import LeadershipChanges
+from barnabas.replication.partition.partition_registry import LeadershipChanges
 from barnabas.server.cluster.log_assignments import LogAssignments
 from barnabas.server.configs.topic_configs import default_keys
 

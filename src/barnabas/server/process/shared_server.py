@@ -19,9 +19,9 @@ from barnabas.network.connection import ConnectionDoors
 from barnabas.network.frame_budget import FrameBudget
 from barnabas.network.framed_protocol import new_receive_buffer
 from barnabas.raft.config import RaftConfig
-from barnabas.raft.newcomer import NewcomerFile
-from barnabas.raft.opening import RaftOpening, open_raft
-from barnabas.raft.quorum_contact import has_contact
+from barnabas.raft.core.newcomer import NewcomerFile
+from barnabas.raft.driver.opening import RaftOpening, open_raft
+from barnabas.raft.driver.quorum_contact import has_contact
 from barnabas.server.cluster.backlog import Backlog
 from barnabas.server.cluster.change_log import ChangeLog
 from barnabas.server.cluster.cluster_view import ClusterView
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from barnabas.metadata.delta import ClusterDelta
     from barnabas.metadata.image import ClusterImage
     from barnabas.network.channel import ChannelDoors
-    from barnabas.raft.driver import RaftDriver
-    from barnabas.raft.transport import RaftTransport
+    from barnabas.raft.driver.raft_driver import RaftDriver
+    from barnabas.raft.transport.transport import RaftTransport
     from barnabas.raft.voter_set import VoterSet
     from barnabas.runtime.loop import Runtime
     from barnabas.server.configs.configuration import Configuration
@@ -144,7 +144,7 @@ class SharedServer:
     @property
     def raft_rpc(self) -> QuorumApi:
         """API that serves the requests of other replicas of the metadata quorum."""
-        from barnabas.raft.rpc import RaftRpc
+        from barnabas.raft.driver.rpc import RaftRpc
 
         return RaftRpc(self.quorum)
 
@@ -242,7 +242,7 @@ class SharedServer:
         if self.configuration.cluster.is_alone:
             return None
         # Imported only in clusters with other nodes.
-        from barnabas.raft.channel_transport import ChannelTransport
+        from barnabas.raft.transport.channel_transport import ChannelTransport
 
         return ChannelTransport(self.runtime, self._raft_config)
 

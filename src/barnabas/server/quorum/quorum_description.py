@@ -12,8 +12,8 @@ from barnabas.protocol.messages import describe_quorum as messages
 from barnabas.storage.log_loading import CLUSTER_METADATA
 
 if TYPE_CHECKING:
-    from barnabas.raft.driver import RaftDriver
-    from barnabas.raft.quorum_status import QuorumStatus, ReplicaStatus
+    from barnabas.raft.driver.quorum_status import QuorumStatus, ReplicaStatus
+    from barnabas.raft.driver.raft_driver import RaftDriver
     from barnabas.runtime.clock import Clock
 
 _UNKNOWN = -1

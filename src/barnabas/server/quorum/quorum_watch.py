@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from barnabas.network.channel import ChannelDoors
     from barnabas.network.network_error import NetworkError
-    from barnabas.raft.driver import RaftDriver
+    from barnabas.raft.driver.raft_driver import RaftDriver
     from barnabas.runtime.timer import Cancellable
 
 _log = logging.getLogger(__name__)

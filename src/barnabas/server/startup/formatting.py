@@ -15,11 +15,11 @@ import msgspec
 
 from barnabas.protocol.primitives import uuid_from_string, uuid_to_string
 from barnabas.protocol.schema import ZERO_UUID
-from barnabas.raft.formatter import format_metadata_directory
-from barnabas.raft.metadata_log import METADATA_PARTITION
-from barnabas.raft.newcomer import NewcomerFile
+from barnabas.raft.core.newcomer import NewcomerFile
+from barnabas.raft.log.formatter import format_metadata_directory
+from barnabas.raft.log.metadata_log import METADATA_PARTITION
+from barnabas.raft.log.snapshot import BOOTSTRAP_SNAPSHOT, delete_snapshot, list_snapshots
 from barnabas.raft.replica_key import Address, ReplicaKey
-from barnabas.raft.snapshot import BOOTSTRAP_SNAPSHOT, delete_snapshot, list_snapshots
 from barnabas.raft.voter_set import Voter, VoterSet
 from barnabas.server.configs.config import log_directories
 from barnabas.server.configs.endpoint import parse_address

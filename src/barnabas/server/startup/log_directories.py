@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from barnabas.protocol.primitives import ZERO_UUID, uuid_to_string
-from barnabas.raft.metadata_log import METADATA_PARTITION
+from barnabas.raft.log.metadata_log import METADATA_PARTITION
 from barnabas.server.startup.feature_check import check_features
 from barnabas.storage.errors import InconsistentDirectoryError
 from barnabas.storage.log_directory import LogDirectory, check_node

@@ -14,7 +14,10 @@ from barnabas.protocol.messages.alter_partition import (
     PartitionDataResponse,
     TopicDataResponse,
 )
-from barnabas.replication.alter_partition import AlterPartitionAnswer, AlterPartitionProposal
+from barnabas.replication.partition.alter_partition import (
+    AlterPartitionAnswer,
+    AlterPartitionProposal,
+)
 from barnabas.server.controller_access.alter_partition_sender import ForwardedAlterPartition
 from barnabas.server.controller_access.controller_channel import ChannelSettings
 from barnabas.server.controller_access.forwarding import Forwarding, ForwardingParts

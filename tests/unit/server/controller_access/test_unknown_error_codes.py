@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from barnabas.raft.transport.transport.outbound import core_response
 
 from barnabas.metadata.broker_registration import ControllerRegistration
 from barnabas.metadata.image import ClusterImage
@@ -27,9 +28,8 @@ from barnabas.protocol.messages.controller_registration import ControllerRegistr
 from barnabas.protocol.messages.vote import PartitionDataResponse as VotePartition
 from barnabas.protocol.messages.vote import TopicDataResponse as VoteTopic
 from barnabas.protocol.messages.vote import VoteResponse
-from barnabas.raft.metadata_log import METADATA_TOPIC
-from barnabas.raft.outbound import core_response
-from barnabas.replication.alter_partition import AlterPartitionProposal
+from barnabas.raft.log.metadata_log import METADATA_TOPIC
+from barnabas.replication.partition.alter_partition import AlterPartitionProposal
 from barnabas.server.cluster.backlog import Backlog
 from barnabas.server.cluster.cluster_view import ClusterView
 from barnabas.server.controller_access.alter_partition_sender import ForwardedAlterPartition

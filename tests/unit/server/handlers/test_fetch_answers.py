@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.fetch import EpochEndOffset, LeaderIdAndEpoch, SnapshotId
-from barnabas.replication import results
+from barnabas.replication.partition import results
 from barnabas.server.handlers.records.fetch import partition_data
 
 

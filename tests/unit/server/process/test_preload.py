@@ -29,7 +29,7 @@ def test_every_module_exists_and_every_handler_is_among_them() -> None:
 AT_START = {
     "barnabas.network.framed_protocol",
     "barnabas.protocol.messages",
-    "barnabas.raft.channel_transport",
+    "barnabas.raft.transport.channel_transport",
     "barnabas.raft.replica_key",
     "barnabas.raft.voter_set",
     "barnabas.server.process.broker_server",

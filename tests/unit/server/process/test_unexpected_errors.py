@@ -32,7 +32,7 @@ from unit.server.handlers.test_fetch_handling import errors, fetch, named, part
 from unit.server.simulated_broker import SimulatedBroker, SimulatedClient
 
 if TYPE_CHECKING:
-    from barnabas.replication.partition import Partition
+    from barnabas.replication.partition.partition import Partition
 
 BAD, GOOD = TopicPartition("t", 0), TopicPartition("t", 1)
 OURS = ErrorCode.UNKNOWN_SERVER_ERROR

@@ -12,7 +12,7 @@ from barnabas.protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from barnabas.replication.delayed_delete_records import DeleteRecordsResult
+from barnabas.replication.requests.delayed_delete_records import DeleteRecordsResult
 from barnabas.storage.topic_partition import TopicPartition
 from barnabas.waiting.steps import gradually
 

@@ -25,21 +25,21 @@ from barnabas.protocol.messages.fetch import (
     PartitionData,
 )
 from barnabas.protocol.schema import ZERO_UUID
-from barnabas.replication.fetch_params import (
+from barnabas.replication.partition.fetch_params import (
     ISOLATION_LEVELS,
     FetchParams,
     FetchPartitionData,
     fetch_isolation,
 )
-from barnabas.replication.fetch_session_cache import SessionRequest
-from barnabas.replication.results import FetchResult, failed_fetch
+from barnabas.replication.partition.results import FetchResult, failed_fetch
+from barnabas.replication.requests.fetch_session_cache import SessionRequest
 from barnabas.server.conversion.old_fetch import MAGIC_2_SINCE, ZSTD_SINCE, OldFetch, bytes_limit
 from barnabas.server.dispatch.request import EXEMPT
 from barnabas.storage.topic_partition import TopicIdPartition
 
 if TYPE_CHECKING:
-    from barnabas.replication.fetch_context import FetchContext
     from barnabas.replication.replica_manager import ReplicaManager
+    from barnabas.replication.requests.fetch_context import FetchContext
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import ServerParts

@@ -18,12 +18,12 @@ from barnabas.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from barnabas.replication.fetch_params import (
+from barnabas.replication.partition.fetch_params import (
     DEBUGGING_REPLICA_ID,
     ISOLATION_LEVELS,
     lookup_isolation,
 )
-from barnabas.replication.offset_lookup import EARLIEST
+from barnabas.replication.partition.offset_lookup import EARLIEST
 from barnabas.storage.topic_partition import TopicPartition
 from barnabas.waiting.steps import gradually
 

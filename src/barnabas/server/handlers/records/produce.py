@@ -23,15 +23,15 @@ from barnabas.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from barnabas.replication.delayed_produce import DelayedProduce
+from barnabas.replication.requests.delayed_produce import DelayedProduce
 from barnabas.server.conversion.old_produce import MAGIC_2_SINCE, OldProduce
 from barnabas.server.conversion.produced_records import Refusal, checked_records
 from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from barnabas.replication.put_off_append import PutOffAppend
-    from barnabas.replication.results import ProduceResult
+    from barnabas.replication.partition.results import ProduceResult
+    from barnabas.replication.requests.put_off_append import PutOffAppend
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.conversion.old_produce import Converted
     from barnabas.server.dispatch.request import Handle, RequestContext

@@ -1,0 +1,1 @@
+"""Runs the core over a log, timers and connections, and reports committed records."""

@@ -1,0 +1,121 @@
+"""Delivers committed batches to the listeners, and completes the appends of this leader."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from barnabas.raft.errors import NotLeaderError
+from barnabas.raft.log.commit_queue import CommitQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.raft.core.raft_core import RaftCore
+    from barnabas.raft.errors import RaftError
+    from barnabas.raft.listener import CommittedBatch, LeaderAndEpoch, LoadedSnapshot, RaftListener
+    from barnabas.storage.log import Log
+
+
+class _Waiting(msgspec.Struct):
+    """An append that is not committed yet."""
+
+    last_offset: int
+    on_committed: Callable[[int, RaftError | None], None]
+
+
+class Delivery:
+    """Delivers batches in log order, and each leader change after the batches that precede it."""
+
+    def __init__(self, node_id: int, log: Log, core: RaftCore) -> None:
+        self._node_id = node_id
+        self._core = core
+        self._queue = CommitQueue(log)
+        self._listeners: list[RaftListener] = []
+        # Uncommitted appends of this leader, in log order.
+        self._waiting: deque[_Waiting] = deque()
+        # Leader changes that the listeners have not received yet.
+        self._untold: deque[LeaderAndEpoch] = deque()
+        self._is_delivering = False
+
+    def add_listener(self, listener: RaftListener) -> None:
+        """Deliver all committed batches to `listener` too."""
+        self._listeners.append(listener)
+
+    def begin_at(self, offset: int) -> None:
+        """Start at `offset`, because the listeners already know everything below it."""
+        self._queue.next_offset = offset
+
+    def load(self, snapshot: LoadedSnapshot) -> None:
+        """Let the listeners load a snapshot, and continue after its end."""
+        for listener in self._listeners:
+            listener.on_snapshot(snapshot)
+        self._queue.forget_expected()
+        self._queue.next_offset = snapshot.id.end_offset
+
+    def expect(
+        self, batch: CommittedBatch, on_committed: Callable[[int, RaftError | None], None]
+    ) -> None:
+        """Prepare for a batch that this leader is about to append."""
+        self._queue.expect(batch)
+        self._waiting.append(_Waiting(batch.last_offset, on_committed))
+
+    def on_leadership(self, leadership: LeaderAndEpoch) -> None:
+        """Queue a leader change for `run`. If leadership is lost, fail the pending appends."""
+        if leadership.leader_id != self._node_id:
+            self._queue.forget_expected()
+            self.fail_waiting()
+        self._untold.append(leadership)
+
+    def fail_waiting(self) -> None:
+        """Fail the pending appends, because their records may be lost."""
+        waiting, self._waiting = self._waiting, deque()
+        for each in waiting:
+            each.on_committed(-1, NotLeaderError("the leadership was lost before the commit"))
+
+    def run(self) -> None:
+        """Deliver committed batches, then leader changes.
+
+        A listener may append records meanwhile.
+        """
+        if self._is_delivering:
+            return
+        self._is_delivering = True
+        try:
+            while self._deliver_some():
+                pass
+        finally:
+            self._is_delivering = False
+
+    def _deliver_some(self) -> bool:
+        batches = self._queue.take(self._core.high_watermark)
+        if batches:
+            filled = [batch for batch in batches if batch.records]
+            if filled:
+                for listener in self._listeners:
+                    listener.on_commit(filled)
+            self._acknowledge()
+            return True
+        if self._untold and self._may_tell(self._untold[0]):
+            leadership = self._untold.popleft()
+            for listener in self._listeners:
+                listener.on_leader_change(leadership)
+            return True
+        return False
+
+    def _acknowledge(self) -> None:
+        while self._waiting and self._waiting[0].last_offset < self._queue.next_offset:
+            done = self._waiting.popleft()
+            done.on_committed(done.last_offset, None)
+
+    def _may_tell(self, leadership: LeaderAndEpoch) -> bool:
+        """Return whether to deliver a leader change now.
+
+        This replica's own leadership is delivered only after all records of earlier epochs.
+        """
+        start = self._core.epoch_start_offset
+        if leadership.leader_id != self._node_id or start is None:
+            return True
+        return self._queue.next_offset > start

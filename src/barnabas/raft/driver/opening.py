@@ -1,0 +1,102 @@
+"""Opens a metadata directory and creates a driver that is ready to start."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from barnabas.raft.driver.raft_driver import RaftDriver, RaftParts
+from barnabas.raft.election_state import QUORUM_STATE_FILE, QuorumStateError, QuorumStateStore
+from barnabas.raft.log.formatter import format_metadata_directory
+from barnabas.raft.log.metadata_check import MetadataDamagedError
+from barnabas.raft.log.metadata_log import METADATA_PARTITION, open_metadata_log
+from barnabas.raft.log.snapshot import (
+    BOOTSTRAP_SNAPSHOT,
+    list_snapshots,
+    old_bootstrap_path,
+    read_snapshot,
+    read_snapshot_file,
+)
+from barnabas.raft.transport.transport import NoTransport, RaftTransport
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from barnabas.protocol.schema import Record
+    from barnabas.raft.config import RaftConfig
+    from barnabas.raft.voter_set import VoterSet
+    from barnabas.runtime.rng import Rng
+    from barnabas.storage.doors import LogDoors
+
+
+class RaftOpening(msgspec.Struct, frozen=True):
+    """The arguments for opening a quorum replica."""
+
+    # The data directory (`metadata.log.dir`, else the first of `log.dirs`).
+    data_directory: str
+    doors: LogDoors
+    rng: Rng
+    # Called once when the log or the quorum state cannot be written: the process has to stop.
+    on_fatal: Callable[[BaseException], None]
+    # Feature levels of a new cluster, by feature name.
+    bootstrap_features: Mapping[str, int]
+    # Sends requests to the other voters; None for a lone voter.
+    transport: RaftTransport | None = None
+    # The first voters of a new cluster with a dynamic quorum; None otherwise.
+    initial_voters: VoterSet | None = None
+
+
+def open_raft(config: RaftConfig, opening: RaftOpening) -> RaftDriver:
+    """Open the metadata partition in the data directory, and format it if it is empty.
+
+    The returned driver is not started: add listeners, then call `start`.
+
+    Raises:
+        MetadataDamagedError: committed metadata, or the `quorum-state` file, is damaged.
+        StorageError: the log cannot be opened.
+    """
+    doors = opening.doors
+    directory = f"{opening.data_directory}/{METADATA_PARTITION.directory_name}"
+    now_ms = doors.clock.wall_ms()
+    format_metadata_directory(
+        doors.disk, directory, opening.bootstrap_features, now_ms, opening.initial_voters
+    )
+    log = open_metadata_log(directory, config, doors)
+    store = QuorumStateStore(doors.disk, directory)
+    try:
+        store.read()
+    except QuorumStateError as error:
+        path = f"{directory}/{QUORUM_STATE_FILE}"
+        raise MetadataDamagedError(
+            path,
+            f"{error}; it holds the last election and the vote of this node. A node that is the "
+            f"only controller may delete it",
+        ) from error
+    transport = NoTransport() if opening.transport is None else opening.transport
+    parts = RaftParts(
+        log,
+        store,
+        doors,
+        opening.rng,
+        opening.on_fatal,
+        transport,
+        opening.data_directory,
+    )
+    return RaftDriver(config, parts)
+
+
+def bootstrap_records(driver: RaftDriver) -> list[tuple[Record, int]]:
+    """Return the records that the formatter wrote; empty if the checkpoint is missing.
+
+    The first active controller of the cluster writes these records to the log. They have no effect
+    before that.
+
+    Raises:
+        SnapshotError: the checkpoint is damaged.
+    """
+    disk, directory = driver.doors.disk, driver.log.directory
+    if BOOTSTRAP_SNAPSHOT in list_snapshots(disk, directory):
+        return list(read_snapshot(disk, directory, BOOTSTRAP_SNAPSHOT).records)
+    path = old_bootstrap_path(directory)
+    return list(read_snapshot_file(disk, path).records) if disk.exists(path) else []

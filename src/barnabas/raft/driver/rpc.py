@@ -1,0 +1,63 @@
+"""Serves quorum requests from the controller listener (KIP-595).
+
+The requests are Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch of the metadata log, FetchSnapshot,
+AddRaftVoter, RemoveRaftVoter and UpdateRaftVoter.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.update_raft_voter import CurrentLeader
+from barnabas.raft.transport.inbound import cluster_id_of, core_request, refusal, response_message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.protocol.schema import Message
+    from barnabas.raft.core.messages import Response
+    from barnabas.raft.driver.raft_driver import RaftDriver
+
+
+class RaftRpc:
+    """The entry point for a controller listener."""
+
+    __slots__ = ("_driver",)
+
+    def __init__(self, driver: RaftDriver) -> None:
+        self._driver = driver
+
+    def serve(self, request: Message, version: int, on_done: Callable[[Message], None]) -> None:
+        """Serve one request.
+
+        Args:
+            request: the decoded request; views in it are not kept.
+            version: the version of the request, which the response has too.
+            on_done: called once with the response, perhaps before this returns.
+        """
+        config = self._driver.config
+        named = cluster_id_of(request)
+        if named is not None and config.cluster_id is not None and named != config.cluster_id:
+            on_done(refusal(request, ErrorCode.INCONSISTENT_CLUSTER_ID, self._leader()))
+            return
+        if self._driver.is_stopped:
+            on_done(refusal(request, ErrorCode.BROKER_NOT_AVAILABLE))
+            return
+
+        def on_answer(response: Response) -> None:
+            assert asked is not None
+            on_done(response_message(asked, response, version))
+
+        asked = core_request(request, config.listener_name, on_answer)
+        if asked is None:
+            on_done(refusal(request, ErrorCode.INVALID_REQUEST))
+            return
+        self._driver.receive(asked)
+
+    def _leader(self) -> CurrentLeader:
+        """Return the leader, for the response to a refused UpdateRaftVoter."""
+        leader_id, epoch = self._driver.leader_and_epoch
+        found = self._driver.leader_endpoint()
+        host, port = ("", 0) if found is None else found[1:]
+        return CurrentLeader(leader_id=leader_id, leader_epoch=epoch, host=host, port=port)

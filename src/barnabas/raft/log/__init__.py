@@ -1,0 +1,1 @@
+"""The metadata log, its batches and its snapshots (KIP-630)."""

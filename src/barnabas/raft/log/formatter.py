@@ -1,0 +1,70 @@
+"""Formats the metadata directory of a new cluster (Kafka's `kafka-storage format`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.records.feature_level_record import FeatureLevelRecord
+from barnabas.raft.core.effects import ControlRecords
+from barnabas.raft.log.snapshot import (
+    BOOTSTRAP_SNAPSHOT,
+    SnapshotWriter,
+    list_snapshots,
+    old_bootstrap_path,
+    write_snapshot,
+)
+from barnabas.raft.voter_set import KRAFT_VERSION_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from barnabas.raft.voter_set import VoterSet
+    from barnabas.runtime.disk import Disk
+
+_METADATA_VERSION = "metadata.version"
+
+
+def format_metadata_directory(
+    disk: Disk,
+    directory: str,
+    features: Mapping[str, int],
+    now_ms: int,
+    voters: VoterSet | None = None,
+    *,
+    is_dynamic: bool = False,
+) -> bool:
+    """Write the bootstrap checkpoint unless the directory already has a snapshot or a log.
+
+    Args:
+        disk: the disk of the directory.
+        directory: the directory of the metadata partition; created if missing.
+        features: finalized level of each feature, including `metadata.version`. Features at level 0
+            are left out.
+        now_ms: wall clock time, ms.
+        voters: the first voters of a dynamic quorum (KIP-853), each with its directory id; None for
+            static voters, or if other nodes of the cluster hold the voters.
+        is_dynamic: whether the voters are dynamic although `voters` is None.
+
+    Returns:
+        Whether the checkpoint was written.
+    """
+    if not disk.exists(directory):
+        disk.make_directory(directory)
+        # Sync the parent: the directory's entry must survive a power failure as the votes in it do.
+        disk.sync_directory(directory.rpartition("/")[0] or "/")
+    is_formatted = list_snapshots(disk, directory) or disk.exists(old_bootstrap_path(directory))
+    if is_formatted or any(name.endswith(".log") for name in disk.list(directory)):
+        return False
+    assert _METADATA_VERSION in features, features
+    names = sorted(features, key=lambda name: (name != _METADATA_VERSION, name))
+    records = [
+        (FeatureLevelRecord(name=name, feature_level=features[name]), 0)
+        for name in names
+        if features[name] > 0
+    ]
+    control = None
+    if is_dynamic or voters is not None:
+        control = ControlRecords(0, None, KRAFT_VERSION_MAX, voters)
+    writer = SnapshotWriter(disk, directory, BOOTSTRAP_SNAPSHOT, now_ms, now_ms, control)
+    write_snapshot(writer, records)
+    return True

@@ -1,0 +1,165 @@
+"""Checks for damaged committed metadata before the log is opened, because opening truncates it.
+
+Only the log end may be truncated: a crash leaves uncommitted bytes there. Damage below the noted
+committed offset, or in a log that was closed cleanly, affects committed metadata. A node that
+continued without that metadata would forget topics and set their logs aside.
+
+A power failure may tear a batch and leave an intact batch after it. An intact batch after the
+damage is therefore no proof that committed metadata is damaged.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.raft.errors import SnapshotError
+from barnabas.raft.log.committed_note import read_committed_note
+from barnabas.raft.log.snapshot import (
+    BOOTSTRAP_SNAPSHOT,
+    list_snapshots,
+    read_snapshot,
+    snapshot_name,
+)
+from barnabas.record.errors import CorruptBatchError
+from barnabas.storage.batch_order import BatchOrder
+from barnabas.storage.batch_scan import describe_end, valid_batches
+from barnabas.storage.clean_shutdown import read_marker
+from barnabas.storage.config import LONG_MAX
+from barnabas.storage.damage import DamageKind
+from barnabas.storage.errors import StorageError
+from barnabas.storage.file_names import LOG_SUFFIX, offset_file, offset_of
+from barnabas.storage.leader_epoch_cache import LeaderEpochCache
+
+if TYPE_CHECKING:
+    from barnabas.record.batch import BatchHeader
+    from barnabas.runtime.disk import Disk, File
+    from barnabas.storage.damage import DamageRegister
+
+__all__ = ["MetadataDamagedError", "check_metadata"]
+
+_REMEDY = (
+    "The node does not start, so that nothing is lost. Copy the directory; then restore the file "
+    "from a backup; or, where other controllers have the metadata, format the node again "
+    "(`barnabas format`) and let it join them; or give up what lies behind the damage: "
+    "`barnabas log repair` shows what that is, `--apply` does it"
+)
+
+
+class MetadataDamagedError(StorageError):
+    """Committed metadata is damaged: the node must not continue with the rest of it."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"Committed metadata is damaged: {path}: {problem}. {_REMEDY}")
+
+
+class IntactEnd(NamedTuple):
+    """How far the metadata log is intact."""
+
+    # Base offset of the first segment (0 without segments), and the offset after the last batch.
+    start: int
+    end: int
+    # File and position where the intact part ends; None if it ends with the last file.
+    path: str | None = None
+    position: int = 0
+    problem: str = ""
+    # Whether a segment is missing.
+    is_missing_segment: bool = False
+
+
+def check_metadata(disk: Disk, directory: str, damage: DamageRegister) -> None:
+    """Check the log and the snapshots. A damaged snapshot that is not needed is set aside.
+
+    Raises:
+        MetadataDamagedError: committed metadata is damaged or missing.
+    """
+    if not disk.exists(directory):
+        return
+    intact = find_intact_end(disk, directory)
+    snapshot_end = _check_snapshots(disk, directory, intact, damage)
+    if intact.path is not None and read_marker(disk, directory.rpartition("/")[0]) is not None:
+        problem = f"at position {intact.position} {intact.problem}, after a clean stop"
+        raise MetadataDamagedError(intact.path, problem)
+    committed = read_committed_note(disk, directory)
+    if max(intact.end, snapshot_end) < committed:
+        path = intact.path or directory
+        problem = f"{intact.problem or 'a file is gone'}; " if intact.path else ""
+        raise MetadataDamagedError(
+            path, f"{problem}the log ends at offset {intact.end}, {committed} was committed"
+        )
+    if intact.is_missing_segment:
+        raise MetadataDamagedError(intact.path or directory, intact.problem)
+    if intact.start > snapshot_end:
+        raise MetadataDamagedError(
+            directory, f"the log begins at offset {intact.start}, and no snapshot has what is below"
+        )
+
+
+def _check_snapshots(disk: Disk, directory: str, intact: IntactEnd, damage: DamageRegister) -> int:
+    """Return the end offset of the latest intact snapshot; 0 if there is none."""
+    snapshots = list_snapshots(disk, directory)
+    for snapshot in reversed(snapshots):
+        path = f"{directory}/{snapshot_name(snapshot)}"
+        try:
+            for _ in read_snapshot(disk, directory, snapshot).records:
+                pass
+        except (SnapshotError, CorruptBatchError, ValueError) as error:
+            older = [each.end_offset for each in snapshots if each < snapshot]
+            is_needed = intact.start > max(older, default=0) or intact.end < snapshot.end_offset
+            if is_needed or (snapshot == BOOTSTRAP_SNAPSHOT and not intact.end):
+                raise MetadataDamagedError(path, str(error)) from error
+            disk.rename(path, f"{path}.damaged")
+            action = "set aside with the suffix .damaged; the log has all of it; nothing to do"
+            damage.tell(DamageKind.METADATA, path, str(error), action)
+            continue
+        return snapshot.end_offset
+    return 0
+
+
+def find_intact_end(disk: Disk, directory: str) -> IntactEnd:
+    """Read the segments up to the first batch that does not continue the log."""
+    names = disk.list(directory)
+    bases = sorted(base for name in names if (base := offset_of(name, LOG_SUFFIX)) is not None)
+    if not bases:
+        return IntactEnd(0, 0)
+    epochs = LeaderEpochCache(disk, directory)
+    epochs.load()
+    order = BatchOrder(epochs.entries, may_skip=False)
+    end = bases[0]
+    for index, base in enumerate(bases):
+        path = offset_file(directory, base, LOG_SUFFIX)
+        if base > end:
+            gap = f"offsets {end} to {base - 1} are missing before it"
+            return IntactEnd(bases[0], end, path, 0, gap, is_missing_segment=True)
+        following = bases[index + 1] if index + 1 < len(bases) else LONG_MAX
+        file = disk.open(path, create=False)
+        try:
+            position, wrong = _walk(file, order, base, following)
+            end = order.next_offset
+            if wrong is not None:
+                return IntactEnd(bases[0], end, path, position, wrong)
+        finally:
+            file.close()
+    return IntactEnd(bases[0], end)
+
+
+def _walk(file: File, order: BatchOrder, base: int, following: int) -> tuple[int, str | None]:
+    """Return the position of the first batch that does not continue the log, and the reason."""
+    order.begin_segment(base)
+    position, size = 0, file.size()
+    walk = valid_batches(file, 0, size)
+    ahead = next(walk, None)
+    while ahead is not None:
+        at, header, _ = ahead
+        ahead = next(walk, None)
+        after: BatchHeader | None = None if ahead is None else ahead[1]
+        problem = order.problem(header, after, following)
+        if problem is not None:
+            return at, problem
+        if header.next_offset > following:
+            # The batch overlaps the next segment, so it was truncated earlier.
+            return at, None
+        order.take(header)
+        position = at + header.size
+    if position == size:
+        return position, None
+    return position, describe_end(file, position, size)[0]

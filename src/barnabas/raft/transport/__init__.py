@@ -1,0 +1,1 @@
+"""The quorum's messages as requests and responses of the protocol."""

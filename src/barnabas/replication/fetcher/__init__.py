@@ -1,0 +1,1 @@
+"""The follower: fetches from leaders and appends to the local logs."""

@@ -1,0 +1,253 @@
+"""Processes a fetch response on the follower, partition by partition.
+
+An error of one partition does not affect the others. A partition with an error becomes *delayed*
+(backoff) or *failed* (not fetched until its leader changes), or keeps its state.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.record.batch import HEADER_SIZE, CorruptBatchError, read_header
+from barnabas.replication.fetcher.fetch_state import FetchPhase
+from barnabas.replication.partition.follower_side import Fetched, OffsetMismatchError
+from barnabas.replication.partition.results import UNKNOWN_EPOCH, EpochEndOffset
+from barnabas.storage.errors import (
+    CorruptRecordError,
+    InvalidRecordError,
+    KafkaStorageError,
+    StorageError,
+    log_level_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping
+
+    from barnabas.protocol.messages.fetch import PartitionData
+    from barnabas.replication.fetcher.fetch_state import FetchState
+    from barnabas.replication.fetcher.fetch_states import FetchStates
+    from barnabas.replication.fetcher.follower_session import AskedPartition
+    from barnabas.replication.fetcher.local_replicas import LocalReplicas
+    from barnabas.storage.topic_partition import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+# Expected errors during leader changes, topic creation and topic deletion, since leader and
+# follower receive metadata at different times. They are logged only if they persist.
+_USUAL = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)
+# After this many consecutive errors, with a backoff between them, log a warning.
+_USUAL_MAX = 5
+# Bytes of batches that are appended in one step. The batches may be small: a thousand of them take
+# some milliseconds.
+STEP_BYTES = 128 << 10
+# Base offset and length at the start of each batch.
+_BATCH_START = struct.Struct(">qi")
+
+
+class Processed(NamedTuple):
+    """The work that remains after processing a response."""
+
+    # Partitions whose logs diverge, with the leader's end of the epoch.
+    diverging: dict[TopicPartition, EpochEndOffset]
+    # Partitions with appended records that must be synced before the next fetch.
+    to_sync: list[TopicPartition]
+    # Partitions whose high watermark moved. The caller checks waiting operations.
+    moved: list[TopicPartition]
+    bytes_appended: int
+
+
+class FetchProcessing:
+    """Appends fetched records and updates the fetch states."""
+
+    __slots__ = ("_local", "_max_bytes", "_states")
+
+    def __init__(self, states: FetchStates, local: LocalReplicas, max_bytes: int) -> None:
+        self._states = states
+        self._local = local
+        # `replica.fetch.max.bytes`
+        self._max_bytes = max_bytes
+
+    def process(
+        self,
+        asked: Mapping[TopicPartition, AskedPartition],
+        answered: Mapping[TopicPartition, PartitionData],
+    ) -> Generator[None, None, Processed]:
+        """Append the records, and update the state of every partition.
+
+        Stop after each partition, and within a partition after `STEP_BYTES`: other work of the loop
+        may run then, and partitions may be removed.
+        """
+        if sum(len(data.records or b"") for data in answered.values()) > STEP_BYTES:
+            # The receive buffer is overwritten in the next turn.
+            for data in answered.values():
+                assert data.records is None or isinstance(data.records, memoryview | bytes)
+                data.records = bytes(data.records or b"")
+        processed = _Tally()
+        for key, data in answered.items():
+            state = self._states.get(key)
+            question = asked.get(key)
+            if (
+                state is None
+                or question is None
+                or state.phase is not FetchPhase.FETCHING
+                or state.is_syncing
+                or question.fetch_offset != state.fetch_offset
+            ):
+                # The partition was removed, re-added or truncated after the request: the data is
+                # stale.
+                continue
+            self._states.touch(key)
+            if data.error_code:
+                self._take_error(key, state, question, ErrorCode.of(data.error_code))
+            elif data.diverging_epoch.epoch != UNKNOWN_EPOCH:
+                # The watermarks follow with the first fetch after the truncation.
+                end = data.diverging_epoch
+                processed.diverging[key] = EpochEndOffset(end.epoch, end.end_offset)
+            else:
+                try:
+                    yield from self._take_records(key, state, data, processed)
+                except AssertionError:
+                    raise
+                except Exception:  # noqa: BLE001 - the other partitions go on
+                    self._states.fail_unexpectedly(key, "its records were appended")
+            yield
+        return Processed(
+            processed.diverging,
+            list(processed.to_sync),
+            list(processed.moved),
+            processed.bytes_appended,
+        )
+
+    def _take_records(
+        self, key: TopicPartition, state: FetchState, data: PartitionData, tally: _Tally
+    ) -> Generator[None, None, None]:
+        records = data.records or b""
+        assert isinstance(records, memoryview | bytes)
+        self._warn_if_oversized(key, records)
+        start = 0
+        while True:
+            end = _end_of_step(records, start)
+            step = records[start:end]
+            size = self._append(key, state, step, data, tally)
+            # Fewer bytes are appended if the rest has a later leader epoch, or is cut off.
+            if end == len(records) or size < len(step):
+                return
+            start = end
+            yield
+            if self._states.get(key) is not state or state.phase is not FetchPhase.FETCHING:
+                # The rest is stale.
+                return
+
+    def _append(
+        self,
+        key: TopicPartition,
+        state: FetchState,
+        records: memoryview | bytes,
+        data: PartitionData,
+        tally: _Tally,
+    ) -> int:
+        """Append batches, and note what changed. Return the number of bytes appended."""
+        fetched = Fetched(records, data.high_watermark, data.log_start_offset)
+        try:
+            appended = self._local.append(key, state.fetch_offset, fetched)
+        except (CorruptRecordError, InvalidRecordError) as error:
+            _log.error("%s: what the leader sent is damaged, not appended: %s", key, error)
+            self._states.delay([key])
+            return 0
+        except KafkaStorageError as error:
+            _log.log(log_level_of(error), "%s: cannot append: %s", key, error)
+            self._states.delay([key])
+            return 0
+        except (StorageError, OffsetMismatchError) as error:
+            _log.error("%s is fetched no more by this leadership: %s", key, error)
+            self._states.fail(key)
+            return 0
+        state.errors_in_a_row = 0
+        state.told_error = ErrorCode.NONE
+        info = appended.info
+        if appended.moved:
+            tally.moved[key] = None
+        if info.size:
+            state.fetch_offset = info.last_offset + 1
+            if info.last_leader_epoch >= 0:
+                state.last_fetched_epoch = info.last_leader_epoch
+            tally.bytes_appended += info.size
+            if self._states.get(key) is state:
+                self._states.move_to_end(key)
+            if info.needs_flush:
+                state.is_syncing = True
+                tally.to_sync[key] = None
+        state.lag = max(0, data.high_watermark - state.fetch_offset)
+        return info.size
+
+    def _warn_if_oversized(self, key: TopicPartition, records: memoryview | bytes) -> None:
+        """Log a warning about a batch above the limit, which leaders send whole."""
+        if len(records) > self._max_bytes and len(records) >= HEADER_SIZE:
+            try:
+                size = read_header(records).size
+            except CorruptBatchError:
+                # The append rejects the batch and logs the reason.
+                return
+            if size > self._max_bytes:
+                _log.warning(
+                    "%s has a batch of %d bytes, more than replica.fetch.max.bytes", key, size
+                )
+
+    def _take_error(
+        self, key: TopicPartition, state: FetchState, asked: AskedPartition, error: ErrorCode
+    ) -> None:
+        if error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            state.phase = FetchPhase.OUT_OF_RANGE
+            return
+        if error is ErrorCode.FENCED_LEADER_EPOCH:
+            self._states.fence(key, asked.current_leader_epoch)
+            return
+        state.errors_in_a_row += 1
+        if error not in _USUAL:
+            # Log a persisting error once.
+            level = logging.ERROR if error is not state.told_error else logging.DEBUG
+            state.told_error = error
+        else:
+            level = logging.WARNING if state.errors_in_a_row == _USUAL_MAX else logging.DEBUG
+        _log.log(level, "%s: the leader answers %s", key, error.name)
+        self._states.delay([key])
+
+
+class _Tally:
+    """The mutable form of `Processed`."""
+
+    __slots__ = ("bytes_appended", "diverging", "moved", "to_sync")
+
+    def __init__(self) -> None:
+        self.diverging: dict[TopicPartition, EpochEndOffset] = {}
+        self.to_sync: dict[TopicPartition, None] = {}
+        self.moved: dict[TopicPartition, None] = {}
+        self.bytes_appended = 0
+
+
+def _end_of_step(records: memoryview | bytes, start: int) -> int:
+    """Return where the batches end that are appended in one step, from `start` on.
+
+    The lengths are those that the leader sent. Where one cannot be right, all of the rest is one
+    step, and the append rejects it.
+    """
+    end, total = start, len(records)
+    if total - start <= STEP_BYTES:
+        return total
+    while end - start < STEP_BYTES and end + _BATCH_START.size <= total:
+        length = _BATCH_START.unpack_from(records, end)[1]
+        if length < 0:
+            return total
+        end += _BATCH_START.size + length
+    return min(end, total)

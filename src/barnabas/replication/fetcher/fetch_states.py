@@ -1,0 +1,173 @@
+"""The partitions of one fetcher, in the order in which they are fetched next."""
+
+from __future__ import annotations
+
+import logging
+from itertools import islice
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from barnabas.replication.fetcher.fetch_state import FetchPhase, FetchState
+    from barnabas.runtime.clock import Clock
+    from barnabas.storage.topic_partition import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+
+class FailedPartitions:
+    """Partitions that are not fetched until their leader changes."""
+
+    __slots__ = ("_partitions",)
+
+    def __init__(self) -> None:
+        # A dict, for a stable order of iteration.
+        self._partitions: dict[TopicPartition, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return iter(self._partitions)
+
+    def add(self, key: TopicPartition) -> None:
+        """Add a partition whose fetching has failed."""
+        self._partitions[key] = None
+
+    def discard(self, keys: Iterable[TopicPartition]) -> None:
+        """Remove partitions that are fetched again or are deleted."""
+        for key in keys:
+            self._partitions.pop(key, None)
+
+
+class FetchStates:
+    """Fetch states by partition. A partition with data or an error moves to the end of the order.
+
+    A partition is *settled* if the leader's fetch session has its current parameters. The others
+    are *restless*. Only restless partitions are checked before a fetch, since checks of thousands
+    of idle partitions would dominate the cost of a follower. Each change of a state must call
+    `touch`.
+    """
+
+    __slots__ = ("_backoff_ms", "_clock", "_failed", "_restless", "_settled", "_states")
+
+    def __init__(self, clock: Clock, backoff_ms: float, failed: FailedPartitions) -> None:
+        self._clock = clock
+        self._backoff_ms = backoff_ms
+        self._failed = failed
+        self._states: dict[TopicPartition, FetchState] = {}
+        # Partitions to check. Includes removed ones, until the leader's session forgets them.
+        self._restless: dict[TopicPartition, None] = {}
+        # The settled partitions, least recently requested first.
+        self._settled: dict[TopicPartition, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def get(self, key: TopicPartition) -> FetchState | None:
+        """Return the state of a partition, or None if it is not fetched here."""
+        return self._states.get(key)
+
+    def items(self) -> list[tuple[TopicPartition, FetchState]]:
+        """Return a copy of all states, in order."""
+        return list(self._states.items())
+
+    def put(self, key: TopicPartition, state: FetchState) -> None:
+        """Add a partition at the end of the order, or replace its state in place."""
+        self._states[key] = state
+        self.touch(key)
+
+    def pop(self, key: TopicPartition) -> FetchState | None:
+        """Remove a partition and return its state."""
+        state = self._states.pop(key, None)
+        if state is not None:
+            self.touch(key)
+        return state
+
+    def touch(self, key: TopicPartition) -> None:
+        """Make a partition restless, for example after a change of its state."""
+        self._settled.pop(key, None)
+        self._restless[key] = None
+
+    def touch_some(self, count: int) -> None:
+        """Make the least recently requested settled partitions restless."""
+        for key in list(islice(self._settled, count)):
+            self.touch(key)
+
+    def settle(self, key: TopicPartition) -> None:
+        """Mark a partition as settled after a request with its current parameters."""
+        del self._restless[key]
+        if key in self._states:
+            self._settled[key] = None
+
+    def restless(self) -> list[TopicPartition]:
+        """Return a copy of the restless partitions, which may include removed ones."""
+        return list(self._restless)
+
+    def move_to_end(self, key: TopicPartition) -> None:
+        """Move a partition to the end of the order."""
+        self._states[key] = self._states.pop(key)
+        self._restless.pop(key, None)
+        self.touch(key)
+
+    def delay(self, keys: Iterable[TopicPartition]) -> None:
+        """Delay partitions by `replica.fetch.backoff.ms`. A delay in progress is not extended."""
+        now_ms = self._clock.monotonic_ms()
+        for key in keys:
+            state = self._states.get(key)
+            if state is not None and state.delayed_until_ms <= now_ms:
+                state.delayed_until_ms = now_ms + self._backoff_ms
+                self.move_to_end(key)
+
+    def fail(self, key: TopicPartition) -> None:
+        """Stop fetching a partition until its leader changes. The caller logs the reason."""
+        self._states.pop(key, None)
+        self._failed.add(key)
+
+    def fail_unexpectedly(self, key: TopicPartition, occasion: str) -> None:
+        """Stop fetching a partition and log the exception that is being handled.
+
+        Args:
+            occasion: the operation that raised the exception.
+        """
+        _log.exception(
+            "%s: unexpected error while %s; it is fetched no more by this leadership", key, occasion
+        )
+        self.fail(key)
+
+    def fence(self, key: TopicPartition, request_epoch: int) -> None:
+        """Handle FENCED_LEADER_EPOCH: fail the partition, or delay it if its epoch has changed."""
+        state = self._states.get(key)
+        if state is None:
+            return
+        if state.current_leader_epoch == request_epoch:
+            _log.info("%s: leader epoch %d is over, newer metadata will come", key, request_epoch)
+            self.fail(key)
+        else:
+            self.delay([key])
+
+    def in_phase(self, phase: FetchPhase) -> list[tuple[TopicPartition, FetchState]]:
+        """Return the partitions that are in that phase and not delayed."""
+        now_ms = self._clock.monotonic_ms()
+        return [
+            (key, state)
+            for key, state in self._unsettled()
+            if state.phase is phase and state.delayed_until_ms <= now_ms
+        ]
+
+    def next_delay_ms(self) -> float | None:
+        """Return the time in ms until the first delay ends, or None if no partition is delayed."""
+        now_ms = self._clock.monotonic_ms()
+        due = [
+            state.delayed_until_ms
+            for _, state in self._unsettled()
+            if state.delayed_until_ms > now_ms
+        ]
+        return min(due) - now_ms if due else None
+
+    def _unsettled(self) -> Iterator[tuple[TopicPartition, FetchState]]:
+        for key in self._restless:
+            state = self._states.get(key)
+            if state is not None:
+                yield key, state

@@ -1,0 +1,142 @@
+"""Truncates a follower's log where it diverges from the leader's log (KIP-101, KIP-595)."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.replication.fetcher.fetch_state import FetchPhase
+from barnabas.replication.fetcher.leader_endpoint import EpochQuestion
+from barnabas.replication.partition.log_truncation import OffsetTruncation, truncation_offset
+from barnabas.replication.partition.results import UNKNOWN_EPOCH, UNKNOWN_OFFSET
+from barnabas.storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from barnabas.replication.fetcher.fetch_state import FetchState
+    from barnabas.replication.fetcher.fetch_states import FetchStates
+    from barnabas.replication.fetcher.local_replicas import LocalReplicas
+    from barnabas.replication.partition.results import EpochEndOffset
+    from barnabas.storage.topic_partition import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+
+class FollowerTruncation:
+    """Truncates logs. If this fails for a partition, the partition becomes *failed*."""
+
+    __slots__ = ("_local", "_states")
+
+    def __init__(self, states: FetchStates, local: LocalReplicas) -> None:
+        self._states = states
+        self._local = local
+
+    def cut_without_epoch(self) -> None:
+        """Truncate logs that have no leader epoch to their initial fetch offset.
+
+        That is the high watermark.
+        """
+        for key, state in self._states.in_phase(FetchPhase.TRUNCATING):
+            partition = self._local.find(key)
+            if partition is None:
+                self._states.delay([key])
+            elif partition.log.latest_epoch is None:
+                truncation = OffsetTruncation(state.fetch_offset, is_complete=True)
+                self._cut(key, state, truncation, finds_divergence=True)
+
+    def questions(self) -> dict[TopicPartition, EpochQuestion]:
+        """Return the OffsetForLeaderEpoch queries for the logs that have a leader epoch."""
+        asked: dict[TopicPartition, EpochQuestion] = {}
+        for key, state in self._states.in_phase(FetchPhase.TRUNCATING):
+            partition = self._local.find(key)
+            epoch = None if partition is None else partition.log.latest_epoch
+            if epoch is not None:
+                asked[key] = EpochQuestion(state.current_leader_epoch, epoch)
+        return asked
+
+    def take_ends(
+        self,
+        asked: Mapping[TopicPartition, EpochQuestion],
+        ends: Mapping[TopicPartition, EpochEndOffset],
+    ) -> None:
+        """Process the leader's response to `questions`.
+
+        Skip partitions with a newer leader epoch.
+        """
+        for key, question in asked.items():
+            state = self._states.get(key)
+            if state is None or state.current_leader_epoch != question.current_leader_epoch:
+                continue
+            end = ends.get(key)
+            if end is None:
+                self._states.delay([key])
+            elif end.error is ErrorCode.FENCED_LEADER_EPOCH:
+                self._states.fence(key, question.current_leader_epoch)
+            elif end.error is not ErrorCode.NONE:
+                _log.info("%s: the leader answers %s", key, end.error.name)
+                self._states.delay([key])
+            else:
+                self._cut_to(key, state, end, finds_divergence=False)
+
+    def take_diverging(self, diverging: Mapping[TopicPartition, EpochEndOffset]) -> None:
+        """Process diverging epochs from a fetch. The next fetch detects any further divergence."""
+        for key, end in diverging.items():
+            state = self._states.get(key)
+            if state is not None:
+                self._cut_to(key, state, end, finds_divergence=True)
+
+    def _cut_to(
+        self, key: TopicPartition, state: FetchState, end: EpochEndOffset, *, finds_divergence: bool
+    ) -> None:
+        if end.epoch < UNKNOWN_EPOCH or end.end_offset < UNKNOWN_OFFSET:
+            _log.error(
+                "%s: the leader answers an impossible end of an epoch: epoch=%d end_offset=%d",
+                key,
+                end.epoch,
+                end.end_offset,
+            )
+            self._states.delay([key])
+            return
+        partition = self._local.find(key)
+        if partition is None:
+            _log.warning("%s is fetched no more by this leadership: it is offline", key)
+            self._states.fail(key)
+            return
+        truncation = truncation_offset(partition.log, end, state.fetch_offset)
+        _log.info("%s is cut to %s: the leader's epoch ends at %s", key, truncation, end)
+        self._cut(key, state, truncation, finds_divergence=finds_divergence)
+
+    def _cut(
+        self,
+        key: TopicPartition,
+        state: FetchState,
+        truncation: OffsetTruncation,
+        *,
+        finds_divergence: bool,
+    ) -> None:
+        """Truncate the log and update the fetch offset, last epoch and phase."""
+        try:
+            self._local.truncate(key, truncation)
+            log = self._local.log(key)
+        except StorageError as error:
+            _log.error("%s is fetched no more by this leadership: cannot be cut: %s", key, error)
+            self._states.fail(key)
+            return
+        except AssertionError:
+            raise
+        except Exception:  # noqa: BLE001 - the other partitions go on
+            self._states.fail_unexpectedly(key, "its log was cut")
+            return
+        before = (state.fetch_offset, state.last_fetched_epoch, state.phase)
+        # Truncation removes whole batches: the log may end below the requested offset.
+        state.fetch_offset = min(truncation.offset, log.log_end_offset)
+        epoch = log.latest_epoch
+        state.last_fetched_epoch = UNKNOWN_EPOCH if epoch is None else epoch
+        is_over = truncation.is_complete or finds_divergence
+        state.phase = FetchPhase.FETCHING if is_over else FetchPhase.TRUNCATING
+        if before == (state.fetch_offset, state.last_fetched_epoch, state.phase):
+            # The next request would be identical: delay it.
+            self._states.delay([key])
+        self._local.wake(key)

@@ -1,0 +1,262 @@
+"""A fetcher's requests to a leader (Kafka's RemoteLeaderEndPoint).
+
+They fetch records, end offsets of epochs, and offsets at timestamps.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+
+from barnabas.network.network_error import NetworkError, NetworkErrorKind
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+    ReplicaState,
+)
+from barnabas.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from barnabas.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from barnabas.replication.partition.results import UNKNOWN_OFFSET, EpochEndOffset
+from barnabas.storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from barnabas.protocol.messages.fetch import FetchResponse
+    from barnabas.protocol.schema import Message
+    from barnabas.replication.fetcher.follower_session import AskedPartition, FollowerRequest
+    from barnabas.replication.fetcher.leader_channels import LeaderChannel
+    from barnabas.replication.fetcher_settings import FetcherSettings
+
+    T = TypeVar("T")
+
+    # Callbacks. Each gets the response, or None and an error.
+    OnFetched: TypeAlias = Callable[[FetchResponse | None, NetworkError | None], None]
+    OnEpochEnds: TypeAlias = Callable[
+        [dict[TopicPartition, EpochEndOffset] | None, NetworkError | None], None
+    ]
+    OnOffsets: TypeAlias = Callable[
+        [dict[TopicPartition, "ListedOffset"] | None, NetworkError | None], None
+    ]
+
+_log = logging.getLogger(__name__)
+
+# The last version of Fetch with topic names.
+_LAST_WITH_NAMES = 12
+# The first version in which the leader detects diverging logs (KIP-595).
+_DIVERGING_SINCE = 12
+_REPLICA_STATE_SINCE = 15
+# Versions of the rarer requests, which all possible peers support.
+_LIST_OFFSETS_VERSION = 7
+_OFFSET_FOR_LEADER_EPOCH_VERSION = 4
+
+
+class ListedOffset(NamedTuple):
+    """The ListOffsets result of a partition."""
+
+    error: ErrorCode
+    offset: int = UNKNOWN_OFFSET
+
+
+class EpochQuestion(NamedTuple):
+    """A query for the end offset of `leader_epoch`."""
+
+    current_leader_epoch: int
+    leader_epoch: int
+
+
+class LeaderEndpoint:
+    """The requests to one leader, over a dedicated connection."""
+
+    __slots__ = ("_channel", "_settings", "broker_id")
+
+    def __init__(self, broker_id: int, channel: LeaderChannel, settings: FetcherSettings) -> None:
+        self.broker_id = broker_id
+        self._channel = channel
+        self._settings = settings
+
+    @property
+    def finds_divergence(self) -> bool:
+        """Whether a fetch detects diverging logs. If not, OffsetForLeaderEpoch is sent first."""
+        return self._settings.fetch_version() >= _DIVERGING_SINCE
+
+    def close(self) -> None:
+        """Close the connection. The next request opens a new one."""
+        self._channel.close()
+
+    def fetch(self, asked: FollowerRequest, on_answer: OnFetched) -> None:
+        """Send a Fetch request with the partitions and session fields of `asked`."""
+        config, node_id = self._settings.config, self._settings.node_id
+        version = self._settings.fetch_version()
+        if not asked.uses_topic_ids:
+            version = min(version, _LAST_WITH_NAMES)
+        has_state = version >= _REPLICA_STATE_SINCE
+        request = FetchRequest(
+            replica_id=-1 if has_state else node_id,
+            max_wait_ms=config.replica_fetch_wait_max_ms,
+            min_bytes=config.replica_fetch_min_bytes,
+            max_bytes=config.replica_fetch_response_max_bytes,
+            session_id=asked.session_id,
+            session_epoch=asked.session_epoch,
+            topics=_fetch_topics(
+                asked.to_send, config.replica_fetch_max_bytes, version >= _DIVERGING_SINCE
+            ),
+            forgotten_topics_data=[
+                ForgottenTopic(topic=topic, topic_id=topic_id, partitions=partitions)
+                for topic, topic_id, partitions in _forgotten(asked.to_forget)
+            ],
+        )
+        if has_state:
+            request.replica_state = ReplicaState(
+                replica_id=node_id, replica_epoch=self._settings.broker_epoch()
+            )
+        self._channel.send(request, version, on_answer, config.replica_socket_timeout_ms)
+
+    def epoch_ends(
+        self, asked: Mapping[TopicPartition, EpochQuestion], on_answer: OnEpochEnds
+    ) -> None:
+        """Query the end offsets of epochs (OffsetForLeaderEpoch, KIP-101)."""
+        request = OffsetForLeaderEpochRequest(
+            replica_id=self._settings.node_id,
+            topics=[
+                OffsetForLeaderTopic(
+                    topic=topic,
+                    partitions=[
+                        OffsetForLeaderPartition(
+                            partition=key.partition,
+                            current_leader_epoch=asked[key].current_leader_epoch,
+                            leader_epoch=asked[key].leader_epoch,
+                        )
+                        for key in keys
+                    ],
+                )
+                for topic, keys in _by_topic(asked)
+            ],
+        )
+
+        def read(response: Any) -> dict[TopicPartition, EpochEndOffset]:
+            return {
+                TopicPartition(topic.topic, each.partition): EpochEndOffset(
+                    each.leader_epoch, each.end_offset, ErrorCode.of(each.error_code)
+                )
+                for topic in response.topics
+                for each in topic.partitions
+            }
+
+        self._ask(request, _OFFSET_FOR_LEADER_EPOCH_VERSION, read, on_answer)
+
+    def offsets(
+        self, asked: Mapping[TopicPartition, int], timestamp: int, on_answer: OnOffsets
+    ) -> None:
+        """Query the offsets at one of Kafka's special timestamps.
+
+        Args:
+            asked: the current leader epoch of each partition.
+            timestamp: LATEST or EARLIEST.
+            on_answer: gets the offsets, or None and an error.
+        """
+        request = ListOffsetsRequest(
+            replica_id=self._settings.node_id,
+            topics=[
+                ListOffsetsTopic(
+                    name=topic,
+                    partitions=[
+                        ListOffsetsPartition(
+                            partition_index=key.partition,
+                            current_leader_epoch=asked[key],
+                            timestamp=timestamp,
+                        )
+                        for key in keys
+                    ],
+                )
+                for topic, keys in _by_topic(asked)
+            ],
+        )
+
+        def read(response: Any) -> dict[TopicPartition, ListedOffset]:
+            return {
+                TopicPartition(topic.name, each.partition_index): ListedOffset(
+                    ErrorCode.of(each.error_code), each.offset
+                )
+                for topic in response.topics
+                for each in topic.partitions
+            }
+
+        self._ask(request, _LIST_OFFSETS_VERSION, read, on_answer)
+
+    def _ask(
+        self,
+        request: Message,
+        version: int,
+        read: Callable[[Any], T],
+        on_answer: Callable[[T | None, NetworkError | None], None],
+    ) -> None:
+        """Send one of the rarer requests. `read` converts the response."""
+
+        def answered(response: Any, error: NetworkError | None) -> None:
+            answer = None
+            if error is None:
+                try:
+                    answer = read(response)
+                except Exception as unreadable:  # noqa: BLE001 - the request fails, and is repeated
+                    _log.exception("Unexpected error in the response of broker %d", self.broker_id)
+                    error = NetworkError(NetworkErrorKind.MALFORMED, repr(unreadable))
+            on_answer(answer, error)
+
+        timeout_ms = self._settings.config.replica_socket_timeout_ms
+        self._channel.send(request, version, answered, timeout_ms)
+
+
+def _fetch_topics(
+    asked: Mapping[TopicPartition, AskedPartition], max_bytes: int, says_last_epoch: bool
+) -> list[FetchTopic]:
+    """Return the topics of a request, in the order of the partitions.
+
+    The order ensures fairness. Adjacent partitions of one topic share an entry.
+    """
+    topics: list[FetchTopic] = []
+    last: tuple[str, bytes] | None = None
+    for key, each in asked.items():
+        if last != (key.topic, each.topic_id):
+            last = (key.topic, each.topic_id)
+            topics.append(FetchTopic(topic=key.topic, topic_id=each.topic_id, partitions=[]))
+        topics[-1].partitions.append(
+            FetchPartition(
+                partition=key.partition,
+                current_leader_epoch=each.current_leader_epoch,
+                fetch_offset=each.fetch_offset,
+                last_fetched_epoch=each.last_fetched_epoch if says_last_epoch else -1,
+                log_start_offset=each.log_start_offset,
+                partition_max_bytes=max_bytes,
+            )
+        )
+    return topics
+
+
+def _forgotten(
+    partitions: Mapping[TopicPartition, bytes],
+) -> Iterable[tuple[str, bytes, list[int]]]:
+    topics: dict[tuple[str, bytes], list[int]] = {}
+    for key, topic_id in partitions.items():
+        topics.setdefault((key.topic, topic_id), []).append(key.partition)
+    return ((topic, topic_id, indexes) for (topic, topic_id), indexes in topics.items())
+
+
+def _by_topic(
+    partitions: Iterable[TopicPartition],
+) -> Iterable[tuple[str, list[TopicPartition]]]:
+    topics: dict[str, list[TopicPartition]] = {}
+    for key in partitions:
+        topics.setdefault(key.topic, []).append(key)
+    return topics.items()

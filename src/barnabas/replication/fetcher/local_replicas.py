@@ -1,0 +1,136 @@
+"""The fetchers' access to this broker's own replicas: reading state, appending, truncating."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+from barnabas.storage.errors import KafkaStorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.replication.partition.follower_side import Fetched, FollowerAppend
+    from barnabas.replication.partition.log_truncation import OffsetTruncation
+    from barnabas.replication.partition.partition import Partition
+    from barnabas.replication.partition.partition_registry import PartitionRegistry
+    from barnabas.replication.replica_metrics import ReplicaMetrics
+    from barnabas.replication.replication_throttle import ReplicationThrottle
+    from barnabas.storage.log import Log
+    from barnabas.storage.topic_partition import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+
+class LogCutting(Protocol):
+    """The part of the log manager that truncates followers' logs."""
+
+    def truncate_to(self, partition: TopicPartition, offset: int) -> bool:
+        """Truncate a log and its recovery point on disk. Return whether it was truncated."""
+        ...
+
+    def truncate_fully_and_start_at(self, partition: TopicPartition, offset: int) -> None:
+        """Empty a log, start it at `offset`, and update its recovery point on disk."""
+        ...
+
+
+class LocalReplicas:
+    """The partitions that this broker follows."""
+
+    __slots__ = ("_logs", "_metrics", "_online", "_throttle", "wake")
+
+    def __init__(
+        self,
+        registry: PartitionRegistry,
+        logs: LogCutting,
+        metrics: ReplicaMetrics,
+        throttle: ReplicationThrottle,
+        wake: Callable[[TopicPartition], None],
+    ) -> None:
+        self._online = registry.online
+        self._logs = logs
+        self._metrics = metrics
+        # Throttle of the records that this broker fetches as a follower.
+        self._throttle = throttle
+        # Checks all operations that wait for a partition. Called after the change.
+        self.wake = wake
+
+    def find(self, key: TopicPartition) -> Partition | None:
+        """Return the partition, or None if its directory is offline or it is deleted."""
+        return self._online.get(key)
+
+    def log(self, key: TopicPartition) -> Log:
+        """Return the log of a partition.
+
+        Raises:
+            KafkaStorageError: the data directory is offline.
+        """
+        return self._partition(key).log
+
+    @property
+    def may_hold_back(self) -> bool:
+        """Whether any partition is throttled."""
+        return self._throttle.is_active
+
+    def is_held_back(self, key: TopicPartition, lag: int | None) -> bool:
+        """Whether the throttle delays the fetch of a partition.
+
+        Partitions without lag are exempt.
+        """
+        throttle = self._throttle
+        return (
+            throttle.is_active and lag != 0 and throttle.is_throttled(key) and throttle.is_exceeded
+        )
+
+    def append(self, key: TopicPartition, fetch_offset: int, fetched: Fetched) -> FollowerAppend:
+        """Append the leader's records, and count them.
+
+        Raises:
+            StorageError, OffsetMismatchError: see `FollowerSide.append_as_follower`.
+        """
+        partition = self._partition(key)
+        appended = partition.append_as_follower(
+            fetch_offset,
+            fetched,
+            lambda offset: self._logs.truncate_fully_and_start_at(key, offset),
+        )
+        size = len(fetched.records)
+        if self._throttle.is_active and self._throttle.is_throttled(key):
+            self._throttle.record(size)
+        self._metrics.replication_bytes_in += size
+        if partition.is_being_added:
+            self._metrics.reassignment_bytes_in += size
+        return appended
+
+    def truncate(self, key: TopicPartition, truncation: OffsetTruncation) -> None:
+        """Truncate the log.
+
+        A future replica detects this by the log's number of truncations, and truncates itself.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        log = self.log(key)
+        if truncation.offset < log.high_watermark:
+            _log.warning(
+                "%s is cut to %d, below its high watermark %d",
+                key,
+                truncation.offset,
+                log.high_watermark,
+            )
+        self._logs.truncate_to(key, truncation.offset)
+
+    def begin_anew(self, key: TopicPartition, offset: int) -> None:
+        """Empty the log and start it at `offset`.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        self._partition(key)
+        self._logs.truncate_fully_and_start_at(key, offset)
+
+    def _partition(self, key: TopicPartition) -> Partition:
+        partition = self._online.get(key)
+        if partition is None:
+            raise KafkaStorageError(f"{key} is offline")
+        return partition

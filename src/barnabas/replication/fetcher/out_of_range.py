@@ -1,0 +1,145 @@
+"""Finds the next fetch offset of a follower after OFFSET_OUT_OF_RANGE.
+
+If the leader's log ends below the follower's log, an unclean election took place. The follower
+truncates to the leader's end. If the leader's log starts above the follower's end, retention has
+deleted the records between them. The follower empties its log and starts at the leader's start.
+Otherwise it fetches from its own end. Kafka: AbstractFetcherThread.fetchOffsetAndTruncate.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.replication.fetcher.fetch_state import FetchPhase
+from barnabas.replication.partition.log_truncation import OffsetTruncation
+from barnabas.replication.partition.results import UNKNOWN_EPOCH
+from barnabas.storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from barnabas.replication.fetcher.fetch_state import FetchState
+    from barnabas.replication.fetcher.fetch_states import FetchStates
+    from barnabas.replication.fetcher.leader_endpoint import ListedOffset
+    from barnabas.replication.fetcher.local_replicas import LocalReplicas
+    from barnabas.storage.topic_partition import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+
+class OutOfRange:
+    """Queries the end offsets first, then the start offsets of the partitions that need them."""
+
+    __slots__ = ("_leader_ends", "_local", "_states")
+
+    def __init__(self, states: FetchStates, local: LocalReplicas) -> None:
+        self._states = states
+        self._local = local
+        # The leader's end offsets of the partitions in the query for start offsets.
+        self._leader_ends: dict[TopicPartition, int] = {}
+
+    def questions(self) -> dict[TopicPartition, int]:
+        """Return the partitions for the query of end offsets, with their leader epochs."""
+        found = self._states.in_phase(FetchPhase.OUT_OF_RANGE)
+        return {key: state.current_leader_epoch for key, state in found}
+
+    def take_ends(
+        self, asked: Mapping[TopicPartition, int], answers: Mapping[TopicPartition, ListedOffset]
+    ) -> dict[TopicPartition, int]:
+        """Process the leader's end offsets.
+
+        Return the partitions for the query of start offsets.
+        """
+        self._leader_ends.clear()
+        for key, state, leader_end in self._answered(asked, answers):
+            try:
+                if leader_end < self._local.log(key).log_end_offset:
+                    _log.warning("%s: the leader's log ends at %d, below ours", key, leader_end)
+                    self._local.truncate(key, OffsetTruncation(leader_end, is_complete=True))
+                    self._go_on(key, state, leader_end)
+                else:
+                    self._leader_ends[key] = leader_end
+            except StorageError as error:
+                self._give_up(key, error)
+            except AssertionError:
+                raise
+            except Exception:  # noqa: BLE001 - the other partitions go on
+                self._states.fail_unexpectedly(key, "its log was cut to the leader's end")
+        return {key: asked[key] for key in self._leader_ends}
+
+    def take_starts(
+        self, asked: Mapping[TopicPartition, int], answers: Mapping[TopicPartition, ListedOffset]
+    ) -> None:
+        """Process the leader's start offsets."""
+        for key, state, leader_start in self._answered(asked, answers):
+            try:
+                if leader_start > self._local.log(key).log_end_offset:
+                    _log.warning("%s: the leader's log begins at %d only", key, leader_start)
+                    self._local.begin_anew(key, leader_start)
+                self._go_on(key, state, self._leader_ends[key])
+            except StorageError as error:
+                self._give_up(key, error)
+            except AssertionError:
+                raise
+            except Exception:  # noqa: BLE001 - the other partitions go on
+                self._states.fail_unexpectedly(key, "its log was begun anew")
+
+    def on_failed(self, asked: Mapping[TopicPartition, int]) -> None:
+        """Return the partitions to fetching after a failed request.
+
+        The next fetch checks the range.
+        """
+        for key in asked:
+            state = self._states.get(key)
+            if state is not None and state.phase is FetchPhase.OUT_OF_RANGE:
+                state.phase = FetchPhase.FETCHING
+
+    def _answered(
+        self, asked: Mapping[TopicPartition, int], answers: Mapping[TopicPartition, ListedOffset]
+    ) -> Iterator[tuple[TopicPartition, FetchState, int]]:
+        """Yield the offsets of partitions without errors whose state is unchanged.
+
+        Partitions with errors are delayed or fenced.
+        """
+        for key, epoch in asked.items():
+            state = self._states.get(key)
+            if (
+                state is None
+                or state.phase is not FetchPhase.OUT_OF_RANGE
+                or state.current_leader_epoch != epoch
+            ):
+                continue
+            answer = answers.get(key)
+            if answer is not None and answer.error is ErrorCode.NONE and answer.offset >= 0:
+                yield key, state, answer.offset
+                continue
+            name = "nothing" if answer is None else f"{answer.error.name}, {answer.offset}"
+            _log.info("%s is out of range, and the leader's offsets are unknown: %s", key, name)
+            state.phase = FetchPhase.FETCHING
+            if answer is not None and answer.error is ErrorCode.FENCED_LEADER_EPOCH:
+                self._states.fence(key, epoch)
+            else:
+                self._states.delay([key])
+
+    def _go_on(self, key: TopicPartition, state: FetchState, leader_end: int) -> None:
+        log = self._local.log(key)
+        epoch = log.latest_epoch
+        before = (state.fetch_offset, state.last_fetched_epoch)
+        state.fetch_offset = log.log_end_offset
+        state.last_fetched_epoch = UNKNOWN_EPOCH if epoch is None else epoch
+        state.lag = max(0, leader_end - state.fetch_offset)
+        state.phase = FetchPhase.FETCHING
+        self._states.move_to_end(key)
+        if before == (state.fetch_offset, state.last_fetched_epoch):
+            # The next request would be identical: delay it, until the leader may have more records.
+            self._states.delay([key])
+        self._local.wake(key)
+
+    def _give_up(self, key: TopicPartition, error: StorageError) -> None:
+        _log.error("%s is out of range and cannot be mended: %s", key, error)
+        state = self._states.get(key)
+        if state is not None:
+            state.phase = FetchPhase.FETCHING
+            self._states.delay([key])

@@ -1,0 +1,461 @@
+"""Fetches the partitions of one fetcher id from one leader (Kafka's ReplicaFetcherThread).
+
+A fetcher has no thread and no task: it is called by responses, timers and its manager. Each call
+ends in `_go_on`, which does the first of these that applies: truncate logs, resolve offsets that
+are out of range, fetch, or wait for the end of a backoff. One request is in flight at a time,
+whatever the number of partitions.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.replication.fetcher.fetch_processing import FetchProcessing, Processed
+from barnabas.replication.fetcher.fetch_state import NOT_DELAYED, FetchPhase, FetchState
+from barnabas.replication.fetcher.fetch_states import FailedPartitions, FetchStates
+from barnabas.replication.fetcher.follower_session import AskedPartition, FollowerSession
+from barnabas.replication.fetcher.follower_truncation import FollowerTruncation
+from barnabas.replication.fetcher.out_of_range import OutOfRange
+from barnabas.replication.partition.offset_lookup import EARLIEST, LATEST
+from barnabas.storage.topic_partition import TopicPartition
+from barnabas.waiting.steps import run_in_slices
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from barnabas.network.network_error import NetworkError
+    from barnabas.protocol.messages.fetch import FetchResponse
+    from barnabas.replication.fetcher.fetch_state import InitialFetchState
+    from barnabas.replication.fetcher.follower_session import FollowerRequest
+    from barnabas.replication.fetcher.leader_endpoint import (
+        EpochQuestion,
+        LeaderEndpoint,
+        ListedOffset,
+    )
+    from barnabas.replication.fetcher.local_replicas import LocalReplicas
+    from barnabas.replication.fetcher_settings import FetcherSettings
+    from barnabas.replication.partition.results import EpochEndOffset
+    from barnabas.runtime.clock import Clock
+    from barnabas.waiting.timing_wheel import TimingWheel, WheelEntry
+
+_log = logging.getLogger(__name__)
+
+# A new partition waits at most this long for a fetch that is pending at the leader. Then the
+# fetcher abandons that fetch. Without this limit, the first commits of a new leader take as long as
+# replica.fetch.wait.max.ms. The fetch after it is a full fetch, which is expensive with many
+# partitions. The time per partition limits that cost when topics are created one after the other.
+_PATIENCE_MS = 20.0
+_PATIENCE_PER_PARTITION_MS = 0.2
+
+
+# Interval of the check of idle partitions, and the number of partitions per check.
+_SWEEP_MS = 450.0
+_SWEEP_PARTITIONS = 64
+
+
+class FetcherParts(msgspec.Struct, frozen=True):
+    """The collaborators that all fetchers of a broker share."""
+
+    local: LocalReplicas
+    settings: FetcherSettings
+    failed: FailedPartitions
+    wheel: TimingWheel
+    clock: Clock
+
+
+class ReplicaFetcher:
+    """Fetches from one leader, one request at a time."""
+
+    __slots__ = (
+        "_clock",
+        "_entry",
+        "_hurry",
+        "_is_closed",
+        "_is_failing",
+        "_is_fetching",
+        "_is_held_back",
+        "_is_processing",
+        "_leader",
+        "_local",
+        "_out_of_range",
+        "_parts",
+        "_processing",
+        "_request",
+        "_sent_ms",
+        "_session",
+        "_states",
+        "_swept_ms",
+        "_syncing",
+        "_truncation",
+        "_wheel",
+        "bytes_fetched",
+        "is_dead",
+        "name",
+        "requests",
+    )
+
+    def __init__(self, name: str, leader: LeaderEndpoint, parts: FetcherParts) -> None:
+        # The name of the corresponding thread in Kafka, for metrics.
+        self.name = name
+        self._leader = leader
+        self._parts = parts
+        self._local = parts.local
+        self._wheel = parts.wheel
+        self._clock = parts.clock
+        config = parts.settings.config
+        self._states = FetchStates(parts.clock, config.replica_fetch_backoff_ms, parts.failed)
+        self._session = FollowerSession()
+        self._truncation = FollowerTruncation(self._states, parts.local)
+        self._out_of_range = OutOfRange(self._states, parts.local)
+        self._processing = FetchProcessing(
+            self._states, parts.local, config.replica_fetch_max_bytes
+        )
+        # Number of the request in flight, or None. Responses to other requests are ignored.
+        self._request: int | None = None
+        self._sent_ms = 0.0
+        # Whether the request in flight is a fetch, which may wait for data at the leader.
+        self._is_fetching = False
+        # Whether a response is being processed, over several turns. No request meanwhile.
+        self._is_processing = False
+        # Whether the last request failed as a whole.
+        self._is_failing = False
+        # Whether a throttle kept a partition out of the last fetch.
+        self._is_held_back = False
+        # Time of the last check of idle partitions, in ms.
+        self._swept_ms = NOT_DELAYED
+        # Number of partitions whose appended records are being synced. No fetch until 0.
+        self._syncing = 0
+        # Timer of the next attempt. None while a request is in flight or no partition waits.
+        self._entry: WheelEntry | None = None
+        # Timer that abandons the pending fetch in favor of a new partition.
+        self._hurry: WheelEntry | None = None
+        self._is_closed = False
+        # Whether an unexpected error stopped this fetcher. Its partitions are no longer fetched.
+        self.is_dead = False
+        # Totals since the start: requests sent, and bytes of records appended.
+        self.requests = 0
+        self.bytes_fetched = 0
+
+    # Methods for the manager.
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    @property
+    def leader_id(self) -> int:
+        """The id of the leader."""
+        return self._leader.broker_id
+
+    def lags(self) -> list[tuple[TopicPartition, int]]:
+        """Return each partition's lag behind the leader's high watermark, if it is known."""
+        return [(key, state.lag) for key, state in self._states.items() if state.lag is not None]
+
+    def state(self, key: TopicPartition) -> FetchState | None:
+        """Return the fetch state of a partition, or None if this fetcher does not fetch it."""
+        return self._states.get(key)
+
+    def add(self, partitions: Mapping[TopicPartition, InitialFetchState]) -> None:
+        """Start to fetch partitions.
+
+        Partitions already fetched in the same leader epoch keep their state.
+        """
+        self._guarded(lambda: self._add(partitions))
+
+    def remove(self, keys: Iterable[TopicPartition]) -> dict[TopicPartition, FetchState]:
+        """Stop fetching partitions. Return the removed ones with their states."""
+        found = {key: self._states.pop(key) for key in keys}
+        return {key: state for key, state in found.items() if state is not None}
+
+    def remove_all(self) -> dict[TopicPartition, FetchState]:
+        """Stop fetching all partitions. Return them with their states."""
+        return self.remove([key for key, _ in self._states.items()])
+
+    def close(self) -> None:
+        """Stop fetching and abandon the request in flight."""
+        self._is_closed = True
+        self._stop_waiting()
+        self._request = None
+        self._leader.close()
+
+    def _add(self, partitions: Mapping[TopicPartition, InitialFetchState]) -> None:
+        is_news = False
+        for key, initial in partitions.items():
+            known = self._states.get(key)
+            if known is not None and known.current_leader_epoch == initial.current_leader_epoch:
+                continue
+            is_news = True
+            partition = self._local.find(key)
+            epoch = None if partition is None else partition.log.latest_epoch
+            needs_no_cut = self._leader.finds_divergence and epoch is not None
+            phase = FetchPhase.FETCHING if needs_no_cut else FetchPhase.TRUNCATING
+            state = FetchState(initial, phase)
+            if epoch is not None:
+                state.last_fetched_epoch = epoch
+            self._states.pop(key)
+            self._states.put(key, state)
+        if is_news and self._request is not None and self._is_fetching and self._hurry is None:
+            waited_ms = self._clock.monotonic_ms() - self._sent_ms
+            patience_ms = max(_PATIENCE_MS, _PATIENCE_PER_PARTITION_MS * len(self._states))
+            rest_ms = max(0.0, patience_ms - waited_ms)
+            give_up = partial(self._give_up, self._request)
+            self._hurry = self._wheel.add(rest_ms, lambda: self._guarded(give_up))
+        self._go_on()
+
+    # The request cycle.
+
+    def _go_on(self) -> None:
+        """Send the next request, unless one is in flight."""
+        if self._request is not None or self._syncing or self._is_processing:
+            return
+        if self._is_closed or self.is_dead:
+            return
+        self._stop_waiting()
+        self._truncation.cut_without_epoch()
+        epochs = self._truncation.questions()
+        if epochs:
+            self._leader.epoch_ends(epochs, self._expect(self._on_epoch_ends, epochs))
+            return
+        ends = self._out_of_range.questions()
+        if ends:
+            self._leader.offsets(ends, LATEST, self._expect(self._on_ends, ends))
+            return
+        self._fetch()
+
+    def _fetch(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._swept_ms >= _SWEEP_MS:
+            # Retention may move a log start offset without a notification.
+            self._swept_ms = now_ms
+            self._states.touch_some(_SWEEP_PARTITIONS)
+        self._is_held_back = False
+        looked_at = {key: self._wanted(key, now_ms) for key in self._states.restless()}
+        if self._session.needs_all(looked_at) or self._local.may_hold_back:
+            given_up = [key for key in looked_at if self._states.get(key) is None]
+            looked_at = {key: self._wanted(key, now_ms) for key, _ in self._states.items()}
+            looked_at.update(dict.fromkeys(given_up))
+        request = self._session.build(looked_at)
+        for key in self._states.restless():
+            if looked_at[key] is not None or self._states.get(key) is None:
+                self._states.settle(key)
+        if request.is_empty:
+            self._wait()
+            return
+        self._is_fetching = True
+        self._leader.fetch(request, self._expect(self._on_fetched, request))
+
+    def _wanted(self, key: TopicPartition, now_ms: float) -> AskedPartition | None:
+        """Return what to fetch of a partition, or None if it is not fetched now."""
+        state = self._states.get(key)
+        if state is None or not state.is_ready(now_ms):
+            return None
+        if self._local.is_held_back(key, state.lag):
+            self._is_held_back = True
+            return None
+        partition = self._local.find(key)
+        if partition is None:
+            self._states.delay([key])
+            return None
+        return AskedPartition(
+            state.topic_id,
+            state.fetch_offset,
+            partition.log.log_start_offset,
+            state.current_leader_epoch,
+            state.last_fetched_epoch,
+        )
+
+    def _wait(self) -> None:
+        """Schedule the next attempt at the end of the first backoff."""
+        delay_ms = self._states.next_delay_ms()
+        if self._is_held_back:
+            backoff_ms = self._parts.settings.config.replica_fetch_backoff_ms
+            delay_ms = backoff_ms if delay_ms is None else min(delay_ms, backoff_ms)
+        if delay_ms is not None:
+            self._entry = self._wheel.add(delay_ms, lambda: self._guarded(self._go_on))
+
+    def _stop_waiting(self) -> None:
+        for entry in (self._entry, self._hurry):
+            if entry is not None:
+                entry.cancel()
+        self._entry = self._hurry = None
+
+    def _expect(
+        self, take: Callable[[Any, Any, NetworkError | None], None], asked: object
+    ) -> Callable[[Any, NetworkError | None], None]:
+        """Register a request that is being sent. Return the callback for its response."""
+        self.requests += 1
+        number = self._request = self.requests
+        self._sent_ms = self._clock.monotonic_ms()
+
+        def answered(answer: object, error: NetworkError | None) -> None:
+            if self._request != number or self._is_closed:
+                return
+            self._request = None
+            self._is_fetching = False
+            if error is None:
+                self._is_failing = False
+            self._guarded(partial(take, asked, answer, error))
+            self._guarded(self._go_on)
+
+        return answered
+
+    def _give_up(self, number: int) -> None:
+        """Abandon a pending fetch so that new partitions can be fetched."""
+        self._hurry = None
+        if self._request == number and self._is_fetching:
+            self._request = None
+            self._is_fetching = False
+            self._leader.close()
+            self._session.reset()
+            self._go_on()
+
+    def _on_failed(self, keys: Iterable[TopicPartition], error: NetworkError) -> None:
+        """Handle the failure of a whole request: reset the session and delay its partitions."""
+        # Warn once per series of failures: a dead leader gets requests until the next election.
+        _log.log(logging.DEBUG if self._is_failing else logging.WARNING, "%s: %s", self.name, error)
+        self._is_failing = True
+        self._leader.close()
+        self._session.reset()
+        self._states.delay(keys)
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        """Run `work`. An unexpected error stops only this fetcher; assertion errors are raised."""
+        if self._is_closed or self.is_dead:
+            return
+        try:
+            work()
+        except AssertionError:
+            raise
+        except Exception:  # noqa: BLE001 - one fetcher ends, and is counted
+            if self._is_closed:
+                return
+            _log.exception("%s has died; its partitions are not replicated any more", self.name)
+            self.is_dead = True
+            self._stop_waiting()
+            self._request = None
+            self._leader.close()
+
+    # Responses.
+
+    def _on_epoch_ends(
+        self,
+        asked: dict[TopicPartition, EpochQuestion],
+        ends: dict[TopicPartition, EpochEndOffset] | None,
+        error: NetworkError | None,
+    ) -> None:
+        if ends is None:
+            assert error is not None
+            self._on_failed(asked, error)
+        else:
+            self._truncation.take_ends(asked, ends)
+
+    def _on_ends(
+        self,
+        asked: dict[TopicPartition, int],
+        answers: dict[TopicPartition, ListedOffset] | None,
+        error: NetworkError | None,
+    ) -> None:
+        if answers is None:
+            self._on_no_offsets(asked, error)
+            return
+        starts = self._out_of_range.take_ends(asked, answers)
+        if starts:
+            self._leader.offsets(starts, EARLIEST, self._expect(self._on_starts, starts))
+
+    def _on_starts(
+        self,
+        asked: dict[TopicPartition, int],
+        answers: dict[TopicPartition, ListedOffset] | None,
+        error: NetworkError | None,
+    ) -> None:
+        if answers is None:
+            self._on_no_offsets(asked, error)
+        else:
+            self._out_of_range.take_starts(asked, answers)
+
+    def _on_no_offsets(self, asked: dict[TopicPartition, int], error: NetworkError | None) -> None:
+        assert error is not None
+        self._out_of_range.on_failed(asked)
+        self._on_failed(asked, error)
+
+    def _on_fetched(
+        self, asked: FollowerRequest, response: FetchResponse | None, error: NetworkError | None
+    ) -> None:
+        if response is None:
+            assert error is not None
+            self._on_failed([key for key, _ in self._states.items()], error)
+            return
+        answered: dict[TopicPartition, Any] = {}
+        for topic in response.responses:
+            name = topic.topic or self._session.topic_name(topic.topic_id)
+            for each in topic.partitions:
+                answered[TopicPartition(name or "", each.partition_index)] = each
+        code = ErrorCode.of(response.error_code)
+        if not self._session.take_answer(code, response.session_id, answered):
+            self._on_session_error(asked, code)
+            return
+        self._is_processing = True
+        steps = self._processing.process(asked.partitions, answered)
+        run_in_slices(steps, self._clock, self._run_later, self._on_processed)
+
+    def _run_later(self, work: Callable[[], None]) -> None:
+        self._wheel.add(0, partial(self._guarded, work))
+
+    def _on_processed(self, processed: Processed) -> None:
+        self._is_processing = False
+        self.bytes_fetched += processed.bytes_appended
+        self._truncation.take_diverging(processed.diverging)
+        for key in processed.moved:
+            self._local.wake(key)
+        # Last, since a sync may complete immediately.
+        self._syncing += len(processed.to_sync)
+        for key in processed.to_sync:
+            self._sync(key)
+        self._go_on()
+
+    def _on_session_error(self, asked: FollowerRequest, code: ErrorCode) -> None:
+        """Drop the response after a session error. The next request is a full fetch."""
+        _log.info("%s: fetch session %d: %s", self.name, asked.session_id, code.name)
+        is_full = asked.session_epoch == 0
+        if is_full or code not in _SESSION_ERRORS:
+            # A full request has no session that could fail: delay the retry.
+            self._states.delay(asked.partitions)
+
+    def _sync(self, key: TopicPartition) -> None:
+        """Sync a partition before the next fetch, for flush.messages.
+
+        The next fetch tells the leader that the records before its fetch offset are on disk.
+        """
+        state = self._states.get(key)
+        partition = self._local.find(key)
+
+        def synced(error: BaseException | None) -> None:
+            self._guarded(partial(self._on_synced, key, state, error))
+
+        if partition is None:
+            synced(None)
+        else:
+            partition.log.flush_async(synced)
+
+    def _on_synced(
+        self, key: TopicPartition, state: FetchState | None, error: BaseException | None
+    ) -> None:
+        self._syncing -= 1
+        if state is not None and self._states.get(key) is state:
+            state.is_syncing = False
+            if error is not None:
+                _log.error("%s is fetched no more by this leadership: not synced: %s", key, error)
+                self._states.fail(key)
+        self._go_on()
+
+
+_SESSION_ERRORS = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    }
+)

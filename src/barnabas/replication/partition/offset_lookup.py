@@ -1,0 +1,141 @@
+"""ListOffsets for one partition, by timestamp or special timestamp (KIP-79, KIP-734, KIP-405).
+
+Before KIP-79 (v0) the response was a list of segment base offsets, selected by file modification
+time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.replication.partition.results import UNKNOWN_EPOCH, ListOffsetResult
+from barnabas.storage.errors import StorageError
+from barnabas.storage.read_result import FetchIsolation
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from barnabas.replication.partition.partition import Partition
+    from barnabas.waiting.off_loop import OffLoop
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+
+
+def list_offset(
+    partition: Partition, timestamp: int, isolation: FetchIsolation
+) -> Generator[OffLoop | None, Any, ListOffsetResult]:
+    """Return the offset for a timestamp, in steps. The caller has checked the access.
+
+    Args:
+        partition: the partition.
+        timestamp: ms, or a special timestamp.
+        isolation: LOG_END for replicas. For clients, the visible end limits the result.
+
+    Returns:
+        All -1 and no error if no record matches. OFFSET_NOT_AVAILABLE while a new leader's high
+        watermark is below the start of its epoch, since the offset could be lower than in an
+        earlier response.
+    """
+    log = partition.log
+    if timestamp == LATEST:
+        if _may_go_back(partition, isolation):
+            return ListOffsetResult(ErrorCode.OFFSET_NOT_AVAILABLE)
+        end = _fetchable_end(partition, isolation)
+        return ListOffsetResult(offset=end, leader_epoch=partition.leader_epoch)
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        epoch = log.leader_epochs.epoch_for_offset(log.log_start_offset)
+        return ListOffsetResult(
+            offset=log.log_start_offset, leader_epoch=UNKNOWN_EPOCH if epoch is None else epoch
+        )
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        # Barnabas has no tiered storage.
+        return ListOffsetResult()
+    return (yield from _by_timestamp(partition, timestamp, isolation))
+
+
+def offsets_before(
+    partition: Partition, timestamp: int, count_max: int, isolation: FetchIsolation, now_ms: int
+) -> list[int] | ErrorCode:
+    """Return the offsets of v0: base offsets of segments last modified before a time.
+
+    The log end offset is included, with the current time, if the last segment has records. Offsets
+    above the visible end of the isolation level are replaced by this end.
+
+    Args:
+        partition: the partition.
+        timestamp: ms, or LATEST or EARLIEST.
+        count_max: the maximum number of offsets.
+        isolation: determines the visible end.
+        now_ms: the current time.
+
+    Returns:
+        The latest offsets, in descending order.
+    """
+    log = partition.log
+    segments = list(log.segments)
+    try:
+        found = [
+            (max(segment.base_offset, log.log_start_offset), segment.modified_ms())
+            for segment in segments
+        ]
+    except OSError:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    if segments[-1].size:
+        found.append((log.log_end_offset, now_ms))
+    if timestamp == EARLIEST:
+        found = found[:1]
+    elif timestamp != LATEST:
+        while found and found[-1][1] > timestamp:
+            found.pop()
+    offsets = [offset for offset, _ in reversed(found)][:count_max]
+    end = _fetchable_end(partition, isolation)
+    if offsets and offsets[0] > end:
+        return [end, *(offset for offset in offsets if offset <= end)]
+    return offsets
+
+
+def _by_timestamp(
+    partition: Partition, timestamp: int, isolation: FetchIsolation
+) -> Generator[OffLoop | None, Any, ListOffsetResult]:
+    log = partition.log
+    try:
+        if timestamp == MAX_TIMESTAMP:
+            found = yield from log.max_timestamp_offset()
+        elif timestamp >= 0:
+            found = yield from log.offset_for_timestamp(timestamp)
+        else:
+            found = None
+    except StorageError as error:
+        return ListOffsetResult(error.error_code)
+    if found is not None and found[1] < _fetchable_end(partition, isolation):
+        at, offset, epoch = found
+        return ListOffsetResult(ErrorCode.NONE, at, offset, epoch)
+    if _may_go_back(partition, isolation):
+        return ListOffsetResult(ErrorCode.OFFSET_NOT_AVAILABLE)
+    return ListOffsetResult()
+
+
+def _fetchable_end(partition: Partition, isolation: FetchIsolation) -> int:
+    log = partition.log
+    match isolation:
+        case FetchIsolation.LOG_END:
+            return log.log_end_offset
+        case FetchIsolation.HIGH_WATERMARK:
+            return log.high_watermark
+        case FetchIsolation.TXN_COMMITTED:
+            return log.last_stable_offset
+
+
+def _may_go_back(partition: Partition, isolation: FetchIsolation) -> bool:
+    start = partition.leader_epoch_start_offset
+    return (
+        isolation is not FetchIsolation.LOG_END
+        and start is not None
+        and start > partition.log.high_watermark
+    )

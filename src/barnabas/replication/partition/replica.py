@@ -1,0 +1,134 @@
+"""The leader's state of one follower (Kafka's Replica and ReplicaState)."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from barnabas.replication.partition.results import UNKNOWN_OFFSET
+from barnabas.storage.offset_metadata import LogOffsetMetadata
+
+UNKNOWN_END = LogOffsetMetadata(UNKNOWN_OFFSET)
+NO_BROKER_EPOCH = -1
+# Earlier than any replica.lag.time.max.ms. Not 0, since a monotonic clock may start at 0.
+NEVER_MS = float("-inf")
+
+
+class Pulse(Protocol):
+    """A follower's session, in which the follower fetches from the log end without changes."""
+
+    # Time of the session's last fetch, in monotonic ms.
+    fetched_ms: float
+
+
+class Replica:
+    """The state of one follower, from its fetches. Times are in monotonic ms."""
+
+    __slots__ = (
+        "_last_caught_up_ms",
+        "_last_fetch_ms",
+        "broker_epoch",
+        "broker_id",
+        "end",
+        "last_fetch_leader_log_end_offset",
+        "log_start_offset",
+        "pulse",
+        "refusals",
+    )
+
+    def __init__(self, broker_id: int) -> None:
+        self.broker_id = broker_id
+        # The follower's log end: the offset of its last fetch. Unknown until the first fetch from a
+        # new leader. It decreases when the follower truncates.
+        self.end = UNKNOWN_END
+        # The follower's log start offset, for the low watermark. -1 until the first fetch.
+        self.log_start_offset = UNKNOWN_OFFSET
+        # The leader's log end offset at the last fetch. Never decreases within a leader epoch.
+        self.last_fetch_leader_log_end_offset = UNKNOWN_OFFSET
+        self._last_fetch_ms = NEVER_MS
+        self._last_caught_up_ms = NEVER_MS
+        # The session that records the time of fetches without changes. None if there is none.
+        self.pulse: Pulse | None = None
+        # Number of consecutive fetches of the same records: the follower may reject the batch.
+        self.refusals = 0
+        # Broker epoch in the last fetch (KIP-903). None before the first fetch.
+        self.broker_epoch: int | None = None
+
+    @property
+    def log_end_offset(self) -> int:
+        """The follower's log end offset (exclusive). -1 if unknown."""
+        return self.end.message_offset
+
+    @property
+    def last_fetch_ms(self) -> float:
+        """The time of the last fetch."""
+        pulse = self.pulse
+        return self._last_fetch_ms if pulse is None else max(self._last_fetch_ms, pulse.fetched_ms)
+
+    @property
+    def last_caught_up_ms(self) -> float:
+        """The latest time at which the follower had the whole log.
+
+        Never decreases in a leader epoch.
+        """
+        pulse = self.pulse
+        if pulse is None:
+            return self._last_caught_up_ms
+        return max(self._last_caught_up_ms, pulse.fetched_ms)
+
+    def settle(self) -> None:
+        """Copy the times from the session, and detach it. Later fetches are recorded here again."""
+        self._last_caught_up_ms = self.last_caught_up_ms
+        self._last_fetch_ms = self.last_fetch_ms
+        self.pulse = None
+
+    def reset(
+        self, now_ms: float, leader_log_end_offset: int, is_new_leader: bool, in_isr: bool
+    ) -> None:
+        """Start a leader epoch. ISR members count as caught up now, other replicas as never."""
+        self.pulse = None
+        self._last_caught_up_ms = now_ms if in_isr else NEVER_MS
+        if is_new_leader:
+            self.end = UNKNOWN_END
+            self.log_start_offset = UNKNOWN_OFFSET
+            self.last_fetch_leader_log_end_offset = UNKNOWN_OFFSET
+            self._last_fetch_ms = NEVER_MS
+            self.broker_epoch = None
+        else:
+            self.last_fetch_leader_log_end_offset = leader_log_end_offset
+            self._last_fetch_ms = self._last_caught_up_ms
+
+    def update(
+        self,
+        end: LogOffsetMetadata,
+        log_start_offset: int,
+        now_ms: float,
+        leader_log_end_offset: int,
+        broker_epoch: int,
+    ) -> None:
+        """Record a fetch from `end`, while the leader's log ended at `leader_log_end_offset`.
+
+        The follower is caught up now if it fetches from the leader's log end. It was caught up at
+        its previous fetch if it now fetches from the log end of that time.
+        """
+        if self.pulse is not None:
+            self.settle()
+        if end.message_offset >= leader_log_end_offset:
+            self._last_caught_up_ms = max(self._last_caught_up_ms, now_ms)
+        elif end.message_offset >= self.last_fetch_leader_log_end_offset:
+            self._last_caught_up_ms = max(self._last_caught_up_ms, self._last_fetch_ms)
+        self.end = end
+        self.log_start_offset = log_start_offset
+        self.last_fetch_leader_log_end_offset = max(
+            self.last_fetch_leader_log_end_offset, leader_log_end_offset
+        )
+        self._last_fetch_ms = now_ms
+        self.broker_epoch = broker_epoch
+
+    def is_caught_up(
+        self, leader_log_end_offset: int, now_ms: float, lag_time_max_ms: float
+    ) -> bool:
+        """Whether the follower has the whole log, or had it within `replica.lag.time.max.ms`."""
+        return (
+            self.end.message_offset == leader_log_end_offset
+            or now_ms - self.last_caught_up_ms <= lag_time_max_ms
+        )

@@ -1,0 +1,1 @@
+"""Serving Produce, Fetch and DeleteRecords: reads, appends, pending requests, fetch sessions."""

@@ -1,0 +1,246 @@
+"""Fetches that wait for data (Kafka's DelayedFetch, with its completion cases A to H)."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.replication.partition.results import UNKNOWN_EPOCH, UNKNOWN_OFFSET
+from barnabas.replication.requests.delayed_produce import PartitionLookup
+from barnabas.waiting.delayed_operation import DelayedOperation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
+    from barnabas.replication.partition.partition import Partition
+    from barnabas.replication.partition.results import FetchResult
+    from barnabas.replication.requests.session_partition import SessionPartition
+    from barnabas.storage.offset_metadata import LogOffsetMetadata
+    from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
+
+_log = logging.getLogger(__name__)
+
+# Sentinel: the available data completes the fetch, whatever its minimum is.
+_COMPLETE = None
+
+
+class FetchSource(PartitionLookup, Protocol):
+    """Reads again for a completed fetch."""
+
+    def read_again(
+        self, params: FetchParams, partitions: list[tuple[TopicIdPartition, FetchPartitionData]]
+    ) -> list[tuple[TopicIdPartition, FetchResult]]:
+        """Read without updating follower states and without counting a fetch."""
+        ...
+
+    def is_throttled(self, topic_partition: TopicPartition, replica_id: int) -> bool:
+        """Whether the leader's replication quota withholds the partition from the follower."""
+        ...
+
+    def count_expired_fetch(self, from_follower: bool) -> None:
+        """Count a fetch that timed out."""
+        ...
+
+
+class WaitingSession(Protocol):
+    """A follower's session with quiet partitions."""
+
+    # The session's pending fetch, which receives partitions that change.
+    operation: DelayedFetch | None
+
+
+class WaitingPartition(msgspec.Struct):
+    """One partition of a pending fetch."""
+
+    topic_id_partition: TopicIdPartition
+    topic_partition: TopicPartition
+    data: FetchPartitionData
+    # Log position of the fetch offset, from the first read. None if unknown.
+    position: LogOffsetMetadata | None
+    # Number of readable bytes at the last check.
+    available: int = 0
+    # Result of the first read. It is still valid if it had no bytes and nothing has changed.
+    first_result: FetchResult | None = None
+    # Whether the partition has changed since the first read.
+    is_stale: bool = False
+
+
+class DelayedFetch(DelayedOperation):
+    """Completes when a partition cannot wait, or when enough bytes are available.
+
+    A. This broker is no longer the leader of a partition.
+    B. This broker no longer has a replica of a partition.
+    C. A partition no longer exists.
+    D. A partition's log directory is offline.
+    E. The request's leader epoch is fenced.
+    F. The log was truncated below the fetch offset, or the fetch offset is in an older segment than
+       the end. In the second case the rest of the older segment is returned at once, and the
+       available bytes are not counted.
+    G. The available bytes reach the request's minimum. Each partition counts up to its own maximum.
+       Throttled partitions count zero.
+    H. The request's leader epoch is unknown here, or the follower's log has diverged.
+
+    The end is the log end offset, the high watermark or the last stable offset, by isolation level.
+    Partitions without a known position are skipped until the timeout.
+    """
+
+    __slots__ = (
+        "_accumulated",
+        "_by_key",
+        "_on_done",
+        "_params",
+        "_partitions",
+        "_quiet",
+        "_source",
+    )
+
+    def __init__(
+        self,
+        params: FetchParams,
+        partitions: list[WaitingPartition],
+        source: FetchSource,
+        on_done: Callable[[list[tuple[TopicIdPartition, FetchResult]]], None],
+        quiet: WaitingSession | None = None,
+    ) -> None:
+        """Create a pending fetch.
+
+        Args:
+            params: the request as a whole.
+            partitions: the partitions that were read, with the results of the first read.
+            source: reads the partitions again at completion.
+            on_done: gets one result per partition.
+            quiet: the session, which adds quiet partitions when they change.
+        """
+        super().__init__(params.max_wait_ms)
+        self._quiet = quiet
+        if quiet is not None:
+            quiet.operation = self
+        self._params = params
+        self._partitions = partitions
+        self._source = source
+        self._on_done = on_done
+        # Waiting partitions by key. Nearly always one per key.
+        self._by_key: dict[TopicPartition, list[WaitingPartition]] = {}
+        for each in partitions:
+            self._by_key.setdefault(each.topic_partition, []).append(each)
+        # Sum of `available` of all partitions.
+        self._accumulated = sum(each.available for each in partitions)
+
+    def add(self, changed: SessionPartition) -> None:
+        """Add a partition that was quiet and has changed."""
+        key = changed.where.topic_partition
+        waiting = WaitingPartition(
+            changed.where, key, changed.asked, changed.position, is_stale=True
+        )
+        self._partitions.append(waiting)
+        self._by_key.setdefault(key, []).append(waiting)
+
+    def try_complete(self) -> bool:
+        """Check cases A to H for every partition."""
+        return self._is_any_decided(self._partitions) and self.force_complete()
+
+    def try_complete_for(self, key: Hashable) -> bool:
+        """Check cases A to H for the one partition that has changed.
+
+        The other partitions were checked at their last change. If each change caused a check of all
+        partitions, a fetch of a thousand partitions would need a thousand checks per append.
+        """
+        waiting = self._by_key[key]  # type: ignore[index]
+        return self._is_any_decided(waiting) and self.force_complete()
+
+    def _is_any_decided(self, partitions: list[WaitingPartition]) -> bool:
+        """Whether the fetch is complete.
+
+        An unexpected error completes it; the next read reports it.
+        """
+        try:
+            return any(map(self._is_decided, partitions))
+        except AssertionError:
+            raise
+        except Exception:  # noqa: BLE001 - it is answered, others go on
+            _log.exception("Unexpected error in a fetch that waits")
+            return True
+
+    def _is_decided(self, waiting: WaitingPartition) -> bool:
+        """Whether this partition completes the fetch."""
+        waiting.is_stale = True
+        if waiting.position is None:
+            return False
+        partition = self._source.partition(waiting.topic_partition)
+        if isinstance(partition, ErrorCode):
+            return True  # B, C, D
+        data = waiting.data
+        error = partition.check_access(data.current_leader_epoch, self._params.fetch_only_leader)
+        if error is not ErrorCode.NONE:
+            return True  # A, E, H
+        available = self._available(partition, waiting, waiting.position)
+        if available is _COMPLETE:
+            return True  # F
+        if data.last_fetched_epoch >= 0 and _has_diverged(partition, data):
+            return True  # H
+        self._accumulated += available - waiting.available
+        waiting.available = available
+        return self._accumulated >= self._params.min_bytes  # G
+
+    def _available(
+        self, partition: Partition, waiting: WaitingPartition, position: LogOffsetMetadata
+    ) -> int | None:
+        """Return the number of readable bytes, or _COMPLETE in case F."""
+        end = partition.exposed_end(self._params.isolation)
+        # Equal offsets may have positions in two segments if the log has just rolled. There is
+        # nothing to read.
+        if position.message_offset == end.message_offset:
+            return 0
+        if position.message_offset > partition.log.log_end_offset:
+            return _COMPLETE
+        if not end.is_known or not position.is_known:
+            return 0
+        if end.on_older_segment(position):
+            return _COMPLETE
+        params = self._params
+        is_throttled = params.is_from_follower and self._source.is_throttled(
+            waiting.topic_partition, params.replica_id
+        )
+        if is_throttled:
+            return 0
+        if position.on_older_segment(end):
+            return _COMPLETE
+        # The value is negative while a new leader's high watermark is below the fetch offset.
+        return max(0, min(end.bytes_since(position), waiting.data.max_bytes))
+
+    def on_cancel(self) -> None:
+        """Remove this fetch from its session."""
+        if self._quiet is not None and self._quiet.operation is self:
+            self._quiet.operation = None
+
+    def on_complete(self) -> None:
+        """Read again the partitions that changed or had bytes, and answer with all results."""
+        self.on_cancel()
+        results: list[tuple[TopicIdPartition, FetchResult] | None] = []
+        asked: list[tuple[TopicIdPartition, FetchPartitionData]] = []
+        for each in self._partitions:
+            if each.is_stale or each.available or each.first_result is None:
+                asked.append((each.topic_id_partition, each.data))
+                results.append(None)
+            else:
+                results.append((each.topic_id_partition, each.first_result))
+        read = iter(self._source.read_again(self._params, asked))
+        self._on_done([next(read) if each is None else each for each in results])
+
+    def on_expiration(self) -> None:
+        """Count the timeout, separately for followers and consumers."""
+        self._source.count_expired_fetch(self._params.is_from_follower)
+
+
+def _has_diverged(partition: Partition, data: FetchPartitionData) -> bool:
+    end = partition.end_of_epoch(data.last_fetched_epoch)
+    return (
+        end.epoch == UNKNOWN_EPOCH
+        or end.end_offset == UNKNOWN_OFFSET
+        or end.epoch < data.last_fetched_epoch
+        or end.end_offset < data.fetch_offset
+    )

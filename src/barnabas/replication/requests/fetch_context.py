@@ -1,0 +1,145 @@
+"""The partitions of one fetch request and of its response, with or without a session (KIP-227).
+
+`FetchSessionCache.open` returns the context. If its `error` is set, the response consists of this
+error. Otherwise read `partitions()` and pass the results to `answer`. Send its return value with
+the `session_id` and `error` that the context has after that call.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.replication.requests.fetch_session import (
+    NO_SESSION,
+    Answered,
+    Asked,
+    FetchSession,
+    next_epoch,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.replication.requests.quiet_session import QuietSession
+
+
+class FetchContext(Protocol):
+    """The partitions to read for one request, and the results to send."""
+
+    # NONE, or FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or
+    # FETCH_SESSION_TOPIC_ID_ERROR.
+    error: ErrorCode
+    # Session id of the response. 0: no session.
+    session_id: int
+
+    @property
+    def quiet(self) -> QuietSession | None:
+        """Requested partitions that need no read. None if there are none."""
+        ...
+
+    def partitions(self) -> list[Asked]:
+        """Return the partitions to read, in order. A topic with an unknown id has the name ""."""
+        ...
+
+    def answer(self, results: list[Answered]) -> list[Answered]:
+        """Update the session and return the results for the response."""
+        ...
+
+
+class RefusedContext:
+    """A request whose session cannot be used."""
+
+    quiet = None
+
+    __slots__ = ("error", "session_id")
+
+    def __init__(self, error: ErrorCode) -> None:
+        self.error = error
+        self.session_id = NO_SESSION
+
+    def partitions(self) -> list[Asked]:
+        """Return an empty list."""
+        return []
+
+    def answer(self, results: list[Answered]) -> list[Answered]:
+        """Return an empty list."""
+        assert not results
+        return []
+
+
+class SessionlessContext:
+    """A full request that creates no session."""
+
+    quiet = None
+
+    __slots__ = ("_asked", "error", "session_id")
+
+    def __init__(self, asked: list[Asked]) -> None:
+        self._asked = asked
+        self.error = ErrorCode.NONE
+        self.session_id = NO_SESSION
+
+    def partitions(self) -> list[Asked]:
+        """Return the partitions of the request."""
+        return self._asked
+
+    def answer(self, results: list[Answered]) -> list[Answered]:
+        """Return all results."""
+        return results
+
+
+class FullContext:
+    """A full request that creates a session if the cache has room."""
+
+    quiet = None
+
+    __slots__ = ("_asked", "_make_session", "error", "session_id")
+
+    def __init__(
+        self, asked: list[Asked], make_session: Callable[[list[Asked]], FetchSession | None]
+    ) -> None:
+        self._asked = asked
+        self._make_session = make_session
+        self.error = ErrorCode.NONE
+        self.session_id = NO_SESSION
+
+    def partitions(self) -> list[Asked]:
+        """Return the partitions of the request."""
+        return self._asked
+
+    def answer(self, results: list[Answered]) -> list[Answered]:
+        """Create the session, record all results in it, and return them."""
+        session = self._make_session(self._asked)
+        if session is not None:
+            session.note_all(results)
+            self.session_id = session.id
+        return results
+
+
+class IncrementalContext:
+    """A request of an existing session."""
+
+    __slots__ = ("_request_epoch", "_session", "error", "session_id")
+
+    def __init__(self, session: FetchSession, request_epoch: int) -> None:
+        self._session = session
+        self._request_epoch = request_epoch
+        self.error = ErrorCode.NONE
+        self.session_id = session.id
+
+    @property
+    def quiet(self) -> QuietSession | None:
+        """The quiet partitions of the session."""
+        return self._session.quiet
+
+    def partitions(self) -> list[Asked]:
+        """Return the session's partitions, without the quiet ones."""
+        return self._session.partitions()
+
+    def answer(self, results: list[Answered]) -> list[Answered]:
+        """Return the changed results. If a later request overtook this one, set `error` instead."""
+        if self._session.epoch != next_epoch(self._request_epoch):
+            self.error = ErrorCode.INVALID_FETCH_SESSION_EPOCH
+            return []
+        return self._session.keep_news(results)

@@ -1,0 +1,215 @@
+"""All fetch sessions of a broker, with limits (KIP-227, Kafka's FetchSessionCache)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.replication.requests.fetch_context import (
+    FetchContext,
+    FullContext,
+    IncrementalContext,
+    RefusedContext,
+    SessionlessContext,
+)
+from barnabas.replication.requests.fetch_session import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    Asked,
+    FetchSession,
+    size_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.replication.requests.quiet_partitions import QuietPartitions
+    from barnabas.runtime.clock import Clock
+    from barnabas.runtime.rng import Rng
+    from barnabas.storage.topic_partition import TopicIdPartition
+
+_SESSION_ID_MAX = 0x7FFF_FFFF
+# Limit of all sessions together, in units of about 0.5 KB. Most partitions take one unit.
+SIZE_MAX = 500_000
+# Limit of partitions in one session, in addition to the partition count of the cluster. It allows
+# for partitions that do not exist.
+UNKNOWN_MAX = 1_000
+
+
+class SessionRequest(msgspec.Struct, frozen=True):
+    """The session fields and partitions of a fetch request."""
+
+    session_id: int
+    epoch: int
+    asked: list[Asked]
+    forgotten: list[TopicIdPartition]
+    is_from_follower: bool
+    # Whether the version of the request is 13 or above.
+    uses_topic_ids: bool
+    # Broker id and broker epoch of the follower. -1 from consumers.
+    replica_id: int = -1
+    replica_epoch: int = -1
+
+
+class FetchSessionCache:
+    """Fetch sessions by id.
+
+    A new session in a full cache evicts the least recently used session if that was idle for
+    `eviction_ms`. Otherwise it evicts the session with the lowest priority, if the new session has
+    a higher priority. Followers' sessions have a higher priority than consumers' sessions. Between
+    sessions of one kind, the larger one has the higher priority. A session younger than
+    `eviction_ms` is evicted only by a session of a higher kind.
+
+    The partitions of one session and of all sessions are also limited, since a request may name
+    partitions that do not exist. A session that would exceed a limit is closed. Then its client
+    sends a full request. If that exceeds a limit too, it is served without a session.
+    """
+
+    def __init__(
+        self,
+        slots_max: int,
+        eviction_ms: int,
+        clock: Clock,
+        rng: Rng,
+        quiet: QuietPartitions | None = None,
+        partition_count: Callable[[], int] | None = None,
+    ) -> None:
+        """Create an empty cache.
+
+        Args:
+            slots_max: the limit on the number of sessions.
+            eviction_ms: the idle time after which any new session may evict a session, in ms.
+            clock: gives the times of use.
+            rng: draws the session ids.
+            quiet: registry of quiet partitions of followers' sessions, see below.
+            partition_count: returns the cluster's partition count. None: no limit per session.
+        """
+        self._partition_count = partition_count
+        self._slots_max = slots_max
+        self._eviction_ms = eviction_ms
+        self._clock = clock
+        self._rng = rng
+        # None: fetches of followers check all partitions, like those of consumers.
+        self._quiet = quiet
+        # Sessions by id, least recently used first.
+        self._sessions: dict[int, FetchSession] = {}
+        # Sum of the sizes of all sessions.
+        self._size = 0
+        # Number of evicted sessions since the start.
+        self.evictions = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def partition_count(self) -> int:
+        """Number of partitions in all sessions."""
+        return sum(len(session) for session in self._sessions.values())
+
+    def open(
+        self, request: SessionRequest, topic_name: Callable[[bytes], str | None]
+    ) -> FetchContext:
+        """Return the fetch context for a request.
+
+        Args:
+            request: the session fields and partitions of the request.
+            topic_name: returns the name of a topic by id, for partitions that were added without a
+                name.
+        """
+        if request.epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if request.session_id != NO_SESSION:
+                self._close(request.session_id)
+            if request.epoch == FINAL_EPOCH:
+                return SessionlessContext(request.asked)
+            return FullContext(request.asked, lambda asked: self._make_session(request, asked))
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            return RefusedContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != request.epoch:
+            return RefusedContext(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.uses_topic_ids != request.uses_topic_ids:
+            return RefusedContext(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        return self._go_on(session, request, topic_name)
+
+    def _go_on(
+        self,
+        session: FetchSession,
+        request: SessionRequest,
+        topic_name: Callable[[bytes], str | None],
+    ) -> FetchContext:
+        self._size -= session.size
+        session.update(request.asked, request.forgotten)
+        self._size += session.size
+        if request.asked and not self._has_room_for(session.size, self._size):
+            self._close(session.id)
+            return RefusedContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if not len(session):
+            # All partitions are forgotten: end the session and serve this request without one.
+            self._close(session.id)
+            return SessionlessContext(request.asked)
+        session.begin_fetch(self._clock.monotonic_ms(), request.replica_epoch)
+        unresolved = session.unresolved()
+        if unresolved:
+            names = ((topic_id, topic_name(topic_id)) for topic_id in unresolved)
+            session.resolve({topic_id: name for topic_id, name in names if name is not None})
+        self._sessions[session.id] = self._sessions.pop(session.id)
+        return IncrementalContext(session, request.epoch)
+
+    def _make_session(self, request: SessionRequest, asked: list[Asked]) -> FetchSession | None:
+        now_ms = self._clock.monotonic_ms()
+        size = sum(size_of(where) for where, _ in asked)
+        if not self._has_room_for(size, size):
+            return None
+        while len(self._sessions) >= self._slots_max or self._size + size > SIZE_MAX:
+            if not self._make_room(request.is_from_follower, len(asked), now_ms):
+                return None
+        session_id = self._rng.randint(1, _SESSION_ID_MAX)
+        while session_id in self._sessions:
+            session_id = self._rng.randint(1, _SESSION_ID_MAX)
+        session = FetchSession(session_id, request.is_from_follower, request.uses_topic_ids, now_ms)
+        if self._quiet is not None and request.is_from_follower:
+            session.follow(self._quiet, request.replica_id, request.replica_epoch)
+        session.update(asked, ())
+        self._sessions[session_id] = session
+        self._size += session.size
+        return session
+
+    def _has_room_for(self, size: int, total: int) -> bool:
+        """Whether a session's size and the total size of all sessions are within limits."""
+        if total > SIZE_MAX:
+            return False
+        return self._partition_count is None or size <= self._partition_count() + UNKNOWN_MAX
+
+    def _make_room(self, is_privileged: bool, size: int, now_ms: float) -> bool:
+        """Evict one session if the new session may. Return whether a session was evicted."""
+        if not self._sessions:
+            return False
+        oldest = next(iter(self._sessions.values()))
+        if now_ms - oldest.last_used_ms > self._eviction_ms:
+            return self._evict(oldest)
+        candidates = [
+            session
+            for session in self._sessions.values()
+            if (is_privileged and not session.is_privileged)
+            or now_ms - session.created_ms > self._eviction_ms
+        ]
+        if not candidates:
+            return False
+        least = min(candidates, key=lambda each: (each.is_privileged, len(each), each.id))
+        if (is_privileged, size) > (least.is_privileged, len(least)):
+            return self._evict(least)
+        return False
+
+    def _evict(self, session: FetchSession) -> bool:
+        self._close(session.id)
+        self.evictions += 1
+        return True
+
+    def _close(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._size -= session.size
+            session.close()

@@ -1,0 +1,76 @@
+"""Redirects consumers to their preferred replica (KIP-392)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.replication.partition.results import FetchResult, failed_fetch
+from barnabas.replication.replica_selector import ReplicaView
+
+if TYPE_CHECKING:
+    from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
+    from barnabas.replication.partition.partition import Partition
+    from barnabas.replication.replica_selector import ReplicaSelector
+    from barnabas.runtime.clock import Clock
+
+# The first fetch version with a rack id.
+_RACK_SINCE = 11
+
+
+class RackView(Protocol):
+    """The racks of other brokers."""
+
+    def rack(self, broker_id: int, listener_name: str) -> str | None:
+        """Return the rack of a live broker with that listener, or None."""
+        ...
+
+
+class PreferredReplicas:
+    """Selects the replica for each fetch of a consumer with a rack id."""
+
+    __slots__ = ("_brokers", "_clock", "_node_id", "_selector")
+
+    def __init__(
+        self, node_id: int, selector: ReplicaSelector, brokers: RackView, clock: Clock
+    ) -> None:
+        self._node_id = node_id
+        self._selector = selector
+        self._brokers = brokers
+        self._clock = clock
+
+    def find(
+        self, partition: Partition, params: FetchParams, data: FetchPartitionData
+    ) -> FetchResult | None:
+        """Return the result that redirects the consumer, or None if it reads from this broker.
+
+        Only ISR followers with the requested offset are candidates. A lagging follower would delay
+        the consumer.
+        """
+        if params.is_from_follower or params.version < _RACK_SINCE or not partition.is_leader:
+            return None
+        now_ms = self._clock.monotonic_ms()
+        followers = [
+            self._view(replica.broker_id, params, replica.log_end_offset,
+                       now_ms - replica.last_caught_up_ms)
+            for replica in partition.readable_followers(data.fetch_offset)
+        ]  # fmt: skip
+        log = partition.log
+        leader = self._view(self._node_id, params, log.log_end_offset, 0.0)
+        chosen = self._selector.select(params.rack_id, leader, followers)
+        if chosen is leader:
+            return None
+        error = partition.check_access(data.current_leader_epoch, only_leader=False)
+        if error is not ErrorCode.NONE:
+            return failed_fetch(error)
+        answer = FetchResult(
+            error, log.high_watermark, log.last_stable_offset, log.log_start_offset, b""
+        )
+        answer.preferred_read_replica = chosen.broker_id
+        return answer
+
+    def _view(
+        self, broker_id: int, params: FetchParams, log_end_offset: int, since_caught_up_ms: float
+    ) -> ReplicaView:
+        rack = self._brokers.rack(broker_id, params.listener_name)
+        return ReplicaView(broker_id, rack, log_end_offset, since_caught_up_ms)

@@ -1,0 +1,78 @@
+"""Finds the fetch sessions that must be notified when an idle partition changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.replication.requests.quiet_session import QuietSession
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from barnabas.replication.partition.partition import Partition
+    from barnabas.replication.partition.partition_registry import ImageBrokers
+    from barnabas.replication.replica_metrics import ReplicaMetrics
+    from barnabas.replication.requests.delayed_fetch import DelayedFetch
+    from barnabas.replication.requests.session_partition import SessionKey, SessionPartition
+    from barnabas.storage.topic_partition import TopicPartition
+    from barnabas.waiting.purgatory import Purgatory
+
+
+class QuietPartitions:
+    """The sessions of all followers of a broker, by quiet partition."""
+
+    __slots__ = ("_brokers", "_fetches", "_metrics", "online", "sessions")
+
+    def __init__(
+        self,
+        online: Mapping[TopicPartition, Partition],
+        brokers: ImageBrokers,
+        fetches: Purgatory,
+        metrics: ReplicaMetrics,
+    ) -> None:
+        # The registry's own dict.
+        self.online = online
+        self._brokers = brokers
+        self._fetches = fetches
+        self._metrics = metrics
+        # Sessions in which a partition is quiet. Partitions without such a session have no entry.
+        self.sessions: dict[TopicPartition, list[QuietSession]] = {}
+
+    def open(
+        self, replica_id: int, replica_epoch: int, loud: dict[SessionKey, SessionPartition]
+    ) -> QuietSession:
+        """Create the quiet part of a new session. All its partitions are loud at first."""
+        return QuietSession(self, (replica_id, replica_epoch), loud)
+
+    def disturb(self, key: TopicPartition) -> None:
+        """Make a partition loud in all sessions, since its state may have changed."""
+        for session in list(self.sessions.get(key, ())):
+            session.disturb(key)
+
+    # Methods for sessions.
+
+    def watch(self, key: TopicPartition, session: QuietSession) -> None:
+        """Register a session in which the partition became quiet."""
+        self.sessions.setdefault(key, []).append(session)
+
+    def forget(self, key: TopicPartition, session: QuietSession) -> None:
+        """Remove a session in which the partition is no longer quiet."""
+        sessions = self.sessions[key]
+        sessions.remove(session)
+        if not sessions:
+            del self.sessions[key]
+
+    def broker_epoch(self, broker_id: int) -> int | None:
+        """Return the epoch of the broker's registration, or None if it is not registered."""
+        return self._brokers.broker_epoch(broker_id)
+
+    def count_fetches(self, counts: Mapping[str, int]) -> None:
+        """Count fetched partitions, given their number per topic."""
+        topics = self._metrics.topics
+        for topic, count in counts.items():
+            topics[topic].fetch_requests += count
+
+    def let_wait_for(self, operation: DelayedFetch, entry: SessionPartition) -> None:
+        """Add a changed partition to a pending fetch."""
+        operation.add(entry)
+        self._fetches.watch_also(operation, entry.where.topic_partition)

@@ -1,0 +1,179 @@
+"""Idle partitions of a follower's fetch session, which fetches skip (KIP-227).
+
+In Kafka, each fetch of a session checks all partitions of the session. Here, a fetch skips *quiet*
+partitions. A partition is quiet if the follower is in the ISR, has the whole log, and has received
+the current high watermark and log start offset. Other partitions are *loud*. Each change of a
+partition checks the operations that wait for it, and makes it loud. A request that names the
+partition also makes it loud.
+
+A check in Kafka also records that the follower fetched from the log end at this time. Here,
+`fetched_ms` records this time for all quiet partitions together.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Protocol
+
+from barnabas.replication.partition.replica import NEVER_MS, NO_BROKER_EPOCH
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from barnabas.replication.partition.partition import Partition
+    from barnabas.replication.partition.results import FetchResult
+    from barnabas.replication.requests.delayed_fetch import DelayedFetch
+    from barnabas.replication.requests.session_partition import SessionKey, SessionPartition
+    from barnabas.storage.topic_partition import TopicPartition
+
+# Interval of the sweep, and its number of partitions. The sweep makes some quiet partitions loud,
+# since retention can move a log start offset without a notification.
+_SWEEP_MS = 450.0
+_SWEEP_PARTITIONS = 64
+
+
+class Registry(Protocol):
+    """Finds the sessions that are notified when a partition changes, and serves their lookups."""
+
+    # The online partitions of this broker.
+    online: Mapping[TopicPartition, Partition]
+
+    def watch(self, key: TopicPartition, session: QuietSession) -> None:
+        """Register a session in which the partition became quiet."""
+        ...
+
+    def forget(self, key: TopicPartition, session: QuietSession) -> None:
+        """Remove a session in which the partition is no longer quiet."""
+        ...
+
+    def broker_epoch(self, broker_id: int) -> int | None:
+        """Return the epoch of the broker's registration, or None if it is not registered."""
+        ...
+
+    def count_fetches(self, counts: Mapping[str, int]) -> None:
+        """Count fetched partitions, given their number per topic."""
+        ...
+
+    def let_wait_for(self, operation: DelayedFetch, entry: SessionPartition) -> None:
+        """Add a changed partition to a pending fetch."""
+        ...
+
+
+class QuietSession:
+    """The quiet partitions of one session."""
+
+    __slots__ = (
+        "_counts",
+        "_loud",
+        "_partitions",
+        "_registry",
+        "_replica_epoch",
+        "_swept_ms",
+        "fetched_ms",
+        "operation",
+        "replica_id",
+    )
+
+    def __init__(
+        self,
+        registry: Registry,
+        replica: tuple[int, int],
+        loud: dict[SessionKey, SessionPartition],
+    ) -> None:
+        """Create a session without quiet partitions.
+
+        Args:
+            registry: the registry of the sessions per partition.
+            replica: the follower's broker id and the epoch of its registration.
+            loud: the session's other partitions; all of them at first.
+        """
+        self._registry = registry
+        self.replica_id, self._replica_epoch = replica
+        self._loud = loud
+        # The quiet partitions, least recently checked first. Disjoint from `loud`.
+        self._partitions: dict[TopicPartition, SessionPartition] = {}
+        # Number of quiet partitions per topic, for the fetch meters.
+        self._counts: dict[str, int] = {}
+        # Time of the follower's last fetch, in monotonic ms. It covers all quiet partitions.
+        self.fetched_ms = NEVER_MS
+        self._swept_ms = NEVER_MS
+        # The session's pending fetch, or None.
+        self.operation: DelayedFetch | None = None
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def begin_fetch(self, now_ms: float, replica_epoch: int) -> None:
+        """Start a fetch of the follower. Partitions named in the request are loud already."""
+        known_epoch = self._registry.broker_epoch(self.replica_id)
+        is_outdated = known_epoch is not None and NO_BROKER_EPOCH < replica_epoch < known_epoch
+        if is_outdated or replica_epoch != self._replica_epoch:
+            # The broker epoch differs, for example after a restart: all partitions must check it.
+            self._replica_epoch = replica_epoch
+            self._disturb_first(len(self._partitions))
+        elif now_ms - self._swept_ms >= _SWEEP_MS:
+            self._swept_ms = now_ms
+            self._disturb_first(_SWEEP_PARTITIONS)
+        self.fetched_ms = now_ms
+        self._registry.count_fetches(self._counts)
+
+    def maybe_hush(self, entry: SessionPartition, result: FetchResult) -> bool:
+        """Make the partition quiet if the follower has all of its state after `result`.
+
+        Returns:
+            Whether the partition became quiet.
+        """
+        key = entry.where.topic_partition
+        if result.position is None or len(result.records) > 0 or key in self._partitions:
+            return False
+        partition = self._registry.online.get(key)
+        if (
+            partition is None
+            or partition.topic_id != entry.where.topic_id
+            or not partition.has_nothing_for(self.replica_id, entry.asked, entry.high_watermark)
+            or partition.log.log_start_offset != entry.log_start_offset
+        ):
+            return False
+        entry.position = result.position
+        del self._loud[entry.key]
+        self._partitions[key] = entry
+        self._counts[key.topic] = self._counts.get(key.topic, 0) + 1
+        self._registry.watch(key, self)
+        partition.remote_replicas[self.replica_id].pulse = self
+        return True
+
+    def touch(self, entry: SessionPartition) -> None:
+        """Make the partition of `entry` loud, since a request names it."""
+        key = entry.where.topic_partition
+        if self._partitions.get(key) is entry:
+            self.disturb(key)
+
+    def disturb(self, key: TopicPartition) -> None:
+        """Make a changed partition loud, and add it to the pending fetch."""
+        entry = self._leave(key)
+        self._loud[entry.key] = entry
+        if self.operation is not None:
+            self._registry.let_wait_for(self.operation, entry)
+
+    def close(self) -> None:
+        """End the session and remove its registrations."""
+        for key in list(self._partitions):
+            self._leave(key)
+
+    def _disturb_first(self, count: int) -> None:
+        for key in list(islice(self._partitions, count)):
+            self.disturb(key)
+
+    def _leave(self, key: TopicPartition) -> SessionPartition:
+        entry = self._partitions.pop(key)
+        left = self._counts[key.topic] - 1
+        if left:
+            self._counts[key.topic] = left
+        else:
+            del self._counts[key.topic]
+        self._registry.forget(key, self)
+        partition = self._registry.online.get(key)
+        replica = None if partition is None else partition.remote_replicas.get(self.replica_id)
+        if replica is not None and replica.pulse is self:
+            replica.settle()
+        return entry

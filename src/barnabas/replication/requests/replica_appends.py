@@ -1,0 +1,318 @@
+"""Appends of producers and coordinators (the writing half of Kafka's ReplicaManager)."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.replication.partition.leader_side import ACKS_ALL
+from barnabas.replication.partition.partition_replica import NOTHING_TO_SYNC
+from barnabas.replication.partition.results import ProduceResult
+from barnabas.replication.requests.delayed_produce import DelayedProduce, PendingAppend
+from barnabas.storage.errors import KafkaStorageError, StorageError, log_level_of
+from barnabas.storage.inspection_needed import InspectionNeededError
+from barnabas.waiting.off_loop import ImmediateSteps
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from barnabas.replication.partition.partition import Partition
+    from barnabas.replication.partition.partition_registry import PartitionRegistry
+    from barnabas.replication.replica_metrics import ReplicaMetrics
+    from barnabas.replication.requests.put_off_append import PutOffAppend, StepQueue
+    from barnabas.runtime.clock import Clock
+    from barnabas.storage.append_info import AppendInfo, AppendOrigin
+    from barnabas.storage.batch_inspection import InspectedRecords, Inspection
+    from barnabas.storage.log import Log
+    from barnabas.storage.topic_partition import TopicPartition
+    from barnabas.waiting.purgatory import Purgatory
+
+_log = logging.getLogger(__name__)
+
+_LOG_START_UNTOLD = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+_VALID_ACKS = frozenset({ACKS_ALL, 0, 1})
+# Errors that FailedProduceRequestsPerSec does not count, as in Kafka. There,
+# ReplicaManager.appendRecordsToLog counts all others, including those of producer epochs and
+# sequences.
+_EXPECTED = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    }
+)
+_TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
+# Attribute lookup on the enum class costs 100 ns, as much as a function call.
+_NONE = ErrorCode.NONE
+
+
+class AppendParts(msgspec.Struct, frozen=True):
+    """The collaborators and callbacks of `ReplicaAppends`."""
+
+    registry: PartitionRegistry
+    metrics: ReplicaMetrics
+    clock: Clock
+    # Appends that wait for the ISR or for a sync.
+    produces: Purgatory
+    # Checks all operations that wait for a partition.
+    wake: Callable[[TopicPartition], None]
+    # Takes a partition offline after a failure of its disk.
+    take_offline: Callable[[TopicPartition], None]
+    # Queue that inspects records over several turns. None: inspect them at once.
+    inspections: StepQueue | None = None
+
+
+class ReplicaAppends:
+    """Appends records at once and answers when the append is acknowledged."""
+
+    __slots__ = (
+        "_clock",
+        "_inspections",
+        "_metrics",
+        "_online",
+        "_produces",
+        "_registry",
+        "_take_offline",
+        "_wake",
+    )
+
+    def __init__(self, parts: AppendParts) -> None:
+        self._registry = parts.registry
+        # The registry's own dict: the hot path does one lookup per partition.
+        self._online = parts.registry.online
+        self._metrics = parts.metrics
+        self._clock = parts.clock
+        self._produces = parts.produces
+        self._wake = parts.wake
+        self._take_offline = parts.take_offline
+        queue = parts.inspections
+        self._inspections = ImmediateSteps() if queue is None else queue
+
+    def partition(self, topic_partition: TopicPartition) -> Partition | ErrorCode:
+        """Return the partition if it is online on this broker, else the error for the client."""
+        return self._registry.partition(topic_partition)
+
+    def append_records(
+        self,
+        timeout_ms: int,
+        required_acks: int,
+        entries: Mapping[TopicPartition, memoryview | InspectedRecords],
+        origin: AppendOrigin,
+        on_done: Callable[[dict[TopicPartition, ProduceResult]], None],
+    ) -> DelayedProduce | PutOffAppend | None:
+        """Append each entry to its partition and answer when `required_acks` is fulfilled.
+
+        Args:
+            timeout_ms: limit of the wait for acks=all; then REQUEST_TIMED_OUT.
+            required_acks: 0, 1 or -1. Other values are INVALID_REQUIRED_ACKS for existing
+                partitions.
+            entries: one writable record set each, patched in place. No view is kept.
+            origin: the kind of writer.
+            on_done: gets one result per entry; may be called before this returns.
+
+        Returns:
+            The pending operation (waiting for replicas or for an inspection), or None if it was
+            answered at once.
+        """
+        if required_acks not in _VALID_ACKS:
+            self._refuse_acks(entries, on_done)
+            return None
+        now_ms = self._clock.wall_ms()
+        results: dict[TopicPartition, ProduceResult] = {}
+        appended: list[tuple[Partition, AppendInfo]] = []
+        pending: list[PendingAppend] = []
+        put_off: dict[TopicPartition, Inspection] | None = None
+        for key, records in entries.items():
+            partition = self._online.get(key)
+            if partition is None:
+                results[key] = ProduceResult(self._missing(key))
+                continue
+            try:
+                info = partition.append_as_leader(records, origin, required_acks, now_ms)
+            except InspectionNeededError as needed:
+                put_off = {**(put_off or {}), key: needed.inspection}
+                continue
+            except Exception as error:  # noqa: BLE001 - the request's other partitions go on
+                results[key] = self._failed(key, error, records.nbytes)
+                continue
+            if isinstance(info, ErrorCode):
+                self._count_refusal(key, info)
+                results[key] = ProduceResult(info)
+                continue
+            appended.append((partition, info))
+            result = results[key] = _result_of(info)
+            if required_acks == ACKS_ALL:
+                acknowledged = partition.log.high_watermark
+            else:
+                acknowledged = partition.sync_required_from
+            if required_acks and acknowledged <= info.last_offset:
+                pending.append(PendingAppend(key, info.last_offset + 1, result))
+        if put_off is not None:
+            self._after_append(appended)
+            later = self._put_off(timeout_ms, required_acks, origin, on_done)
+            return later.begin(put_off, results, pending, self._inspections)
+        if pending:
+            self._after_append(appended)
+            return self.park(timeout_ms, required_acks, pending, results, on_done)
+        # Send the response first: the requests that are woken do not depend on it.
+        on_done(results)
+        self._after_append(appended)
+        return None
+
+    def _refuse_acks(
+        self,
+        entries: Iterable[TopicPartition],
+        on_done: Callable[[dict[TopicPartition, ProduceResult]], None],
+    ) -> None:
+        refused = dict.fromkeys(entries, ErrorCode.INVALID_REQUIRED_ACKS)
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        for key in entries:
+            if key not in self._online and self._registry.why_missing(key) is unknown:
+                refused[key] = unknown
+        on_done({key: ProduceResult(error) for key, error in refused.items()})
+
+    def _put_off(
+        self,
+        timeout_ms: int,
+        required_acks: int,
+        origin: AppendOrigin,
+        on_done: Callable[[dict[TopicPartition, ProduceResult]], None],
+    ) -> PutOffAppend:
+        # Imported here, since most brokers never need it.
+        from barnabas.replication.requests.put_off_append import PutOffAppend
+
+        return PutOffAppend(self, required_acks, timeout_ms, origin, on_done)
+
+    def _after_append(self, appended: list[tuple[Partition, AppendInfo]]) -> None:
+        """Count, start the syncs that are due, and check waiting consumers and followers.
+
+        Followers wait for the log end offset, so this check runs even if the high watermark did not
+        move.
+        """
+        topics = self._metrics.topics
+        for partition, info in appended:
+            key = partition.topic_partition
+            counts = topics[key.topic]
+            counts.produce_requests += 1
+            if not info.duplicate:
+                counts.messages_in += info.record_count
+                counts.bytes_in += info.size
+            if partition.sync_required_from != NOTHING_TO_SYNC:
+                self._sync(partition)
+            self._wake(key)
+
+    def park(
+        self,
+        timeout_ms: int,
+        required_acks: int,
+        pending: list[PendingAppend],
+        results: dict[TopicPartition, ProduceResult],
+        on_done: Callable[[dict[TopicPartition, ProduceResult]], None],
+    ) -> DelayedProduce:
+        """Answer when all pending appends are acknowledged, or after the timeout."""
+        needs_all = required_acks == ACKS_ALL
+        operation = DelayedProduce(timeout_ms, needs_all, pending, results, self, on_done)
+        self._produces.try_complete_else_watch(operation, operation.pending)
+        return operation
+
+    def count_expired_produces(self, partitions: int) -> None:
+        """Count the partitions of a produce request that timed out."""
+        self._metrics.delayed_produce_expires += partitions
+
+    def _missing(self, key: TopicPartition) -> ErrorCode:
+        """Return the error of a partition that is not online here. Count it if its topic exists."""
+        error = self._registry.why_missing(key)
+        if error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            self._count_refusal(key, error)
+        return error
+
+    def _count_refusal(self, topic_partition: TopicPartition, error: ErrorCode) -> None:
+        counts = self._metrics.topics[topic_partition.topic]
+        counts.produce_requests += 1
+        if error not in _EXPECTED:
+            counts.failed_produce_requests += 1
+
+    def _failed(
+        self, topic_partition: TopicPartition, error: Exception, size: int
+    ) -> ProduceResult:
+        """Return a partition's result after the exception that is being handled.
+
+        Raises:
+            AssertionError: if the exception is a broken invariant.
+        """
+        if isinstance(error, StorageError):
+            return self.refused(topic_partition, error, size)
+        if isinstance(error, AssertionError):
+            raise error
+        _log.exception("Unexpected error in an append: partition=%s", topic_partition)
+        self._count_refusal(topic_partition, ErrorCode.UNKNOWN_SERVER_ERROR)
+        return ProduceResult(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    def refused(
+        self, topic_partition: TopicPartition, error: StorageError, size: int
+    ) -> ProduceResult:
+        """Count and describe records that the log rejects or cannot append."""
+        self._count_refusal(topic_partition, error.error_code)
+        if error.error_code in _TOO_LARGE:
+            self._metrics.topics[topic_partition.topic].bytes_rejected += size
+        if isinstance(error, KafkaStorageError):
+            _log.log(log_level_of(error), "append to %s failed: %s", topic_partition, error)
+        result = ProduceResult(error.error_code)
+        # As in Kafka: an error message only for errors of single records. The log start offset is
+        # sent only if the log is intact and the records are neither too large nor corrupt.
+        result.record_errors = tuple(getattr(error, "record_errors", ()))
+        if result.record_errors:
+            result.error_message = str(error)
+        partition = self._online.get(topic_partition)
+        if partition is not None and error.error_code not in _LOG_START_UNTOLD:
+            result.log_start_offset = partition.log.log_start_offset
+        return result
+
+    def _sync(self, partition: Partition) -> None:
+        """Start the sync that flush.messages requires, unless one is in progress."""
+        if partition.syncing:
+            return
+        partition.syncing = True
+        synced_to = partition.log.log_end_offset
+        log = partition.log
+        log.flush_async(partial(self._on_synced, partition, (log, synced_to)))
+
+    def _on_synced(
+        self, partition: Partition, synced: tuple[Log, int], error: BaseException | None
+    ) -> None:
+        partition.syncing = False
+        key = partition.topic_partition
+        log, synced_to = synced
+        if log is not partition.log:
+            # The log moved to another directory during the sync, and was synced there.
+            if partition.sync_required_from != NOTHING_TO_SYNC:
+                self._sync(partition)
+        elif error is not None:
+            # Do not retry: after a failed sync, the state of the data on disk is unknown.
+            _log.error("sync of %s failed: %s", key, error)
+            if self._online.get(key) is partition:
+                self._take_offline(key)
+        elif partition.on_synced(synced_to):
+            self._sync(partition)
+        self._wake(key)
+
+
+def _result_of(info: AppendInfo) -> ProduceResult:
+    return ProduceResult(
+        _NONE, info.first_offset, info.last_offset, info.log_append_time, info.log_start_offset
+    )

@@ -1,0 +1,330 @@
+"""Fetches of followers and consumers (the reading half of Kafka's ReplicaManager)."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.replication.partition.results import FetchResult, failed_fetch
+from barnabas.replication.requests.delayed_fetch import DelayedFetch, WaitingPartition
+from barnabas.storage.errors import DamagedLogError, StorageError, log_level_of
+from barnabas.storage.read_result import FetchIsolation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
+    from barnabas.replication.partition.isr_maintenance import IsrMaintenance
+    from barnabas.replication.partition.partition import Partition
+    from barnabas.replication.partition.partition_registry import PartitionRegistry
+    from barnabas.replication.replica_metrics import ReplicaMetrics
+    from barnabas.replication.replication_throttle import ReplicationThrottle
+    from barnabas.replication.requests.preferred_replicas import PreferredReplicas
+    from barnabas.replication.requests.quiet_session import QuietSession
+    from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
+    from barnabas.waiting.purgatory import Purgatory
+
+_log = logging.getLogger(__name__)
+
+_NO_TOPIC_ID = bytes(16)
+# Attribute lookup on the enum class costs 100 ns, as much as a function call.
+_NONE = ErrorCode.NONE
+_STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
+
+Asked = tuple["TopicIdPartition", "FetchPartitionData"]
+Answered = tuple["TopicIdPartition", FetchResult]
+
+
+class ReadParts(msgspec.Struct, frozen=True):
+    """The collaborators and callbacks of `ReplicaReads`."""
+
+    registry: PartitionRegistry
+    metrics: ReplicaMetrics
+    isr: IsrMaintenance
+    # Pending fetches, and pending deletions of records, which depend on followers' log starts.
+    fetches: Purgatory
+    deletes: Purgatory
+    # Throttle of the records that this broker sends as leader.
+    throttle: ReplicationThrottle
+    # None if consumers read only from leaders.
+    preferred: PreferredReplicas | None
+    # Checks all operations that wait for a partition.
+    wake: Callable[[TopicPartition], None]
+    # Called with a partition whose local log is damaged.
+    on_damage: Callable[[TopicPartition, DamagedLogError], None]
+
+
+class ReplicaReads:
+    """Reads for fetch requests. A fetch waits in purgatory until enough bytes are available."""
+
+    __slots__ = (
+        "_deletes",
+        "_fetches",
+        "_isr",
+        "_metrics",
+        "_on_damage",
+        "_online",
+        "_preferred",
+        "_registry",
+        "_throttle",
+        "_wake",
+    )
+
+    def __init__(self, parts: ReadParts) -> None:
+        self._registry = parts.registry
+        # The registry's own dict: the hot path does one lookup per partition.
+        self._online = parts.registry.online
+        self._metrics = parts.metrics
+        self._isr = parts.isr
+        self._fetches = parts.fetches
+        self._deletes = parts.deletes
+        self._throttle = parts.throttle
+        self._preferred = parts.preferred
+        self._wake = parts.wake
+        self._on_damage = parts.on_damage
+
+    def fetch(
+        self,
+        params: FetchParams,
+        partitions: list[Asked],
+        on_done: Callable[[list[Answered]], None],
+        quiet: QuietSession | None = None,
+    ) -> DelayedFetch | None:
+        """Read the partitions in order. Answer when enough bytes are available or the wait is over.
+
+        Args:
+            params: the request as a whole.
+            partitions: the requested partitions, in the order of the request.
+            on_done: gets one result per partition, in the same order; may be called before this
+                returns.
+            quiet: further partitions of the session, which have no changes now.
+
+        Returns:
+            The pending operation, or None if the fetch was answered at once.
+        """
+        topics = self._metrics.topics
+        for where, _ in partitions:
+            topics[where.topic].fetch_requests += 1
+        results = self._read(params, partitions)
+        moved: list[TopicPartition] = []
+        if params.is_from_follower:
+            moved = self._take_follower_states(params, partitions, results)
+        asks_nothing = not partitions and not quiet
+        if params.max_wait_ms <= 0 or asks_nothing or _answers_at_once(params, results):
+            self._wake_all(moved)
+            on_done(results)
+            return None
+        waiting = self._waiting(params, partitions, results)
+        operation = self._park(params, waiting, on_done, quiet)
+        # After the fetch is parked, since completed operations may append to these partitions.
+        self._wake_all(moved)
+        return operation
+
+    def _waiting(
+        self, params: FetchParams, partitions: list[Asked], results: list[Answered]
+    ) -> list[WaitingPartition]:
+        # The throttle may release records before the second read.
+        may_be_held_back = self._throttle.is_active and params.is_from_follower
+        return [
+            WaitingPartition(
+                where,
+                where.topic_partition,
+                data,
+                result.position,
+                len(result.records),
+                result,
+                may_be_held_back,
+            )
+            for (where, data), (_, result) in zip(partitions, results, strict=True)
+        ]
+
+    def _park(
+        self,
+        params: FetchParams,
+        waiting: list[WaitingPartition],
+        on_done: Callable[[list[Answered]], None],
+        quiet: QuietSession | None,
+    ) -> DelayedFetch:
+        operation = DelayedFetch(params, waiting, self, on_done, quiet)
+        keys: list[Hashable] = [each.topic_partition for each in waiting]
+        if quiet is not None:
+            # The session is a key of its own, so that a fetch with only quiet partitions can wait.
+            keys.append(quiet)
+        if any(each.available for each in waiting):
+            self._fetches.try_complete_else_watch(operation, keys)
+        else:
+            self._fetches.watch(operation, keys)
+        return operation
+
+    def partition(self, topic_partition: TopicPartition) -> Partition | ErrorCode:
+        """Return the partition if it is online on this broker, else the error for the client."""
+        return self._registry.partition(topic_partition)
+
+    def read_again(self, params: FetchParams, partitions: list[Asked]) -> list[Answered]:
+        """Read again for a fetch that has waited, without updating follower state or request
+        counts.
+        """
+        return self._read(params, partitions)
+
+    def is_throttled(self, topic_partition: TopicPartition, replica_id: int) -> bool:
+        """Whether the throttle withholds the partition from this follower.
+
+        ISR members are exempt.
+        """
+        throttle = self._throttle
+        if not throttle.is_throttled(topic_partition):
+            return False
+        partition = self._online.get(topic_partition)
+        is_in_sync = partition is not None and replica_id in partition.isr_state.isr
+        return not is_in_sync and throttle.is_exceeded
+
+    def count_expired_fetch(self, from_follower: bool) -> None:
+        """Count a fetch that timed out."""
+        if from_follower:
+            self._metrics.delayed_fetch_follower_expires += 1
+        else:
+            self._metrics.delayed_fetch_consumer_expires += 1
+
+    def _read(self, params: FetchParams, partitions: list[Asked]) -> list[Answered]:
+        """Read in order within the response's byte limit. The first batch may exceed the limit."""
+        remaining = params.max_bytes
+        min_one_batch = not params.has_hard_byte_limit
+        results: list[Answered] = []
+        for where, data in partitions:
+            max_bytes = min(data.max_bytes, remaining)
+            result = self._read_one(params, where, data, (max_bytes, min_one_batch))
+            if max_bytes < 0 and _has_more(params, data, result):
+                # As in Kafka, which fails a partition whose byte limit is negative.
+                self._metrics.topics[where.topic].failed_fetch_requests += 1
+                result = failed_fetch(ErrorCode.UNKNOWN_SERVER_ERROR)
+                remaining = max(0, remaining)
+            size = len(result.records)
+            if size:
+                min_one_batch = False
+                remaining = max(0, remaining - size)
+            results.append((where, result))
+        return results
+
+    def _read_one(
+        self,
+        params: FetchParams,
+        where: TopicIdPartition,
+        data: FetchPartitionData,
+        limit: tuple[int, bool],
+    ) -> FetchResult:
+        key = where.topic_partition
+        partition = self._online.get(key)
+        if partition is None:
+            if not where.topic:
+                return failed_fetch(ErrorCode.UNKNOWN_TOPIC_ID)
+            return failed_fetch(self._registry.why_missing(key))
+        if where.topic_id not in (_NO_TOPIC_ID, partition.topic_id):
+            return failed_fetch(ErrorCode.INCONSISTENT_TOPIC_ID)
+        try:
+            if self._preferred is not None and params.rack_id:
+                elsewhere = self._preferred.find(partition, params, data)
+                if elsewhere is not None:
+                    return elsewhere
+            result = partition.read(params, data, *limit)
+        except DamagedLogError as error:
+            # The log has reported the damage already.
+            self._metrics.topics[key.topic].failed_fetch_requests += 1
+            self._on_damage(key, error)
+            return failed_fetch(error.error_code)
+        except StorageError as error:
+            _log.log(log_level_of(error), "read of %s failed: %s", key, error)
+            if error.error_code is not _STORAGE_ERROR:
+                # As in Kafka: a failing disk is counted elsewhere, as an offline directory.
+                self._metrics.topics[key.topic].failed_fetch_requests += 1
+            return failed_fetch(error.error_code)
+        except AssertionError:
+            raise
+        except Exception:  # noqa: BLE001 - the request's other partitions go on
+            return self._failed_unexpectedly(key)
+        if (
+            self._throttle.is_active
+            and params.is_from_follower
+            and self.is_throttled(key, params.replica_id)
+        ):
+            result.records = b""
+        return result
+
+    def _failed_unexpectedly(self, key: TopicPartition) -> FetchResult:
+        """Log and count the exception that is being handled. Return the partition's result."""
+        _log.exception("Unexpected error in a fetch: partition=%s", key)
+        self._metrics.topics[key.topic].failed_fetch_requests += 1
+        return failed_fetch(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    def _take_follower_states(
+        self, params: FetchParams, partitions: list[Asked], results: list[Answered]
+    ) -> list[TopicPartition]:
+        """Update followers' states from a fetch. Skip partitions that the follower must truncate.
+
+        Returns:
+            Partitions whose high or low watermark moved. The caller checks their waiting
+            operations.
+        """
+        moved: list[TopicPartition] = []
+        low_watermark_awaited = self._deletes.delayed > 0
+        for index, (where, data) in enumerate(partitions):
+            result = results[index][1]
+            partition = self._online.get(where.topic_partition)
+            if partition is None or result.position is None:
+                continue
+            try:
+                update = partition.update_follower_state(
+                    params, data, result, low_watermark_awaited
+                )
+            except AssertionError:
+                raise
+            except Exception:  # noqa: BLE001 - the request's other partitions go on
+                failed = self._failed_unexpectedly(where.topic_partition)
+                results[index] = (where, failed)
+                continue
+            if isinstance(update, ErrorCode):
+                results[index] = (where, failed_fetch(update))
+                continue
+            if update.is_suspicious:
+                damage = partition.log.verify(data.fetch_offset, len(result.records))
+                if damage is not None:
+                    self._on_damage(partition.topic_partition, damage)
+            if update.proposal is not None:
+                self._isr.propose(partition, update.proposal)
+            if update.moved:
+                moved.append(partition.topic_partition)
+        return moved
+
+    def _wake_all(self, moved: list[TopicPartition]) -> None:
+        for key in moved:
+            self._wake(key)
+
+
+def _has_more(params: FetchParams, data: FetchPartitionData, result: FetchResult) -> bool:
+    """Whether the client may read records at its fetch offset."""
+    if result.error is not _NONE or result.diverging_epoch is not None:
+        return False
+    match params.isolation:
+        case FetchIsolation.LOG_END:
+            end = result.leader_log_end_offset
+        case FetchIsolation.HIGH_WATERMARK:
+            end = result.high_watermark
+        case FetchIsolation.TXN_COMMITTED:
+            end = result.last_stable_offset
+    return data.fetch_offset < end
+
+
+def _answers_at_once(params: FetchParams, results: list[Answered]) -> bool:
+    """Whether to answer now: enough bytes, an error, a diverging epoch, or a preferred replica."""
+    size = 0
+    for _, result in results:
+        if (
+            result.error is not _NONE
+            or result.diverging_epoch is not None
+            or result.preferred_read_replica >= 0
+        ):
+            return True
+        size += len(result.records)
+    return size >= params.min_bytes
