@@ -10,7 +10,7 @@ from pathlib import Path
 
 from barnabas.client.config import CHOICES, IGNORED, RANGES, ClientConfig
 from barnabas.controller.config import CONTROLLER_CONFIGS
-from barnabas.coordinator.config import DEFINITION as COORDINATOR_KEYS
+from barnabas.coordinator.group.config import DEFINITION as COORDINATOR_KEYS
 from barnabas.metadata.client_metrics_configs import CLIENT_METRICS_CONFIGS
 from barnabas.metadata.group_configs import GROUP_CONFIGS
 from barnabas.raft.config import RAFT_CONFIGS

@@ -13,8 +13,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.coordinator.group.classic_group import ClassicGroup
-from barnabas.coordinator.group.group_state import GroupState
+from barnabas.coordinator.group.classic.classic_group import ClassicGroup
+from barnabas.coordinator.group.classic.group_state import GroupState
 from barnabas.protocol.errors import ErrorCode
 from unit.coordinator.members_world import SESSION_MS, MembersWorld, subscription
 
@@ -168,7 +168,7 @@ class Story:
         group = self.world.shard.groups.get("g")
         was_stable = group is not None and group.is_in(GroupState.STABLE)
         before = summary(group) if group is not None else None
-        self.world.coordinator.driver.on_resigned(0)
+        self.world.coordinator.runtime.on_resigned(0)
         self.world.coordinator = self.world.new_coordinator()
         epoch = self.world.replicas.runtime.clock.wall_ms()
         self.world.load(epoch)

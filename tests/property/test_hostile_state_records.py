@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.coordinator.driver import ShardState
+from barnabas.coordinator.runtime.coordinator_runtime import ShardState
 from barnabas.protocol.record_frame import encode_coordinator_key, encode_coordinator_value
 from barnabas.protocol.records.group_metadata import (
     GroupMetadataKey,
@@ -87,7 +87,7 @@ def test_groups_are_served_whatever_was_loaded(records: list[tuple[bytes, bytes 
         append_record(world, key, value)
     world.coordinator = world.new_coordinator()
     world.load()
-    driver = world.coordinator.driver
+    driver = world.coordinator.runtime
     assert driver.state(0) is ShardState.ACTIVE
     for group_id, *_ in world.list_groups():
         world.describe(group_id)

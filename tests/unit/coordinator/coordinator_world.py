@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from barnabas.coordinator.config import GroupCoordinatorConfig
-from barnabas.coordinator.driver import DriverParts
+from barnabas.coordinator.group.config import GroupCoordinatorConfig
 from barnabas.coordinator.group.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
+from barnabas.coordinator.runtime.coordinator_runtime import RuntimeDependencies
 from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -73,7 +73,7 @@ class CoordinatorWorld:
 
     def new_coordinator(self) -> GroupCoordinator:
         runtime = self.replicas.runtime
-        parts = DriverParts(
+        parts = RuntimeDependencies(
             self.replicas.manager,
             runtime.clock,
             runtime.timer,
@@ -83,7 +83,7 @@ class CoordinatorWorld:
         return GroupCoordinator(self.config, parts, Topics(self.replicas), runtime.rng)
 
     def load(self, leader_epoch: int = 0) -> None:
-        self.coordinator.driver.on_elected(0, leader_epoch)
+        self.coordinator.runtime.on_elected(0, leader_epoch)
         self.replicas.world.run_for(50)
 
     def resign(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.coordinator.group.membership import Joining
+from barnabas.coordinator.group.classic.membership import Joining
 from barnabas.protocol.codec import encode_bytes
 from barnabas.protocol.messages.delete_groups import DeleteGroupsResponse
 from barnabas.protocol.messages.describe_groups import DescribedGroup
@@ -204,7 +204,7 @@ class MembersWorld(CoordinatorWorld):
 
     @property
     def shard(self):
-        (shard,) = self.coordinator.driver.active()
+        (shard,) = self.coordinator.runtime.active()
         return shard
 
     @property
@@ -213,6 +213,6 @@ class MembersWorld(CoordinatorWorld):
 
     def fail_over(self) -> None:
         """The same log, loaded by a new leader."""
-        self.coordinator.driver.on_resigned(0)
+        self.coordinator.runtime.on_resigned(0)
         self.coordinator = self.new_coordinator()
         self.load(1)

@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.coordinator.driver import CoordinatorDriver
-from barnabas.coordinator.group.committed_offset import CommittedOffset
-from barnabas.coordinator.group.group_memory import GroupMemory
+from barnabas.coordinator.group.classic.group_memory import GroupMemory
 from barnabas.coordinator.group.group_metrics import GroupMetrics
 from barnabas.coordinator.group.group_requests import GroupRequests
 from barnabas.coordinator.group.group_shard import GroupShard, MemberClaim, OffsetsToCommit
 from barnabas.coordinator.group.member_requests import MemberRequests
-from barnabas.coordinator.group.offset_fetch import (
+from barnabas.coordinator.group.offsets.committed_offset import CommittedOffset
+from barnabas.coordinator.group.offsets.offset_fetch import (
     GroupOffsets,
     fetch_group,
     group_error,
     groups_of,
     response_of,
 )
-from barnabas.coordinator.group.partitioner import partition_for
+from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
+from barnabas.coordinator.runtime.partitioner import partition_for
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.offset_commit import (
     OffsetCommitResponse,
@@ -37,11 +37,11 @@ from barnabas.protocol.messages.offset_commit import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
-    from barnabas.coordinator.config import GroupCoordinatorConfig
-    from barnabas.coordinator.driver import DriverParts
-    from barnabas.coordinator.group.offset_store import PartitionKey
+    from barnabas.coordinator.group.config import GroupCoordinatorConfig
+    from barnabas.coordinator.group.offsets.offset_store import PartitionKey
     from barnabas.coordinator.group.topics_view import TopicsView
-    from barnabas.coordinator.shard_timers import ShardTimers
+    from barnabas.coordinator.runtime.coordinator_runtime import RuntimeDependencies
+    from barnabas.coordinator.runtime.shard_timers import ShardTimers
     from barnabas.protocol.messages.offset_commit import (
         OffsetCommitRequest,
         OffsetCommitRequestPartition,
@@ -100,7 +100,11 @@ class GroupCoordinator:
     """
 
     def __init__(
-        self, config: GroupCoordinatorConfig, parts: DriverParts, topics: TopicsView, rng: Rng
+        self,
+        config: GroupCoordinatorConfig,
+        parts: RuntimeDependencies,
+        topics: TopicsView,
+        rng: Rng,
     ) -> None:
         self._clock: Clock = parts.clock
         self._topics = topics
@@ -110,11 +114,11 @@ class GroupCoordinator:
         def make_shard(timers: ShardTimers) -> GroupShard:
             return GroupShard(config, timers, parts.clock, rng, self.metrics, self.memory)
 
-        self.driver: CoordinatorDriver[GroupShard] = CoordinatorDriver(
+        self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             OFFSETS_TOPIC, parts, make_shard
         )
-        self.members = MemberRequests(config, self.driver, self.partition_for)
-        self.groups = GroupRequests(self.driver, self.partition_for, topics)
+        self.members = MemberRequests(config, self.runtime, self.partition_for)
+        self.groups = GroupRequests(self.runtime, self.partition_for, topics)
 
     def partition_for(self, group_id: str) -> int | None:
         """Return the partition of `__consumer_offsets` that stores the group.
@@ -130,7 +134,7 @@ class GroupCoordinator:
 
     def on_topics_deleted(self, topics: Mapping[str, bytes]) -> None:
         """Remove the groups' committed offsets of these topics (ids by name)."""
-        for shard in self.driver.shards():
+        for shard in self.runtime.shards():
             shard.forget_topics(topics)
 
     # OffsetCommit.
@@ -171,11 +175,11 @@ class GroupCoordinator:
         if state_partition is None:
             _answer_commit(commit, None, ErrorCode.NOT_COORDINATOR)
             return
-        if len(commit.offsets) * _RECORD_BYTES_MIN > self.driver.batch_bytes_max(state_partition):
+        if len(commit.offsets) * _RECORD_BYTES_MIN > self.runtime.batch_bytes_max(state_partition):
             # Fail early: the append would reject the batch after a second of work.
             _answer_commit(commit, None, ErrorCode.MESSAGE_TOO_LARGE)
             return
-        self.driver.write(
+        self.runtime.write(
             state_partition,
             lambda shard: shard.commit_offsets(to_commit),
             partial(_answer_commit, commit),
@@ -273,7 +277,7 @@ class GroupCoordinator:
             # time.
             return GroupOffsets(dict(shard.offsets.offsets(group_id)), unstable)
 
-        return self.driver.read(partition, read)
+        return self.runtime.read(partition, read)
 
 
 def _answered(topic: OffsetCommitRequestTopic) -> OffsetCommitResponseTopic:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.group_state import GroupState
+from barnabas.coordinator.group.classic.group_state import GroupState
 from barnabas.metrics import names
 from barnabas.metrics.family import MetricFamily
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 def group_families(coordinator: GroupCoordinator) -> Iterator[MetricFamily]:
     """Yield the counters, and the current numbers of groups and state partitions."""
-    metrics, driver = coordinator.metrics, coordinator.driver
-    shards = driver.active()
+    metrics, runtime = coordinator.metrics, coordinator.runtime
+    shards = runtime.active()
     states = Counter(group.state for shard in shards for group in shard.groups.values())
     offsets = sum(shard.offsets.count() for shard in shards)
     for name, value in (
@@ -34,10 +34,10 @@ def group_families(coordinator: GroupCoordinator) -> Iterator[MetricFamily]:
         (names.OFFSET_COMMITS, metrics.offset_commits),
         (names.OFFSET_DELETIONS, metrics.offset_deletions),
         (names.OFFSET_EXPIRATIONS, metrics.offset_expirations),
-        (names.COORDINATOR_RECORDS_SKIPPED, driver.skipped_records),
+        (names.COORDINATOR_RECORDS_SKIPPED, runtime.skipped_records),
     ):
         yield MetricFamily(name, [((), value)])
-    counted = driver.counts()
+    counted = runtime.counts()
     yield MetricFamily(
         names.GROUP_STATE_PARTITIONS,
         [((("state", state.value),), count) for state, count in counted.items()],

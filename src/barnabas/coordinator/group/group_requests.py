@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.group_state import GroupState
+from barnabas.coordinator.group.classic.group_state import GroupState
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 from barnabas.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
@@ -19,11 +19,11 @@ from barnabas.protocol.messages.offset_delete import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from barnabas.coordinator.driver import CoordinatorDriver
-    from barnabas.coordinator.group.classic_group import ClassicGroup
+    from barnabas.coordinator.group.classic.classic_group import ClassicGroup
     from barnabas.coordinator.group.group_shard import GroupShard
-    from barnabas.coordinator.group.offset_store import PartitionKey
+    from barnabas.coordinator.group.offsets.offset_store import PartitionKey
     from barnabas.coordinator.group.topics_view import TopicsView
+    from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
     from barnabas.protocol.messages.list_groups import ListGroupsRequest
     from barnabas.protocol.messages.offset_delete import OffsetDeleteRequest
 
@@ -36,11 +36,11 @@ class GroupRequests:
 
     def __init__(
         self,
-        driver: CoordinatorDriver[GroupShard],
+        runtime: CoordinatorRuntime[GroupShard],
         partition_for: Callable[[str], int | None],
         topics: TopicsView,
     ) -> None:
-        self._driver = driver
+        self._runtime = runtime
         self._partition_for = partition_for
         self._topics = topics
 
@@ -54,7 +54,7 @@ class GroupRequests:
         partition = self._partition_for(group_id)
         if partition is None:
             return _described_error(group_id, ErrorCode.NOT_COORDINATOR)
-        found = self._driver.read(partition, lambda shard: _describe(shard, group_id))
+        found = self._runtime.read(partition, lambda shard: _describe(shard, group_id))
         if isinstance(found, ErrorCode):
             return _described_error(group_id, found)
         if found is not None:
@@ -73,13 +73,13 @@ class GroupRequests:
 
         It returns an error until all shards are loaded. Yields before each group.
         """
-        if self._driver.is_loading:
+        if self._runtime.is_loading:
             error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             return ListGroupsResponse(error_code=error, groups=[])
         states = {each.lower() for each in request.states_filter}
         types = {each.lower() for each in request.types_filter}
         listed: list[ListedGroup] = []
-        for shard in self._driver.active():
+        for shard in self._runtime.active():
             for group in list(shard.groups.values()):
                 yield
                 if states and group.state.value.lower() not in states:
@@ -127,7 +127,7 @@ class GroupRequests:
             if partition is None:
                 answer(group_id, None, ErrorCode.NOT_COORDINATOR)
             else:
-                self._driver.write(
+                self._runtime.write(
                     partition,
                     lambda shard, group_id=group_id: shard.delete_group(group_id),  # type: ignore[misc]
                     partial(answer, group_id),
@@ -176,7 +176,7 @@ class GroupRequests:
         elif partition is None:
             answer(None, ErrorCode.NOT_COORDINATOR)
         else:
-            self._driver.write(
+            self._runtime.write(
                 partition, lambda shard: shard.delete_offsets(request.group_id, known), answer
             )
 

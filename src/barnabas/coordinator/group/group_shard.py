@@ -9,20 +9,24 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.coordinator.group.classic_group import (
+from barnabas.coordinator.group.classic.classic_group import (
     NO_MEMBER_ID,
     ClassicGroup,
     failed_join,
     failed_sync,
 )
-from barnabas.coordinator.group.committed_offset import CommittedOffset, offset_tombstone
-from barnabas.coordinator.group.group_record import group_of, group_tombstone, new_group_record
-from barnabas.coordinator.group.group_state import GroupState
-from barnabas.coordinator.group.membership import Membership
-from barnabas.coordinator.group.offset_cleaner import OffsetCleaner
-from barnabas.coordinator.group.offset_store import OffsetStore
-from barnabas.coordinator.group.rebalance import Rebalance, append_error, nothing
-from barnabas.coordinator.result import CoordinatorResult
+from barnabas.coordinator.group.classic.group_record import (
+    group_of,
+    group_tombstone,
+    new_group_record,
+)
+from barnabas.coordinator.group.classic.group_state import GroupState
+from barnabas.coordinator.group.classic.membership import Membership
+from barnabas.coordinator.group.classic.rebalance import Rebalance, append_error, nothing
+from barnabas.coordinator.group.offsets.committed_offset import CommittedOffset, offset_tombstone
+from barnabas.coordinator.group.offsets.offset_cleaner import OffsetCleaner
+from barnabas.coordinator.group.offsets.offset_store import OffsetStore
+from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.leave_group import MemberResponse
 from barnabas.protocol.protocol_error import ProtocolError
@@ -34,14 +38,14 @@ from barnabas.record.batch import NO_PRODUCER_ID
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from barnabas.coordinator.config import GroupCoordinatorConfig
-    from barnabas.coordinator.group.group_memory import GroupMemory
+    from barnabas.coordinator.group.classic.group_memory import GroupMemory
+    from barnabas.coordinator.group.classic.membership import Joining
+    from barnabas.coordinator.group.classic.rebalance import Written
+    from barnabas.coordinator.group.config import GroupCoordinatorConfig
     from barnabas.coordinator.group.group_metrics import GroupMetrics
-    from barnabas.coordinator.group.membership import Joining
-    from barnabas.coordinator.group.offset_store import PartitionKey
-    from barnabas.coordinator.group.rebalance import Written
-    from barnabas.coordinator.result import CoordinatorRecord
-    from barnabas.coordinator.shard_timers import ShardTimers
+    from barnabas.coordinator.group.offsets.offset_store import PartitionKey
+    from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
+    from barnabas.coordinator.runtime.shard_timers import ShardTimers
     from barnabas.protocol.messages.heartbeat import HeartbeatRequest
     from barnabas.protocol.messages.leave_group import LeaveGroupRequest
     from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from msgspec.structs import replace
 
-from barnabas.coordinator.group.classic_group import failed_join, failed_sync
-from barnabas.coordinator.group.group_memory import PROTOCOLS_MAX
-from barnabas.coordinator.group.rebalance import append_error
+from barnabas.coordinator.group.classic.classic_group import failed_join, failed_sync
+from barnabas.coordinator.group.classic.group_memory import PROTOCOLS_MAX
+from barnabas.coordinator.group.classic.rebalance import append_error
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.heartbeat import HeartbeatResponse
 from barnabas.protocol.messages.leave_group import (
@@ -24,10 +24,10 @@ from barnabas.protocol.messages.leave_group import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.coordinator.config import GroupCoordinatorConfig
-    from barnabas.coordinator.driver import CoordinatorDriver
+    from barnabas.coordinator.group.classic.membership import Joining
+    from barnabas.coordinator.group.config import GroupCoordinatorConfig
     from barnabas.coordinator.group.group_shard import GroupShard
-    from barnabas.coordinator.group.membership import Joining
+    from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
     from barnabas.protocol.messages.heartbeat import HeartbeatRequest
     from barnabas.protocol.messages.join_group import JoinGroupResponse
     from barnabas.protocol.messages.leave_group import LeaveGroupRequest
@@ -47,11 +47,11 @@ class MemberRequests:
     def __init__(
         self,
         config: GroupCoordinatorConfig,
-        driver: CoordinatorDriver[GroupShard],
+        runtime: CoordinatorRuntime[GroupShard],
         partition_for: Callable[[str], int | None],
     ) -> None:
         self._config = config
-        self._driver = driver
+        self._runtime = runtime
         self._partition_for = partition_for
 
     def join(self, joining: Joining) -> None:
@@ -75,7 +75,7 @@ class MemberRequests:
         else:
             if joining.version < _JOIN_REBALANCE_TIMEOUT_SINCE:
                 request.rebalance_timeout_ms = request.session_timeout_ms
-            self._driver.write(
+            self._runtime.write(
                 partition,
                 lambda shard: shard.join(joining),
                 lambda _, error: respond.unless_done(
@@ -103,7 +103,7 @@ class MemberRequests:
             on_done(failed_sync(ErrorCode.NOT_COORDINATOR))
         else:
             respond = _Once(on_done)
-            self._driver.write(
+            self._runtime.write(
                 partition,
                 lambda shard: shard.sync(request, respond),
                 lambda _, error: respond.unless_done(error, failed_sync(append_error(error))),
@@ -126,7 +126,7 @@ class MemberRequests:
                     error = ErrorCode.NONE
                 on_done(HeartbeatResponse(error_code=error if found is None else found))
 
-            self._driver.write(partition, lambda shard: shard.heartbeat(request), answer)
+            self._runtime.write(partition, lambda shard: shard.heartbeat(request), answer)
 
     def leave(
         self,
@@ -155,7 +155,7 @@ class MemberRequests:
                 else:
                     on_done(LeaveGroupResponse(error_code=ErrorCode.NONE, members=members))
 
-            self._driver.write(partition, lambda shard: shard.leave(request), answer)
+            self._runtime.write(partition, lambda shard: shard.leave(request), answer)
 
 
 class _Once(Generic[R]):

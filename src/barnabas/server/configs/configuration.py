@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from barnabas.controller.config import CONTROLLER_CONFIGS
-from barnabas.coordinator.config import DEFINITION as COORDINATOR_KEYS
+from barnabas.coordinator.group.config import DEFINITION as COORDINATOR_KEYS
 from barnabas.raft.config import RAFT_CONFIGS
 from barnabas.replication.config import DEFINITION as REPLICATION_KEYS
 from barnabas.server.configs.cluster_settings import ClusterSettings, cluster_settings

@@ -8,9 +8,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.config import GroupCoordinatorConfig
-from barnabas.coordinator.driver import DriverParts
+from barnabas.coordinator.group.config import GroupCoordinatorConfig
 from barnabas.coordinator.group.group_coordinator import GroupCoordinator
+from barnabas.coordinator.runtime.coordinator_runtime import RuntimeDependencies
 from barnabas.metadata.partition_registration import DIRECTORY_LOST
 from barnabas.replication.config import FETCH_SESSION_EVICTION_MS, ReplicationConfig
 from barnabas.replication.log_dir_moves import LogDirMoves
@@ -167,7 +167,7 @@ class BrokerServer:
         for listener in self.listeners:
             listener.drain()
         self.replicas.answer_waiting_fetches()
-        self.groups.driver.shutdown()
+        self.groups.runtime.shutdown()
         self._await_drained(on_drained, self._runtime.clock.monotonic_ms() + DRAIN_MS_MAX)
 
     def _await_drained(self, on_drained: Callable[[], None], deadline_ms: float) -> None:
@@ -247,7 +247,7 @@ class BrokerServer:
         group_config = config.build(GroupCoordinatorConfig)
         self.groups = GroupCoordinator(
             group_config,
-            DriverParts(
+            RuntimeDependencies(
                 self.replicas,
                 # The clock that expires committed offsets.
                 self.logs.trusted_clock,

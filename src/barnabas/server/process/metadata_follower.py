@@ -136,13 +136,13 @@ class MetadataFollower:
         self._logs.update_configs(lambda topic: self._configs.of_topic(self._cluster.image, topic))
 
     def _tell_groups(self, changes: LeadershipChanges) -> None:
-        driver = self._groups.driver
+        runtime = self._groups.runtime
         resigned = [*changes.deleted, *changes.failed]
         resigned += [each.topic_partition for each in changes.followers]
         for key in resigned:
             if key.topic == OFFSETS_TOPIC:
-                self._guarded(partial(driver.on_resigned, key.partition))
+                self._guarded(partial(runtime.on_resigned, key.partition))
         for partition in changes.leaders:
             key = partition.topic_partition
             if key.topic == OFFSETS_TOPIC:
-                self._guarded(partial(driver.on_elected, key.partition, partition.leader_epoch))
+                self._guarded(partial(runtime.on_elected, key.partition, partition.leader_epoch))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from barnabas.raft.transport.transport.outbound import core_response
+from barnabas.raft.transport.outbound import core_response
 
 from barnabas.metadata.broker_registration import ControllerRegistration
 from barnabas.metadata.image import ClusterImage

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from barnabas.raft.core.raft_core.newcomer import NewcomerFile
 
 from barnabas.protocol.errors import ErrorCode
+from barnabas.raft.core.newcomer import NewcomerFile
 from barnabas.server.configs.configuration import read_configuration
 from barnabas.server.startup.formatting import FirstVoters, FormatDoors, format_node
 from unit.server.process.test_cluster import creation

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.partitioner import partition_for
+from barnabas.coordinator.runtime.partitioner import partition_for
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.find_coordinator import (
     Coordinator,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.membership import Joining
+from barnabas.coordinator.group.classic.membership import Joining
 
 if TYPE_CHECKING:
     from barnabas.protocol.messages.join_group import JoinGroupRequest

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.coordinator.driver import ShardState
-from barnabas.coordinator.loader import Loader
+from barnabas.coordinator.runtime.coordinator_runtime import ShardState
+from barnabas.coordinator.runtime.loader import Loader
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -85,7 +85,7 @@ def test_a_group_record_that_contradicts_itself_leaves_an_empty_group_with_its_o
     assert world.describe().group_state == "Empty"
     assert world.committed()[:2] == (ErrorCode.NONE, 5)
     assert world.committed(group="other")[1] == 6
-    assert world.coordinator.driver.skipped_records == 1
+    assert world.coordinator.runtime.skipped_records == 1
     assert "partition=__consumer_offsets-0 offset=2" in caplog.text
     assert world.stable()
     assert world.describe().group_state == "Stable"
@@ -121,7 +121,7 @@ def test_a_record_that_cannot_be_read_is_skipped(world: MembersWorld, key, value
     append_record(world, *offset_record(5))
     load(world)
     assert world.committed()[:2] == (ErrorCode.NONE, 5)
-    assert world.coordinator.driver.skipped_records == 1
+    assert world.coordinator.runtime.skipped_records == 1
 
 
 def test_a_record_of_an_unknown_type_is_ignored(world: MembersWorld) -> None:
@@ -129,7 +129,7 @@ def test_a_record_of_an_unknown_type_is_ignored(world: MembersWorld) -> None:
     append_record(world, b"\xff\xffnew", None)
     load(world)
     assert world.commit() == ErrorCode.NONE
-    assert world.coordinator.driver.skipped_records == 0
+    assert world.coordinator.runtime.skipped_records == 0
 
 
 def test_a_batch_with_a_wrong_crc_is_skipped(world: MembersWorld) -> None:
@@ -141,7 +141,7 @@ def test_a_batch_with_a_wrong_crc_is_skipped(world: MembersWorld) -> None:
     file.write_at(bytes(content), 0)
     load(world)
     assert world.committed()[:2] == (ErrorCode.NONE, 5)
-    assert world.coordinator.driver.skipped_records == 1
+    assert world.coordinator.runtime.skipped_records == 1
 
 
 def test_a_batch_whose_records_do_not_fit_is_skipped(world: MembersWorld) -> None:
@@ -162,12 +162,12 @@ def test_an_unexpected_error_fails_the_partition_and_not_the_process(
 ) -> None:
     append_record(world, *offset_record(5))
     world.coordinator = world.new_coordinator()
-    world.coordinator.driver.on_elected(0, 0)
-    (shard,) = world.coordinator.driver.shards()
+    world.coordinator.runtime.on_elected(0, 0)
+    (shard,) = world.coordinator.runtime.shards()
     shard.offsets._by_group = None
     monkeypatch.setattr(shard.__class__, "replay", lambda *_: {}["nothing"])
     world.run_for(50)
-    assert world.coordinator.driver.state(0) is ShardState.FAILED
+    assert world.coordinator.runtime.state(0) is ShardState.FAILED
     assert world.commit() == ErrorCode.NOT_COORDINATOR
     assert "KeyError" in caplog.text
 
@@ -188,7 +188,7 @@ def test_a_large_batch_is_replayed_in_several_turns(world: MembersWorld) -> None
         builder.append(1, *offset_record(index))
     append(world, builder)
     world.coordinator = world.new_coordinator()
-    driver = world.coordinator.driver
+    driver = world.coordinator.runtime
     driver.on_elected(0, 0)
     turns: list[None] = []
 

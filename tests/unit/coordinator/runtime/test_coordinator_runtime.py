@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnabas.coordinator.driver import ShardState
-from barnabas.coordinator.loader import Loader
+from barnabas.coordinator.runtime.coordinator_runtime import ShardState
+from barnabas.coordinator.runtime.loader import Loader
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -26,7 +26,7 @@ def test_offsets_are_there_again_after_a_restart() -> None:
     for offset in range(3_000):
         world.commit(offset, partition=0, group=f"g{offset % 7}")
     world.coordinator = world.new_coordinator()
-    world.coordinator.driver.on_elected(0, 1)
+    world.coordinator.runtime.on_elected(0, 1)
     assert world.committed(group="g1")[0] == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert world.commit() == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     world.replicas.world.run_for(50)
@@ -74,7 +74,7 @@ def test_a_damaged_control_batch_does_not_keep_the_state_from_being_loaded() -> 
     world.log.update_high_watermark(2)
     world.coordinator = world.new_coordinator()
     world.load(1)
-    assert world.coordinator.driver.state(0) is ShardState.ACTIVE
+    assert world.coordinator.runtime.state(0) is ShardState.ACTIVE
     assert world.committed()[1] == 5
 
 
@@ -107,7 +107,7 @@ def test_an_unexpected_error_fails_its_request_and_the_shard_goes_on(caplog) -> 
     """As in Kafka's CoordinatorRuntime: UNKNOWN_SERVER_ERROR."""
     world = CoordinatorWorld()
     world.load()
-    driver = world.coordinator.driver
+    driver = world.coordinator.runtime
     unexpected = ErrorCode.UNKNOWN_SERVER_ERROR
     answers: list[object] = []
     driver.write(0, not_foreseen, lambda response, error: answers.append((response, error)))
@@ -176,11 +176,11 @@ def test_losing_the_leadership_answers_those_who_wait_once() -> None:
     world.load()
     world.commit(5)
     world.resign()
-    world.coordinator.driver.on_resigned(0)
+    world.coordinator.runtime.on_resigned(0)
     assert [each.topics[0].partitions[0].error_code for each in world.responses] == [
         ErrorCode.NOT_COORDINATOR
     ]
-    assert world.coordinator.driver.state(0) is None
+    assert world.coordinator.runtime.state(0) is None
 
 
 def test_too_few_replicas_refuse_the_commit_and_leave_no_trace() -> None:
@@ -211,7 +211,7 @@ def test_a_newer_epoch_cancels_the_loading_of_an_older_one() -> None:
     world = CoordinatorWorld()
     world.load()
     world.commit(5)
-    driver = world.coordinator.driver
+    driver = world.coordinator.runtime
     driver.on_elected(0, 1)
     driver.on_elected(0, 2)
     driver.on_elected(0, 2)

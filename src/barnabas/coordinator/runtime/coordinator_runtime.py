@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import msgspec
 
-from barnabas.coordinator.loader import Loader
-from barnabas.coordinator.shard import Shard
-from barnabas.coordinator.shard_timers import ShardTimers
+from barnabas.coordinator.runtime.loader import Loader
+from barnabas.coordinator.runtime.shard import Shard
+from barnabas.coordinator.runtime.shard_timers import ShardTimers
 from barnabas.protocol.errors import ErrorCode
 from barnabas.record.builder import BatchBuilder
 from barnabas.storage.append_info import AppendOrigin
@@ -26,7 +26,8 @@ from barnabas.storage.topic_partition import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.coordinator.result import CoordinatorRecord, CoordinatorResult
+    from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
+    from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
     from barnabas.replication.partition.partition import Partition
     from barnabas.replication.partition.results import ProduceResult
     from barnabas.runtime.clock import Clock
@@ -64,7 +65,7 @@ class StateLog(Protocol):
         ...
 
 
-class DriverParts(msgspec.Struct, frozen=True):
+class RuntimeDependencies(msgspec.Struct, frozen=True):
     """The collaborators and settings of a driver."""
 
     log: StateLog
@@ -149,11 +150,11 @@ class _Running(Generic[S]):
         self.loaded_end: int | None = None
 
 
-class CoordinatorDriver(Generic[S]):
+class CoordinatorRuntime(Generic[S]):
     """The shards of the state partitions that this broker leads."""
 
     def __init__(
-        self, topic: str, parts: DriverParts, make_shard: Callable[[ShardTimers], S]
+        self, topic: str, parts: RuntimeDependencies, make_shard: Callable[[ShardTimers], S]
     ) -> None:
         self.topic = topic
         self._parts = parts

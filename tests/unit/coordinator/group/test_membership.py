@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.coordinator.group.group_state import GroupState
+from barnabas.coordinator.group.classic.group_state import GroupState
 from barnabas.protocol.errors import ErrorCode
 from unit.coordinator.members_world import (
     DELAY_MS,
@@ -441,7 +441,7 @@ def test_those_who_wait_are_sent_elsewhere_when_the_leadership_is_lost(
     _, follower = world.begin(2, group="h")
     syncing = world.sync(follower.member_id, 1, group="h")
     joining = world.join(world.new_id())
-    world.coordinator.driver.on_resigned(0)
+    world.coordinator.runtime.on_resigned(0)
     assert joining.error == syncing.error == ErrorCode.NOT_COORDINATOR
     assert world.heartbeat(follower.member_id, 1, group="h") == ErrorCode.NOT_COORDINATOR
 
@@ -449,7 +449,7 @@ def test_those_who_wait_are_sent_elsewhere_when_the_leadership_is_lost(
 def test_heartbeats_are_answered_while_the_groups_are_loaded(world: MembersWorld) -> None:
     (member,) = world.stable()
     world.coordinator = world.new_coordinator()
-    world.coordinator.driver.on_elected(0, 1)
+    world.coordinator.runtime.on_elected(0, 1)
     assert world.heartbeat(member, 1) == ErrorCode.NONE
     assert world.join().error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert world.sync(member, 1).error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

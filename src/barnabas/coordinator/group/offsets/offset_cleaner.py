@@ -12,24 +12,24 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.coordinator.group.committed_offset import offset_tombstone
-from barnabas.coordinator.group.group_record import group_tombstone
-from barnabas.coordinator.group.group_state import GroupState
-from barnabas.coordinator.result import CoordinatorResult
+from barnabas.coordinator.group.classic.group_record import group_tombstone
+from barnabas.coordinator.group.classic.group_state import GroupState
+from barnabas.coordinator.group.offsets.committed_offset import offset_tombstone
+from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from barnabas.coordinator.config import GroupCoordinatorConfig
-    from barnabas.coordinator.group.classic_group import ClassicGroup
-    from barnabas.coordinator.group.committed_offset import CommittedOffset
+    from barnabas.coordinator.group.classic.classic_group import ClassicGroup
+    from barnabas.coordinator.group.classic.rebalance import Written
+    from barnabas.coordinator.group.config import GroupCoordinatorConfig
     from barnabas.coordinator.group.group_metrics import GroupMetrics
-    from barnabas.coordinator.group.offset_store import OffsetStore, PartitionKey
-    from barnabas.coordinator.group.rebalance import Written
-    from barnabas.coordinator.result import CoordinatorRecord
-    from barnabas.coordinator.shard_timers import ShardTimers
+    from barnabas.coordinator.group.offsets.committed_offset import CommittedOffset
+    from barnabas.coordinator.group.offsets.offset_store import OffsetStore, PartitionKey
+    from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
+    from barnabas.coordinator.runtime.shard_timers import ShardTimers
     from barnabas.runtime.clock import Clock
 
     # Returns the test whether an offset of the group is removed, or None to keep all of them.

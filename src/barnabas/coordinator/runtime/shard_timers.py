@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from barnabas.coordinator.result import CoordinatorResult
+    from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
     from barnabas.runtime.clock import Clock
     from barnabas.waiting.timing_wheel import TimingWheel, WheelEntry
 

@@ -148,7 +148,7 @@ def test_deleting_offsets_needs_a_group(world: MembersWorld) -> None:
 def test_while_groups_are_loaded_nothing_is_told_of_them(world: MembersWorld) -> None:
     world.commit(5)
     world.coordinator = world.new_coordinator()
-    world.coordinator.driver.on_elected(0, 1)
+    world.coordinator.runtime.on_elected(0, 1)
     loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert world.describe().error_code == loading
     assert world.delete("g") == [loading]
@@ -158,7 +158,7 @@ def test_while_groups_are_loaded_nothing_is_told_of_them(world: MembersWorld) ->
 
 
 def test_where_the_group_is_not_coordinated_nothing_is_told_of_it(world: MembersWorld) -> None:
-    world.coordinator.driver.on_resigned(0)
+    world.coordinator.runtime.on_resigned(0)
     assert world.describe().error_code == ErrorCode.NOT_COORDINATOR
     assert world.delete("g") == [ErrorCode.NOT_COORDINATOR]
     assert world.list_groups() == []

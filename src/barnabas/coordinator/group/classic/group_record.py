@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.classic_group import ClassicGroup
-from barnabas.coordinator.group.classic_member import ClassicMember, MemberIdentity, MemberTimes
-from barnabas.coordinator.group.group_state import GroupState
-from barnabas.coordinator.result import CoordinatorRecord
+from barnabas.coordinator.group.classic.classic_group import ClassicGroup
+from barnabas.coordinator.group.classic.classic_member import (
+    ClassicMember,
+    MemberIdentity,
+    MemberTimes,
+)
+from barnabas.coordinator.group.classic.group_state import GroupState
+from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.protocol.record_frame import decode_coordinator_value
 from barnabas.protocol.records.group_metadata import (
@@ -19,7 +23,7 @@ from barnabas.protocol.records.group_metadata import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from barnabas.coordinator.group.group_memory import GroupMemory
+    from barnabas.coordinator.group.classic.group_memory import GroupMemory
 
 # The version that Kafka 4.4 writes.
 _VERSION = 3

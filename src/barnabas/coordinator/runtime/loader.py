@@ -25,7 +25,7 @@ from barnabas.waiting.off_loop import OffLoop
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.coordinator.shard import Shard
+    from barnabas.coordinator.runtime.shard import Shard
     from barnabas.record.batch import BatchHeader
     from barnabas.runtime.executor import Executor
     from barnabas.runtime.timer import Timer

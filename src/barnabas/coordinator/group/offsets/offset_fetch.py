@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
     from collections.abc import Set as AbstractSet
 
-    from barnabas.coordinator.group.committed_offset import CommittedOffset
-    from barnabas.coordinator.group.offset_store import PartitionKey
+    from barnabas.coordinator.group.offsets.committed_offset import CommittedOffset
+    from barnabas.coordinator.group.offsets.offset_store import PartitionKey
     from barnabas.coordinator.group.topics_view import TopicsView
     from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest
 

@@ -14,13 +14,21 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from barnabas.coordinator.group.classic_group import NO_MEMBER_ID, failed_join, failed_sync
-from barnabas.coordinator.group.classic_member import ClassicMember, MemberIdentity, MemberTimes
-from barnabas.coordinator.group.group_memory import PENDING_IDS_MAX
-from barnabas.coordinator.group.group_record import group_record
-from barnabas.coordinator.group.group_state import GroupState
-from barnabas.coordinator.group.rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS, append_error, nothing
-from barnabas.coordinator.result import CoordinatorResult
+from barnabas.coordinator.group.classic.classic_group import NO_MEMBER_ID, failed_join, failed_sync
+from barnabas.coordinator.group.classic.classic_member import (
+    ClassicMember,
+    MemberIdentity,
+    MemberTimes,
+)
+from barnabas.coordinator.group.classic.group_memory import PENDING_IDS_MAX
+from barnabas.coordinator.group.classic.group_record import group_record
+from barnabas.coordinator.group.classic.group_state import GroupState
+from barnabas.coordinator.group.classic.rebalance import (
+    NEW_MEMBER_JOIN_TIMEOUT_MS,
+    append_error,
+    nothing,
+)
+from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.leave_group import MemberResponse
 from barnabas.protocol.primitives import STRING_BYTES_MAX
@@ -28,8 +36,8 @@ from barnabas.protocol.primitives import STRING_BYTES_MAX
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.coordinator.group.classic_group import ClassicGroup
-    from barnabas.coordinator.group.rebalance import Rebalance, Written
+    from barnabas.coordinator.group.classic.classic_group import ClassicGroup
+    from barnabas.coordinator.group.classic.rebalance import Rebalance, Written
     from barnabas.protocol.messages.heartbeat import HeartbeatRequest
     from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
     from barnabas.protocol.messages.leave_group import MemberIdentity as LeavingMember

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from collections.abc import Set as AbstractSet
 
-    from barnabas.coordinator.group.committed_offset import CommittedOffset
+    from barnabas.coordinator.group.offsets.committed_offset import CommittedOffset
 
 # Topic and partition index.
 PartitionKey = tuple[str, int]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.coordinator.group import group_memory
-from barnabas.coordinator.group.group_memory import PENDING_IDS_MAX
+from barnabas.coordinator.group.classic import group_memory
+from barnabas.coordinator.group.classic.group_memory import PENDING_IDS_MAX
 from barnabas.protocol.errors import ErrorCode
 from unit.coordinator.members_world import DELAY_MS, SESSION_MS, MembersWorld, subscription
 
@@ -82,7 +82,7 @@ def test_ids_that_are_given_out_are_limited_in_number(world: MembersWorld) -> No
     assert not world.join(first), "still known"
     for _ in range(PENDING_IDS_MAX):
         last = world.join().one.member_id
-    (group,) = (shard.groups["g"] for shard in world.coordinator.driver.shards()
+    (group,) = (shard.groups["g"] for shard in world.coordinator.runtime.shards()
                 if "g" in shard.groups)  # fmt: skip
     assert len(group.pending_join_members) == PENDING_IDS_MAX
     assert not world.join(last), "still known"
@@ -104,7 +104,7 @@ def test_what_a_group_takes_is_counted_once_however_often_it_is_loaded(
     world.sync(leader.member_id, 1, assign={follower.member_id: b"all"})
     world.run_for(100)
     before = held(world)
-    world.coordinator.driver.on_resigned(0)
+    world.coordinator.runtime.on_resigned(0)
     assert held(world) == 0
     world.load(1)
     assert 0 < held(world) <= before

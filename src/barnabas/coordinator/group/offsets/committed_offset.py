@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from barnabas.coordinator.result import CoordinatorRecord
+from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
 from barnabas.protocol.record_frame import decode_coordinator_value
 from barnabas.protocol.records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from barnabas.protocol.schema import ZERO_UUID

@@ -12,21 +12,21 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.classic_group import failed_join
-from barnabas.coordinator.group.classic_member import NO_ASSIGNMENT
-from barnabas.coordinator.group.group_record import group_record
-from barnabas.coordinator.group.group_state import GroupState
-from barnabas.coordinator.result import CoordinatorResult
+from barnabas.coordinator.group.classic.classic_group import failed_join
+from barnabas.coordinator.group.classic.classic_member import NO_ASSIGNMENT
+from barnabas.coordinator.group.classic.group_record import group_record
+from barnabas.coordinator.group.classic.group_state import GroupState
+from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.coordinator.config import GroupCoordinatorConfig
-    from barnabas.coordinator.group.classic_group import ClassicGroup
-    from barnabas.coordinator.group.classic_member import ClassicMember
+    from barnabas.coordinator.group.classic.classic_group import ClassicGroup
+    from barnabas.coordinator.group.classic.classic_member import ClassicMember
+    from barnabas.coordinator.group.config import GroupCoordinatorConfig
     from barnabas.coordinator.group.group_metrics import GroupMetrics
-    from barnabas.coordinator.shard_timers import ShardTimers
+    from barnabas.coordinator.runtime.shard_timers import ShardTimers
     from barnabas.runtime.clock import Clock
 
     Written = CoordinatorResult[None]

@@ -10,8 +10,8 @@ import logging
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.group_memory import pending_id_bytes
-from barnabas.coordinator.group.group_state import PREVIOUS_STATES, GroupState
+from barnabas.coordinator.group.classic.group_memory import pending_id_bytes
+from barnabas.coordinator.group.classic.group_state import PREVIOUS_STATES, GroupState
 from barnabas.protocol.codec import decode_from
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
@@ -23,8 +23,8 @@ from barnabas.protocol.records.consumer_protocol_subscription import ConsumerPro
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from barnabas.coordinator.group.classic_member import ClassicMember
-    from barnabas.coordinator.group.group_memory import GroupMemory
+    from barnabas.coordinator.group.classic.classic_member import ClassicMember
+    from barnabas.coordinator.group.classic.group_memory import GroupMemory
 
 _log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.coordinator.group import offset_cleaner
+from barnabas.coordinator.group.offsets import offset_cleaner
 from barnabas.protocol.errors import ErrorCode
 from unit.coordinator.members_world import MembersWorld, subscription
 from unit.replication.replica_set import TOPIC_ID
@@ -173,7 +173,7 @@ def test_a_topic_deleted_while_offsets_are_loaded_is_not_forgotten_to_be_forgott
 ) -> None:
     world.commit(5)
     world.coordinator = world.new_coordinator()
-    world.coordinator.driver.on_elected(0, 1)
+    world.coordinator.runtime.on_elected(0, 1)
     world.coordinator.on_topics_deleted({"flights": TOPIC_ID})
     world.run_for(100)
     assert offsets(world, "g") == [-1]

@@ -1,0 +1,1 @@
+"""Classic groups: members join, a leader assigns partitions, and the coordinator stores them."""
