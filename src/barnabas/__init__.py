@@ -1,4 +1,8 @@
-"""Barnabas: an event log that speaks the Apache Kafka protocol."""
+"""Barnabas: an event log that speaks the Apache Kafka protocol.
+
+The names below are the public API of the client. The modules that define them are loaded when a
+name is first used (PEP 562), so the broker and the commands start without the client.
+"""
 
 from __future__ import annotations
 
@@ -8,53 +12,261 @@ from typing import TYPE_CHECKING, Any
 from barnabas.version import __version__
 
 if TYPE_CHECKING:
-    from barnabas import aio
+    from barnabas import aio, serializers
+    from barnabas.client.admin.acls import (
+        Acl,
+        AclFilter,
+        AclOperation,
+        AclPermission,
+        AclResourceType,
+        PatternType,
+    )
     from barnabas.client.admin.admin import Admin
+    from barnabas.client.admin.configs import ConfigResource, ResourceType
+    from barnabas.client.admin.features import UpgradeType
+    from barnabas.client.admin.group_members import MemberToRemove
+    from barnabas.client.admin.partitions import ElectionType
+    from barnabas.client.admin.quorum import VoterEndpoint
+    from barnabas.client.admin.quotas import QuotaEntity
+    from barnabas.client.admin.scram import ScramDeletion, ScramMechanism, ScramUpsertion
+    from barnabas.client.admin.topics import NewPartitions, NewTopic
+    from barnabas.client.admin.transactions import TransactionFilter
     from barnabas.client.consumer.consumer import Consumer
+    from barnabas.client.consumer.consumer_parts import ConsumerInterceptor
     from barnabas.client.consumer.consumer_records import ConsumerRecords
+    from barnabas.client.consumer.errors import (
+        CommitFailedError,
+        ConcurrentUseError,
+        InvalidGroupIdError,
+        LogTruncationError,
+        NoOffsetError,
+        SubscriptionError,
+        WakeupError,
+    )
     from barnabas.client.consumer.rebalance_listener import RebalanceListener
     from barnabas.client.consumer.subscription import SubscriptionPattern
+    from barnabas.client.errors import (
+        AdminResultsError,
+        BrokerError,
+        BufferFullError,
+        ClientClosedError,
+        ClientConfigError,
+        ClientError,
+        ClientTimeoutError,
+        CorruptRecordsError,
+        DeliveryTimeoutError,
+        DisconnectedError,
+        ForkedClientError,
+        IllegalTransactionStateError,
+        InvalidRecordError,
+        NoBrokersError,
+        OffsetOutOfRangeError,
+        ProducerFencedError,
+        RangeStalledError,
+        RecordDeserializationError,
+        RecordTooLargeError,
+        SerializationError,
+        TransactionAbortedError,
+        UnfitRecordError,
+        UnknownPartitionError,
+        UnknownTopicError,
+        UnreachableBrokerError,
+        UnsendableRequestError,
+        UnsupportedVersionError,
+        UnusableResponseError,
+    )
     from barnabas.client.facade import Client
+    from barnabas.client.group.membership import GroupGeneration
     from barnabas.client.group_offsets import CommittedOffset
+    from barnabas.client.list_offsets import ListedOffset
+    from barnabas.client.metadata_cache import PartitionInfo
+    from barnabas.client.producer.delivery import Delivery
+    from barnabas.client.producer.interceptors import ProducerInterceptor, ProducerRecord
     from barnabas.client.producer.producer import Producer
+    from barnabas.client.producer.producer_batch import RecordMetadata
     from barnabas.client.record_decoding import ConsumerRecord
     from barnabas.client.topic_partition import TopicPartition
 
 __all__ = [
+    "Acl",
+    "AclFilter",
+    "AclOperation",
+    "AclPermission",
+    "AclResourceType",
     "Admin",
+    "AdminResultsError",
+    "BrokerError",
+    "BufferFullError",
     "Client",
+    "ClientClosedError",
+    "ClientConfigError",
+    "ClientError",
+    "ClientTimeoutError",
+    "CommitFailedError",
     "CommittedOffset",
+    "ConcurrentUseError",
+    "ConfigResource",
     "Consumer",
+    "ConsumerInterceptor",
     "ConsumerRecord",
     "ConsumerRecords",
+    "CorruptRecordsError",
+    "Delivery",
+    "DeliveryTimeoutError",
+    "DisconnectedError",
+    "ElectionType",
+    "ForkedClientError",
+    "GroupGeneration",
+    "IllegalTransactionStateError",
+    "InvalidGroupIdError",
+    "InvalidRecordError",
+    "ListedOffset",
+    "LogTruncationError",
+    "MemberToRemove",
+    "NewPartitions",
+    "NewTopic",
+    "NoBrokersError",
+    "NoOffsetError",
+    "OffsetOutOfRangeError",
+    "PartitionInfo",
+    "PatternType",
     "Producer",
+    "ProducerFencedError",
+    "ProducerInterceptor",
+    "ProducerRecord",
+    "QuotaEntity",
+    "RangeStalledError",
     "RebalanceListener",
+    "RecordDeserializationError",
+    "RecordMetadata",
+    "RecordTooLargeError",
+    "ResourceType",
+    "ScramDeletion",
+    "ScramMechanism",
+    "ScramUpsertion",
+    "SerializationError",
+    "SubscriptionError",
     "SubscriptionPattern",
     "TopicPartition",
+    "TransactionAbortedError",
+    "TransactionFilter",
+    "UnfitRecordError",
+    "UnknownPartitionError",
+    "UnknownTopicError",
+    "UnreachableBrokerError",
+    "UnsendableRequestError",
+    "UnsupportedVersionError",
+    "UnusableResponseError",
+    "UpgradeType",
+    "VoterEndpoint",
+    "WakeupError",
     "__version__",
     "aio",
+    "serializers",
 ]
 
-
-# Where each public name lives.
-_HOMES = {
-    "Admin": "barnabas.client.admin.admin",
-    "Client": "barnabas.client.facade",
-    "CommittedOffset": "barnabas.client.group_offsets",
-    "Consumer": "barnabas.client.consumer.consumer",
-    "ConsumerRecord": "barnabas.client.record_decoding",
-    "ConsumerRecords": "barnabas.client.consumer.consumer_records",
-    "Producer": "barnabas.client.producer.producer",
-    "RebalanceListener": "barnabas.client.consumer.rebalance_listener",
-    "SubscriptionPattern": "barnabas.client.consumer.subscription",
-    "TopicPartition": "barnabas.client.topic_partition",
+# The public names by the module that defines them.
+_DEFINED_IN = {
+    "barnabas.client.admin.acls": (
+        "Acl",
+        "AclFilter",
+        "AclOperation",
+        "AclPermission",
+        "AclResourceType",
+        "PatternType",
+    ),
+    "barnabas.client.admin.admin": ("Admin",),
+    "barnabas.client.admin.configs": (
+        "ConfigResource",
+        "ResourceType",
+    ),
+    "barnabas.client.admin.features": ("UpgradeType",),
+    "barnabas.client.admin.group_members": ("MemberToRemove",),
+    "barnabas.client.admin.partitions": ("ElectionType",),
+    "barnabas.client.admin.quorum": ("VoterEndpoint",),
+    "barnabas.client.admin.quotas": ("QuotaEntity",),
+    "barnabas.client.admin.scram": (
+        "ScramDeletion",
+        "ScramMechanism",
+        "ScramUpsertion",
+    ),
+    "barnabas.client.admin.topics": (
+        "NewPartitions",
+        "NewTopic",
+    ),
+    "barnabas.client.admin.transactions": ("TransactionFilter",),
+    "barnabas.client.consumer.consumer": ("Consumer",),
+    "barnabas.client.consumer.consumer_parts": ("ConsumerInterceptor",),
+    "barnabas.client.consumer.consumer_records": ("ConsumerRecords",),
+    "barnabas.client.consumer.errors": (
+        "CommitFailedError",
+        "ConcurrentUseError",
+        "InvalidGroupIdError",
+        "LogTruncationError",
+        "NoOffsetError",
+        "SubscriptionError",
+        "WakeupError",
+    ),
+    "barnabas.client.consumer.rebalance_listener": ("RebalanceListener",),
+    "barnabas.client.consumer.subscription": ("SubscriptionPattern",),
+    "barnabas.client.errors": (
+        "AdminResultsError",
+        "BrokerError",
+        "BufferFullError",
+        "ClientClosedError",
+        "ClientConfigError",
+        "ClientError",
+        "ClientTimeoutError",
+        "CorruptRecordsError",
+        "DeliveryTimeoutError",
+        "DisconnectedError",
+        "ForkedClientError",
+        "IllegalTransactionStateError",
+        "InvalidRecordError",
+        "NoBrokersError",
+        "OffsetOutOfRangeError",
+        "ProducerFencedError",
+        "RangeStalledError",
+        "RecordDeserializationError",
+        "RecordTooLargeError",
+        "SerializationError",
+        "TransactionAbortedError",
+        "UnfitRecordError",
+        "UnknownPartitionError",
+        "UnknownTopicError",
+        "UnreachableBrokerError",
+        "UnsendableRequestError",
+        "UnsupportedVersionError",
+        "UnusableResponseError",
+    ),
+    "barnabas.client.facade": ("Client",),
+    "barnabas.client.group.membership": ("GroupGeneration",),
+    "barnabas.client.group_offsets": ("CommittedOffset",),
+    "barnabas.client.list_offsets": ("ListedOffset",),
+    "barnabas.client.metadata_cache": ("PartitionInfo",),
+    "barnabas.client.producer.delivery": ("Delivery",),
+    "barnabas.client.producer.interceptors": (
+        "ProducerInterceptor",
+        "ProducerRecord",
+    ),
+    "barnabas.client.producer.producer": ("Producer",),
+    "barnabas.client.producer.producer_batch": ("RecordMetadata",),
+    "barnabas.client.record_decoding": ("ConsumerRecord",),
+    "barnabas.client.topic_partition": ("TopicPartition",),
 }
+_MODULE_OF = {name: module for module, names in _DEFINED_IN.items() for name in names}
+_SUBMODULES = ("aio", "serializers")
 
 
 def __getattr__(name: str) -> Any:
-    """Import the client when it is asked for: the broker starts without it (PEP 562)."""
-    if name == "aio":
-        return import_module("barnabas.aio")
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+    """Import the module that defines a public name, and return the name's value."""
+    if name in _SUBMODULES:
+        return import_module(f"{__name__}.{name}")
+    if name in _MODULE_OF:
+        return getattr(import_module(_MODULE_OF[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Return the public names, whether or not their modules are loaded yet."""
+    return sorted({*__all__, *globals()})
