@@ -13,7 +13,13 @@ from barnabas.version import __version__
 
 if TYPE_CHECKING:
     from barnabas import aio, serializers
-    from barnabas.client.admin.acls import (
+    from barnabas.client.admin.admin import Admin
+    from barnabas.client.admin.cluster.features import UpgradeType
+    from barnabas.client.admin.cluster.quorum import VoterEndpoint
+    from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
+    from barnabas.client.admin.configs.quotas import QuotaEntity
+    from barnabas.client.admin.groups.group_members import MemberToRemove
+    from barnabas.client.admin.security.acls import (
         Acl,
         AclFilter,
         AclOperation,
@@ -21,16 +27,11 @@ if TYPE_CHECKING:
         AclResourceType,
         PatternType,
     )
-    from barnabas.client.admin.admin import Admin
-    from barnabas.client.admin.configs import ConfigResource, ResourceType
-    from barnabas.client.admin.features import UpgradeType
-    from barnabas.client.admin.group_members import MemberToRemove
-    from barnabas.client.admin.partitions import ElectionType
-    from barnabas.client.admin.quorum import VoterEndpoint
-    from barnabas.client.admin.quotas import QuotaEntity
-    from barnabas.client.admin.scram import ScramDeletion, ScramMechanism, ScramUpsertion
-    from barnabas.client.admin.topics import NewPartitions, NewTopic
+    from barnabas.client.admin.security.scram import ScramDeletion, ScramMechanism, ScramUpsertion
+    from barnabas.client.admin.topics.partitions import ElectionType
+    from barnabas.client.admin.topics.topics import NewPartitions, NewTopic
     from barnabas.client.admin.transactions import TransactionFilter
+    from barnabas.client.connections.metadata_cache import PartitionInfo
     from barnabas.client.consumer.consumer import Consumer
     from barnabas.client.consumer.consumer_parts import ConsumerInterceptor
     from barnabas.client.consumer.consumer_records import ConsumerRecords
@@ -76,10 +77,9 @@ if TYPE_CHECKING:
         UnusableResponseError,
     )
     from barnabas.client.facade import Client
+    from barnabas.client.group.group_offsets import CommittedOffset
     from barnabas.client.group.membership import GroupGeneration
-    from barnabas.client.group_offsets import CommittedOffset
     from barnabas.client.list_offsets import ListedOffset
-    from barnabas.client.metadata_cache import PartitionInfo
     from barnabas.client.producer.delivery import Delivery
     from barnabas.client.producer.interceptors import ProducerInterceptor, ProducerRecord
     from barnabas.client.producer.producer import Producer
@@ -167,7 +167,7 @@ __all__ = [
 
 # The public names by the module that defines them.
 _DEFINED_IN = {
-    "barnabas.client.admin.acls": (
+    "barnabas.client.admin.security.acls": (
         "Acl",
         "AclFilter",
         "AclOperation",
@@ -176,21 +176,21 @@ _DEFINED_IN = {
         "PatternType",
     ),
     "barnabas.client.admin.admin": ("Admin",),
-    "barnabas.client.admin.configs": (
+    "barnabas.client.admin.configs.configs": (
         "ConfigResource",
         "ResourceType",
     ),
-    "barnabas.client.admin.features": ("UpgradeType",),
-    "barnabas.client.admin.group_members": ("MemberToRemove",),
-    "barnabas.client.admin.partitions": ("ElectionType",),
-    "barnabas.client.admin.quorum": ("VoterEndpoint",),
-    "barnabas.client.admin.quotas": ("QuotaEntity",),
-    "barnabas.client.admin.scram": (
+    "barnabas.client.admin.cluster.features": ("UpgradeType",),
+    "barnabas.client.admin.groups.group_members": ("MemberToRemove",),
+    "barnabas.client.admin.topics.partitions": ("ElectionType",),
+    "barnabas.client.admin.cluster.quorum": ("VoterEndpoint",),
+    "barnabas.client.admin.configs.quotas": ("QuotaEntity",),
+    "barnabas.client.admin.security.scram": (
         "ScramDeletion",
         "ScramMechanism",
         "ScramUpsertion",
     ),
-    "barnabas.client.admin.topics": (
+    "barnabas.client.admin.topics.topics": (
         "NewPartitions",
         "NewTopic",
     ),
@@ -241,9 +241,9 @@ _DEFINED_IN = {
     ),
     "barnabas.client.facade": ("Client",),
     "barnabas.client.group.membership": ("GroupGeneration",),
-    "barnabas.client.group_offsets": ("CommittedOffset",),
+    "barnabas.client.group.group_offsets": ("CommittedOffset",),
     "barnabas.client.list_offsets": ("ListedOffset",),
-    "barnabas.client.metadata_cache": ("PartitionInfo",),
+    "barnabas.client.connections.metadata_cache": ("PartitionInfo",),
     "barnabas.client.producer.delivery": ("Delivery",),
     "barnabas.client.producer.interceptors": (
         "ProducerInterceptor",

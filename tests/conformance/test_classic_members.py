@@ -11,11 +11,11 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from barnabas.client.cluster import Cluster
 from barnabas.client.config import ClientConfig
+from barnabas.client.connections.cluster import Cluster
 from barnabas.client.errors import BrokerError, ClientError
+from barnabas.client.group.group_offsets import CommittedOffset, GroupOffsets
 from barnabas.client.group.membership import GroupGeneration
-from barnabas.client.group_offsets import CommittedOffset, GroupOffsets
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.runtime.stepper import LoopStepper

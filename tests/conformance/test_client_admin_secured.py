@@ -14,8 +14,13 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient as ConfluentAdmin
 
 import barnabas
-from barnabas.client.admin import tokens
-from barnabas.client.admin.acls import (
+from barnabas.client.admin.call import AdminCall
+from barnabas.client.admin.cluster.features import UpgradeType
+from barnabas.client.admin.groups.groups import GroupDescription
+from barnabas.client.admin.groups.share_groups import ShareOffset
+from barnabas.client.admin.groups.streams_groups import StreamsGroupDescription
+from barnabas.client.admin.security import tokens
+from barnabas.client.admin.security.acls import (
     Acl,
     AclFilter,
     AclOperation,
@@ -23,19 +28,14 @@ from barnabas.client.admin.acls import (
     AclResourceType,
     PatternType,
 )
-from barnabas.client.admin.call import AdminCall
-from barnabas.client.admin.features import UpgradeType
-from barnabas.client.admin.groups import GroupDescription
-from barnabas.client.admin.log_dirs import ReplicaDirectories
-from barnabas.client.admin.scram import (
+from barnabas.client.admin.security.scram import (
     ScramCredential,
     ScramDeletion,
     ScramMechanism,
     ScramUpsertion,
 )
-from barnabas.client.admin.share_groups import ShareOffset
-from barnabas.client.admin.streams_groups import StreamsGroupDescription
-from barnabas.client.admin.topics import NewTopic
+from barnabas.client.admin.topics.log_dirs import ReplicaDirectories
+from barnabas.client.admin.topics.topics import NewTopic
 from barnabas.client.admin.transactions import AbortableTransaction, TransactionDescription
 from barnabas.client.errors import BrokerError, ProducerFencedError
 from barnabas.client.topic_partition import TopicPartition

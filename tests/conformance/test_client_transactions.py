@@ -25,8 +25,8 @@ from barnabas.client.errors import (
     TransactionAbortedError,
 )
 from barnabas.client.facade import Client
+from barnabas.client.group.group_offsets import CommittedOffset
 from barnabas.client.group.membership import GroupGeneration
-from barnabas.client.group_offsets import CommittedOffset
 from barnabas.client.record_decoding import read_records
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode

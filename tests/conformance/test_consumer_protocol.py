@@ -11,12 +11,14 @@ from functools import partial
 import pytest
 
 import barnabas
-from barnabas.client.cluster import Cluster
 from barnabas.client.config import ClientConfig
-from barnabas.client.coordinators import Coordinators
+from barnabas.client.connections.cluster import Cluster
+from barnabas.client.connections.coordinators import Coordinators
 from barnabas.client.errors import BrokerError
 from barnabas.client.facade import Client
-from barnabas.client.group.consumer_protocol_membership import ConsumerProtocolMembership
+from barnabas.client.group.consumer_protocol.consumer_protocol_membership import (
+    ConsumerProtocolMembership,
+)
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.runtime.stepper import LoopStepper
 from jvm.kafka_process import KafkaProcess

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Collection
 
-    from barnabas.client.cluster import Cluster
+    from barnabas.client.connections.cluster import Cluster
     from barnabas.protocol.api_keys import ApiKey
 
 _BITS = {schema.INT8: 8, schema.INT16: 16, schema.INT32: 32, schema.INT64: 64}

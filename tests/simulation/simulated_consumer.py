@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.client.cluster import Cluster
 from barnabas.client.config import ClientConfig
+from barnabas.client.connections.cluster import Cluster
+from barnabas.client.connections.coordinators import Coordinators
 from barnabas.client.consumer.consumer_core import ConsumerCore
 from barnabas.client.consumer.consumer_parts import take_consumer_parts
-from barnabas.client.coordinators import Coordinators
 from barnabas.client.errors import ClientError
 from barnabas.client.group.user_code import UserCode
 from unit.server.simulated_broker import HOST, PORT

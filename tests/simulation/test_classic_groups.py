@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from barnabas.client.cluster import Cluster
 from barnabas.client.config import ClientConfig
+from barnabas.client.connections.cluster import Cluster
 from barnabas.sim.network import NetworkWeather
 from unit.client.group.group_host import GroupHost
 from unit.server.simulated_broker import HOST, PORT, SimulatedBroker

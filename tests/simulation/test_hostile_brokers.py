@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.client.cluster import Cluster
 from barnabas.client.config import ClientConfig
+from barnabas.client.connections.cluster import Cluster
 from barnabas.client.producer.producer_core import ProducerCore
 from barnabas.client.producer.producer_parts import take_parts
 from barnabas.client.topic_partition import TopicPartition

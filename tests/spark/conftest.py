@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from barnabas.client.admin.topics import NewTopic
+from barnabas.client.admin.topics.topics import NewTopic
 from barnabas.client.facade import Client
 from barnabas.spark.session import spark_session
 from barnabas.testing.broker_process import BrokerProcess

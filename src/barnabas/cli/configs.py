@@ -18,13 +18,13 @@ from barnabas.cli.output import (
 )
 from barnabas.cli.printable import echo
 from barnabas.cli.tables import dim, echo_line, echo_table, strong, warn
-from barnabas.client.admin.configs import ConfigResource, ResourceType
+from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError, UnsupportedVersionError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from barnabas.client.admin.configs import ConfigEntry
+    from barnabas.client.admin.configs.configs import ConfigEntry
     from barnabas.client.facade import Client
 
 EXAMPLES = """\b

@@ -15,7 +15,7 @@ from barnabas.client.errors import ClientError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from barnabas.client.admin.features import UpgradeType
+    from barnabas.client.admin.cluster.features import UpgradeType
     from barnabas.client.facade import Client
 
 EXAMPLES = """\b
@@ -99,7 +99,7 @@ def upgrade_features(
     pairs: Sequence[str], dry_run: bool, bootstrap: str, properties: Sequence[str], as_json: bool
 ) -> None:
     """Raise the levels of features, all of them or none."""
-    from barnabas.client.admin.features import UpgradeType
+    from barnabas.client.admin.cluster.features import UpgradeType
 
     options = (bootstrap, properties, as_json)
     _update(_parse(pairs), UpgradeType.UPGRADE, options, dry_run=dry_run)
@@ -123,7 +123,7 @@ def downgrade_features(
     as_json: bool,
 ) -> None:
     """Lower the levels of features, all of them or none; level 0 turns a feature off."""
-    from barnabas.client.admin.features import UpgradeType
+    from barnabas.client.admin.cluster.features import UpgradeType
 
     kind = UpgradeType.UNSAFE_DOWNGRADE if unsafe else UpgradeType.SAFE_DOWNGRADE
     _update(_parse(pairs), kind, (bootstrap, properties, as_json), dry_run=dry_run)

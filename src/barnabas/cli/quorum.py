@@ -12,12 +12,12 @@ import click
 from barnabas.cli.output import EXIT_FAILED, client_options, connected, echo_json, problem
 from barnabas.cli.printable import echo
 from barnabas.cli.tables import dim, echo_line, echo_table, good, strong, warn
-from barnabas.client.admin.quorum import NO_DIRECTORY
+from barnabas.client.admin.cluster.quorum import NO_DIRECTORY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from barnabas.client.admin.quorum import QuorumDescription, QuorumReplica
+    from barnabas.client.admin.cluster.quorum import QuorumDescription, QuorumReplica
     from barnabas.client.facade import Client
 
 EXAMPLES = """\b
@@ -210,7 +210,7 @@ def add_voter(
 
     Start it first and let it catch up: `barnabas quorum describe` shows it as an observer.
     """
-    from barnabas.client.admin.quorum import VoterEndpoint
+    from barnabas.client.admin.cluster.quorum import VoterEndpoint
 
     parsed = []
     for text in endpoints:

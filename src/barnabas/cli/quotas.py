@@ -13,7 +13,7 @@ from barnabas.cli.tables import echo_table
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from barnabas.client.admin.quotas import QuotaEntity
+    from barnabas.client.admin.configs.quotas import QuotaEntity
 
 EXAMPLES = """\b
 Examples:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.client.connections import Call
+from barnabas.client.connections.connections import Call
+from barnabas.client.connections.metadata_cache import NO_LEADER
 from barnabas.client.errors import ClientError, UnsupportedVersionError, broker_error
-from barnabas.client.metadata_cache import NO_LEADER
 from barnabas.client.topic_partition import TopicPartition, by_topic
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
@@ -20,7 +20,7 @@ from barnabas.protocol.messages.offset_for_leader_epoch import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from barnabas.client.cluster import Cluster
+    from barnabas.client.connections.cluster import Cluster
     from barnabas.protocol.schema import Message
 
 __all__ = ["EpochEnd", "ask_epoch_ends"]

@@ -10,36 +10,36 @@ import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from barnabas.client.admin.admin_client import AdminClient
-from barnabas.client.admin.configs import ConfigResource, ResourceType
+from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
 from barnabas.client.admin.results import raise_failed
-from barnabas.client.admin.topics import NewTopic
+from barnabas.client.admin.topics.topics import NewTopic
 from barnabas.client.config import ClientConfig
+from barnabas.client.connections.topic_lookup import TopicLookup
 from barnabas.client.errors import ClientError
-from barnabas.client.group_offsets import CommittedOffset, GroupOffsets, offsets_of
+from barnabas.client.group.group_offsets import CommittedOffset, GroupOffsets, offsets_of
 from barnabas.client.list_offsets import ListedOffset, OffsetLookup, offset_spec
-from barnabas.client.reaching import await_broker
 from barnabas.client.record_stream import RecordStream
-from barnabas.client.retrying import RetryingCall
-from barnabas.client.session import Session
-from barnabas.client.topic_lookup import TopicLookup
+from barnabas.client.retries.retrying import RetryingCall
+from barnabas.client.session.reaching import await_broker
+from barnabas.client.session.session import Session
+from barnabas.client.session.with_block import WithBlock
 from barnabas.client.topic_partition import (
     TopicPartition,
     as_partition,
     as_partitions,
     by_partition,
 )
-from barnabas.client.with_block import WithBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from barnabas.client.admin.cluster_info import ClusterDescription
-    from barnabas.client.admin.configs import ConfigEntry
+    from barnabas.client.admin.cluster.cluster_info import ClusterDescription
+    from barnabas.client.admin.configs.configs import ConfigEntry
+    from barnabas.client.connections.metadata_cache import TopicInfo
     from barnabas.client.errors import BrokerError, NoBrokersError
     from barnabas.client.fetcher import RecordSet
-    from barnabas.client.metadata_cache import TopicInfo
     from barnabas.client.producer.shared_producer import SharedProducer
-    from barnabas.client.retrying import OnDone
+    from barnabas.client.retries.retrying import OnDone
 
     PartitionKey = tuple[str, int]
 

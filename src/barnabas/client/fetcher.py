@@ -30,8 +30,8 @@ from barnabas.runtime.memory import keep_freed_memory
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from barnabas.client.cluster import Cluster
-    from barnabas.client.metadata_cache import PartitionInfo
+    from barnabas.client.connections.cluster import Cluster
+    from barnabas.client.connections.metadata_cache import PartitionInfo
     from barnabas.client.record_scan import BatchSpan, Flaw
     from barnabas.client.topic_partition import TopicPartition
     from barnabas.protocol.messages.fetch import PartitionData

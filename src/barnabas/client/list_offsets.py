@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.client.connections import Call
+from barnabas.client.connections.connections import Call
 from barnabas.client.errors import (
     ClientError,
     ClientTimeoutError,
@@ -29,8 +29,8 @@ from barnabas.protocol.messages.list_offsets import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from barnabas.client.cluster import Cluster
-    from barnabas.client.retrying import OnDone
+    from barnabas.client.connections.cluster import Cluster
+    from barnabas.client.retries.retrying import OnDone
     from barnabas.protocol.schema import Message
 
 __all__ = ["EARLIEST", "LATEST", "MAX_TIMESTAMP", "ListedOffset", "OffsetLookup", "offset_spec"]

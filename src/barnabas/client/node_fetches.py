@@ -9,13 +9,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from barnabas.client.connections import Call
+from barnabas.client.connections.connections import Call
+from barnabas.client.connections.metadata_cache import ZERO_ID
+from barnabas.client.connections.versions import FETCH_MAX_BY_NAME
 from barnabas.client.errors import ClientError, broker_error
 from barnabas.client.fetch_request import FetchLimits, build_fetch_request
 from barnabas.client.fetch_session import FetchPosition, FetchSession
-from barnabas.client.metadata_cache import ZERO_ID
 from barnabas.client.topic_partition import TopicPartition
-from barnabas.client.versions import FETCH_MAX_BY_NAME
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchResponse
@@ -23,7 +23,7 @@ from barnabas.protocol.messages.fetch import FetchResponse
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from barnabas.client.cluster import Cluster
+    from barnabas.client.connections.cluster import Cluster
     from barnabas.protocol.messages.fetch import PartitionData
     from barnabas.protocol.schema import Message
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.client.connections.topic_lookup import TopicLookup
 from barnabas.client.errors import RangeStalledError
 from barnabas.client.fetcher import Fetcher, FetchFailure, RecordSet
 from barnabas.client.record_decoding import ConsumerRecord, decode_record_set, iter_record_set
-from barnabas.client.topic_lookup import TopicLookup
+from barnabas.client.session.with_block import WithBlock
 from barnabas.client.topic_partition import TopicPartition
-from barnabas.client.with_block import WithBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from barnabas.client.cluster import Cluster
+    from barnabas.client.connections.cluster import Cluster
+    from barnabas.client.connections.metadata_cache import TopicInfo
     from barnabas.client.errors import ClientError
-    from barnabas.client.metadata_cache import TopicInfo
     from barnabas.runtime.stepper import LoopStepper
 
 __all__ = ["RecordStream"]

@@ -13,8 +13,8 @@ from barnabas.spark.options import BoundKind, OffsetBound, SourceOptions
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
 
+    from barnabas.client.connections.metadata_cache import TopicInfo
     from barnabas.client.facade import Client
-    from barnabas.client.metadata_cache import TopicInfo
 
 
 class Planner:

@@ -6,8 +6,8 @@ import time
 from typing import TYPE_CHECKING
 
 from barnabas.client.admin.admin import Admin
-from barnabas.client.admin.topic_partitions import TopicState
-from barnabas.client.admin.topics import NewTopic
+from barnabas.client.admin.topics.topic_partitions import TopicState
+from barnabas.client.admin.topics.topics import NewTopic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

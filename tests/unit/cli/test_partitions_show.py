@@ -9,8 +9,8 @@ import pytest
 
 from barnabas.cli.partitions.show import is_unwell, rows, snapshot_json
 from barnabas.cli.partitions.snapshot import PartitionSnapshot
-from barnabas.client.admin.reassignments import Reassignment
-from barnabas.client.admin.topic_partitions import PartitionState
+from barnabas.client.admin.topics.reassignments import Reassignment
+from barnabas.client.admin.topics.topic_partitions import PartitionState
 from barnabas.client.errors import ClientError, DisconnectedError, broker_error
 from barnabas.client.topic_partition import TopicPartition
 

@@ -10,7 +10,7 @@ import pytest
 from barnabas.cli.why.facts import BrokerFacts, GroupFacts, ReaderFacts
 from barnabas.cli.why.group_reasons import group_reasons
 from barnabas.cli.why.reason import Reason
-from barnabas.client.admin.groups import GroupDescription, GroupMember
+from barnabas.client.admin.groups.groups import GroupDescription, GroupMember
 from barnabas.client.errors import DisconnectedError, broker_error
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode

@@ -14,9 +14,9 @@ from barnabas.cli.why.facts import BrokerFacts, PartitionFacts
 from barnabas.cli.why.offset_reasons import offset_reasons
 from barnabas.cli.why.partition_reasons import partition_reasons
 from barnabas.cli.why.reason import Reason, duration
-from barnabas.client.admin.partitions import ActiveProducer
-from barnabas.client.admin.reassignments import Reassignment
-from barnabas.client.admin.topic_partitions import PartitionState
+from barnabas.client.admin.topics.partitions import ActiveProducer
+from barnabas.client.admin.topics.reassignments import Reassignment
+from barnabas.client.admin.topics.topic_partitions import PartitionState
 from barnabas.client.errors import BrokerError, ClientError, DisconnectedError, broker_error
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode

@@ -5,16 +5,21 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from barnabas.client.backoff import Backoff
 from barnabas.client.config import ClientConfig
+from barnabas.client.connections.metadata_cache import (
+    MetadataCache,
+    NodeInfo,
+    PartitionInfo,
+    TopicInfo,
+)
 from barnabas.client.errors import DisconnectedError
-from barnabas.client.metadata_cache import MetadataCache, NodeInfo, PartitionInfo, TopicInfo
+from barnabas.client.retries.backoff import Backoff
 from barnabas.runtime.rng import SeededRng
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.client.connections import Call
+    from barnabas.client.connections.connections import Call
 
 TOPIC_ID = b"t" * 16
 

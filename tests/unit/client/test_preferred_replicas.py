@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from barnabas.client.connections.metadata_cache import NodeInfo
 from barnabas.client.fetcher import Fetcher, ReaderOptions, RecordSet
-from barnabas.client.metadata_cache import NodeInfo
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from unit.client.scripted_cluster import TOPIC_ID, ScriptedCluster

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from barnabas.client.coordinators import Coordinators
+from barnabas.client.connections.coordinators import Coordinators
+from barnabas.client.connections.handing_over import hand_over
+from barnabas.client.connections.metadata_cache import MetadataCache
 from barnabas.client.errors import (
     BrokerError,
     ClientError,
@@ -14,11 +16,9 @@ from barnabas.client.errors import (
     broker_error,
 )
 from barnabas.client.fetcher import Fetcher
-from barnabas.client.group.member_payloads import read_assignment
-from barnabas.client.group_offsets import CommittedOffset, GroupOffsets
-from barnabas.client.handing_over import hand_over
+from barnabas.client.group.classic.member_payloads import read_assignment
+from barnabas.client.group.group_offsets import CommittedOffset, GroupOffsets
 from barnabas.client.list_offsets import LATEST, OffsetLookup
-from barnabas.client.metadata_cache import MetadataCache
 from barnabas.client.producer.producer_identity import ProducerIdentity
 from barnabas.client.record_scan import scan_records
 from barnabas.client.topic_partition import TopicPartition

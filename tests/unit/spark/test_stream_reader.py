@@ -10,7 +10,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import StructType
 
 from barnabas.client.errors import UnknownTopicError
-from barnabas.client.group_offsets import CommittedOffset
+from barnabas.client.group.group_offsets import CommittedOffset
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.spark.errors import DataLossError
 from barnabas.spark.offsets import Offsets

@@ -104,7 +104,7 @@ def test_partitions(kafka_broker):
     assert kafka_broker.settings["num.partitions"] == "{wanted}"
     assert kafka_broker.settings["group.initial.rebalance.delay.ms"] == "0"
     with Admin(kafka_broker.bootstrap) as admin:
-        from barnabas.client.admin.topics import NewTopic
+        from barnabas.client.admin.topics.topics import NewTopic
         admin.create_topics([NewTopic("t")])
         assert len(admin.describe_topics(["t"])["t"].partitions) == {wanted}
 """
@@ -260,7 +260,7 @@ def test_assertions_of_barnabas_are_not_rewritten(run, pytester: pytest.Pytester
     result = run(
         """
         def test_loader():
-            import barnabas.client.cluster as module
+            import barnabas.client.connections.cluster as module
             assert type(module.__loader__).__name__ == "SourceFileLoader"
         """,
         "-p",

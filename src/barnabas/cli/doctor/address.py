@@ -11,9 +11,9 @@ from barnabas.cli.doctor.groups import examine_groups
 from barnabas.cli.doctor.probe import Peer, responder
 from barnabas.cli.doctor.quorum import examine_quorum, tell_lost_quorum
 from barnabas.cli.doctor.replicas import examine_moves, examine_partitions
-from barnabas.client.admin.configs import ConfigResource, ResourceType
+from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
+from barnabas.client.connections.versions import CLIENT_VERSIONS
 from barnabas.client.errors import ClientError
-from barnabas.client.versions import CLIENT_VERSIONS
 from barnabas.protocol.api_keys import ApiKey
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from barnabas.cli.doctor.diagnosis import Diagnosis
     from barnabas.cli.doctor.probe import Address, Knocks
+    from barnabas.client.connections.metadata_cache import NodeInfo
     from barnabas.client.facade import Client
-    from barnabas.client.metadata_cache import NodeInfo
 
 __all__ = ["examine_address", "examine_cluster"]
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from barnabas.cli.doctor.diagnosis import Diagnosis
     from barnabas.cli.doctor.probe import Address
     from barnabas.cli.quorum_state import QuorumState
-    from barnabas.client.admin.cluster_info import ClusterDescription
-    from barnabas.client.metadata_cache import NodeInfo
+    from barnabas.client.admin.cluster.cluster_info import ClusterDescription
+    from barnabas.client.connections.metadata_cache import NodeInfo
 
 __all__ = ["BrokerCondition", "examine_brokers", "knock_at_brokers"]
 

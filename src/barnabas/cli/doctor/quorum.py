@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.cli.doctor.probe import Knocks, Peer
 from barnabas.cli.quorum_state import NO_LEADER, quorum_state
-from barnabas.client.admin.configs import ConfigResource, ResourceType
+from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
 from barnabas.server.configs.cluster_settings import parse_voter
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from barnabas.cli.doctor.diagnosis import Diagnosis
     from barnabas.cli.doctor.probe import Address
     from barnabas.cli.quorum_state import QuorumState
-    from barnabas.client.admin.cluster_info import ClusterDescription
+    from barnabas.client.admin.cluster.cluster_info import ClusterDescription
     from barnabas.client.facade import Client
 
 __all__ = ["examine_quorum", "tell_lost_quorum"]

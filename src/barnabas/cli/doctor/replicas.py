@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.client.admin.configs import ConfigResource, ResourceType
+from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from barnabas.cli.doctor.diagnosis import Diagnosis
+    from barnabas.client.connections.metadata_cache import PartitionInfo, TopicInfo
     from barnabas.client.facade import Client
-    from barnabas.client.metadata_cache import PartitionInfo, TopicInfo
 
 __all__ = ["examine_moves", "examine_partitions"]
 

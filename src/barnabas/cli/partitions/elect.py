@@ -52,7 +52,7 @@ def elect_leaders(
     leader leads already nothing happens.
     """
     from barnabas.cli.partition_specs import partitions_of
-    from barnabas.client.admin.partitions import ElectionType
+    from barnabas.client.admin.topics.partitions import ElectionType
 
     if unclean and not specs:
         raise click.UsageError("name the partitions that --unclean is for")

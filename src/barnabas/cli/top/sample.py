@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from barnabas.cli.top.metrics import BrokerMetrics
+    from barnabas.client.connections.metadata_cache import TopicInfo
     from barnabas.client.facade import Client
-    from barnabas.client.metadata_cache import TopicInfo
 
 __all__ = ["GroupSample", "Sample", "Sampler", "TopicSample"]
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from barnabas.cli.partitions.snapshot import PartitionSnapshot
-    from barnabas.client.admin.groups import GroupDescription
-    from barnabas.client.admin.partitions import ActiveProducer
+    from barnabas.client.admin.groups.groups import GroupDescription
+    from barnabas.client.admin.topics.partitions import ActiveProducer
     from barnabas.client.errors import ClientError
     from barnabas.client.topic_partition import TopicPartition
 

@@ -13,10 +13,10 @@ from barnabas.client.topic_partition import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from barnabas.client.admin.groups import GroupDescription, GroupMember
+    from barnabas.client.admin.groups.groups import GroupDescription, GroupMember
+    from barnabas.client.connections.metadata_cache import TopicInfo
     from barnabas.client.facade import Client
     from barnabas.client.list_offsets import ListedOffset
-    from barnabas.client.metadata_cache import TopicInfo
 
 __all__ = ["gather_group"]
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.client.admin.admin_client import AdminClient
 from barnabas.client.config import ClientConfig
-from barnabas.client.session import Session
-from barnabas.client.with_block import WithBlock
+from barnabas.client.session.session import Session
+from barnabas.client.session.with_block import WithBlock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

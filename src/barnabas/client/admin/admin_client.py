@@ -26,9 +26,9 @@ from barnabas.client.admin.sender import AdminSender
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.client.cluster import Cluster
-    from barnabas.client.coordinators import Coordinators
-    from barnabas.client.waiter import Waiter
+    from barnabas.client.connections.cluster import Cluster
+    from barnabas.client.connections.coordinators import Coordinators
+    from barnabas.client.session.waiter import Waiter
 
 __all__ = ["AdminClient"]
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping
 
-    from barnabas.client.retrying import OnDone
-    from barnabas.client.waiter import Waiter
+    from barnabas.client.retries.retrying import OnDone
+    from barnabas.client.session.waiter import Waiter
 
 __all__ = ["Pause", "Plan", "Step", "names_of", "run"]
 

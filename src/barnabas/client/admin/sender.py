@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from barnabas.client.admin.call import LASTING
 from barnabas.client.admin.plan import Pause, Plan
-from barnabas.client.connections import Call
-from barnabas.client.coordinators import GROUP, TRANSACTION, Coordinators
+from barnabas.client.connections.connections import Call
+from barnabas.client.connections.coordinators import GROUP, TRANSACTION, Coordinators
 from barnabas.client.errors import BrokerError, ClientError, UnknownTopicError
-from barnabas.client.group_offsets import GroupOffsets
-from barnabas.client.retrying import OnDone, RetryingCall
+from barnabas.client.group.group_offsets import GroupOffsets
+from barnabas.client.retries.retrying import OnDone, RetryingCall
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from barnabas.client.admin.call import AdminCall
-    from barnabas.client.cluster import Cluster
+    from barnabas.client.connections.cluster import Cluster
     from barnabas.client.topic_partition import TopicPartition
     from barnabas.protocol.schema import Message
 

@@ -23,10 +23,10 @@ from barnabas.client.topic_partition import TopicPartition, as_partition
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 
+    from barnabas.client.connections.metadata_cache import PartitionInfo
+    from barnabas.client.group.group_offsets import CommittedOffset
     from barnabas.client.group.membership import OnHostDone
-    from barnabas.client.group_offsets import CommittedOffset
     from barnabas.client.list_offsets import ListedOffset
-    from barnabas.client.metadata_cache import PartitionInfo
     from barnabas.client.record_decoding import ConsumerRecord
     from barnabas.client.topic_partition import K
 

@@ -23,14 +23,14 @@ from barnabas.client.producer.unfit_record import record_parts
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
 
+    from barnabas.client.connections.metadata_cache import PartitionInfo
     from barnabas.client.errors import ClientError
+    from barnabas.client.group.group_offsets import CommittedOffset
     from barnabas.client.group.membership import GroupGeneration
-    from barnabas.client.group_offsets import CommittedOffset
-    from barnabas.client.metadata_cache import PartitionInfo
     from barnabas.client.producer.accumulator import BatchRecord
     from barnabas.client.producer.producer_batch import ProducerBatch, RecordMetadata
     from barnabas.client.producer.producer_core import SendOptions, Target
-    from barnabas.client.retrying import OnDone
+    from barnabas.client.retries.retrying import OnDone
     from barnabas.client.topic_partition import K
     from barnabas.client.transactions.calls import Outcome
 

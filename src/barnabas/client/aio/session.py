@@ -9,17 +9,17 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
-from barnabas.client.cluster import Cluster
-from barnabas.client.coordinators import Coordinators
+from barnabas.client.connections.cluster import Cluster
+from barnabas.client.connections.coordinators import Coordinators
 from barnabas.client.errors import ClientError, ClientTimeoutError
-from barnabas.client.lifetime import Lifetime
+from barnabas.client.session.lifetime import Lifetime
 from barnabas.runtime.loop import close_workers, system_runtime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from barnabas.client.config import ClientConfig
-    from barnabas.client.retrying import OnDone
+    from barnabas.client.retries.retrying import OnDone
 
 __all__ = ["AsyncSession"]
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from barnabas.client.consumer.consumer_iterator import ConsumerIterator
     from barnabas.client.consumer.lookups import Start
     from barnabas.client.errors import ClientError
-    from barnabas.client.session import Session
+    from barnabas.client.session.session import Session
 
 __all__ = ["BlockingCalls"]
 

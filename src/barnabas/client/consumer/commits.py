@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.client.consumer.errors import CommitFailedError
 from barnabas.client.errors import BrokerError, ClientError, ClientTimeoutError
-from barnabas.client.group_offsets import CommittedOffset, GroupOffsets, offsets_of
+from barnabas.client.group.group_offsets import CommittedOffset, GroupOffsets, offsets_of
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from barnabas.client.cluster import Cluster
+    from barnabas.client.connections.cluster import Cluster
     from barnabas.client.consumer.subscription import Subscription
     from barnabas.client.group.membership import GroupGeneration
-    from barnabas.client.retrying import OnDone
+    from barnabas.client.retries.retrying import OnDone
     from barnabas.client.topic_partition import K, TopicPartition
 
     Offsets = dict[TopicPartition, CommittedOffset]

@@ -18,17 +18,17 @@ from barnabas.client.consumer.consumer_iterator import ConsumerIterator
 from barnabas.client.consumer.consumer_records import ConsumerRecords
 from barnabas.client.group.user_code import UserCode
 from barnabas.client.list_offsets import EARLIEST, LATEST
-from barnabas.client.session import Session
+from barnabas.client.session.session import Session
+from barnabas.client.session.with_block import WithBlock
 from barnabas.client.topic_partition import TopicPartition, as_partition
-from barnabas.client.with_block import WithBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from barnabas.client.connections.metadata_cache import PartitionInfo
+    from barnabas.client.group.group_offsets import CommittedOffset
     from barnabas.client.group.membership import OnHostDone
-    from barnabas.client.group_offsets import CommittedOffset
     from barnabas.client.list_offsets import ListedOffset
-    from barnabas.client.metadata_cache import PartitionInfo
     from barnabas.client.record_decoding import ConsumerRecord
     from barnabas.client.topic_partition import K
 

@@ -33,19 +33,19 @@ from barnabas.client.consumer.subscription import (
 )
 from barnabas.client.errors import ClientError, CorruptRecordsError, broker_error
 from barnabas.client.fetcher import Fetcher, ReaderOptions
+from barnabas.client.group.group_offsets import CommittedOffset, GroupOffsets
 from barnabas.client.group.membership import GroupGeneration
-from barnabas.client.group_offsets import CommittedOffset, GroupOffsets
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from barnabas.client.cluster import Cluster
+    from barnabas.client.connections.cluster import Cluster
+    from barnabas.client.connections.coordinators import Coordinators
     from barnabas.client.consumer.commits import CommitCallback
     from barnabas.client.consumer.consumer_parts import ConsumerParts
     from barnabas.client.consumer.rebalance_listener import RebalanceListener
     from barnabas.client.consumer.subscription import Topics
-    from barnabas.client.coordinators import Coordinators
     from barnabas.client.errors import RecordDeserializationError
     from barnabas.client.group.membership import Membership, OnHostDone
     from barnabas.client.topic_partition import TopicPartition

@@ -16,7 +16,7 @@ from barnabas.client.topic_partition import TopicPartition, as_partition, as_par
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from barnabas.client.cluster import Cluster
+    from barnabas.client.connections.cluster import Cluster
     from barnabas.client.consumer.commits import CommitCallback
     from barnabas.client.consumer.consumer_calls import ConsumerCalls
     from barnabas.client.consumer.consumer_core import ConsumerCore
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from barnabas.client.consumer.rebalance_listener import RebalanceListener
     from barnabas.client.consumer.subscription import Topics
     from barnabas.client.errors import ClientError
+    from barnabas.client.group.group_offsets import CommittedOffset
     from barnabas.client.group.membership import GroupGeneration
-    from barnabas.client.group_offsets import CommittedOffset
     from barnabas.client.topic_partition import K
 
     Partition = tuple[str, int]

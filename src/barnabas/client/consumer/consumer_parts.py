@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from barnabas.client.consumer.consumer_records import ConsumerRecords
-    from barnabas.client.group_offsets import CommittedOffset
+    from barnabas.client.group.group_offsets import CommittedOffset
     from barnabas.client.topic_partition import TopicPartition
 
 __all__ = ["ConsumerInterceptor", "ConsumerInterceptors", "ConsumerParts", "take_consumer_parts"]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from barnabas.client.group_offsets import CommittedOffset
+    from barnabas.client.group.group_offsets import CommittedOffset
     from barnabas.client.record_decoding import ConsumerRecord
 
 __all__ = ["ConsumerRecords"]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from barnabas.client.cluster import Cluster
+    from barnabas.client.connections.cluster import Cluster
     from barnabas.client.consumer.commits import Commits
     from barnabas.client.consumer.record_buffer import RecordBuffer
     from barnabas.client.consumer.subscription import Subscription

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
+from barnabas.client.connections.topic_lookup import TopicLookup
 from barnabas.client.consumer.commits import as_offsets
 from barnabas.client.consumer.offset_reset import OffsetReset
 from barnabas.client.list_offsets import OffsetLookup
-from barnabas.client.retrying import OnDone, RetryingCall
-from barnabas.client.topic_lookup import TopicLookup
+from barnabas.client.retries.retrying import OnDone, RetryingCall
 from barnabas.client.topic_partition import (
     TopicPartition,
     as_partition,
@@ -20,12 +20,12 @@ from barnabas.client.topic_partition import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from barnabas.client.cluster import Cluster
+    from barnabas.client.connections.cluster import Cluster
+    from barnabas.client.connections.metadata_cache import PartitionInfo, TopicInfo
     from barnabas.client.consumer.consumer_core import ConsumerCore
     from barnabas.client.errors import ClientError
-    from barnabas.client.group_offsets import CommittedOffset
+    from barnabas.client.group.group_offsets import CommittedOffset
     from barnabas.client.list_offsets import ListedOffset
-    from barnabas.client.metadata_cache import PartitionInfo, TopicInfo
     from barnabas.client.topic_partition import K
 
 __all__ = ["Lookups", "Start", "flat_partitions"]

@@ -26,13 +26,13 @@ from barnabas.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from barnabas.client.cluster import Cluster
+    from barnabas.client.connections.cluster import Cluster
     from barnabas.client.consumer.record_buffer import RecordBuffer
     from barnabas.client.consumer.subscription import Subscription
     from barnabas.client.errors import CorruptRecordsError
     from barnabas.client.fetcher import Fetcher
-    from barnabas.client.group_offsets import CommittedOffset
-    from barnabas.client.retrying import OnDone
+    from barnabas.client.group.group_offsets import CommittedOffset
+    from barnabas.client.retries.retrying import OnDone
     from barnabas.client.topic_partition import TopicPartition
 
     Committed = dict[TopicPartition, CommittedOffset]

@@ -12,7 +12,7 @@ from barnabas.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.client.cluster import Cluster
+    from barnabas.client.connections.cluster import Cluster
     from barnabas.client.consumer.subscription import Subscription
     from barnabas.client.errors import ClientError
 

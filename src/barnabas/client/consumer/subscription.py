@@ -18,8 +18,8 @@ from barnabas.client.topic_partition import as_partitions
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from barnabas.client.connections.metadata_cache import TopicInfo
     from barnabas.client.consumer.rebalance_listener import RebalanceListener
-    from barnabas.client.metadata_cache import TopicInfo
     from barnabas.client.topic_partition import TopicPartition
 
 __all__ = ["Subscription", "SubscriptionKind", "SubscriptionPattern", "Topics"]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.client.cluster import Cluster
-    from barnabas.client.coordinators import Coordinators
+    from barnabas.client.connections.cluster import Cluster
+    from barnabas.client.connections.coordinators import Coordinators
     from barnabas.client.errors import ClientError
     from barnabas.runtime.timer import Cancellable
 

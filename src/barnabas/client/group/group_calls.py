@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from barnabas.client.connections import Call
+from barnabas.client.connections.connections import Call
 from barnabas.client.errors import ClientError, broker_error
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.client.cluster import Cluster
-    from barnabas.client.coordinators import Coordinators
+    from barnabas.client.connections.cluster import Cluster
+    from barnabas.client.connections.coordinators import Coordinators
     from barnabas.protocol.api_keys import ApiKey
     from barnabas.protocol.schema import Message
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.client.config import ClientConfig
 from barnabas.client.producer.producer_parts import take_parts
 from barnabas.client.producer.shared_producer import SharedProducer
-from barnabas.client.session import Session
+from barnabas.client.session.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Protocol, TypedDict
 
+from barnabas.client.connections.topic_lookup import TopicLookup
 from barnabas.client.errors import UnknownPartitionError
 from barnabas.client.producer.accumulator import REFUSALS, Accumulator
 from barnabas.client.producer.interceptors import ProducerRecord
@@ -20,7 +21,6 @@ from barnabas.client.producer.unfit_record import (
     raise_unfit,
     record_parts,
 )
-from barnabas.client.topic_lookup import TopicLookup
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.client.transactions.calls import TransactionCalls
 from barnabas.client.transactions.manager import TransactionManager
@@ -28,16 +28,16 @@ from barnabas.client.transactions.manager import TransactionManager
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from barnabas.client.cluster import Cluster
     from barnabas.client.config import ClientConfig
-    from barnabas.client.coordinators import Coordinators
+    from barnabas.client.connections.cluster import Cluster
+    from barnabas.client.connections.coordinators import Coordinators
+    from barnabas.client.connections.metadata_cache import PartitionInfo, TopicInfo
     from barnabas.client.errors import ClientError
-    from barnabas.client.metadata_cache import PartitionInfo, TopicInfo
     from barnabas.client.producer.accumulator import BatchRecord
     from barnabas.client.producer.partitioner import TopicPartitioner
     from barnabas.client.producer.producer_batch import DeliveryCallback, ProducerBatch
     from barnabas.client.producer.producer_parts import ProducerParts
-    from barnabas.client.retrying import OnDone
+    from barnabas.client.retries.retrying import OnDone
 
 __all__ = ["ProducerCore", "SendOptions", "Target"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.client.cluster import ANY_NODE
-from barnabas.client.connections import Call
+from barnabas.client.connections.cluster import ANY_NODE
+from barnabas.client.connections.connections import Call
 from barnabas.client.errors import ClientError, broker_error
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
@@ -17,7 +17,7 @@ from barnabas.protocol.messages.init_producer_id import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.client.cluster import Cluster
+    from barnabas.client.connections.cluster import Cluster
     from barnabas.protocol.schema import Message
 
 __all__ = ["ProducerIdentity"]

@@ -10,7 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.client.connections import Call
+from barnabas.client.connections.connections import Call
+from barnabas.client.connections.metadata_cache import ZERO_ID
+from barnabas.client.connections.versions import (
+    PRODUCE_MAX_BEFORE_TRANSACTIONS_V2,
+    PRODUCE_MAX_BY_NAME,
+)
 from barnabas.client.errors import (
     BrokerError,
     ClientClosedError,
@@ -18,10 +23,8 @@ from barnabas.client.errors import (
     DeliveryTimeoutError,
     broker_error,
 )
-from barnabas.client.metadata_cache import ZERO_ID
 from barnabas.client.producer.producer_identity import ProducerIdentity
 from barnabas.client.producer.producer_metrics import ProducerMetrics
-from barnabas.client.versions import PRODUCE_MAX_BEFORE_TRANSACTIONS_V2, PRODUCE_MAX_BY_NAME
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.produce import (
@@ -35,8 +38,8 @@ from barnabas.protocol.messages.produce import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.client.cluster import Cluster
     from barnabas.client.config import ClientConfig
+    from barnabas.client.connections.cluster import Cluster
     from barnabas.client.producer.accumulator import Accumulator, PartitionQueue
     from barnabas.client.producer.producer_batch import ProducerBatch
     from barnabas.client.topic_partition import TopicPartition

@@ -13,21 +13,21 @@ from barnabas.client.producer.delivery import Delivery
 from barnabas.client.producer.interceptors import ProducerRecord
 from barnabas.client.producer.producer_face import MS_PER_S, ProducerFace
 from barnabas.client.producer.unfit_record import raise_unfit
-from barnabas.client.with_block import WithBlock
+from barnabas.client.session.with_block import WithBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from barnabas.client.config import ClientConfig
+    from barnabas.client.connections.metadata_cache import PartitionInfo
     from barnabas.client.errors import ClientError
+    from barnabas.client.group.group_offsets import CommittedOffset
     from barnabas.client.group.membership import GroupGeneration
-    from barnabas.client.group_offsets import CommittedOffset
-    from barnabas.client.metadata_cache import PartitionInfo
     from barnabas.client.producer.accumulator import BatchRecord
     from barnabas.client.producer.producer_batch import ProducerBatch
     from barnabas.client.producer.producer_core import SendOptions, Target
     from barnabas.client.producer.producer_parts import ProducerParts
-    from barnabas.client.session import Session
+    from barnabas.client.session.session import Session
     from barnabas.client.topic_partition import K, TopicPartition
     from barnabas.client.transactions.calls import Outcome
 

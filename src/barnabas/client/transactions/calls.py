@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.client.errors import ClientConfigError, IllegalTransactionStateError
+from barnabas.client.group.group_offsets import CommittedOffset, offsets_of
 from barnabas.client.group.membership import GroupGeneration
-from barnabas.client.group_offsets import CommittedOffset, offsets_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from barnabas.client.errors import ClientError
-    from barnabas.client.retrying import OnDone
+    from barnabas.client.retries.retrying import OnDone
     from barnabas.client.topic_partition import K
     from barnabas.client.transactions.manager import TransactionManager
 

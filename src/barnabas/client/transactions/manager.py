@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from barnabas.client.coordinators import TRANSACTION, Coordinators
+from barnabas.client.connections.coordinators import TRANSACTION, Coordinators
 from barnabas.client.errors import (
     ClientError,
     IllegalTransactionStateError,
@@ -33,11 +33,11 @@ from barnabas.protocol.messages.init_producer_id import InitProducerIdResponse
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from barnabas.client.cluster import Cluster
     from barnabas.client.config import ClientConfig
+    from barnabas.client.connections.cluster import Cluster
+    from barnabas.client.group.group_offsets import CommittedOffset
     from barnabas.client.group.membership import GroupGeneration
-    from barnabas.client.group_offsets import CommittedOffset
-    from barnabas.client.retrying import OnDone
+    from barnabas.client.retries.retrying import OnDone
     from barnabas.client.topic_partition import TopicPartition
     from barnabas.protocol.schema import Message
 

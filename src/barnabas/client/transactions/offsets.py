@@ -19,9 +19,9 @@ from barnabas.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from barnabas.client.group.group_offsets import CommittedOffset
     from barnabas.client.group.membership import GroupGeneration
-    from barnabas.client.group_offsets import CommittedOffset
-    from barnabas.client.retrying import OnDone
+    from barnabas.client.retries.retrying import OnDone
     from barnabas.client.topic_partition import TopicPartition
     from barnabas.client.transactions.requests import ProducerIdAndEpoch
     from barnabas.protocol.schema import Message

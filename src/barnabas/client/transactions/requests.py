@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from barnabas.client.errors import ClientError
+    from barnabas.client.group.group_offsets import CommittedOffset
     from barnabas.client.group.membership import GroupGeneration
-    from barnabas.client.group_offsets import CommittedOffset
 
 __all__ = [
     "ADD_PARTITIONS_MAX",

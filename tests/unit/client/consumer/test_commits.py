@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from barnabas.client.connections.coordinators import Coordinators
 from barnabas.client.consumer.commits import CommitParts, Commits
 from barnabas.client.consumer.errors import CommitFailedError
 from barnabas.client.consumer.subscription import Subscription
-from barnabas.client.coordinators import Coordinators
 from barnabas.client.errors import BrokerError, ClientError
+from barnabas.client.group.group_offsets import CommittedOffset, GroupOffsets
 from barnabas.client.group.membership import GroupGeneration
-from barnabas.client.group_offsets import CommittedOffset, GroupOffsets
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse

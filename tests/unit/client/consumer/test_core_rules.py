@@ -11,6 +11,7 @@ import pytest
 
 import barnabas
 import barnabas.aio
+from barnabas.client.connections.metadata_cache import PartitionInfo, TopicInfo
 from barnabas.client.consumer.commits import CommitParts, Commits
 from barnabas.client.consumer.consumer_core import ConsumerCore
 from barnabas.client.consumer.consumer_parts import take_consumer_parts
@@ -24,10 +25,9 @@ from barnabas.client.consumer.lookups import Lookups
 from barnabas.client.consumer.position import PositionState
 from barnabas.client.consumer.subscription import Subscription
 from barnabas.client.errors import ClientClosedError, ClientError, OffsetOutOfRangeError
+from barnabas.client.group.group_offsets import CommittedOffset
 from barnabas.client.group.membership import GroupGeneration
-from barnabas.client.group_offsets import CommittedOffset
 from barnabas.client.list_offsets import LATEST
-from barnabas.client.metadata_cache import PartitionInfo, TopicInfo
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest
 from barnabas.record.builder import BatchBuilder

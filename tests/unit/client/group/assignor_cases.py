@@ -13,7 +13,7 @@ from barnabas.client.group.assignors.assignor import (
 )
 from barnabas.client.group.assignors.claims import Claim
 from barnabas.client.group.assignors.sticky_user_data import sticky_user_data
-from barnabas.client.group.strategies import resolve_assignors
+from barnabas.client.group.classic.strategies import resolve_assignors
 from barnabas.client.topic_partition import TopicPartition
 
 RACKS = ("a", "b", "c")

@@ -9,13 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from barnabas.client.backoff import Backoff
 from barnabas.client.config import ClientConfig
-from barnabas.client.connections import Call
-from barnabas.client.coordinators import Coordinators
+from barnabas.client.connections.connections import Call
+from barnabas.client.connections.coordinators import Coordinators
+from barnabas.client.connections.metadata_cache import (
+    MetadataCache,
+    NodeInfo,
+    PartitionInfo,
+    TopicInfo,
+)
+from barnabas.client.connections.versions import CLIENT_VERSIONS
 from barnabas.client.errors import ClientError, DisconnectedError
-from barnabas.client.metadata_cache import MetadataCache, NodeInfo, PartitionInfo, TopicInfo
-from barnabas.client.versions import CLIENT_VERSIONS
+from barnabas.client.retries.backoff import Backoff
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.codec import decode, encode_bytes
 from barnabas.protocol.errors import ErrorCode

@@ -19,8 +19,8 @@ from barnabas.client.group.assignors.sticky_user_data import (
     read_sticky_user_data,
     sticky_user_data,
 )
+from barnabas.client.group.classic.strategies import BUILT_IN, common_protocol, resolve_assignors
 from barnabas.client.group.membership import GroupGeneration
-from barnabas.client.group.strategies import BUILT_IN, common_protocol, resolve_assignors
 from barnabas.client.topic_partition import TopicPartition
 
 

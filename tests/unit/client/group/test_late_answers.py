@@ -11,7 +11,7 @@ from barnabas.protocol.messages.sync_group import SyncGroupResponse
 from unit.client.group.member_story import BEAT, JOIN, SYNC, Story
 
 if TYPE_CHECKING:
-    from barnabas.client.connections import Call
+    from barnabas.client.connections.connections import Call
     from barnabas.protocol.api_keys import ApiKey
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.client.group.assignors.assignor import Assignment, Subscription
-from barnabas.client.group.member_payloads import (
+from barnabas.client.group.classic.member_payloads import (
     VERSION_MAX,
     read_assignment,
     read_subscription,

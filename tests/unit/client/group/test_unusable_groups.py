@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.client.errors import BrokerError
 from barnabas.client.group.assignors.assignor import Assignment
-from barnabas.client.group.member_payloads import write_assignment
+from barnabas.client.group.classic.member_payloads import write_assignment
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.sync_group import SyncGroupResponse

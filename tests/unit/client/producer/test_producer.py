@@ -15,10 +15,10 @@ from barnabas.client.errors import (
     UnknownPartitionError,
     UnknownTopicError,
 )
-from barnabas.client.lifetime import Lifetime
 from barnabas.client.producer.producer_batch import RecordMetadata
 from barnabas.client.producer.producer_parts import take_parts
 from barnabas.client.producer.shared_producer import SharedProducer
+from barnabas.client.session.lifetime import Lifetime
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.record.reader import records
 from unit.client.scripted_cluster import ScriptedCluster

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from barnabas.client.connections.handing_over import hand_over
 from barnabas.client.errors import ClientError, DeliveryTimeoutError, UnusableResponseError
-from barnabas.client.handing_over import hand_over
 from barnabas.client.producer.accumulator import Accumulator
 from barnabas.client.producer.producer_batch import ProducerBatch
 from barnabas.client.producer.sender import Sender

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from barnabas.client.coordinators import Coordinators
+from barnabas.client.connections.coordinators import Coordinators
 from barnabas.client.errors import (
     ClientError,
     IllegalTransactionStateError,
     ProducerFencedError,
     TransactionAbortedError,
 )
+from barnabas.client.group.group_offsets import CommittedOffset
 from barnabas.client.group.membership import GroupGeneration
-from barnabas.client.group_offsets import CommittedOffset
 from barnabas.client.producer.delivery import Delivery
 from barnabas.client.producer.producer_core import ProducerCore
 from barnabas.client.producer.producer_parts import ProducerParts

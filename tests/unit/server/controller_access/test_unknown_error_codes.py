@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from barnabas.raft.transport.outbound import core_response
 
 from barnabas.metadata.broker_registration import ControllerRegistration
 from barnabas.metadata.image import ClusterImage
@@ -29,6 +28,7 @@ from barnabas.protocol.messages.vote import PartitionDataResponse as VotePartiti
 from barnabas.protocol.messages.vote import TopicDataResponse as VoteTopic
 from barnabas.protocol.messages.vote import VoteResponse
 from barnabas.raft.log.metadata_log import METADATA_TOPIC
+from barnabas.raft.transport.outbound import core_response
 from barnabas.replication.partition.alter_partition import AlterPartitionProposal
 from barnabas.server.cluster.backlog import Backlog
 from barnabas.server.cluster.cluster_view import ClusterView

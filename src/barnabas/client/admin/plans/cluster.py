@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.client.admin import cluster_info, features, log_dirs, quorum, registrations
+from barnabas.client.admin.cluster import cluster_info, features, quorum, registrations
 from barnabas.client.admin.results import raise_failed
-from barnabas.client.cluster import ANY_NODE, CONTROLLER
+from barnabas.client.admin.topics import log_dirs
+from barnabas.client.connections.cluster import ANY_NODE, CONTROLLER
 from barnabas.client.errors import BrokerError, ClientError
 from barnabas.client.topic_partition import K, as_partition
 from barnabas.protocol.errors import ErrorCode

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.client.admin import configs, quotas
+from barnabas.client.admin.configs import configs, quotas
 from barnabas.client.admin.plans.cluster import know
-from barnabas.client.cluster import ANY_NODE, CONTROLLER
+from barnabas.client.connections.cluster import ANY_NODE, CONTROLLER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from barnabas.client.admin.call import AdminCall
-    from barnabas.client.admin.configs import ConfigEntry, ConfigResource, ResourceType
+    from barnabas.client.admin.configs.configs import ConfigEntry, ConfigResource, ResourceType
+    from barnabas.client.admin.configs.quotas import QuotaEntity
     from barnabas.client.admin.plan import Plan
-    from barnabas.client.admin.quotas import QuotaEntity
     from barnabas.client.admin.sender import AdminSender
     from barnabas.client.errors import ClientError
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.client.admin import group_members, groups
+from barnabas.client.admin.groups import group_members, groups
 from barnabas.client.admin.plan import names_of
 from barnabas.client.admin.plans.cluster import broker_ids
 from barnabas.client.admin.results import checked
 from barnabas.client.admin.sender import CoordinatorOf
 from barnabas.client.errors import BrokerError, ClientError, UnsupportedVersionError
-from barnabas.client.group_offsets import CommittedOffset, offsets_of
+from barnabas.client.group.group_offsets import CommittedOffset, offsets_of
 from barnabas.client.topic_partition import K, as_partitions
 from barnabas.protocol.errors import ErrorCode
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from barnabas.client.admin.plan import Plan
     from barnabas.client.admin.sender import AdminSender
-    from barnabas.client.retrying import OnDone
+    from barnabas.client.retries.retrying import OnDone
     from barnabas.client.topic_partition import TopicPartition
 
 

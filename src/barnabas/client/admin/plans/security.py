@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.client.admin import acls, scram, tokens
 from barnabas.client.admin.results import checked
-from barnabas.client.cluster import ANY_NODE, CONTROLLER
+from barnabas.client.admin.security import acls, scram, tokens
+from barnabas.client.connections.cluster import ANY_NODE, CONTROLLER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

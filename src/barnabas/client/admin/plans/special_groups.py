@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.client.admin import share_groups, streams_groups
+from barnabas.client.admin.groups import share_groups, streams_groups
 from barnabas.client.admin.plan import names_of
 from barnabas.client.admin.results import checked
 from barnabas.client.admin.sender import CoordinatorOf
@@ -13,7 +13,7 @@ from barnabas.client.topic_partition import K, by_partition
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from barnabas.client.admin.groups import GroupDescription
+    from barnabas.client.admin.groups.groups import GroupDescription
     from barnabas.client.admin.plan import Plan
     from barnabas.client.admin.sender import AdminSender
     from barnabas.client.errors import BrokerError, ClientError

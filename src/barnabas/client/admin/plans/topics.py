@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.client.admin import offsets, partitions, reassignments, topic_partitions, topics
 from barnabas.client.admin.plan import names_of
 from barnabas.client.admin.results import checked, raise_failed
-from barnabas.client.cluster import ANY_NODE, CONTROLLER
+from barnabas.client.admin.topics import (
+    offsets,
+    partitions,
+    reassignments,
+    topic_partitions,
+    topics,
+)
+from barnabas.client.connections.cluster import ANY_NODE, CONTROLLER
 from barnabas.client.errors import BrokerError, ClientError, UnsupportedVersionError
 from barnabas.client.list_offsets import offset_spec
 from barnabas.client.topic_partition import K, as_partitions, by_partition

@@ -9,7 +9,7 @@ from barnabas.client.admin.plan import names_of
 from barnabas.client.admin.plans.cluster import broker_ids
 from barnabas.client.admin.results import raise_failed
 from barnabas.client.admin.sender import CoordinatorOf
-from barnabas.client.coordinators import TRANSACTION
+from barnabas.client.connections.coordinators import TRANSACTION
 from barnabas.client.errors import ClientError
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Admin calls on nodes, features and the quorum."""

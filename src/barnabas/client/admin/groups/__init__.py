@@ -1,0 +1,1 @@
+"""Admin calls on classic, consumer, share and streams groups."""

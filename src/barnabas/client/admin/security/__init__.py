@@ -1,0 +1,1 @@
+"""Admin calls on ACLs, SCRAM credentials and delegation tokens."""

@@ -1,0 +1,1 @@
+"""Admin calls on topics, partitions and replicas."""

@@ -1,0 +1,1 @@
+"""Connections to brokers, metadata, and lookups of topics and coordinators."""

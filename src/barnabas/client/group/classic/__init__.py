@@ -1,0 +1,1 @@
+"""Membership under the classic protocol: join, assignment by the leader, sync."""

@@ -1,0 +1,220 @@
+"""One rebalance of a member: JoinGroup, the leader's assignment, SyncGroup.
+
+Once started, the rebalance continues by itself until it ends; the owner checks `outcome` in each
+poll. Sources: KIP-62, KIP-345 (static members), KIP-394 (member ids), KIP-559 (protocol type and
+name), KIP-800 (reasons), KIP-814 (skipped assignments).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.client.errors import ClientError, broker_error
+from barnabas.client.group.classic.member_payloads import PROTOCOL_TYPE
+from barnabas.client.group.classic.member_state import MemberState
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from barnabas.protocol.messages.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.client.config import ClientConfig
+    from barnabas.client.group.classic.group_leader import GroupLeader
+    from barnabas.client.group.classic.heartbeat import Heartbeat
+    from barnabas.client.group.classic.member_state import MemberStatus
+    from barnabas.client.group.group_calls import GroupCalls
+    from barnabas.protocol.schema import Message
+
+__all__ = ["Rebalance", "RebalanceInterruptedError", "RebalanceParts"]
+
+# Maximum length of a reason sent to the broker, in characters.
+_REASON_MAX = 255
+# The broker may respond to JoinGroup only after the rebalance timeout; this is added for the
+# network.
+_JOIN_GRACE_MS = 5_000
+# Errors when the broker does not know the member or its generation.
+_NOT_THIS_MEMBER = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
+
+
+class RebalanceInterruptedError(ClientError):
+    """The group removed the member while its JoinGroup was in flight."""
+
+    retriable = True
+
+
+class RebalanceParts(NamedTuple):
+    """The objects that all rebalances of a member share."""
+
+    config: ClientConfig
+    group_id: str
+    calls: GroupCalls
+    status: MemberStatus
+    leader: GroupLeader
+    heartbeat: Heartbeat
+
+
+class Rebalance:
+    """One rebalance. `outcome` is this member's assignment, an error, or None while pending.
+
+    Args:
+        parts: The shared objects; the rebalance changes the status and starts the heartbeat.
+        protocols: The subscription payload of each assignor, by name, in order of preference.
+        on_done: Called when `outcome` is set.
+    """
+
+    def __init__(
+        self, parts: RebalanceParts, protocols: dict[str, bytes], on_done: Callable[[], None]
+    ) -> None:
+        self._parts = parts
+        self._status = parts.status
+        self._protocols = protocols
+        self._on_done = on_done
+        self.outcome: bytes | BaseException | None = None
+        self._dropped = False
+
+    def drop(self) -> None:
+        """Ignore all further responses."""
+        self._dropped = True
+
+    # JoinGroup
+
+    def start(self) -> None:
+        """Send JoinGroup."""
+        self._status.on_join_sent()
+        config = self._parts.config
+        member_id = self._status.member_id
+        reason = self._status.rejoin_reason[:_REASON_MAX]
+
+        def build(_version: int) -> Message:
+            return JoinGroupRequest(
+                group_id=self._parts.group_id,
+                session_timeout_ms=config.session_timeout_ms,
+                rebalance_timeout_ms=config.max_poll_interval_ms,
+                member_id=member_id,
+                group_instance_id=config.group_instance_id,
+                protocol_type=PROTOCOL_TYPE,
+                protocols=[
+                    JoinGroupRequestProtocol(name=name, metadata=metadata)
+                    for name, metadata in self._protocols.items()
+                ],
+                reason=reason,
+            )
+
+        timeout_ms = max(config.request_timeout_ms, config.max_poll_interval_ms + _JOIN_GRACE_MS)
+        self._parts.calls.call(ApiKey.JOIN_GROUP, build, self._on_joined, timeout_ms)
+
+    def _on_joined(self, joined: JoinGroupResponse | None, error: ClientError | None) -> None:
+        if self._dropped:
+            return
+        status = self._status
+        if error is not None:
+            if error.error_code is ErrorCode.UNKNOWN_MEMBER_ID:
+                status.reset("encountered UNKNOWN_MEMBER_ID from JOIN_GROUP response")
+            elif error.error_code is ErrorCode.MEMBER_ID_REQUIRED and joined is not None:
+                status.on_member_id(joined.member_id)
+            self._finish(error)
+            return
+        assert joined is not None
+        if joined.protocol_type not in (None, PROTOCOL_TYPE):
+            self._finish(_inconsistent(f"the group is one of {joined.protocol_type} members"))
+        elif joined.generation_id < 0 or not joined.member_id:
+            words = f"member {joined.member_id!r} of generation {joined.generation_id}"
+            self._finish(broker_error(ErrorCode.UNKNOWN_SERVER_ERROR, "JOIN_GROUP", words))
+        elif status.state is not MemberState.PREPARING_REBALANCE:
+            self._finish(RebalanceInterruptedError("the generation was lost during JoinGroup"))
+        else:
+            status.on_joined(joined.generation_id, joined.member_id, joined.protocol_name)
+            self._parts.heartbeat.start()
+            if joined.leader == joined.member_id:
+                self._parts.leader.assign(joined, self._on_assigned)
+            else:
+                self._sync([])
+
+    def _on_assigned(
+        self, assignments: list[SyncGroupRequestAssignment], error: BaseException | None
+    ) -> None:
+        if self._dropped:
+            return
+        if error is not None:
+            self._finish(error)
+        else:
+            self._sync(assignments)
+
+    # SyncGroup
+
+    def _sync(self, assignments: list[SyncGroupRequestAssignment]) -> None:
+        status = self._status
+        spoken_by = (status.generation_id, status.member_id)
+        protocol_name = status.protocol_name
+
+        def build(_version: int) -> Message:
+            return SyncGroupRequest(
+                group_id=self._parts.group_id,
+                generation_id=spoken_by[0],
+                member_id=spoken_by[1],
+                group_instance_id=self._parts.config.group_instance_id,
+                protocol_type=PROTOCOL_TYPE,
+                protocol_name=protocol_name,
+                assignments=assignments,
+            )
+
+        def on_synced(synced: SyncGroupResponse | None, error: ClientError | None) -> None:
+            if not self._dropped:
+                unchanged = spoken_by == (status.generation_id, status.member_id)
+                if error is not None:
+                    self._on_sync_refused(error, unchanged=unchanged)
+                else:
+                    assert synced is not None
+                    self._on_synced(synced, unchanged=unchanged)
+
+        config = self._parts.config
+        timeout_ms = max(config.request_timeout_ms, config.max_poll_interval_ms + _JOIN_GRACE_MS)
+        self._parts.calls.call(ApiKey.SYNC_GROUP, build, on_synced, timeout_ms)
+
+    def _on_sync_refused(self, error: ClientError, *, unchanged: bool) -> None:
+        code = error.error_code
+        if code in _NOT_THIS_MEMBER and unchanged:
+            assert code is not None
+            # With ILLEGAL_GENERATION the broker may still know the member.
+            keep = code is ErrorCode.ILLEGAL_GENERATION
+            self._lose_generation(f"encountered {code.name} from SYNC_GROUP response", keep=keep)
+        self._finish(error)
+
+    def _on_synced(self, synced: SyncGroupResponse, *, unchanged: bool) -> None:
+        status = self._status
+        if synced.protocol_type not in (None, PROTOCOL_TYPE):
+            self._finish(_inconsistent(f"the group is one of {synced.protocol_type} members"))
+        elif not unchanged or status.state is not MemberState.COMPLETING_REBALANCE:
+            # A heartbeat or a commit has shown that the group removed the member: rejoin at once.
+            words = "the generation was lost during SyncGroup"
+            self._finish(broker_error(ErrorCode.ILLEGAL_GENERATION, words))
+        elif synced.protocol_name not in (None, status.protocol_name):
+            words = (
+                f"SyncGroup speaks of {synced.protocol_name}, JoinGroup of {status.protocol_name}"
+            )
+            self._finish(_inconsistent(words))
+        else:
+            status.on_synced()
+            self._finish(bytes(synced.assignment))
+
+    def _lose_generation(self, reason: str, *, keep: bool) -> None:
+        self._parts.heartbeat.stop()
+        self._status.reset(reason, keep_member_id=keep)
+
+    def _finish(self, outcome: bytes | BaseException) -> None:
+        self.outcome = outcome
+        self._on_done()
+
+
+def _inconsistent(words: str) -> ClientError:
+    return broker_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, words)

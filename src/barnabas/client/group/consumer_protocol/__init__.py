@@ -1,0 +1,1 @@
+"""Membership under the consumer group protocol (KIP-848)."""

@@ -1,0 +1,283 @@
+"""Committed offsets of a group (OffsetCommit, OffsetFetch), for members and for other clients.
+
+A member commits with its generation; the broker refuses commits of an outdated generation. A client
+that chooses its partitions itself, such as the Spark source, passes only the group id. The group
+must then have no members.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from barnabas.client.errors import ClientError, broker_error
+from barnabas.client.group.membership import GroupGeneration
+from barnabas.client.retries.retrying import OnDone, RetryingCall
+from barnabas.client.topic_partition import (
+    K,
+    TopicPartition,
+    as_partition,
+    by_topic,
+    numbers_by_topic,
+)
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from barnabas.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from barnabas.client.connections.cluster import Cluster
+    from barnabas.client.connections.coordinators import Coordinators
+    from barnabas.protocol.schema import Message
+
+T = TypeVar("T")
+
+__all__ = ["CommittedOffset", "GroupOffsets", "commit_request", "offsets_of"]
+
+# From this version on a request may contain several groups.
+_MANY_GROUPS_FROM = 8
+# From this version on the broker can delay the response until transactions have ended.
+_STABLE_FROM = 7
+# Retriable errors that do not mean that the coordinator has moved.
+_COORDINATOR_IS_RIGHT = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
+        ErrorCode.STALE_MEMBER_EPOCH,
+    }
+)
+
+
+class CommittedOffset(NamedTuple):
+    """A committed position: the offset of the next record to read."""
+
+    # Offset of the next record to read.
+    offset: int
+    # Leader epoch of the record before `offset`; -1 if unknown.
+    leader_epoch: int = -1
+    # Free text of the committer.
+    metadata: str = ""
+
+
+def offsets_of(given: Mapping[K, int | CommittedOffset]) -> dict[TopicPartition, CommittedOffset]:
+    """Convert the users' offsets, including plain integers, to `CommittedOffset` values."""
+    return {
+        as_partition(tp): offset if isinstance(offset, CommittedOffset) else CommittedOffset(offset)
+        for tp, offset in given.items()
+    }
+
+
+class GroupOffsets:
+    """Commits and fetches offsets of any group."""
+
+    def __init__(self, cluster: Cluster, coordinators: Coordinators) -> None:
+        self._cluster = cluster
+        self._coordinators = coordinators
+
+    def commit(
+        self,
+        group: str | GroupGeneration,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        timeout_ms: float,
+        on_done: OnDone[bool],
+    ) -> None:
+        """Commit `offsets`; the call succeeds only if every partition succeeds.
+
+        Args:
+            group: The group's id, or a member's generation; retries use the same one.
+            offsets: For each partition the offset of the next record to read.
+            timeout_ms: Time for retries after retriable errors (ms); 0 means a single attempt.
+            on_done: Receives the error of the first refused partition. A member passes it to
+                `Membership.on_commit_error`.
+        """
+        speaker = _speaker(group)
+        group = speaker.group_id
+
+        def attempt(done: OnDone[bool]) -> None:
+            def build(_version: int) -> Message:
+                return commit_request(speaker, offsets)
+
+            def on_answer(response: Message | None, error: ClientError | None) -> None:
+                if response is not None:
+                    assert isinstance(response, OffsetCommitResponse)
+                    error = _commit_error(speaker, offsets, response)
+                self._forget_if_moved(group, error)
+                done(None if error is not None else True, error)
+
+            self._coordinators.call(group, ApiKey.OFFSET_COMMIT, build, on_answer)
+
+        self._retry(timeout_ms, f"commit of group {group}", attempt, on_done)
+
+    def committed(
+        self,
+        group: str | GroupGeneration | Callable[[], GroupGeneration],
+        partitions: Iterable[TopicPartition] | None,
+        timeout_ms: float,
+        on_done: OnDone[dict[TopicPartition, CommittedOffset]],
+    ) -> None:
+        """Fetch committed offsets; partitions without one are omitted.
+
+        With isolation.level=read_committed the response waits for open transactions that contain
+        offsets of these partitions (KIP-447).
+
+        Args:
+            group: The group's id, a generation, or a function that returns the current generation.
+                The function is called for each attempt, because a heartbeat response may change the
+                member epoch between attempts (KIP-848).
+            partitions: The partitions; None for all.
+            timeout_ms: Time for retries after retriable errors (ms).
+            on_done: Receives the offsets or the error.
+        """
+        speak = group if callable(group) else partial(_speaker, group)
+        name = speak().group_id
+        wanted = None if partitions is None else list(partitions)
+        require_stable = self._cluster.config.isolation_level == "read_committed"
+
+        def attempt(done: OnDone[dict[TopicPartition, CommittedOffset]]) -> None:
+            speaker = speak()
+
+            def build(version: int) -> Message:
+                request = _fetch_request(speaker, wanted, version)
+                # Older brokers do not support the flag; Kafka's consumer then also accepts unstable
+                # offsets.
+                request.require_stable = require_stable and version >= _STABLE_FROM
+                return request
+
+            def on_answer(response: Message | None, error: ClientError | None) -> None:
+                found: dict[TopicPartition, CommittedOffset] | None = None
+                if response is not None:
+                    assert isinstance(response, OffsetFetchResponse)
+                    found, error = _read_answer(name, response)
+                if error is not None and error.error_code is ErrorCode.STALE_MEMBER_EPOCH:
+                    error.retriable = callable(group)
+                self._forget_if_moved(name, error)
+                done(found, error)
+
+            self._coordinators.call(name, ApiKey.OFFSET_FETCH, build, on_answer)
+
+        self._retry(timeout_ms, f"committed offsets of group {name}", attempt, on_done)
+
+    def _retry(
+        self,
+        timeout_ms: float,
+        what: str,
+        attempt: Callable[[OnDone[T]], None],
+        on_done: OnDone[T],
+    ) -> None:
+        RetryingCall(
+            self._cluster.runtime, self._cluster.retry_backoff, timeout_ms, what, attempt, on_done
+        ).start()
+
+    def _forget_if_moved(self, group: str, error: ClientError | None) -> None:
+        if error is not None and error.retriable and error.error_code not in _COORDINATOR_IS_RIGHT:
+            self._coordinators.forget(group)
+
+
+def _speaker(group: str | GroupGeneration) -> GroupGeneration:
+    return GroupGeneration(group) if isinstance(group, str) else group
+
+
+def commit_request(
+    speaker: GroupGeneration, offsets: Mapping[TopicPartition, CommittedOffset]
+) -> OffsetCommitRequest:
+    """Return the OffsetCommit request of a group or of one of its members."""
+    topics = by_topic(
+        (
+            tp,
+            OffsetCommitRequestPartition(
+                partition_index=tp.partition,
+                committed_offset=committed.offset,
+                committed_leader_epoch=committed.leader_epoch,
+                committed_metadata=committed.metadata,
+            ),
+        )
+        for tp, committed in offsets.items()
+    )
+    return OffsetCommitRequest(
+        group_id=speaker.group_id,
+        generation_id_or_member_epoch=speaker.generation_id,
+        member_id=speaker.member_id,
+        group_instance_id=speaker.instance_id,
+        topics=[OffsetCommitRequestTopic(name=name, partitions=p) for name, p in topics.items()],
+    )
+
+
+def _commit_error(
+    speaker: GroupGeneration,
+    offsets: Mapping[TopicPartition, CommittedOffset],
+    response: OffsetCommitResponse,
+) -> ClientError | None:
+    unanswered = set(offsets)
+    for topic in response.topics:
+        for partition in topic.partitions:
+            code = partition.error_code
+            unanswered.discard(TopicPartition(topic.name, partition.partition_index))
+            if code:
+                place = f"{topic.name}-{partition.partition_index}"
+                subject = f"commit of {place} in group {speaker.group_id}"
+                detail = None
+                if code == ErrorCode.UNKNOWN_MEMBER_ID and not speaker.member_id:
+                    detail = "the group has members: stop them, or commit under another group name"
+                return broker_error(code, subject, detail)
+    if unanswered:
+        subject = f"commit of {min(unanswered)} in group {speaker.group_id}"
+        return broker_error(ErrorCode.UNKNOWN_SERVER_ERROR, subject, "no answer")
+    return None
+
+
+def _fetch_request(
+    speaker: GroupGeneration, partitions: list[TopicPartition] | None, version: int
+) -> OffsetFetchRequest:
+    topics = None if partitions is None else numbers_by_topic(partitions)
+    if version >= _MANY_GROUPS_FROM:
+        named = None
+        if topics is not None:
+            named = [
+                OffsetFetchRequestTopics(name=n, partition_indexes=p) for n, p in topics.items()
+            ]
+        asked = OffsetFetchRequestGroup(group_id=speaker.group_id, topics=named)
+        if speaker.is_epoch:
+            asked.member_id = speaker.member_id
+            asked.member_epoch = speaker.generation_id
+        return OffsetFetchRequest(groups=[asked])
+    request = OffsetFetchRequest(group_id=speaker.group_id, topics=None)
+    if topics is not None:
+        request.topics = [
+            OffsetFetchRequestTopic(name=n, partition_indexes=p) for n, p in topics.items()
+        ]
+    return request
+
+
+def _read_answer(
+    group: str, response: OffsetFetchResponse
+) -> tuple[dict[TopicPartition, CommittedOffset] | None, ClientError | None]:
+    answer = response.groups[0] if response.groups else response
+    if answer.error_code:
+        return None, broker_error(answer.error_code, f"committed offsets of group {group}")
+    found: dict[TopicPartition, CommittedOffset] = {}
+    for topic in answer.topics:
+        for partition in topic.partitions:
+            tp = TopicPartition(topic.name, partition.partition_index)
+            if partition.error_code:
+                return None, broker_error(partition.error_code, f"committed offset of {tp}")
+            if partition.committed_offset >= 0:
+                found[tp] = CommittedOffset(
+                    partition.committed_offset,
+                    partition.committed_leader_epoch,
+                    partition.metadata or "",
+                )
+    return found, None

@@ -1,0 +1,1 @@
+"""Repeated attempts: backoff, timers and calls that are retried."""

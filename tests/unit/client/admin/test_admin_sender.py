@@ -1,0 +1,266 @@
+"""Admin calls find their broker, and look for it again when it was the wrong one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from barnabas.client.admin.groups import groups
+from barnabas.client.admin.plan import Plan, run
+from barnabas.client.admin.sender import AdminSender, CoordinatorOf
+from barnabas.client.admin.topics import partitions
+from barnabas.client.connections.coordinators import Coordinators
+from barnabas.client.connections.metadata_cache import NodeInfo, PartitionInfo, TopicInfo
+from barnabas.client.errors import BrokerError, ClientTimeoutError, DisconnectedError
+from barnabas.client.session.waiter import Waiter
+from barnabas.client.topic_partition import TopicPartition
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
+from barnabas.protocol.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from barnabas.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+from barnabas.protocol.messages.list_groups import ListGroupsResponse
+from unit.client.scripted_cluster import TOPIC_ID, HandTime, ScriptedCluster
+
+Answer = Callable[[Any], Any]
+
+
+class AnsweringCluster(ScriptedCluster):
+    """Answers each call at once, by API, as the test says; notes who was asked."""
+
+    def __init__(self, **keys: object) -> None:
+        super().__init__(**keys)
+        self.answers: dict[ApiKey, Callable[[int, Any], Any]] = {}
+        self.asked: list[tuple[int, ApiKey]] = []
+        self.metadata.nodes = {number: NodeInfo(number, "h", number) for number in (1, 2)}
+
+    def call(self, node_id: int, call: Any) -> None:
+        self.asked.append((node_id, call.api_key))
+        version = 4 if call.api_key is ApiKey.FIND_COORDINATOR else 2
+        answer = self.answers[call.api_key](node_id, call.build(version))
+        if isinstance(answer, Exception):
+            call.on_done(None, answer)
+        else:
+            call.on_done(answer, None)
+
+
+class HandStepper:
+    """Lets time pass at once instead of waiting for it."""
+
+    def __init__(self, time: HandTime) -> None:
+        self._time = time
+
+    def run_until(self, predicate: Callable[[], bool], timeout_ms: float | None = None) -> bool:
+        passed = 0.0
+        while not predicate():
+            if timeout_ms is not None and passed >= timeout_ms:
+                return False
+            self._time.advance(50)
+            passed += 50
+        return True
+
+
+@pytest.fixture
+def cluster() -> AnsweringCluster:
+    return AnsweringCluster(**{"default.api.timeout.ms": 2000})
+
+
+class Sender:
+    """An `AdminSender` whose plans are run at once."""
+
+    def __init__(self, cluster: AnsweringCluster) -> None:
+        stepper: Any = HandStepper(cluster.time)
+        core: Any = cluster
+        self._waiter = Waiter(stepper, lambda: None, 2000)
+        self._sender = AdminSender(core, Coordinators(core))
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        plan = getattr(self._sender, name)
+        return lambda *args, **keys: run(plan(*args, **keys), self._waiter)
+
+
+@pytest.fixture
+def sender(cluster: AnsweringCluster) -> Sender:
+    return Sender(cluster)
+
+
+def coordinated_by(*nodes: int) -> Callable[[int, Any], FindCoordinatorResponse]:
+    """FindCoordinator names these nodes, one after the other, then the last for ever."""
+    remaining = list(nodes)
+
+    def answer(_node: int, request: Any) -> FindCoordinatorResponse:
+        node = remaining.pop(0) if len(remaining) > 1 else remaining[0]
+        key = request.coordinator_keys[0]
+        found = Coordinator(
+            key=key, node_id=node, host="h", port=1, error_code=0, error_message=None
+        )
+        return FindCoordinatorResponse(coordinators=[found])
+
+    return answer
+
+
+def deleted_by(right: int) -> Callable[[int, Any], DeleteGroupsResponse]:
+    """DeleteGroups works on one node, the others are no coordinators."""
+
+    def answer(node: int, request: Any) -> DeleteGroupsResponse:
+        code = 0 if node == right else ErrorCode.NOT_COORDINATOR
+        results = [DeletableGroupResult(group_id=g, error_code=code) for g in request.groups_names]
+        return DeleteGroupsResponse(results=results)
+
+    return answer
+
+
+def test_a_coordinator_that_moved_is_looked_for_again(
+    cluster: AnsweringCluster, sender: Sender
+) -> None:
+    cluster.answers = {
+        ApiKey.FIND_COORDINATOR: coordinated_by(1, 2),
+        ApiKey.DELETE_GROUPS: deleted_by(2),
+    }
+    assert sender.send_to_coordinators(["g"], groups.delete_groups) == {"g": True}
+    asked = [node for node, api in cluster.asked if api is ApiKey.DELETE_GROUPS]
+    assert asked == [1, 2]
+
+
+def test_groups_of_one_coordinator_go_in_one_call(
+    cluster: AnsweringCluster, sender: Sender
+) -> None:
+    cluster.answers = {
+        ApiKey.FIND_COORDINATOR: lambda node, request: coordinated_by(
+            1 if request.coordinator_keys[0] < "c" else 2
+        )(node, request),
+        ApiKey.DELETE_GROUPS: lambda node, request: deleted_by(node)(node, request),
+    }
+    found = sender.send_to_coordinators(["a", "b", "c", "a"], groups.delete_groups)
+    assert found == {"a": True, "b": True, "c": True}
+    assert [node for node, api in cluster.asked if api is ApiKey.DELETE_GROUPS] == [1, 2]
+
+
+def test_an_error_that_lasts_is_the_result_of_its_group_alone(
+    cluster: AnsweringCluster, sender: Sender
+) -> None:
+    def answer(_node: int, request: Any) -> DeleteGroupsResponse:
+        codes = {"busy": ErrorCode.NON_EMPTY_GROUP, "free": 0}
+        results = [
+            DeletableGroupResult(group_id=g, error_code=codes[g]) for g in request.groups_names
+        ]
+        return DeleteGroupsResponse(results=results)
+
+    cluster.answers = {
+        ApiKey.FIND_COORDINATOR: coordinated_by(1),
+        ApiKey.DELETE_GROUPS: answer,
+    }
+    found = sender.send_to_coordinators(["busy", "free"], groups.delete_groups)
+    assert found["free"] is True
+    error = found["busy"]
+    assert isinstance(error, BrokerError)
+    assert "stop them first" in str(error)
+
+
+def test_time_is_up_with_the_last_error(cluster: AnsweringCluster, sender: Sender) -> None:
+    cluster.answers = {
+        ApiKey.FIND_COORDINATOR: coordinated_by(1),
+        ApiKey.DELETE_GROUPS: deleted_by(2),
+    }
+    found = sender.send_to_coordinators(["g"], groups.delete_groups)["g"]
+    assert isinstance(found, BrokerError)
+    assert found.error_code == ErrorCode.NOT_COORDINATOR
+    assert cluster.time.now <= 2000
+
+
+def test_partitions_go_to_their_leaders_and_follow_them(
+    cluster: AnsweringCluster, sender: Sender
+) -> None:
+    def led_by(*leaders: int) -> None:
+        found = {n: PartitionInfo(n, leader, 4) for n, leader in enumerate(leaders)}
+        cluster.metadata.topics = {"t": TopicInfo("t", TOPIC_ID, False, found)}
+
+    def answer(node: int, request: Any) -> DeleteRecordsResponse:
+        # Partition 1 has moved from node 2 to node 1.
+        results = []
+        for entry in request.topics[0].partitions:
+            moved = entry.partition_index == 1 and node == 2
+            results.append(
+                DeleteRecordsPartitionResult(
+                    partition_index=entry.partition_index,
+                    low_watermark=entry.offset,
+                    error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER if moved else 0,
+                )
+            )
+        return DeleteRecordsResponse(
+            topics=[DeleteRecordsTopicResult(name="t", partitions=results)]
+        )
+
+    led_by(1, 2)
+    cluster.answers = {ApiKey.DELETE_RECORDS: answer}
+    cluster.on_refresh = [lambda: None, lambda: led_by(1, 1)]
+    zero, one = TopicPartition("t", 0), TopicPartition("t", 1)
+    offsets = {zero: 5, one: 7}
+    found = sender.send_to_leaders(
+        offsets, lambda part: partitions.delete_records({tp: offsets[tp] for tp in part}, 1000)
+    )
+    assert found == {zero: 5, one: 7}
+    assert [node for node, _ in cluster.asked] == [1, 2, 1]
+
+
+def test_a_call_to_one_coordinator_is_tried_again_when_the_connection_ends(
+    cluster: AnsweringCluster, sender: Sender
+) -> None:
+    ends = [DisconnectedError("h:1", "gone")]
+
+    def answer(node: int, request: Any) -> Any:
+        return ends.pop() if ends else deleted_by(1)(node, request)
+
+    cluster.answers = {ApiKey.FIND_COORDINATOR: coordinated_by(1), ApiKey.DELETE_GROUPS: answer}
+    assert sender.send(CoordinatorOf("g"), groups.delete_groups(["g"])) == {"g": True}
+    assert cluster.updates_requested
+
+
+def test_a_call_that_never_works_ends_with_what_it_waited_for(
+    cluster: AnsweringCluster, sender: Sender
+) -> None:
+    cluster.answers = {ApiKey.LIST_GROUPS: lambda _n, _r: DisconnectedError("h:1", "refused")}
+    with pytest.raises(ClientTimeoutError, match=r"list groups did not work in time.*refused"):
+        sender.send(1, groups.list_groups([], []))
+
+
+def test_brokers_that_leave_are_asked_no_more(cluster: AnsweringCluster, sender: Sender) -> None:
+    moments = [[1, 2], [1, 2], [1]]
+
+    def answer(node: int, _request: Any) -> Any:
+        if node == 2:
+            return DisconnectedError("h:2", "refused")
+        return ListGroupsResponse(error_code=0, groups=[])
+
+    cluster.answers = {ApiKey.LIST_GROUPS: answer}
+
+    def brokers() -> Plan[list[int]]:
+        yield {}
+        return moments.pop(0) if len(moments) > 1 else moments[0]
+
+    found = sender.send_to_brokers(brokers, groups.list_groups([], []))
+    assert found == {1: []}
+    assert [node for node, _ in cluster.asked] == [1, 2, 1, 2, 1]
+
+
+def test_one_attempt_gives_what_may_pass_as_result(
+    cluster: AnsweringCluster, sender: Sender
+) -> None:
+    cluster.answers = {
+        ApiKey.FIND_COORDINATOR: coordinated_by(1),
+        ApiKey.DELETE_GROUPS: deleted_by(2),
+        ApiKey.LIST_GROUPS: lambda _node, _request: DisconnectedError("h:1", "refused"),
+    }
+    found = sender.send_to_coordinators(["g"], groups.delete_groups, once=True)["g"]
+    assert isinstance(found, BrokerError)
+    assert found.error_code == ErrorCode.NOT_COORDINATOR
+    answers = sender.send_each({1: groups.list_groups([], [])}, once=True)
+    assert isinstance(answers[1], DisconnectedError)
+    with pytest.raises(DisconnectedError):
+        sender.send(1, groups.list_groups([], []), once=True)

@@ -1,0 +1,89 @@
+"""What the client remembers of the cluster."""
+
+from __future__ import annotations
+
+from barnabas.client.connections.metadata_cache import MetadataCache
+from barnabas.client.topic_partition import TopicPartition
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+TP = TopicPartition("t", 0)
+ID, OTHER_ID = b"i" * 16, b"o" * 16
+
+
+def answer(leader: int, epoch: int, topic_id: bytes = ID, error: int = 0) -> MetadataResponse:
+    partition = MetadataResponsePartition(
+        error_code=0,
+        partition_index=0,
+        leader_id=leader,
+        leader_epoch=epoch,
+        replica_nodes=[1, 2],
+        isr_nodes=[1, 2],
+    )
+    return MetadataResponse(
+        brokers=[MetadataResponseBroker(node_id=n, host="h", port=9000 + n) for n in (1, 2)],
+        topics=[
+            MetadataResponseTopic(
+                error_code=error,
+                name="t",
+                topic_id=topic_id,
+                partitions=[] if error else [partition],
+            )
+        ],
+    )
+
+
+def cache(leader: int = 1, epoch: int = 5) -> MetadataCache:
+    made = MetadataCache()
+    made.update(answer(leader, epoch), None)
+    return made
+
+
+def test_leaders_and_ids_are_remembered() -> None:
+    made = cache()
+    assert made.leader(TP) == 1
+    assert made.names[ID] == "t"
+
+
+def test_an_older_leader_epoch_changes_nothing() -> None:
+    made = cache(leader=1, epoch=5)
+    made.update(answer(2, 4), ["t"])
+    assert made.leader(TP) == 1
+
+
+def test_a_newer_leader_epoch_is_taken() -> None:
+    made = cache(leader=1, epoch=5)
+    made.update(answer(2, 6), ["t"])
+    assert made.leader(TP) == 2
+
+
+def test_a_recreated_topic_may_have_a_lower_epoch() -> None:
+    made = cache(leader=1, epoch=5)
+    made.update(answer(2, 0, OTHER_ID), ["t"])
+    assert made.leader(TP) == 2
+    assert ID not in made.names
+
+
+def test_a_topic_that_is_gone_is_dropped_and_its_error_kept() -> None:
+    made = cache()
+    made.update(answer(-1, -1, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), ["t"])
+    assert made.partition(TP) is None
+    assert made.errors["t"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_leader_named_by_an_answer_is_taken_if_it_is_newer() -> None:
+    made = cache(leader=1, epoch=5)
+    assert not made.move_leader(TP, 2, 5)
+    assert made.move_leader(TP, 2, 6)
+    assert made.leader(TP) == 2
+
+
+def test_a_misspelt_topic_has_similar_ones() -> None:
+    made = cache()
+    made.topics["flights"] = made.topics["t"]
+    assert made.similar("flihgts") == ["flights"]

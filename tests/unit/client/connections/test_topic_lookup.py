@@ -1,0 +1,41 @@
+"""How long metadata is asked for topics that it does not have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from barnabas.client.connections.topic_lookup import TopicLookup
+from barnabas.client.errors import ClientError, UnknownTopicError
+from unit.client.scripted_cluster import ScriptedCluster
+
+
+def look_up(cluster: ScriptedCluster, **options: bool) -> list[tuple[Any, ClientError | None]]:
+    """What a look-up of topic "t" ends with, which metadata has not."""
+    ended: list[tuple[Any, ClientError | None]] = []
+    cluster.metadata.topics = {}
+    lookup: Any = TopicLookup
+    lookup(cluster, ["t"], 60_000, lambda *outcome: ended.append(outcome), **options).start()
+    return ended
+
+
+def test_a_topic_that_is_nowhere_is_given_up_soon() -> None:
+    cluster = ScriptedCluster()
+    ended = look_up(cluster)
+    for _ in range(5):
+        cluster.time.advance(2_000)
+    ((found, error),) = ended
+    assert found is None
+    assert isinstance(error, UnknownTopicError)
+
+
+def test_a_topic_that_was_just_made_is_waited_for_however_slow_the_broker_is() -> None:
+    cluster = ScriptedCluster()
+    ended = look_up(cluster, wait_for_leaders=True)
+    for _ in range(20):
+        cluster.time.advance(2_000)
+    assert not ended
+    cluster.set_partitions(1)
+    cluster.time.advance(2_000)
+    ((found, error),) = ended
+    assert error is None
+    assert list(found) == ["t"]

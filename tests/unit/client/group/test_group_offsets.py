@@ -1,0 +1,222 @@
+"""Committed offsets: who speaks, which versions carry what, and which errors mean what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from barnabas.client.connections.coordinators import Coordinators
+from barnabas.client.errors import BrokerError, ClientError, ClientTimeoutError
+from barnabas.client.group.group_offsets import CommittedOffset, GroupOffsets
+from barnabas.client.group.membership import GroupGeneration
+from barnabas.client.topic_partition import TopicPartition
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+from barnabas.protocol.messages.offset_commit import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from barnabas.protocol.messages.offset_fetch import (
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from unit.client.scripted_cluster import ScriptedCluster
+
+TP = TopicPartition("t", 0)
+MEMBER = GroupGeneration("g", 5, "m", "i")
+FIND_VERSION = 4
+
+
+class Offsets:
+    """Calls of `GroupOffsets`, and what they ended with."""
+
+    def __init__(self, **keys: object) -> None:
+        self.cluster: Any = ScriptedCluster(**keys)
+        self.offsets = GroupOffsets(self.cluster, Coordinators(self.cluster))
+        self.ended: list[tuple[Any, ClientError | None]] = []
+
+    def commit(self, group: str | GroupGeneration = MEMBER, timeout_ms: float = 1_000) -> None:
+        self.offsets.commit(group, {TP: CommittedOffset(3, 2, "note")}, timeout_ms, self._end)
+
+    def fetch(self, group: str | GroupGeneration | Callable[[], GroupGeneration] = MEMBER) -> None:
+        self.offsets.committed(group, [TP], 1_000, self._end)
+
+    def find(self) -> None:
+        """Answer the search for the coordinator."""
+        _, answer = self.cluster.take(FIND_VERSION)
+        found = Coordinator(key="g", node_id=1, host="h", port=1, error_code=0, error_message=None)
+        answer(FindCoordinatorResponse(coordinators=[found]))
+
+    def take(self, version: int) -> tuple[Any, Any]:
+        return self.cluster.take(version)
+
+    def _end(self, result: Any, error: ClientError | None) -> None:
+        self.ended.append((result, error))
+
+
+def committed(code: int = 0) -> OffsetCommitResponse:
+    partition = OffsetCommitResponsePartition(partition_index=0, error_code=code)
+    return OffsetCommitResponse(
+        topics=[OffsetCommitResponseTopic(name="t", partitions=[partition])]
+    )
+
+
+def fetched(code: int = 0, group_code: int = 0) -> OffsetFetchResponse:
+    partition = OffsetFetchResponsePartitions(
+        partition_index=0,
+        committed_offset=3,
+        committed_leader_epoch=2,
+        metadata="note",
+        error_code=code,
+    )
+    topics = [OffsetFetchResponseTopics(name="t", partitions=[partition])]
+    group = OffsetFetchResponseGroup(group_id="g", topics=topics, error_code=group_code)
+    return OffsetFetchResponse(groups=[group])
+
+
+def test_a_member_commits_as_the_generation_it_is_of() -> None:
+    offsets = Offsets()
+    offsets.commit()
+    offsets.find()
+    request, answer = offsets.take(9)
+    spoken_by = (
+        request.group_id,
+        request.generation_id_or_member_epoch,
+        request.member_id,
+        request.group_instance_id,
+    )
+    assert spoken_by == MEMBER[:4]
+    (partition,) = request.topics[0].partitions
+    assert (partition.committed_offset, partition.committed_leader_epoch) == (3, 2)
+    assert partition.committed_metadata == "note"
+    answer(committed())
+    assert offsets.ended == [(True, None)]
+
+
+def test_who_is_no_member_names_only_the_group() -> None:
+    offsets = Offsets()
+    offsets.commit("g")
+    offsets.find()
+    request, answer = offsets.take(9)
+    assert (request.generation_id_or_member_epoch, request.member_id) == (-1, "")
+    answer(committed(ErrorCode.UNKNOWN_MEMBER_ID))
+    ((_, error),) = offsets.ended
+    assert "the group has members" in str(error)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.OFFSET_METADATA_TOO_LARGE,
+        ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ],
+)
+def test_what_no_retry_mends_is_told_at_once(code: ErrorCode) -> None:
+    offsets = Offsets()
+    offsets.commit()
+    offsets.find()
+    offsets.take(9)[1](committed(code))
+    ((_, error),) = offsets.ended
+    assert isinstance(error, BrokerError)
+    assert error.error_code is code
+
+
+@pytest.mark.parametrize(
+    ("code", "searches"),
+    [
+        (ErrorCode.NOT_COORDINATOR, True),
+        (ErrorCode.COORDINATOR_NOT_AVAILABLE, True),
+        (ErrorCode.REQUEST_TIMED_OUT, True),
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, False),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False),
+    ],
+)
+def test_what_passes_is_tried_again_where_the_group_is(code: ErrorCode, searches: bool) -> None:
+    offsets = Offsets()
+    offsets.commit()
+    offsets.find()
+    offsets.take(9)[1](committed(code))
+    assert not offsets.cluster.calls
+    offsets.cluster.time.advance(200)
+    if searches:
+        offsets.find()
+    offsets.take(9)[1](committed())
+    assert offsets.ended == [(True, None)]
+
+
+def test_a_commit_without_time_is_tried_once() -> None:
+    offsets = Offsets()
+    offsets.commit(timeout_ms=0)
+    offsets.find()
+    offsets.take(9)[1](committed(ErrorCode.NOT_COORDINATOR))
+    ((_, error),) = offsets.ended
+    assert isinstance(error, ClientTimeoutError)
+    assert error.error_code is ErrorCode.NOT_COORDINATOR
+
+
+def test_read_committed_waits_for_transactions_where_the_broker_can_tell() -> None:
+    offsets = Offsets(isolation_level="read_committed")
+    offsets.fetch()
+    offsets.find()
+    assert offsets.cluster.calls[0].build(7).require_stable
+    assert not offsets.cluster.calls[0].build(6).require_stable
+    offsets.take(8)[1](fetched(ErrorCode.UNSTABLE_OFFSET_COMMIT))
+    offsets.cluster.time.advance(200)
+    offsets.take(8)[1](fetched())
+    assert offsets.ended == [({TP: CommittedOffset(3, 2, "note")}, None)]
+
+
+def test_read_uncommitted_does_not_wait() -> None:
+    offsets = Offsets()
+    offsets.fetch()
+    offsets.find()
+    assert not offsets.cluster.calls[0].build(9).require_stable
+
+
+def test_a_member_s_epoch_goes_with_what_it_reads_a_generation_does_not() -> None:
+    offsets = Offsets()
+    offsets.fetch()
+    offsets.fetch(MEMBER._replace(is_epoch=True))
+    offsets.find()
+    offsets.find()
+    by_generation = offsets.take(9)[0].groups[0]
+    by_epoch = offsets.take(9)[0].groups[0]
+    assert (by_generation.member_id, by_generation.member_epoch) == (None, -1)
+    assert (by_epoch.member_id, by_epoch.member_epoch) == ("m", 5)
+
+
+def test_a_group_s_error_is_told() -> None:
+    offsets = Offsets()
+    offsets.fetch()
+    offsets.find()
+    offsets.take(8)[1](fetched(group_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
+    ((_, error),) = offsets.ended
+    assert isinstance(error, BrokerError)
+    assert error.error_code is ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+
+def test_a_member_reads_again_with_its_next_epoch() -> None:
+    offsets = Offsets()
+    member = MEMBER._replace(is_epoch=True)
+    epochs = [member._replace(generation_id=6), member, member]
+    offsets.fetch(epochs.pop)
+    offsets.find()
+    request, answer = offsets.take(9)
+    assert request.groups[0].member_epoch == 5
+    answer(fetched(group_code=ErrorCode.STALE_MEMBER_EPOCH))
+    offsets.cluster.time.advance(200)
+    request, answer = offsets.take(9)
+    assert request.groups[0].member_epoch == 6
+    answer(fetched())
+    assert offsets.ended == [({TP: CommittedOffset(3, 2, "note")}, None)]
