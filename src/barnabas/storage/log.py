@@ -201,6 +201,10 @@ class Log(ReadableLog):
             TooManyOpenFilesError: nothing was written, and the log has not changed.
             KafkaStorageError: the disk failed; a part of the batches may have been written.
         """
+        assert self.log_end_offset <= info.first_offset <= info.last_offset, (
+            f"NoOffsetTwice: offsets {info.first_offset} to {info.last_offset} are appended, "
+            f"log_end_offset={self.log_end_offset} {self.topic_partition}"
+        )
         info.size = len(records)
         try:
             segment = self._local.segments.active
@@ -246,19 +250,6 @@ class Log(ReadableLog):
 
     # -- watermarks --------------------------------------------------------------------------
 
-    def update_high_watermark(self, offset: int) -> bool:
-        """Set the high watermark within [log start, log end]; return whether it moved.
-
-        It may move back: a leader that must not move it back checks this before the call.
-        """
-        if not self.log_start_offset <= offset <= self.log_end_offset:
-            offset = min(max(offset, self.log_start_offset), self.log_end_offset)
-        if offset == self.high_watermark:
-            return False
-        self.high_watermark = offset
-        self.producer_state.on_high_watermark_updated(offset)
-        return True
-
     def maybe_increment_log_start_offset(self, offset: int, reason: str) -> bool:
         """Raise the log start offset to `offset`, for `reason`; return whether it moved.
 
@@ -272,6 +263,7 @@ class Log(ReadableLog):
         if offset <= self.log_start_offset:
             return False
         self.log_start_offset = offset
+        self._check_order()
         with self._guard:
             self.leader_epochs.truncate_from_start(offset)
         return True
@@ -346,10 +338,13 @@ class Log(ReadableLog):
 
     def _after_cut(self) -> None:
         self._high_watermark_metadata = None
+        # A truncation removes records below the high watermark only after an unclean election; the
+        # high watermark then follows the log end, as in Kafka.
         self.high_watermark = max(
             self.log_start_offset, min(self.high_watermark, self.log_end_offset)
         )
         self.producer_state.on_high_watermark_updated(self.high_watermark)
+        self._check_order()
 
     # -- segments ----------------------------------------------------------------------------
 
@@ -391,6 +386,7 @@ class Log(ReadableLog):
         assert following is not None
         if following.base_offset > self.log_start_offset:
             self.log_start_offset = following.base_offset
+            self._check_order()
             self.leader_epochs.truncate_from_start(self.log_start_offset)
         self._local.delete_segments(segments)
         _log.debug(
@@ -516,6 +512,7 @@ class Log(ReadableLog):
         self._local.on_synced()
         # A truncation during the sync may have lowered the log end offset.
         self.recovery_point = max(self.recovery_point, min(end_offset, self.log_end_offset))
+        self._check_order()
 
     def on_flush_failed(self, error: BaseException) -> None:
         """Handle a failed sync: unsynced records may be lost, and the sync is not retried."""

@@ -461,6 +461,8 @@ class LogManager:
         """Remember the directory in which a future log of the partition is created."""
         if partition not in self.logs and len(self._preferred) < _PREFERRED_MAX:
             self._preferred[partition] = directory
+        count = len(self._preferred)
+        assert count <= _PREFERRED_MAX, f"Bounded: {count} preferred directories"
 
     def future_directory_of(self, partition: TopicPartition) -> LogDirectory | None:
         """Return the directory to which the partition's log is being moved."""

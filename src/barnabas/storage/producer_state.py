@@ -270,6 +270,13 @@ class ProducerState:
         """
         aborted_ones = []
         for entry, completed in changes:
+            before = self.entries.get(entry.producer_id)
+            if before is not None and entry.batches is not before.batches and entry.batches:
+                last_offset, first_offset = before.last_offset, entry.batches[-1].first_offset
+                assert first_offset > last_offset, (
+                    f"ExactlyOncePerSequence: producer_id={entry.producer_id} appends at offset "
+                    f"{first_offset}, and its last batch ends at offset {last_offset}"
+                )
             self.commit(entry, completed)
             if completed is not None and completed.is_aborted:
                 aborted_ones.append(self.aborted_entry(completed))
@@ -353,7 +360,7 @@ class ProducerState:
             if offset < log_start_offset:
                 break
             try:
-                entries = decode_snapshot(self._disk.read(self.snapshot_path(offset)))
+                entries = self._read_snapshot(offset)
             except (CorruptSnapshotError, FileNotFoundError):
                 self.damaged_snapshots.append(self.snapshot_path(offset))
                 self._remove_snapshot(offset)
@@ -364,6 +371,15 @@ class ProducerState:
             self.map_end_offset = offset
             break
         return self.map_end_offset
+
+    def _read_snapshot(self, offset: int) -> list[ProducerEntry]:
+        entries = decode_snapshot(self._disk.read(self.snapshot_path(offset)))
+        for entry in entries:
+            if entry.last_offset >= offset:
+                raise CorruptSnapshotError(
+                    f"the snapshot of offset {offset} has a batch at {entry.last_offset}"
+                )
+        return entries
 
     def remove_snapshots_above(self, offset: int) -> None:
         """Delete the snapshots above a truncation."""

@@ -166,6 +166,36 @@ class ReadableLog:
         with self._guard:
             return self._local.metadata_of(offset)
 
+    # -- watermarks --------------------------------------------------------------------------
+
+    def update_high_watermark(self, offset: int) -> bool:
+        """Set the high watermark within [log start, log end]; return whether it moved.
+
+        It may move back: a leader that must not move it back checks this before the call. Like
+        Kafka, the method moves `offset` into the range. The leader's high watermark is above a
+        follower's log end while the follower catches up, and below a follower's log start after
+        the follower deleted a segment first.
+        """
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            offset = min(max(offset, self.log_start_offset), self.log_end_offset)
+        if offset == self.high_watermark:
+            return False
+        self.high_watermark = offset
+        self._check_order()
+        self.producer_state.on_high_watermark_updated(offset)
+        return True
+
+    def _check_order(self) -> None:
+        """Check the invariant OffsetsInOrder, after a change of an offset."""
+        start, end = self.log_start_offset, self.log_end_offset
+        stable = self.last_stable_offset
+        is_ordered = start <= stable <= self.high_watermark <= end and self.recovery_point <= end
+        assert is_ordered, (
+            f"OffsetsInOrder: log_start_offset={start} last_stable_offset={stable} "
+            f"high_watermark={self.high_watermark} log_end_offset={end} "
+            f"recovery_point={self.recovery_point} {self.topic_partition}"
+        )
+
     # -- reading -----------------------------------------------------------------------------
 
     def read(

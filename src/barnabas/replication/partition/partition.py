@@ -36,8 +36,9 @@ class Partition(LeaderSide, FollowerSide):
             return False
         assert registration.leader == self._settings.node_id
         assert registration.leader_epoch >= self.leader_epoch
-        assert registration.leader in registration.isr, "LeaderInIsr"
-        assert set(registration.isr) <= set(registration.replicas), "IsrSubsetOfReplicas"
+        leader, isr, replicas = registration.leader, registration.isr, registration.replicas
+        assert leader in isr, f"LeaderInIsr: leader={leader} isr={isr}"
+        assert set(isr) <= set(replicas), f"IsrSubsetOfReplicas: isr={isr} replicas={replicas}"
         was_leader = self.is_leader
         self._take_assignment(registration)
         # After an unclean election, opening the log has already done the recovery. The next
