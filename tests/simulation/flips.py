@@ -36,13 +36,13 @@ from barnabas.record.reader import read_batches
 from barnabas.server.configs.configuration import read_configuration
 from barnabas.server.process.node import Node
 from barnabas.server.startup.node_failure import NodeFailedError
-from barnabas.storage.checkpoint import (
+from barnabas.storage.errors import StorageError
+from barnabas.storage.files.checkpoint import (
     HIGH_WATERMARKS,
     RECOVERY_POINTS,
     CheckpointError,
     OffsetCheckpoint,
 )
-from barnabas.storage.errors import StorageError
 from simulation.power_loss_model import ViolationError
 from unit.server.simulated_broker import SimulatedBroker, SimulatedClient
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.storage.errors import StorageError
-from barnabas.storage.log_copy import LogCopy
+from barnabas.storage.log.log_copy import LogCopy
 from barnabas.storage.topic_partition import DIRECTORY_NAME_MAX, TopicIdPartition
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from barnabas.replication.partition.partition_registry import LeadershipChanges
     from barnabas.replication.replica_manager import ReplicaManager
     from barnabas.storage.doors import LogDoors
-    from barnabas.storage.log import Log
-    from barnabas.storage.log_directory import LogDirectory
-    from barnabas.storage.log_manager import LogManager
+    from barnabas.storage.files.log_directory import LogDirectory
+    from barnabas.storage.log.log import Log
+    from barnabas.storage.manager.log_manager import LogManager
     from barnabas.storage.topic_partition import TopicPartition
 
 _log = logging.getLogger(__name__)

@@ -15,11 +15,11 @@ from barnabas.runtime.disk import RealDisk
 from barnabas.runtime.executor import InlineExecutor
 from barnabas.runtime.rng import SeededRng
 from barnabas.storage.append_info import AppendOrigin
-from barnabas.storage.checkpoint import RECOVERY_POINTS, OffsetCheckpoint
-from barnabas.storage.clean_shutdown import write_marker
 from barnabas.storage.config import LogConfig
 from barnabas.storage.doors import LogDoors, LogOpening
-from barnabas.storage.log import Log
+from barnabas.storage.files.checkpoint import RECOVERY_POINTS, OffsetCheckpoint
+from barnabas.storage.files.clean_shutdown import write_marker
+from barnabas.storage.log.log import Log
 from barnabas.storage.topic_partition import TopicPartition
 from unit.storage.storage_fixtures import NOW_MS, ManualClock, ManualTimer, all_records, batch
 

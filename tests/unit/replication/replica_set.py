@@ -24,7 +24,7 @@ from barnabas.sim.world import sim_runtime
 from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.config import LogConfig
 from barnabas.storage.doors import LogDoors, LogOpening
-from barnabas.storage.log import Log
+from barnabas.storage.log.log import Log
 from barnabas.storage.read_result import FetchIsolation
 from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
 from barnabas.waiting.timing_wheel import TimingWheel

@@ -52,8 +52,8 @@ from barnabas.sim.world import SimWorld
 from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.config import LogConfig, StorageConfig, log_config
 from barnabas.storage.doors import LogDoors
-from barnabas.storage.log_directory import LogDirectory
-from barnabas.storage.log_manager import LogManager
+from barnabas.storage.files.log_directory import LogDirectory
+from barnabas.storage.manager.log_manager import LogManager
 from barnabas.storage.read_result import FetchIsolation
 from barnabas.storage.topic_partition import TopicPartition
 from barnabas.waiting.timing_wheel import TimingWheel
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from barnabas.replication.partition.alter_partition import AlterPartitionProposal
     from barnabas.replication.partition.partition import Partition
     from barnabas.replication.partition.results import ProduceResult
-    from barnabas.storage.log import Log
+    from barnabas.storage.log.log import Log
 
 TOPIC = "flights"
 PARTITION = TopicPartition(TOPIC, 0)

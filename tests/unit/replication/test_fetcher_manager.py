@@ -11,7 +11,7 @@ from barnabas.replication.fetcher.fetcher_manager import FetcherKey, fetcher_id
 from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
 from barnabas.replication.replica_gauges import publish_replica_metrics
 from barnabas.sim.disk import DiskFault
-from barnabas.storage.checkpoint import HIGH_WATERMARKS, OffsetCheckpoint
+from barnabas.storage.files.checkpoint import HIGH_WATERMARKS, OffsetCheckpoint
 from barnabas.storage.read_result import FetchIsolation
 from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
 from unit.replication.following_broker import FollowingBroker, data, records

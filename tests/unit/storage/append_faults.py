@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from barnabas.record.batch import BatchHeader
-    from barnabas.storage.log import Log
+    from barnabas.storage.log.log import Log
 
 PRODUCER = 7
 NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from barnabas.record.builder import BatchBuilder
 from barnabas.record.reader import read_batches
 from barnabas.runtime.rng import SeededRng
-from barnabas.storage.cleaner import LogCleaner
+from barnabas.storage.cleaner.log_cleaner import LogCleaner
 from barnabas.storage.config import CleanerConfig, LogConfig
-from barnabas.storage.log_directory import LogDirectory
+from barnabas.storage.files.log_directory import LogDirectory
 from unit.storage.storage_fixtures import DIRECTORY, NOW_MS, PARTITION, Bench
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from barnabas.record.batch import BatchHeader
     from barnabas.record.record import Record
-    from barnabas.storage.log import Log
+    from barnabas.storage.log.log import Log
     from barnabas.storage.topic_partition import TopicPartition
 
 DAY_MS = 86_400_000

@@ -16,7 +16,7 @@ from barnabas.sim.disk import SimDisk
 from barnabas.storage.append_info import AppendInfo, AppendOrigin
 from barnabas.storage.config import LogConfig
 from barnabas.storage.doors import LogDoors, LogOpening
-from barnabas.storage.log import Log
+from barnabas.storage.log.log import Log
 from barnabas.storage.read_result import FetchIsolation, ReadResult
 from barnabas.storage.topic_partition import TopicPartition
 

@@ -20,7 +20,6 @@ from barnabas.record.columns import RECORDS_PER_SLICE
 from barnabas.record.compression import CODES, ZSTD, compress
 from barnabas.record.reader import records
 from barnabas.storage.append_info import AppendOrigin
-from barnabas.storage.batch_inspection import RECORD_ERRORS_MAX, InspectedRecords
 from barnabas.storage.config import LONG_MAX, LogConfig
 from barnabas.storage.errors import (
     InvalidProducerEpochError,
@@ -29,8 +28,9 @@ from barnabas.storage.errors import (
     RecordTooLargeError,
     StorageError,
 )
-from barnabas.storage.inspection_needed import InspectionNeededError
-from barnabas.storage.validator import validate
+from barnabas.storage.validation.batch_inspection import RECORD_ERRORS_MAX, InspectedRecords
+from barnabas.storage.validation.inspection_needed import InspectionNeededError
+from barnabas.storage.validation.validator import validate
 from barnabas.waiting.off_loop import OffLoop, run_steps
 from unit.storage.storage_fixtures import NOW_MS
 

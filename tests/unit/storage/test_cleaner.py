@@ -256,7 +256,7 @@ def test_a_batch_larger_than_the_buffer_is_read_whole() -> None:
 
 
 def test_the_dirtiest_log_comes_first() -> None:
-    from barnabas.storage.cleaner_selection import LogToClean
+    from barnabas.storage.cleaner.cleaner_selection import LogToClean
 
     ratios = [LogToClean(0, 9, clean, 100, 0).cleanable_ratio for clean in (0, 100, 300)]
     assert ratios == [1.0, 0.5, 0.25]
@@ -511,7 +511,7 @@ def test_compaction_needs_a_compacted_log() -> None:
 
 
 def shown(bench: CleanerBench) -> dict[str, float]:
-    from barnabas.storage.cleaner_gauges import cleaner_families
+    from barnabas.storage.cleaner.cleaner_gauges import cleaner_families
 
     families = cleaner_families(bench.cleaner, [bench.data_directory])
     return {each.name.rpartition(":")[2]: value for each in families for _, value in each.samples}

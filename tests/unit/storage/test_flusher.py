@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from barnabas.sim.disk import DiskFault
 from barnabas.storage.config import LogConfig
 from barnabas.storage.doors import LogOpening
-from barnabas.storage.log import Log
+from barnabas.storage.log.log import Log
 from unit.storage.storage_fixtures import (
     DIRECTORY,
     PARTITION,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.storage.leader_epoch_cache import LeaderEpochCache
+from barnabas.storage.files.leader_epoch_cache import LeaderEpochCache
 from unit.storage.storage_fixtures import Bench
 
 

@@ -9,8 +9,8 @@ from barnabas.runtime.rng import SeededRng
 from barnabas.sim.disk import DiskFault
 from barnabas.storage.config import LogConfig, StorageConfig
 from barnabas.storage.errors import InconsistentTopicIdError, KafkaStorageError
-from barnabas.storage.log_directory import LogDirectory
-from barnabas.storage.log_manager import LogManager
+from barnabas.storage.files.log_directory import LogDirectory
+from barnabas.storage.manager.log_manager import LogManager
 from barnabas.storage.topic_partition import TopicPartition
 from unit.storage.storage_fixtures import NOW_MS, Bench, all_records, batch
 

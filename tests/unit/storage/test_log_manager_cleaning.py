@@ -8,9 +8,9 @@ from barnabas.runtime.rng import SeededRng
 from barnabas.sim.disk import DiskFault
 from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.config import CleanerConfig, LogConfig, StorageConfig
-from barnabas.storage.log import Log
-from barnabas.storage.log_directory import LogDirectory
-from barnabas.storage.log_manager import LogManager
+from barnabas.storage.files.log_directory import LogDirectory
+from barnabas.storage.log.log import Log
+from barnabas.storage.manager.log_manager import LogManager
 from barnabas.storage.topic_partition import TopicPartition
 from unit.storage.cleaner_fixtures import COMPACTED, DAY_MS, DueTimer, keyed
 from unit.storage.storage_fixtures import NOW_MS, Bench
@@ -80,7 +80,7 @@ def records(log: Log) -> int:
 
 
 def headers_of(log: Log) -> list[object]:
-    from barnabas.storage.batch_scan import headers
+    from barnabas.storage.segment.batch_scan import headers
 
     return [header for each in log.segments for _, header in headers(each.file, 0, each.size)]
 

@@ -15,9 +15,9 @@ import pytest
 from barnabas.record.control import ControlType
 from barnabas.sim.disk import SimDisk
 from barnabas.storage.config import LogConfig
-from barnabas.storage.log import Log
+from barnabas.storage.log.log import Log
 from barnabas.storage.read_result import FetchIsolation
-from barnabas.storage.segments import Segments
+from barnabas.storage.segment.segments import Segments
 from barnabas.waiting.off_loop import run_steps
 from unit.storage.storage_fixtures import NOW_MS, Bench, all_records, batch, marker, read
 

@@ -14,8 +14,12 @@ from barnabas.storage.errors import (
     OutOfOrderSequenceError,
     TransactionCoordinatorFencedError,
 )
-from barnabas.storage.producer_entry import REMEMBERED_BATCHES, ProducerEntry, RememberedBatch
-from barnabas.storage.producer_snapshot import (
+from barnabas.storage.producers.producer_entry import (
+    REMEMBERED_BATCHES,
+    ProducerEntry,
+    RememberedBatch,
+)
+from barnabas.storage.producers.producer_snapshot import (
     CorruptSnapshotError,
     decode_snapshot,
     encode_snapshot,

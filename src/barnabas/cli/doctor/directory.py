@@ -12,10 +12,10 @@ import click
 from barnabas.cli.log.paths import partition_directories
 from barnabas.cli.log.read_only import is_locked
 from barnabas.runtime.disk import RealDisk
-from barnabas.storage.clean_shutdown import FILE_NAME as CLEAN_SHUTDOWN
 from barnabas.storage.errors import InconsistentDirectoryError
-from barnabas.storage.log_directory import LOCK_FILE
-from barnabas.storage.meta_properties import MetaProperties
+from barnabas.storage.files.clean_shutdown import FILE_NAME as CLEAN_SHUTDOWN
+from barnabas.storage.files.log_directory import LOCK_FILE
+from barnabas.storage.files.meta_properties import MetaProperties
 
 if TYPE_CHECKING:
     from barnabas.cli.doctor.diagnosis import Diagnosis

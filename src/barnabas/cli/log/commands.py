@@ -166,7 +166,7 @@ def repair(path: str, apply: bool, as_json: bool) -> None:
     from barnabas.cli.log import repair as repairs
     from barnabas.cli.log.read_only import is_locked
     from barnabas.cli.tables import bad, echo_entry, echo_line, good, warn
-    from barnabas.storage.log_directory import LOCK_FILE
+    from barnabas.storage.files.log_directory import LOCK_FILE
 
     if is_locked(f"{path}/{LOCK_FILE}") or is_locked(f"{path}/../{LOCK_FILE}"):
         raise click.ClickException(f"{path} is in use: stop its broker first")

@@ -20,17 +20,6 @@ from barnabas.raft.election_state import (
 from barnabas.raft.log.committed_note import FILE_NAME as COMMITTED_NOTE
 from barnabas.raft.log.metadata_check import find_intact_end
 from barnabas.runtime.disk import RealDisk
-from barnabas.storage.batch_order import BatchOrder
-from barnabas.storage.checkpoint import (
-    CLEANER_OFFSETS,
-    HIGH_WATERMARKS,
-    LOG_START_OFFSETS,
-    RECOVERY_POINTS,
-    CheckpointError,
-    OffsetCheckpoint,
-    decode_lines,
-)
-from barnabas.storage.clean_shutdown import FILE_NAME as CLEAN_SHUTDOWN
 from barnabas.storage.config import LONG_MAX
 from barnabas.storage.file_names import (
     INDEX_SUFFIX,
@@ -42,8 +31,19 @@ from barnabas.storage.file_names import (
     offset_file,
     offset_of,
 )
-from barnabas.storage.leader_epoch_cache import LeaderEpochCache
-from barnabas.storage.producer_snapshot import CorruptSnapshotError, decode_snapshot
+from barnabas.storage.files.checkpoint import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    CheckpointError,
+    OffsetCheckpoint,
+    decode_lines,
+)
+from barnabas.storage.files.clean_shutdown import FILE_NAME as CLEAN_SHUTDOWN
+from barnabas.storage.files.leader_epoch_cache import LeaderEpochCache
+from barnabas.storage.producers.producer_snapshot import CorruptSnapshotError, decode_snapshot
+from barnabas.storage.recovery.batch_order import BatchOrder
 from barnabas.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from barnabas.cli.log.paths import partition_directories
 from barnabas.cli.log.read_only import is_locked
 from barnabas.cli.log.verify_partition import METADATA_TOPIC, VerifyOptions, verify_partition
 from barnabas.runtime.disk import RealDisk
-from barnabas.storage.checkpoint import (
+from barnabas.storage.errors import InconsistentDirectoryError
+from barnabas.storage.files.checkpoint import (
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
@@ -17,11 +18,10 @@ from barnabas.storage.checkpoint import (
     CheckpointError,
     OffsetCheckpoint,
 )
-from barnabas.storage.clean_shutdown import FILE_NAME as CLEAN_SHUTDOWN
-from barnabas.storage.errors import InconsistentDirectoryError
-from barnabas.storage.log_directory import LOCK_FILE
-from barnabas.storage.meta_properties import FILE_NAME as META_PROPERTIES
-from barnabas.storage.meta_properties import MetaProperties
+from barnabas.storage.files.clean_shutdown import FILE_NAME as CLEAN_SHUTDOWN
+from barnabas.storage.files.log_directory import LOCK_FILE
+from barnabas.storage.files.meta_properties import FILE_NAME as META_PROPERTIES
+from barnabas.storage.files.meta_properties import MetaProperties
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,6 @@ from barnabas.raft.election_state import QuorumStateError, decode_quorum_state
 from barnabas.raft.errors import SnapshotError
 from barnabas.raft.log.snapshot import list_snapshots, read_snapshot, snapshot_name
 from barnabas.runtime.disk import RealDisk
-from barnabas.storage.checkpoint import CheckpointError, decode_lines
 from barnabas.storage.file_names import (
     INDEX_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
@@ -23,8 +22,9 @@ from barnabas.storage.file_names import (
     offset_file,
     offset_of,
 )
-from barnabas.storage.partition_metadata import read_topic_id
-from barnabas.storage.producer_snapshot import CorruptSnapshotError, decode_snapshot
+from barnabas.storage.files.checkpoint import CheckpointError, decode_lines
+from barnabas.storage.files.partition_metadata import read_topic_id
+from barnabas.storage.producers.producer_snapshot import CorruptSnapshotError, decode_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable

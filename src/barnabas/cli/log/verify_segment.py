@@ -18,9 +18,9 @@ from barnabas.storage.file_names import (
     TXN_INDEX_SUFFIX,
     offset_file,
 )
-from barnabas.storage.index_file import IndexFile
-from barnabas.storage.transaction_index import ENTRY_BYTES as TXN_ENTRY_BYTES
-from barnabas.storage.transaction_index import TransactionIndex
+from barnabas.storage.segment.index_file import IndexFile
+from barnabas.storage.segment.transaction_index import ENTRY_BYTES as TXN_ENTRY_BYTES
+from barnabas.storage.segment.transaction_index import TransactionIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable

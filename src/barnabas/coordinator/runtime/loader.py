@@ -18,7 +18,7 @@ from barnabas.record.control import ControlType
 from barnabas.record.errors import CorruptBatchError
 from barnabas.record.reader import decoded_records, records_payload
 from barnabas.storage.errors import CorruptRecordError, StorageError, TooManyOpenFilesError
-from barnabas.storage.producer_state import read_end_marker
+from barnabas.storage.producers.producer_state import read_end_marker
 from barnabas.storage.read_result import FetchIsolation
 from barnabas.waiting.off_loop import OffLoop
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from barnabas.record.batch import BatchHeader
     from barnabas.runtime.executor import Executor
     from barnabas.runtime.timer import Timer
-    from barnabas.storage.log import Log
+    from barnabas.storage.log.log import Log
     from barnabas.waiting.off_loop import Steps
 
 _log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from barnabas.raft.core.raft_core import RaftCore
     from barnabas.raft.errors import RaftError
     from barnabas.raft.listener import CommittedBatch, LeaderAndEpoch, LoadedSnapshot, RaftListener
-    from barnabas.storage.log import Log
+    from barnabas.storage.log.log import Log
 
 
 class _Waiting(msgspec.Struct):

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from barnabas.runtime.rng import Rng
     from barnabas.runtime.timer import Cancellable
     from barnabas.storage.doors import LogDoors
-    from barnabas.storage.log import Log
+    from barnabas.storage.log.log import Log
 
 
 _log = logging.getLogger(__name__)

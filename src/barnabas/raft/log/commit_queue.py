@@ -10,7 +10,7 @@ from barnabas.storage.read_result import FetchIsolation
 
 if TYPE_CHECKING:
     from barnabas.raft.listener import CommittedBatch
-    from barnabas.storage.log import Log
+    from barnabas.storage.log.log import Log
 
 _READ_BYTES_MAX = 8 * 1024 * 1024
 

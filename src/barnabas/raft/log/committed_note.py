@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from barnabas.storage.checkpoint import CheckpointError, decode_lines, encode_lines
+from barnabas.storage.files.checkpoint import CheckpointError, decode_lines, encode_lines
 
 if TYPE_CHECKING:
     from barnabas.runtime.disk import Disk

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from barnabas.raft.config import RaftConfig
     from barnabas.raft.listener import SnapshotId
     from barnabas.runtime.disk import Disk
-    from barnabas.storage.log import Log
+    from barnabas.storage.log.log import Log
 
 
 def clean(log: Log, disk: Disk, config: RaftConfig, now_ms: int) -> list[SnapshotId]:

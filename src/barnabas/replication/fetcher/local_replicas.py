@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from barnabas.replication.partition.partition_registry import PartitionRegistry
     from barnabas.replication.replica_metrics import ReplicaMetrics
     from barnabas.replication.replication_throttle import ReplicationThrottle
-    from barnabas.storage.log import Log
+    from barnabas.storage.log.log import Log
     from barnabas.storage.topic_partition import TopicPartition
 
 _log = logging.getLogger(__name__)

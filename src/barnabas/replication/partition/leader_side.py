@@ -23,8 +23,8 @@ from barnabas.storage.errors import StorageError
 if TYPE_CHECKING:
     from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
     from barnabas.storage.append_info import AppendInfo, AppendOrigin
-    from barnabas.storage.batch_inspection import InspectedRecords
-    from barnabas.storage.log import Log
+    from barnabas.storage.log.log import Log
+    from barnabas.storage.validation.batch_inspection import InspectedRecords
 
 ACKS_ALL = -1
 

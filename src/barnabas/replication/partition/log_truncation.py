@@ -8,7 +8,7 @@ from barnabas.replication.partition.results import UNKNOWN_EPOCH, UNKNOWN_OFFSET
 
 if TYPE_CHECKING:
     from barnabas.replication.partition.results import EpochEndOffset
-    from barnabas.storage.log import Log
+    from barnabas.storage.log.log import Log
 
 
 class OffsetTruncation(NamedTuple):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from barnabas.metadata.topics_delta import LocalChanges, LocalPartition
     from barnabas.replication.partition.partition_settings import PartitionSettings
     from barnabas.storage.config import LogConfig
-    from barnabas.storage.log import Log
+    from barnabas.storage.log.log import Log
 
 _log = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
     from barnabas.replication.partition.partition_settings import PartitionSettings
     from barnabas.replication.partition.replica import Replica
-    from barnabas.storage.log import Log
+    from barnabas.storage.log.log import Log
     from barnabas.storage.topic_partition import TopicPartition
 
 NO_LEADER = -1

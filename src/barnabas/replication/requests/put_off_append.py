@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from barnabas.storage.batch_inspection import InspectedRecords
+from barnabas.storage.validation.batch_inspection import InspectedRecords
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from barnabas.replication.partition.results import ProduceResult
     from barnabas.replication.requests.delayed_produce import PendingAppend
     from barnabas.storage.append_info import AppendOrigin
-    from barnabas.storage.batch_inspection import Inspection
     from barnabas.storage.errors import StorageError
     from barnabas.storage.topic_partition import TopicPartition
+    from barnabas.storage.validation.batch_inspection import Inspection
     from barnabas.waiting.off_loop import Steps
 
     Outcome = InspectedRecords | StorageError

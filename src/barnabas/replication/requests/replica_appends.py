@@ -14,7 +14,7 @@ from barnabas.replication.partition.partition_replica import NOTHING_TO_SYNC
 from barnabas.replication.partition.results import ProduceResult
 from barnabas.replication.requests.delayed_produce import DelayedProduce, PendingAppend
 from barnabas.storage.errors import KafkaStorageError, StorageError, log_level_of
-from barnabas.storage.inspection_needed import InspectionNeededError
+from barnabas.storage.validation.inspection_needed import InspectionNeededError
 from barnabas.waiting.off_loop import ImmediateSteps
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from barnabas.replication.requests.put_off_append import PutOffAppend, StepQueue
     from barnabas.runtime.clock import Clock
     from barnabas.storage.append_info import AppendInfo, AppendOrigin
-    from barnabas.storage.batch_inspection import InspectedRecords, Inspection
-    from barnabas.storage.log import Log
+    from barnabas.storage.log.log import Log
     from barnabas.storage.topic_partition import TopicPartition
+    from barnabas.storage.validation.batch_inspection import InspectedRecords, Inspection
     from barnabas.waiting.purgatory import Purgatory
 
 _log = logging.getLogger(__name__)

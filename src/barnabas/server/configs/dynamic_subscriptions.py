@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from barnabas.server.configs.dynamic_config import DynamicBrokerConfig
     from barnabas.server.quotas.connection_quotas import ConnectionQuotas
     from barnabas.settings.definition import ParsedConfig
-    from barnabas.storage.log_manager import LogManager
+    from barnabas.storage.manager.log_manager import LogManager
 
 
 def subscribe_parts(

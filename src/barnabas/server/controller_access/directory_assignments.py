@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from barnabas.runtime.timer import Timer
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.controller_access.controller_access import ControllerAccess
-    from barnabas.storage.log_manager import LogManager
+    from barnabas.storage.manager.log_manager import LogManager
 
 _log = logging.getLogger(__name__)
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from barnabas.server.quotas.client_quotas import ClientQuotas
     from barnabas.server.telemetry.client_telemetry import ClientTelemetry
     from barnabas.settings.definition import ParsedConfig
-    from barnabas.storage.log_manager import LogManager
+    from barnabas.storage.manager.log_manager import LogManager
 
 
 class NodeParts(msgspec.Struct):

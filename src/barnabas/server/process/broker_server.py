@@ -39,9 +39,9 @@ from barnabas.server.startup.node_failure import (
     last_directory_failure,
     metadata_failure,
 )
-from barnabas.storage.clean_shutdown import previous_broker_epoch
 from barnabas.storage.config import storage_config
-from barnabas.storage.log_manager import LogManager
+from barnabas.storage.files.clean_shutdown import previous_broker_epoch
+from barnabas.storage.manager.log_manager import LogManager
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from barnabas.server.controller_access.controller_access import ControllerAccess
     from barnabas.server.process.shared_server import SharedServer
     from barnabas.server.telemetry.client_telemetry import ClientTelemetry
-    from barnabas.storage.log_directory import LogDirectory
+    from barnabas.storage.files.log_directory import LogDirectory
     from barnabas.storage.topic_partition import TopicIdPartition
 
 _log = logging.getLogger(__name__)

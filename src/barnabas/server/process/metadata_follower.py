@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from barnabas.server.configs.dynamic_config import DynamicBrokerConfig
     from barnabas.server.configs.topic_configs import TopicConfigs
     from barnabas.settings.definition import ParsedConfig
-    from barnabas.storage.log_manager import LogManager
+    from barnabas.storage.manager.log_manager import LogManager
 
 _log = logging.getLogger(__name__)
 

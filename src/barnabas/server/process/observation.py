@@ -22,8 +22,8 @@ from barnabas.server.metrics.request_metrics import (
     quota_families,
     request_families,
 )
-from barnabas.storage.cleaner_gauges import cleaner_families
-from barnabas.storage.log_gauges import log_families
+from barnabas.storage.cleaner.cleaner_gauges import cleaner_families
+from barnabas.storage.manager.log_gauges import log_families
 from barnabas.version import __version__
 
 if TYPE_CHECKING:

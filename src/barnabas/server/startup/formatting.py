@@ -25,8 +25,8 @@ from barnabas.server.configs.config import log_directories
 from barnabas.server.configs.endpoint import parse_address
 from barnabas.server.startup.features import BOOTSTRAP_FEATURES
 from barnabas.storage.errors import DirectoryInUseError
-from barnabas.storage.log_directory import LOCK_FILE, write_identity
-from barnabas.storage.meta_properties import MetaProperties
+from barnabas.storage.files.log_directory import LOCK_FILE, write_identity
+from barnabas.storage.files.meta_properties import MetaProperties
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

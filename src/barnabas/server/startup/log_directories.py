@@ -15,8 +15,8 @@ from barnabas.protocol.primitives import ZERO_UUID, uuid_to_string
 from barnabas.raft.log.metadata_log import METADATA_PARTITION
 from barnabas.server.startup.feature_check import check_features
 from barnabas.storage.errors import InconsistentDirectoryError
-from barnabas.storage.log_directory import LogDirectory, check_node
-from barnabas.storage.meta_properties import MetaProperties
+from barnabas.storage.files.log_directory import LogDirectory, check_node
+from barnabas.storage.files.meta_properties import MetaProperties
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -89,13 +89,13 @@ def test_segments_are_told_of_at_debug_only(caplog: pytest.LogCaptureFixture) ->
     for _ in range(5):
         assert broker.produce("t", bytes(500_000)).error_code == 0
     broker.world.run_for(600_000)
-    lines = told(caplog, "barnabas.storage.log")
+    lines = told(caplog, "barnabas.storage.log.log")
     assert "/data/t-0: a new segment begins at 2" in lines
     assert any("segments below" in line for line in lines)
     caplog.clear()
     caplog.set_level(logging.INFO)
     broker.produce("t", bytes(1_000_000))
-    assert not told(caplog, "barnabas.storage.log")
+    assert not told(caplog, "barnabas.storage.log.log")
 
 
 def test_what_was_before_the_start_is_not_told_again(caplog: pytest.LogCaptureFixture) -> None:

@@ -24,7 +24,7 @@ from barnabas.storage.topic_partition import TopicPartition
 from unit.server.simulated_cluster import SimulatedCluster, three_nodes
 
 if TYPE_CHECKING:
-    from barnabas.storage.log import Log
+    from barnabas.storage.log.log import Log
 
 TOPIC = "flights"
 KEY = TopicPartition(TOPIC, 0)

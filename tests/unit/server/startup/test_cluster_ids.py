@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.server.startup.cluster_ids import ClusterIds, check_before_format
 from barnabas.server.startup.node_failure import NodeFailedError
-from barnabas.storage.meta_properties import FILE_NAME
+from barnabas.storage.files.meta_properties import FILE_NAME
 from unit.server.simulated_cluster import CLUSTER_ID, SimulatedCluster, three_nodes
 
 OTHER_ID = "AAAAAAAAAAAAAAAAAAAAAg"

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import ServerParts
-    from barnabas.storage.log import Log
-    from barnabas.storage.log_directory import LogDirectory
+    from barnabas.storage.files.log_directory import LogDirectory
+    from barnabas.storage.log.log import Log
     from barnabas.storage.topic_partition import TopicPartition
 
 _UNKNOWN_LAG = -1

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import ServerParts
-    from barnabas.storage.producer_entry import ProducerEntry
+    from barnabas.storage.producers.producer_entry import ProducerEntry
 
 
 def handler(parts: ServerParts) -> Handle:

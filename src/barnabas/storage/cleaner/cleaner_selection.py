@@ -1,0 +1,159 @@
+"""Selection of the part of a log to compact (Kafka's LogCleanerManager).
+
+Four parts of a log are never compacted: the active segment, batches from the last stable offset on,
+segments younger than `min.compaction.lag.ms`, and unsynced batches. Recovery after a crash reads
+from the unsynced batches on, and a running sync may use their files.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import msgspec
+
+from barnabas.storage.config import LONG_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from barnabas.storage.config import LogConfig
+    from barnabas.storage.segment.segment import Segment
+    from barnabas.storage.segment.segments import Segments
+
+
+class Cleanable(Protocol):
+    """The properties of a log that selection uses."""
+
+    config: LogConfig
+    log_start_offset: int
+    log_end_offset: int
+
+    @property
+    def segments(self) -> Segments:
+        """All segments, the active one last."""
+        ...
+
+    @property
+    def safe_recovery_point(self) -> int:
+        """Exclusive end of synced batches and indexes."""
+        ...
+
+    @property
+    def last_stable_offset(self) -> int:
+        """First offset of an undecided transaction."""
+        ...
+
+
+class CleanableOffsets(NamedTuple):
+    """The dirty range of a log."""
+
+    first_dirty_offset: int
+    # Exclusive end.
+    first_uncleanable_offset: int
+    # Whether the checkpoint was invalid and must be corrected.
+    is_reset: bool
+
+
+class LogToClean(msgspec.Struct, frozen=True):
+    """Amount of work for a log."""
+
+    first_dirty_offset: int
+    # Base offset of the first segment that must not change.
+    first_uncleanable_offset: int
+    clean_bytes: int
+    cleanable_bytes: int
+    # Time by which the oldest dirty segment exceeds max.compaction.lag.ms; 0 if it does not.
+    compaction_delay_ms: int
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes that a pass reads."""
+        return self.clean_bytes + self.cleanable_bytes
+
+    @property
+    def cleanable_ratio(self) -> float:
+        """Fraction of those bytes that was never compacted (dirty ratio)."""
+        return self.cleanable_bytes / self.total_bytes if self.total_bytes else 0.0
+
+    def is_worth_it(self, config: LogConfig) -> bool:
+        """Return whether the log is dirty enough, or has exceeded max.compaction.lag.ms."""
+        if self.compaction_delay_ms > 0 and self.cleanable_bytes:
+            return True
+        return self.cleanable_ratio > config.min_cleanable_dirty_ratio
+
+
+def cleanable_offsets(log: Cleanable, last_clean: int | None, now_ms: int) -> CleanableOffsets:
+    """Return the dirty range of a log.
+
+    Args:
+        last_clean: end of the last pass, from the checkpoint; None without one.
+    """
+    start, is_reset = log.log_start_offset, False
+    first_dirty = start if last_clean is None else last_clean
+    if not start <= first_dirty <= log.log_end_offset:
+        # The log was truncated, or its start was deleted, without a change of the checkpoint.
+        first_dirty, is_reset = start, True
+    bounds = [log.last_stable_offset, log.segments.active.base_offset, log.safe_recovery_point]
+    lag_ms = log.config.min_compaction_lag_ms
+    if lag_ms > 0:
+        youngest_ms = now_ms - lag_ms
+        bounds += [
+            segment.base_offset
+            for segment in _sealed(log, first_dirty)
+            if _largest_timestamp(segment) > youngest_ms
+        ][:1]
+    return CleanableOffsets(first_dirty, max(first_dirty, min(bounds)), is_reset)
+
+
+def log_to_clean(log: Cleanable, offsets: CleanableOffsets, now_ms: int) -> LogToClean:
+    """Measure the work that a pass over the log has."""
+    first_dirty = offsets.first_dirty_offset
+    uncleanable = _first_uncleanable(log, offsets.first_uncleanable_offset)
+    clean_bytes = cleanable_bytes = 0
+    segments = log.segments
+    dirty = segments.floor(first_dirty)
+    dirty_base = segments[0].base_offset if dirty is None else dirty.base_offset
+    for segment in segments:
+        if segment.base_offset >= uncleanable.base_offset:
+            break
+        if segment.base_offset < dirty_base:
+            clean_bytes += segment.size
+        else:
+            cleanable_bytes += segment.size
+    return LogToClean(
+        first_dirty,
+        uncleanable.base_offset,
+        clean_bytes,
+        cleanable_bytes,
+        _compaction_delay_ms(log, first_dirty, now_ms),
+    )
+
+
+def _first_uncleanable(log: Cleanable, offset: int) -> Segment:
+    """Return the first segment that must not change."""
+    sealed = _sealed(log, offset)
+    return sealed[0] if sealed else log.segments.active
+
+
+def _sealed(log: Cleanable, offset: int) -> Sequence[Segment]:
+    """Return the sealed segments that can contain `offset` or later offsets."""
+    return [
+        segment
+        for segment in log.segments.from_offset(offset)
+        if segment is not log.segments.active
+    ]
+
+
+def _largest_timestamp(segment: Segment) -> int:
+    timestamp = segment.max_timestamp
+    return timestamp if timestamp >= 0 else segment.modified_ms()
+
+
+def _compaction_delay_ms(log: Cleanable, first_dirty: int, now_ms: int) -> int:
+    lag_ms = log.config.max_compaction_lag_ms
+    if lag_ms == LONG_MAX:
+        # Return without reading any segment.
+        return 0
+    timestamps = [segment.first_timestamp() for segment in _sealed(log, first_dirty)]
+    earliest = min((each for each in timestamps if each > 0), default=LONG_MAX)
+    return max(0, now_ms - lag_ms - earliest)

@@ -1,0 +1,202 @@
+"""Kafka's checkpoint files: a version, a count, and that number of lines with words.
+
+The files `recovery-point-offset-checkpoint`, `replication-offset-checkpoint`,
+`log-start-offset-checkpoint` and `cleaner-offset-checkpoint` have topic, partition and offset.
+`leader-epoch-checkpoint` has epoch and start offset.
+
+The format has no checksum, so one flipped bit in a digit could hide records. Therefore Barnabas
+encodes a checksum as white space at the end of the last line (`trailing_checksum`). Kafka's reader
+ignores it, and files written by Kafka have none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.storage.files.trailing_checksum import (
+    ChecksumError,
+    split_checksum,
+    trailing_checksum,
+)
+from barnabas.storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from barnabas.runtime.disk import Disk
+    from barnabas.runtime.executor import Executor
+
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+LOG_START_OFFSETS = "log-start-offset-checkpoint"
+CLEANER_OFFSETS = "cleaner-offset-checkpoint"
+
+_VERSION = b"0"
+
+
+class CheckpointError(ValueError):
+    """The content of a checkpoint file is invalid."""
+
+
+def encode_lines(lines: Iterable[str]) -> bytes:
+    """Return the content of a checkpoint file."""
+    entries = list(lines)
+    content = "\n".join(["0", str(len(entries)), *entries]).encode()
+    # Without lines there is only the count, which needs no checksum.
+    return content + (trailing_checksum(content) if entries else b"") + b"\n"
+
+
+def decode_lines(content: bytes, words: int) -> list[list[str]]:
+    """Return the words of each line.
+
+    Raises:
+        CheckpointError: the version, the count, the checksum or the number of words is wrong.
+    """
+    if not content.endswith(b"\n"):
+        raise CheckpointError("the checkpoint is cut off")
+    try:
+        split_checksum(content[:-1])
+    except ChecksumError as error:
+        raise CheckpointError(str(error)) from error
+    lines = content.split(b"\n")
+    if len(lines) < 3 or lines[0].strip() != _VERSION:
+        raise CheckpointError("not a checkpoint of version 0")
+    entries = [line.decode("utf-8", "replace").split() for line in lines[2:] if line.strip()]
+    if not lines[1].strip().isdigit() or int(lines[1]) != len(entries):
+        raise CheckpointError(f"the checkpoint has {len(entries)} entries, not {lines[1]!r}")
+    if any(len(entry) != words for entry in entries):
+        raise CheckpointError(f"a line has not {words} words")
+    return entries
+
+
+def countdown(count: int, on_done: Callable[[], None]) -> Callable[[], None]:
+    """Return a function whose `count`-th call calls `on_done`; for 0, call `on_done` now."""
+    left = count
+
+    def done() -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            on_done()
+
+    if not count:
+        on_done()
+    return done
+
+
+class OffsetCheckpoint:
+    """Checkpoint file with an offset per partition."""
+
+    __slots__ = (
+        "_awaiting",
+        "_disk",
+        "_in_flight",
+        "_is_waiting",
+        "_is_writing",
+        "_on_disk",
+        "path",
+        "started",
+        "written",
+    )
+
+    def __init__(self, disk: Disk, directory: str, name: str) -> None:
+        self._disk = disk
+        self.path = f"{directory}/{name}"
+        # Whether a write off the loop is running, and whether another write must follow it.
+        self._is_writing = False
+        self._is_waiting = False
+        # Callbacks for the end of the next write to start.
+        self._awaiting: list[Callable[[], None]] = []
+        # Partitions in the file, and partitions in the running write.
+        self._on_disk: frozenset[TopicPartition] = frozenset()
+        self._in_flight: frozenset[TopicPartition] = frozenset()
+        # Number of writes started, and number of the last completed write.
+        self.started = 0
+        self.written = 0
+
+    def may_name(self, partition: TopicPartition) -> bool:
+        """Return whether the file has, or will have, an entry of that partition."""
+        return partition in self._on_disk or partition in self._in_flight
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether a write off the loop is running, during which `write` is not allowed."""
+        return self._is_writing
+
+    def read(self) -> dict[TopicPartition, int]:
+        """Return the offsets; an empty dict if the file is absent or empty, as Kafka creates it.
+
+        Raises:
+            CheckpointError: the content is invalid.
+        """
+        if not self._disk.exists(self.path):
+            return {}
+        content = self._disk.read(self.path)
+        if not content:
+            return {}
+        try:
+            found = {
+                TopicPartition(topic, int(partition)): int(offset)
+                for topic, partition, offset in decode_lines(content, 3)
+            }
+            self._on_disk = frozenset(found)
+            return found
+        except ValueError as error:
+            raise CheckpointError(f"{self.path}: {error}") from error
+
+    def write_async(
+        self,
+        executor: Executor,
+        collect: Callable[[], Mapping[TopicPartition, int]],
+        on_failure: Callable[[OSError], None],
+        on_done: Callable[[], None] | None = None,
+    ) -> None:
+        """Replace the file off the loop. Concurrent calls are combined into one later write.
+
+        Args:
+            collect: returns the offsets when a write starts.
+            on_failure: receives the error of a failed write, on the loop.
+            on_done: called on the loop after the end of a write that started after this call, even
+                if that write failed.
+        """
+        if on_done is not None:
+            self._awaiting.append(on_done)
+        if self._is_writing:
+            self._is_waiting = True
+            return
+        self._is_writing = True
+        offsets = collect()
+        told, self._awaiting = self._awaiting, []
+        self._in_flight = frozenset(offsets)
+        self.started += 1
+
+        def done(_: None, error: BaseException | None) -> None:
+            self._is_writing = False
+            if error is None:
+                self._note_written()
+            if isinstance(error, OSError):
+                told.extend(self._awaiting)
+                self._awaiting.clear()
+                on_failure(error)
+            elif self._is_waiting:
+                self._is_waiting = False
+                self.write_async(executor, collect, on_failure)
+            for on_end in told:
+                on_end()
+
+        executor.submit(lambda: self._replace(offsets), done)
+
+    def write(self, offsets: Mapping[TopicPartition, int], sync: bool = True) -> None:
+        """Replace the file synchronously."""
+        self._in_flight = frozenset(offsets)
+        self.started += 1
+        self._replace(offsets, sync)
+        self._note_written()
+
+    def _note_written(self) -> None:
+        self.written = self.started
+        self._on_disk, self._in_flight = self._in_flight, frozenset()
+
+    def _replace(self, offsets: Mapping[TopicPartition, int], sync: bool = True) -> None:
+        lines = (f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items())
+        self._disk.write_atomically(self.path, encode_lines(lines), sync)

@@ -1,0 +1,164 @@
+"""Plan of an append before any byte is written: offsets, positions, producer states."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from barnabas.record.batch import LOG_OVERHEAD, NO_PRODUCER_ID, set_offset_and_epoch
+from barnabas.storage.append_info import AppendInfo, AppendOrigin
+from barnabas.storage.config import LONG_MAX
+from barnabas.storage.errors import (
+    CorruptRecordError,
+    InvalidRecordError,
+    UnexpectedAppendOffsetError,
+)
+from barnabas.storage.producers.producer_entry import ProducerEntry
+from barnabas.storage.producers.producer_state import CompletedTxn, ProducerState, read_end_marker
+
+if TYPE_CHECKING:
+    from barnabas.record.batch import BatchHeader
+    from barnabas.storage.segment.segment import PlacedBatch
+    from barnabas.storage.validation.validator import Batches
+
+_RAFT = AppendOrigin.RAFT
+
+Change: TypeAlias = tuple[ProducerEntry, CompletedTxn | None]
+
+
+def assign(
+    records: memoryview,
+    found: Batches,
+    leader_epoch: int,
+    info: AppendInfo,
+    origin: AppendOrigin,
+    producers: ProducerState,
+) -> tuple[list[PlacedBatch], list[Change]]:
+    """Write offset and epoch into each batch in place, and stage the producer states.
+
+    Args:
+        info: has the first offset; receives offsets, count and timestamp of the append.
+
+    Returns:
+        The places of the batches, and the producer changes to commit after the write.
+
+    Raises:
+        InvalidRecordError: a RAFT batch does not have the next offset.
+        StorageError: ProducerState rejects a batch.
+    """
+    placed: list[PlacedBatch] = []
+    staging: _Staging | None = None
+    next_offset = info.first_offset
+    for position, header in found:
+        if header.producer_id != NO_PRODUCER_ID:
+            staging = staging or _Staging(producers, origin)
+            staging.add(records[position : position + header.size], header, next_offset)
+        if origin is _RAFT and header.base_offset != next_offset:
+            raise InvalidRecordError(
+                f"batch of offset {header.base_offset}, the log ends at {next_offset}"
+            )
+        set_offset_and_epoch(records, position, next_offset, leader_epoch)
+        placed.append(place(info, position, header, next_offset))
+        next_offset = info.last_offset + 1
+    info.last_leader_epoch = leader_epoch
+    return placed, [] if staging is None else staging.changes
+
+
+def stage_followed(
+    records: memoryview | bytes, found: Batches, producers: ProducerState
+) -> list[Change]:
+    """Stage the producer states after the leader's batches, which keep their offsets.
+
+    Raises:
+        CorruptRecordError: a transaction marker cannot be read.
+        InvalidTxnStateError: a batch does not belong to its producer's open transaction.
+    """
+    staging = _Staging(producers, AppendOrigin.REPLICATION)
+    for position, header in found:
+        if header.producer_id > NO_PRODUCER_ID:
+            batch = records[position : position + header.size]
+            staging.add(batch, header, header.base_offset)
+    return staging.changes
+
+
+class _Staging:
+    """Staged producer states of one append, batch by batch."""
+
+    __slots__ = ("_latest", "_origin", "_producers", "changes")
+
+    def __init__(self, producers: ProducerState, origin: AppendOrigin) -> None:
+        self._producers = producers
+        self._origin = origin
+        # By producer id: the state after its last batch in this append.
+        self._latest: dict[int, ProducerEntry] = {}
+        # In batch order.
+        self.changes: list[Change] = []
+
+    def add(self, batch: memoryview | bytes, header: BatchHeader, offset: int) -> None:
+        """Stage one batch of a producer, at `offset`."""
+        before = self._latest.get(header.producer_id)
+        if header.is_control:
+            marker = read_end_marker(batch, header)
+            if marker is None:
+                return
+            change = self._producers.stage_marker(header, marker, offset, (self._origin, before))
+        else:
+            change = self._producers.stage(header, offset, self._origin, before), None
+        self._latest[header.producer_id] = change[0]
+        self.changes.append(change)
+
+
+def epochs_of(found: Batches) -> list[tuple[int, int]]:
+    """Return leader epoch and offset of each batch that has a leader epoch."""
+    return [
+        (header.partition_leader_epoch, header.base_offset)
+        for _, header in found
+        if header.partition_leader_epoch >= 0
+    ]
+
+
+def place(info: AppendInfo, position: int, header: BatchHeader, base_offset: int) -> PlacedBatch:
+    """Add a batch to `info`, and return its place within the append."""
+    last_offset = base_offset + header.last_offset_delta
+    max_timestamp = header.max_timestamp
+    info.last_offset = last_offset
+    info.record_count += header.record_count
+    if max_timestamp > info.max_timestamp:
+        info.max_timestamp = max_timestamp
+    return position, header.batch_length + LOG_OVERHEAD, last_offset, max_timestamp
+
+
+def check_offsets(found: Batches, log_end_offset: int) -> None:
+    """Check that a follower's batches continue its log.
+
+    Raises:
+        UnexpectedAppendOffsetError: they begin below the log end.
+        CorruptRecordError: their offsets are negative, do not increase, or exceed 63 bits.
+    """
+    first = found[0][1].base_offset
+    if first < 0:
+        raise CorruptRecordError(f"the first offset is {first}")
+    expected = first
+    for _, header in found:
+        if header.base_offset < expected or header.last_offset_delta < 0:
+            raise CorruptRecordError(f"offset {header.base_offset} follows {expected - 1}")
+        expected = header.next_offset
+    if expected > LONG_MAX:
+        raise CorruptRecordError(f"the last offset is {expected - 1}, above {LONG_MAX - 1}")
+    if first < log_end_offset:
+        raise UnexpectedAppendOffsetError(first, expected - 1, log_end_offset)
+
+
+def note_duplicate(found: Batches, producers: ProducerState, info: AppendInfo) -> bool:
+    """Return whether a batch is a duplicate; if so, copy its first append into `info`."""
+    for _, header in found:
+        if header.producer_id == NO_PRODUCER_ID:
+            continue
+        known = producers.find_duplicate(header)
+        if known is not None:
+            info.first_offset = known.first_offset
+            info.last_offset = known.last_offset
+            info.max_timestamp = known.timestamp
+            info.log_append_time = known.timestamp
+            info.duplicate = True
+            return True
+    return False

@@ -1,0 +1,339 @@
+"""The segments of one log in one directory (Kafka's LocalLog): read, roll, truncate, delete.
+
+It deals with bytes and offsets only; `Log` handles leaders, producers and watermarks.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from barnabas.runtime.disk import FileSlice, is_out_of_descriptors
+from barnabas.storage.damage import DamageKind
+from barnabas.storage.errors import DamagedLogError
+from barnabas.storage.file_names import CLEANED_FILE_SUFFIX, LOG_SUFFIX
+from barnabas.storage.log.flusher import RETRY_MS, sync_files
+from barnabas.storage.offset_metadata import LogOffsetMetadata
+from barnabas.storage.read_result import AbortedTransaction, ReadResult
+from barnabas.storage.segment.segment import Segment
+from barnabas.storage.segment.segment_swap import SegmentSwap
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.storage.config import LogConfig
+    from barnabas.storage.doors import LogDoors
+    from barnabas.storage.segment.segments import Segments
+
+
+class LocalLog:
+    """Segments in one directory."""
+
+    __slots__ = (
+        "_doors",
+        "_sealed",
+        "_swap",
+        "_syncing",
+        "_syncing_sizes",
+        "config",
+        "directory",
+        "log_end_offset",
+        "may_skip",
+        "segments",
+    )
+
+    def __init__(
+        self, directory: str, config: LogConfig, doors: LogDoors, segments: Segments, end: int
+    ) -> None:
+        self.directory = directory
+        self.config = config
+        self._doors = doors
+        self.segments = segments
+        # The swap in progress, which renames files after a compaction.
+        self._swap: SegmentSwap | None = None
+        # Segments whose indexes were not synced since they were sealed, and those of them that the
+        # running sync covers. Their batches may be synced.
+        self._sealed: list[Segment] = []
+        self._syncing: list[Segment] = []
+        # Segments whose batches the running sync covers, each with its size at that time.
+        self._syncing_sizes: list[tuple[Segment, int]] = []
+        # Offset of the next record (exclusive end of the log).
+        self.log_end_offset = end
+        # Whether offsets may be missing. Stays true: a log that was ever compacted may have gaps.
+        self.may_skip = config.is_compacted
+        segments.listen(self._on_damaged_index)
+
+    # -- positions ---------------------------------------------------------------------------
+
+    def end_metadata(self) -> LogOffsetMetadata:
+        """Return the log end offset and its position."""
+        active = self.segments.active
+        return LogOffsetMetadata(self.log_end_offset, active.base_offset, active.size)
+
+    def metadata_of(self, offset: int) -> LogOffsetMetadata:
+        """Return the position of `offset`, which must lie within the log."""
+        if offset >= self.log_end_offset:
+            return self.end_metadata()
+        segment = self.segments.floor(offset) or self.segments[0]
+        while True:
+            place = segment.locate(offset)
+            if place is not None:
+                return LogOffsetMetadata(offset, segment.base_offset, place.position)
+            following = self.segments.higher(segment.base_offset)
+            if following is None:
+                return self.end_metadata()
+            segment = following
+
+    # -- reading -----------------------------------------------------------------------------
+
+    def read(
+        self, offset: int, max_bytes: int, bound: LogOffsetMetadata, min_one_batch: bool
+    ) -> ReadResult:
+        """Return a slice from the batch of `offset` on, below `bound`; `offset` < `bound`."""
+        segment: Segment | None = self.segments.active
+        if offset < self.segments.active.base_offset:
+            segment = self.segments.floor(offset) or self.segments[0]
+        while segment is not None and segment.base_offset <= bound.segment_base_offset:
+            is_last = segment.base_offset == bound.segment_base_offset
+            limit = bound.relative_position if is_last else segment.size
+            result = self._read_segment(segment, offset, max_bytes, limit, min_one_batch)
+            if result is not None:
+                return result
+            segment = self.segments.higher(segment.base_offset)
+        return ReadResult(b"", bound._replace(message_offset=offset))
+
+    def empty_at_end(self, is_committed_read: bool) -> ReadResult:
+        """Return the result of a read at the log end."""
+        aborted: list[AbortedTransaction] | None = [] if is_committed_read else None
+        return ReadResult(b"", self.end_metadata(), False, aborted)
+
+    def _read_segment(
+        self, segment: Segment, offset: int, max_bytes: int, limit: int, min_one_batch: bool
+    ) -> ReadResult | None:
+        """Return the slice in one segment; None if it has no batch below `limit` for `offset`."""
+        place = segment.locate(offset, self.may_skip)
+        if place is None or place.position >= limit:
+            return None
+        position = place.position
+        if place.base_offset > offset and not self.may_skip:
+            # At least one whole segment is missing.
+            problem = f"offsets {offset} to {place.base_offset - 1} are missing before it"
+            raise DamagedLogError(segment.path(LOG_SUFFIX), position, problem, is_gap=True)
+        where = LogOffsetMetadata(offset, segment.base_offset, position)
+        wanted = max(max_bytes, place.size) if min_one_batch else max_bytes
+        length = min(limit - position, wanted)
+        if length <= 0:
+            return ReadResult(b"", where)
+        # A hard limit below the first batch's size returns a part of the batch, as in Kafka.
+        incomplete = wanted < place.size
+        return ReadResult(FileSlice(segment.file, position, length), where, incomplete)
+
+    def aborted_within(self, result: ReadResult, bound: int) -> list[AbortedTransaction]:
+        """Return the aborted transactions below `bound` that overlap the result of a read."""
+        offset = result.position.message_offset
+        upper_bound = min(self._upper_bound_of(result), bound)
+        found = self.segments.collect_aborted(offset, upper_bound)
+        return [AbortedTransaction(entry.producer_id, entry.first_offset) for entry in found]
+
+    def _on_damaged_index(self, path: str, position: int) -> None:
+        problem, action = "entries lead to no batch", "they are not used; nothing to do"
+        self._doors.damage.tell(DamageKind.INDEX, path, problem, action, position)
+
+    def _upper_bound_of(self, result: ReadResult) -> int:
+        """Return an offset at or after the end of the result, found through the index."""
+        position = result.position
+        segment = self.segments.floor(position.segment_base_offset)
+        if segment is None:
+            return self.log_end_offset
+        end = position.relative_position + len(result.records)
+        bound = segment.offset_index.offset_beyond(end)
+        if bound is not None:
+            return bound
+        following = self.segments.higher(segment.base_offset)
+        return self.log_end_offset if following is None else following.base_offset
+
+    # -- rolling -----------------------------------------------------------------------------
+
+    def roll(self, now_ms: int, roll_jitter_ms: int) -> Segment:
+        """Roll to a new segment at the log end; return the previously active segment.
+
+        Raises:
+            OSError: nothing has changed; appends can continue in the active segment.
+        """
+        previous = self.segments.active
+        is_replaced = previous.base_offset == self.log_end_offset
+        if is_replaced:
+            # The empty segment cannot accept the append; a new segment of the same name replaces
+            # it.
+            assert previous.size == 0, "only an empty segment begins at the log end"
+        else:
+            previous.seal()
+        segment = self._new_segment(now_ms, roll_jitter_ms, is_replaced)
+        if is_replaced:
+            self.segments.remove(previous)
+            previous.close()
+        else:
+            self._sealed.append(previous)
+        self.segments.add(segment)
+        return previous
+
+    def _new_segment(self, now_ms: int, roll_jitter_ms: int, is_replaced: bool) -> Segment:
+        """Create and open a segment at the log end; delete its files if that fails."""
+        segment = Segment(self._doors.disk, self.directory, self.log_end_offset, self.config)
+        try:
+            segment.create(now_ms, roll_jitter_ms)
+            segment.prepare_append()
+        except OSError:
+            if not is_replaced:
+                # Appends may continue in the previous segment. Recovery would truncate batches that
+                # reach beyond the base offset of an empty segment left here.
+                segment.delete_files()
+            raise
+        return segment
+
+    # -- truncation --------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> None:
+        """Truncate to `offset`; the first segment must begin at or before it.
+
+        A batch that contains `offset` is removed whole, and the log ends before it. Kafka sets the
+        log end to `offset` in that case, which leaves a gap that no follower ever fills.
+        """
+        # Delete backwards, so that a crash in between leaves a log without a gap.
+        later = [segment for segment in self.segments if segment.base_offset > offset]
+        self.delete_segments(list(reversed(later)))
+        if later:
+            # Files restored by a power loss would lie after a gap behind newer batches.
+            self._doors.disk.sync_directory(self.directory)
+        self.log_end_offset = self.segments.active.truncate_to(offset)
+
+    def start_at(self, offset: int, now_ms: int, roll_jitter_ms: int) -> None:
+        """Delete all segments, and start a new one at `offset`."""
+        self.delete_segments(list(reversed(list(self.segments))))
+        self._doors.disk.sync_directory(self.directory)
+        segment = Segment(self._doors.disk, self.directory, offset, self.config)
+        segment.create(now_ms, roll_jitter_ms)
+        self.segments.add(segment)
+        self.log_end_offset = offset
+
+    def delete_segments(self, segments: list[Segment]) -> None:
+        """Remove segments from the log now; delete their files after `file.delete.delay.ms`."""
+        for segment in segments:
+            self.segments.remove(segment)
+            segment.mark_deleted()
+        if segments:
+            self._delete_later(segments)
+
+    def cleaned_segment(self, base_offset: int, size: int) -> Segment:
+        """Return the compacted segment whose complete files have the suffix `.cleaned`."""
+        segment = Segment(
+            self._doors.disk, self.directory, base_offset, self.config, size, CLEANED_FILE_SUFFIX
+        )
+        segment.created_ms = self._doors.clock.wall_ms()
+        return segment
+
+    def replace_segments(
+        self, new: Segment, old: list[Segment], on_gone: Callable[[int], None]
+    ) -> None:
+        """Replace `old` by a compacted segment; `continue_swap` renames the files."""
+        assert self._swap is None
+        self._swap = SegmentSwap(new, old, on_gone)
+        for segment in old:
+            self.segments.remove(segment)
+        self.segments.add(new)
+
+    @property
+    def is_swapping(self) -> bool:
+        """Whether a swap still has files to rename."""
+        return self._swap is not None
+
+    def continue_swap(self) -> None:
+        """Rename some more files of the swap."""
+        swap = self._swap
+        if swap is not None and swap.step():
+            self._swap = None
+            self._delete_later(swap.old)
+
+    def finish_swap(self) -> None:
+        """Complete the swap, which other changes of segments require."""
+        while self._swap is not None:
+            self.continue_swap()
+
+    def close_idle(self) -> None:
+        """Close descriptors that are idle, including that of the active segment."""
+        for segment in self.segments:
+            segment.close_if_idle()
+
+    def release_idle(self, recovery_point: int) -> None:
+        """Release descriptors and indexes of idle segments that are fully synced."""
+        for segment in list(self.segments)[:-1]:
+            following = self.segments.higher(segment.base_offset)
+            if following is not None and following.base_offset <= recovery_point:
+                segment.release_if_idle()
+
+    def prepare_sync(
+        self, recovery_point: int, paths: list[str], is_final: bool, with_parent: bool = True
+    ) -> Callable[[], None]:
+        """Return a function, callable on any thread, that syncs from `recovery_point` on.
+
+        Args:
+            paths: other files to sync.
+            is_final: whether to sync the indexes of the active segment too.
+            with_parent: whether to sync the parent directory too if the log directory has new
+                names; otherwise the caller syncs it.
+        """
+        *sealed, active = self.segments.from_offset(recovery_point)
+        self._syncing = list(self._sealed)
+        sealed += [
+            segment
+            for segment in self._syncing
+            if segment not in sealed and segment in self.segments and segment is not active
+        ]
+        self._syncing_sizes = [(segment, segment.size) for segment in (*sealed, active)]
+        syncs = [segment.sync_all() for segment in sealed]
+        syncs.append(active.sync_all() if is_final else active.sync_batches())
+        # For new files, the directory must be synced too.
+        has_new_names = bool(paths or sealed or active.is_new)
+        active.is_new = False
+        names = paths if has_new_names else None
+        return partial(sync_files, self._doors.disk, self.directory, syncs, names, with_parent)
+
+    @property
+    def has_unsynced_indexes(self) -> bool:
+        """Whether a sealed segment has unsynced indexes."""
+        return bool(self._sealed)
+
+    def sealed_from(self, offset: int) -> int:
+        """Return `offset`, or a lower base offset of a sealed segment with unsynced indexes."""
+        return min([offset, *(segment.base_offset for segment in self._sealed)])
+
+    def on_synced(self) -> None:
+        """Record that the sync prepared last has completed."""
+        for segment, size in self._syncing_sizes:
+            segment.synced_size = size
+        self._syncing_sizes = []
+        done, self._syncing = self._syncing, []
+        self._sealed = [segment for segment in self._sealed if segment not in done]
+
+    def _delete_later(self, segments: list[Segment]) -> None:
+        disk, directory = self._doors.disk, self.directory
+
+        def delete() -> None:
+            # Names restored by a power loss must not lead to deleted files.
+            if disk.exists(directory):
+                disk.sync_directory(directory)
+            for segment in segments:
+                segment.close()
+                segment.delete_files()
+
+        def done(_: None, error: BaseException | None) -> None:
+            if is_out_of_descriptors(error):
+                self._doors.on_descriptor_shortage()
+                self._doors.timer.call_later(RETRY_MS, submit)
+            elif isinstance(error, OSError):
+                self._doors.on_disk_failure(self.directory, error)
+
+        def submit() -> None:
+            self._doors.executor.submit(delete, done)
+
+        self._doors.timer.call_later(self.config.file_delete_delay_ms, submit)

@@ -1,0 +1,1 @@
+"""All logs of a broker, and the tasks that run over them."""

@@ -1,0 +1,254 @@
+"""Loading of a data directory at startup, log by log (Kafka's LogManager.loadLogs)."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import msgspec
+
+from barnabas.storage.damage import DamageKind
+from barnabas.storage.doors import LogOpening
+from barnabas.storage.errors import KafkaStorageError
+from barnabas.storage.files.checkpoint import CheckpointError, OffsetCheckpoint
+from barnabas.storage.files.clean_shutdown import NO_BROKER_EPOCH, take_marker
+from barnabas.storage.log.log import Log
+from barnabas.storage.manager.young_logs import is_young
+from barnabas.storage.recovery.log_loader import LogLoader
+from barnabas.storage.topic_partition import (
+    DELETE_SUFFIX,
+    STRAY_SUFFIX,
+    TopicPartition,
+    parse_directory_name,
+    parse_future_directory_name,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator
+
+    from barnabas.storage.config import LogConfig, StorageConfig
+    from barnabas.storage.doors import LogDoors
+    from barnabas.storage.files.log_directory import LogDirectory
+
+_log = logging.getLogger(__name__)
+
+# The metadata log lies in the same directory but belongs to the raft driver.
+CLUSTER_METADATA = TopicPartition("__cluster_metadata", 0)
+# Interval between log lines about the progress of a long load, in ms.
+_PROGRESS_MS = 5_000
+# Limits of a slice, in steps and in ms.
+_SLICE_STEPS = 256
+_SLICE_MS = 20.0
+
+
+class AssignedLogs(Protocol):
+    """Facts from the metadata about this broker's logs."""
+
+    def is_stray(self, partition: TopicPartition, topic_id: bytes | None) -> bool:
+        """Return whether a log on disk is not assigned to this broker."""
+        ...
+
+    def directory_id_of(self, partition: TopicPartition) -> bytes | None:
+        """Return the data directory assigned to a partition; None if unknown."""
+        ...
+
+    def topic_id_of(self, partition: TopicPartition) -> bytes | None:
+        """Return the id of the topic of that name; None if unknown."""
+        ...
+
+    def has_other_in_sync(self, partition: TopicPartition) -> bool:
+        """Return whether another broker's in-sync replica has all committed records."""
+        ...
+
+
+class EverythingAssigned:
+    """Used without metadata: every log found is wanted, in any directory."""
+
+    __slots__ = ()
+
+    def is_stray(self, partition: TopicPartition, topic_id: bytes | None) -> bool:  # noqa: ARG002
+        """Return False: no log is stray."""
+        return False
+
+    def directory_id_of(self, partition: TopicPartition) -> bytes | None:  # noqa: ARG002
+        """Return None: the directory is unknown."""
+        return None
+
+    def topic_id_of(self, partition: TopicPartition) -> bytes | None:  # noqa: ARG002
+        """Return None: the topic id is unknown."""
+        return None
+
+    def has_other_in_sync(self, partition: TopicPartition) -> bool:  # noqa: ARG002
+        """Return False: other replicas are unknown."""
+        return False
+
+
+class FoundLog(NamedTuple):
+    """A log that was opened; without a log, a directory that is pending deletion."""
+
+    path: str
+    log: Log | None
+    # Partition and problem of a log that cannot be opened; the partition is offline.
+    unreadable: tuple[TopicPartition, str] | None = None
+    # Whether it is a future replica, moving to this directory from another one.
+    is_future: bool = False
+    # Whether the whole log was synced before the start, by a clean shutdown.
+    was_synced: bool = False
+
+
+class LoadingParts(msgspec.Struct, frozen=True):
+    """Dependencies for loading a directory."""
+
+    config: StorageConfig
+    doors: LogDoors
+    config_of: Callable[[str], LogConfig]
+
+
+class DirectoryLoading:
+    """Opens the logs of one directory."""
+
+    __slots__ = (
+        "_directory",
+        "_high_watermarks",
+        "_log_starts",
+        "_parts",
+        "_recovery_points",
+        "previous_broker_epoch",
+    )
+
+    def __init__(self, directory: LogDirectory, parts: LoadingParts) -> None:
+        self._directory = directory
+        self._parts = parts
+        # From the marker of the last clean shutdown, -1 without one.
+        self.previous_broker_epoch = NO_BROKER_EPOCH
+
+    def begin(self) -> None:
+        """Remove the marker and read the checkpoints, before any log is opened."""
+        directory = self._directory
+        epoch = take_marker(self._parts.doors.disk, directory.path)
+        directory.was_stopped_cleanly = epoch is not None
+        if epoch is not None:
+            self.previous_broker_epoch = epoch
+        self._recovery_points = self._read(directory.recovery_points)
+        self._log_starts = self._read(directory.log_start_offsets)
+        self._high_watermarks = self._read(directory.high_watermarks)
+
+    def _read(self, checkpoint: OffsetCheckpoint) -> dict[TopicPartition, int]:
+        """Return the offsets; an empty dict if the file is damaged, so that the logs are read."""
+        try:
+            return checkpoint.read()
+        except CheckpointError as error:
+            action = "the logs are read instead, the file is written anew; nothing to do"
+            damage = self._parts.doors.damage
+            damage.tell(DamageKind.CHECKPOINT, checkpoint.path, str(error), action)
+            return {}
+
+    def slices(self) -> Generator[FoundLog | None, None, None]:
+        """Yield each opened log, and None after each bounded part of the work.
+
+        Raises:
+            OSError: the directory cannot be used.
+            KafkaStorageError: the directory cannot be used.
+        """
+        disk, path = self._parts.doors.disk, self._directory.path
+        names = [name for name in disk.list(path) if "-" in name]
+        progress = _Progress(self._directory, self._parts.doors, len(names))
+        for count, name in enumerate(names):
+            progress.report(count)
+            where = f"{path}/{name}"
+            if name.endswith(DELETE_SUFFIX):
+                yield FoundLog(where, None)
+                continue
+            if name.endswith(STRAY_SUFFIX):
+                _log.warning("%s belongs to nothing in the metadata and may be removed", where)
+                continue
+            future = parse_future_directory_name(name)
+            partition = future or parse_directory_name(name)
+            if partition is None or partition == CLUSTER_METADATA or not disk.is_directory(where):
+                continue
+            try:
+                log = yield from self._open(where, partition)
+            except (OSError, KafkaStorageError):
+                raise
+            except Exception as error:  # noqa: BLE001
+                # Damage may cause any exception; it must affect only this log.
+                yield FoundLog(where, None, (partition, self._tell_unreadable(where, error)))
+                continue
+            was_synced = self._directory.was_stopped_cleanly
+            yield FoundLog(where, log, None, future is not None, was_synced)
+        self._directory.is_loaded = True
+
+    def _tell_unreadable(self, path: str, error: Exception) -> str:
+        """Report that a log cannot be opened, and return the problem."""
+        problem = f"{type(error).__name__}: {error}"
+        action = (
+            "the partition is offline (KAFKA_STORAGE_ERROR); if other replicas exist, stop the "
+            "broker, move the directory away and start; else run `barnabas log repair`"
+        )
+        self._parts.doors.damage.tell(DamageKind.LOG, path, problem, action)
+        _log.debug("%s cannot be opened", path, exc_info=error)
+        return problem
+
+    def _open(self, path: str, partition: TopicPartition) -> Generator[None, None, Log]:
+        young = is_young(self._parts.doors.disk, path)
+        opening = LogOpening(
+            partition,
+            None,
+            0 if young else self._recovery_points.get(partition, 0),
+            0 if young else self._log_starts.get(partition, 0),
+            0 if young else self._high_watermarks.get(partition, 0),
+            self._directory.was_stopped_cleanly,
+            self._parts.config.producer_id_expiration_ms,
+        )
+        config = self._parts.config_of(partition.topic)
+        loader = LogLoader(path, config, self._parts.doors, opening)
+        loaded = yield from loader.load_in_slices()
+        log = Log(path, config, self._parts.doors, opening, loaded)
+        if log.is_flush_due:
+            # With flush.messages: producers that retry get the recovered batch as a duplicate, and
+            # consumers read it. So it must survive a power loss.
+            log.flush()
+        return log
+
+
+def run_in_slices(
+    steps: Iterator[None],
+    doors: LogDoors,
+    is_stopped: Callable[[], bool],
+    on_done: Callable[[], None],
+) -> None:
+    """Run some steps per turn of the loop; `on_done` may be called before this returns."""
+
+    def run() -> None:
+        if is_stopped():
+            return
+        until = doors.clock.monotonic_ms() + _SLICE_MS
+        for count, _ in enumerate(steps):
+            if count >= _SLICE_STEPS or doors.clock.monotonic_ms() >= until:
+                doors.timer.call_soon(run)
+                return
+        on_done()
+
+    run()
+
+
+class _Progress:
+    """Logs the progress of a load at intervals."""
+
+    __slots__ = ("_directory", "_doors", "_due_ms", "_total")
+
+    def __init__(self, directory: LogDirectory, doors: LogDoors, total: int) -> None:
+        self._directory = directory
+        self._doors = doors
+        self._total = total
+        self._due_ms = doors.clock.monotonic_ms() + _PROGRESS_MS
+
+    def report(self, count: int) -> None:
+        """Log the number of processed directories if a line is due."""
+        now = self._doors.clock.monotonic_ms()
+        if now < self._due_ms:
+            return
+        self._due_ms = now + _PROGRESS_MS
+        how = "opening" if self._directory.was_stopped_cleanly else "recovering"
+        path = self._directory.path
+        _log.warning("%s the logs of %s: %d of %d done", how, path, count, self._total)

@@ -1,0 +1,587 @@
+"""All logs of a broker (Kafka's LogManager): open, place, move, delete, checkpoint.
+
+Logs are opened in slices, so that neither ten thousand logs nor one long recovery blocks the event
+loop. Files are written and removed off the loop.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from barnabas.runtime.disk import is_out_of_descriptors
+from barnabas.storage.cleaner.log_cleaner import LogCleaner
+from barnabas.storage.doors import LogOpening
+from barnabas.storage.errors import KafkaStorageError, TooManyOpenFilesError
+from barnabas.storage.files.clean_shutdown import NO_BROKER_EPOCH, write_marker
+from barnabas.storage.log.log import Log
+from barnabas.storage.manager.descriptor_relief import DescriptorRelief
+from barnabas.storage.manager.log_checkpoints import LogCheckpoints
+from barnabas.storage.manager.log_closing import close_logs
+from barnabas.storage.manager.log_loading import (
+    AssignedLogs,
+    DirectoryLoading,
+    EverythingAssigned,
+    FoundLog,
+    LoadingParts,
+    run_in_slices,
+)
+from barnabas.storage.manager.log_removal import LogRemoval
+from barnabas.storage.manager.log_renaming import rename_to_stray
+from barnabas.storage.manager.log_tasks import LogTasks
+from barnabas.storage.manager.placement import emptiest
+from barnabas.storage.manager.trusted_clock import TrustedClock
+from barnabas.storage.manager.trusted_clock_file import TrustedClockFile
+from barnabas.storage.manager.unreadable_logs import UnreadableLogs
+from barnabas.storage.manager.young_logs import YoungLogs, is_young
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from barnabas.storage.config import LogConfig, StorageConfig
+    from barnabas.storage.doors import LogDoors
+    from barnabas.storage.files.log_directory import LogDirectory
+    from barnabas.storage.topic_partition import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+# Maximum number of preferred directories of logs that do not exist yet.
+_PREFERRED_MAX = 10_000
+
+
+class LogManager:
+    """The logs of all data directories of one broker."""
+
+    __slots__ = (
+        "_checkpoints",
+        "_clock_file",
+        "_config",
+        "_directory_of",
+        "_doors",
+        "_future_directory_of",
+        "_is_stopped",
+        "_offline_paths",
+        "_on_directory_failure",
+        "_preferred",
+        "_removal",
+        "_unreadable",
+        "_young",
+        "cleaner",
+        "descriptor_relief",
+        "directories",
+        "futures",
+        "logs",
+        "previous_broker_epoch",
+        "tasks",
+        "trusted_clock",
+    )
+
+    def __init__(
+        self,
+        directories: Sequence[LogDirectory],
+        config: StorageConfig,
+        doors: LogDoors,
+        on_directory_failure: Callable[[LogDirectory, OSError], None] = lambda _, __: None,
+        offline_paths: Sequence[str] = (),
+    ) -> None:
+        """Create the manager.
+
+        Args:
+            directories: opened and locked directories; `shutdown` closes them.
+            doors: their `on_disk_failure` is not used.
+            on_directory_failure: called once per directory when it goes offline.
+            offline_paths: data directories that could not be opened at all.
+        """
+        self._config = config
+        # The clock by which records, producers and offsets expire.
+        self.trusted_clock = TrustedClock(doors.clock, config.barnabas_retention_hold_ms)
+        self._doors = replace(
+            doors,
+            on_disk_failure=self._on_disk_failure,
+            on_descriptor_shortage=self._on_descriptor_shortage,
+            trusted_clock=self.trusted_clock,
+        )
+        self._clock_file = TrustedClockFile(self.trusted_clock, self._doors)
+        self._on_directory_failure = on_directory_failure
+        self.directories = list(directories)
+        # Every open log.
+        self.logs: dict[TopicPartition, Log] = {}
+        self._directory_of: dict[TopicPartition, LogDirectory] = {}
+        # Future replicas, which copy the log of their partition to another directory.
+        self.futures: dict[TopicPartition, Log] = {}
+        self._future_directory_of: dict[TopicPartition, LogDirectory] = {}
+        self._unreadable = UnreadableLogs(doors.damage)
+        # Preferred directory of logs that do not exist yet (AlterReplicaLogDirs).
+        self._preferred: dict[TopicPartition, LogDirectory] = {}
+        self._offline_paths = tuple(offline_paths)
+        self._young = YoungLogs(doors.disk)
+        self._is_stopped = False
+        self.tasks = LogTasks(config, self._doors, self.logs)
+        self._removal = LogRemoval(self._doors)
+        self._checkpoints = LogCheckpoints(self._doors, self.logs_in, self._take_offline)
+        self.descriptor_relief = DescriptorRelief(self._doors, self.tasks.close_idle_files)
+        self.cleaner = LogCleaner(self, config.cleaner, self._doors)
+        # Broker epoch at the last clean shutdown (for the registration); -1 if unknown.
+        self.previous_broker_epoch = NO_BROKER_EPOCH
+
+    # -- starting and stopping ---------------------------------------------------------------
+
+    def startup(
+        self,
+        config_of: Callable[[str], LogConfig],
+        assigned: AssignedLogs = EverythingAssigned(),  # noqa: B008 - holds nothing
+    ) -> None:
+        """Open every log of the directories in one turn.
+
+        Args:
+            config_of: returns the configuration of a topic, the defaults for an unknown topic.
+            assigned: the partitions in the metadata; logs not in it are set aside.
+        """
+        for _ in self._load(config_of, assigned):
+            pass
+
+    def startup_in_slices(
+        self,
+        config_of: Callable[[str], LogConfig],
+        assigned: AssignedLogs,
+        on_done: Callable[[], None],
+    ) -> None:
+        """Open every log, a part per turn of the loop; `on_done` may run before this returns."""
+        steps = self._load(config_of, assigned)
+        run_in_slices(steps, self._doors, lambda: self._is_stopped, on_done)
+
+    def start_tasks(self) -> None:
+        """Start retention, checkpoints, expiry and, if configured, periodic flushes."""
+        config, tasks = self._config, self.tasks
+        tasks.start()
+        tasks.repeat(
+            "recovery-points",
+            config.log_flush_offset_checkpoint_interval_ms,
+            self.checkpoint_recovery_points,
+        )
+        tasks.repeat(
+            "log-starts",
+            config.log_flush_start_offset_checkpoint_interval_ms,
+            self.checkpoint_log_start_offsets,
+        )
+        tasks.repeat(
+            "trusted-clock",
+            config.log_retention_check_interval_ms,
+            lambda: self._clock_file.write(self._online(), self._take_offline),
+        )
+        if config.cleaner.log_cleaner_enable:
+            self.cleaner.start()
+
+    @property
+    def is_writing_checkpoints(self) -> bool:
+        """Whether checkpoints are being written off the loop; `shutdown` must wait for them."""
+        return self._clock_file.is_writing or any(
+            directory.is_writing_checkpoints for directory in self.directories
+        )
+
+    def shutdown(self, broker_epoch: int = NO_BROKER_EPOCH) -> None:
+        """Close all logs, write the checkpoints and the clean shutdown marker, unlock.
+
+        Work on the executor must be complete before: nothing may be written after the marker.
+        """
+        self._is_stopped = True
+        self.tasks.stop()
+        self.cleaner.stop()
+        for directory in self.directories:
+            if directory.is_online:
+                try:
+                    self._close_all(directory, broker_epoch)
+                except (OSError, KafkaStorageError):
+                    directory.is_online = False
+            directory.close()
+        for table in (self.logs, self._directory_of, self.futures, self._future_directory_of):
+            table.clear()
+
+    def _load(
+        self, config_of: Callable[[str], LogConfig], assigned: AssignedLogs
+    ) -> Iterator[None]:
+        """Open all logs, in steps of bounded duration."""
+        self._clock_file.resume(self._online())
+        parts = LoadingParts(self._config, self._doors, config_of)
+        loadings = [(each, DirectoryLoading(each, parts)) for each in self._online()]
+        for directory, loading in loadings:
+            try:
+                loading.begin()
+            except OSError as error:
+                self._take_offline(directory, error)
+        epochs = {loading.previous_broker_epoch for _, loading in loadings}
+        # The epoch is known only if all directories agree.
+        self.previous_broker_epoch = epochs.pop() if len(epochs) == 1 else NO_BROKER_EPOCH
+        for directory, loading in loadings:
+            if not directory.is_online:
+                continue
+            try:
+                for found in loading.slices():
+                    if found is not None:
+                        self._take_in(directory, found, assigned)
+                    yield
+            except OSError as error:
+                self._take_offline(directory, error)
+            except TooManyOpenFilesError as shortage:
+                # No log is open yet whose descriptors could be closed.
+                cause = shortage.__cause__
+                assert isinstance(cause, OSError), cause
+                self._take_offline(directory, cause)
+            except KafkaStorageError:
+                # The directory's failure was already reported; the other directories continue.
+                continue
+        self._promote_abandoned(assigned)
+
+    def _take_in(self, directory: LogDirectory, found: FoundLog, assigned: AssignedLogs) -> None:
+        """Register an opened log, or set it aside if the metadata does not assign it."""
+        log = found.log
+        if self._unreadable.take(found, assigned):
+            return
+        if log is None:
+            self._removal.remove_later(found.path, self._config.log_defaults)
+            return
+        partition = log.topic_partition
+        logs, owners = self.logs, self._directory_of
+        if found.is_future:
+            logs, owners = self.futures, self._future_directory_of
+        if assigned.is_stray(partition, log.topic_id):
+            if log.log_end_offset == 0:
+                # Created just before a power loss: there are no records to keep.
+                self._removal.delete_later(log)
+            else:
+                self._set_aside(log, "the metadata does not know it, or its topic id was lost")
+            return
+        other = logs.get(partition)
+        if other is not None:
+            # A move stopped between its two renames. The directory in the metadata was complete.
+            if assigned.directory_id_of(partition) != directory.id:
+                self._set_aside(log, f"{other.directory} is the log of {partition}")
+                return
+            self._set_aside(other, f"{log.directory} is the log of {partition}")
+        logs[partition] = log
+        owners[partition] = directory
+        if found.is_future:
+            self.cleaner.abort_and_pause_cleaning(partition)
+        if is_young(self._doors.disk, log.directory):
+            self._young.note(partition, directory)
+
+    def _set_aside(self, log: Log, reason: str) -> None:
+        rename_to_stray(log, self._doors.rng, reason)
+
+    def _promote_abandoned(self, assigned: AssignedLogs) -> None:
+        """Promote each future replica whose log is gone, up to the offset it has copied."""
+        for partition in [key for key in self.futures if key not in self.logs]:
+            directory = self._future_directory_of[partition]
+            if self.has_offline_directories and (
+                assigned.directory_id_of(partition) != directory.id
+            ):
+                # Its log may be in a directory that comes back online.
+                continue
+            words = (
+                "%s was being moved and its origin is gone: it goes on from %s, as far as copied"
+            )
+            _log.warning(words, partition, directory.path)
+            log = self._forget_future(partition)
+            log.rename(f"{directory.path}/{partition.directory_name}")
+            self.logs[partition] = log
+            self._directory_of[partition] = directory
+
+    def _close_all(self, directory: LogDirectory, broker_epoch: int) -> None:
+        logs = [log for _, log in self.logs_in(directory)]
+        if directory.is_loaded or directory.was_stopped_cleanly:
+            close_logs(logs, directory.path, self._doors)
+        else:
+            for log in logs:
+                log.close_files()
+        if directory.is_loaded:
+            self._checkpoints.write_now(directory)
+            self._clock_file.write_now(directory)
+            self._young.unmark(self._log_in)
+            write_marker(self._doors.disk, directory.path, broker_epoch)
+        elif directory.was_stopped_cleanly:
+            # Shutdown during loading: logs that were not opened are as clean as before.
+            write_marker(self._doors.disk, directory.path, self.previous_broker_epoch)
+
+    # -- logs --------------------------------------------------------------------------------
+
+    def get(self, partition: TopicPartition) -> Log | None:
+        """Return the log of a partition, or None."""
+        return self.logs.get(partition)
+
+    def get_or_create(
+        self,
+        partition: TopicPartition,
+        topic_id: bytes | None,
+        config: LogConfig,
+        directory_id: bytes | None = None,
+    ) -> Log:
+        """Return the log of a partition; create it if it is new.
+
+        Args:
+            directory_id: the directory in the metadata; None selects the one with the fewest logs.
+
+        Raises:
+            InconsistentTopicIdError: the log belongs to another topic of the same name.
+            KafkaStorageError: no directory is online, or it failed; or the log may be in an offline
+                directory; or it exists and cannot be opened.
+        """
+        log = self.logs.get(partition)
+        if log is not None:
+            if topic_id is not None:
+                log.assign_topic_id(topic_id)
+            return log
+        self._unreadable.check(partition)
+        directory = self._directory_for(partition, directory_id)
+        log = self._create(f"{directory.path}/{partition.directory_name}", partition, topic_id,
+                           config)  # fmt: skip
+        self.logs[partition] = log
+        self._directory_of[partition] = directory
+        return log
+
+    def delete_async(self, partition: TopicPartition) -> bool:
+        """Remove a log now and delete its files later; return whether it existed."""
+        self.delete_future(partition)
+        log = self.logs.pop(partition, None)
+        if (path := self._unreadable.forget(partition)) is not None:
+            self._removal.remove_later(path, self._config.log_defaults)
+        if log is None:
+            return path is not None
+        self.cleaner.on_gone(partition, self._directory_of.pop(partition))
+        self._removal.delete_later(log)
+        return True
+
+    def _create(
+        self, path: str, partition: TopicPartition, topic_id: bytes | None, config: LogConfig
+    ) -> Log:
+        opening = LogOpening(
+            partition,
+            topic_id,
+            producer_id_expiration_ms=self._config.producer_id_expiration_ms,
+        )
+        directory = next(each for each in self.directories if each.holds(path))
+        try:
+            self._young.mark(partition, path, directory)
+        except OSError as error:
+            self._take_offline(directory, error)
+            kind = TooManyOpenFilesError if is_out_of_descriptors(error) else KafkaStorageError
+            raise kind(f"{path}: {error}") from error
+        return Log.open(path, config, self._doors, opening)
+
+    def _log_in(self, partition: TopicPartition, directory: LogDirectory) -> Log | None:
+        """Return the log, or the future replica, of a partition in that directory."""
+        if self._directory_of.get(partition) is directory:
+            return self.logs[partition]
+        found = self._future_directory_of.get(partition) is directory
+        return self.futures[partition] if found else None
+
+    def truncate_to(self, partition: TopicPartition, offset: int) -> bool:
+        """Truncate a log and write the recovery points; return whether batches were removed."""
+        self.cleaner.before_cut(partition, offset)
+        if not self.logs[partition].truncate_to(offset):
+            return False
+        self.cleaner.on_cut(partition)
+        self.checkpoint_recovery_points()
+        return True
+
+    def truncate_fully_and_start_at(self, partition: TopicPartition, offset: int) -> None:
+        """Restart a log empty at `offset`, and write the recovery points."""
+        self.cleaner.abort_cleaning(partition)
+        self.logs[partition].truncate_fully_and_start_at(offset)
+        self.cleaner.on_cut(partition)
+        self.checkpoint_recovery_points()
+
+    def update_config(self, topic: str, config: LogConfig) -> None:
+        """Apply a changed topic configuration to its logs."""
+        for partition, log in (*self.logs.items(), *self.futures.items()):
+            if partition.topic == topic:
+                log.update_config(config)
+                if not config.is_compacted:
+                    self.cleaner.abort_cleaning(partition)
+
+    def update_configs(self, config_of: Callable[[str], LogConfig]) -> None:
+        """Apply changed broker defaults; `config_of` returns the configuration of a topic."""
+        known = {topic: config_of(topic) for topic in {each.topic for each in self.logs}}
+        for partition, log in self.logs.items():
+            log.update_config(known[partition.topic])
+
+    def forget_producers_after(self, expiration_ms: int) -> None:
+        """Set how long a producer may be idle before it expires, for all logs."""
+        self._config = replace(self._config, producer_id_expiration_ms=expiration_ms)
+        for log in self.logs.values():
+            log.producer_state.expiration_ms = expiration_ms
+
+    def directory_of(self, partition: TopicPartition) -> LogDirectory | None:
+        """Return the data directory of a partition's log."""
+        return self._directory_of.get(partition)
+
+    @property
+    def has_offline_directories(self) -> bool:
+        """Whether a data directory failed, or could not be opened at all."""
+        return bool(self._offline_paths) or not all(each.is_online for each in self.directories)
+
+    @property
+    def cordoned_directory_ids(self) -> list[bytes]:
+        """Ids of the directories that accept no new logs."""
+        return [each.id for each in self.directories if each.is_cordoned]
+
+    @property
+    def offline_paths(self) -> list[str]:
+        """Paths of the data directories that are offline."""
+        return [*self._offline_paths, *(d.path for d in self.directories if not d.is_online)]
+
+    @property
+    def offline_directory_ids(self) -> list[bytes]:
+        """Ids of the directories that have failed since startup."""
+        return [each.id for each in self.directories if not each.is_online]
+
+    def _directory_for(self, partition: TopicPartition, directory_id: bytes | None) -> LogDirectory:
+        if directory_id is not None:
+            for directory in self.directories:
+                if directory.id == directory_id:
+                    if directory.is_online:
+                        return directory
+                    raise KafkaStorageError(f"{directory.path} is offline")
+            if self.has_offline_directories:
+                raise KafkaStorageError(f"{partition} may lie in a directory that is offline")
+        preferred = self._preferred.pop(partition, None)
+        if preferred is not None and preferred.is_online:
+            return preferred
+        owners = (*self._directory_of.values(), *self._future_directory_of.values())
+        return emptiest(self._online(), owners)
+
+    # -- moving between directories ------------------------------------------------------------
+
+    def directory_at(self, path: str) -> LogDirectory | None:
+        """Return the data directory at that path; None if unknown or not opened."""
+        return next((each for each in self.directories if each.path == path), None)
+
+    def prefer(self, partition: TopicPartition, directory: LogDirectory) -> None:
+        """Remember the directory in which a future log of the partition is created."""
+        if partition not in self.logs and len(self._preferred) < _PREFERRED_MAX:
+            self._preferred[partition] = directory
+        count = len(self._preferred)
+        assert count <= _PREFERRED_MAX, f"Bounded: {count} preferred directories"
+
+    def future_directory_of(self, partition: TopicPartition) -> LogDirectory | None:
+        """Return the directory to which the partition's log is being moved."""
+        return self._future_directory_of.get(partition)
+
+    def create_future(self, partition: TopicPartition, directory: LogDirectory) -> Log:
+        """Create an empty replica in another directory, to be filled from the log.
+
+        Raises:
+            KafkaStorageError: the directory failed.
+        """
+        log = self.logs[partition]
+        assert partition not in self.futures
+        name = partition.future_directory_name(self._doors.rng.uuid())
+        future = self._create(f"{directory.path}/{name}", partition, log.topic_id, log.config)
+        self.futures[partition] = future
+        self._future_directory_of[partition] = directory
+        # As in Kafka, cleaning pauses until the move is complete, because the replica is a copy.
+        self.cleaner.abort_and_pause_cleaning(partition)
+        return future
+
+    def delete_future(self, partition: TopicPartition) -> bool:
+        """Cancel a move; return whether there was one."""
+        if partition not in self.futures:
+            return False
+        self._removal.delete_later(self._forget_future(partition))
+        return True
+
+    def replace_with_future(self, partition: TopicPartition) -> Log:
+        """Replace the log by its future replica, which has all of its records.
+
+        Each step is on disk before the next. After a power loss there is one of the two, or both,
+        and the metadata tells which is valid.
+
+        Raises:
+            KafkaStorageError: a directory failed.
+        """
+        log, future = self.logs[partition], self.futures[partition]
+        directory = self._future_directory_of[partition]
+        assert future.log_end_offset == log.log_end_offset, partition
+        future.take_over_from(log)
+        future.rename(f"{directory.path}/{partition.directory_name}")
+        future.sync_name()
+        self._forget_future(partition)
+        self.logs[partition] = future
+        self.cleaner.checkpoints.move(partition, self._directory_of[partition], directory)
+        self._directory_of[partition] = directory
+        self._removal.delete_later(log)
+        log.sync_name()
+        self.checkpoint_recovery_points()
+        self.checkpoint_log_start_offsets()
+        self.checkpoint_high_watermarks()
+        return future
+
+    def _forget_future(self, partition: TopicPartition) -> Log:
+        del self._future_directory_of[partition]
+        self.cleaner.resume_cleaning(partition)
+        return self.futures.pop(partition)
+
+    # -- checkpoints -------------------------------------------------------------------------
+
+    def checkpoint_recovery_points(self) -> None:
+        """Write the recovery points off the loop."""
+        self._checkpoints.write_recovery_points(self._online())
+
+    def checkpoint_log_start_offsets(self) -> None:
+        """Write each log start offset that differs from the first segment's base offset."""
+        try:
+            self._young.unmark(self._log_in)
+        except OSError as error:
+            self._on_disk_failure(error.filename or "", error)
+        self._checkpoints.write_log_start_offsets(self._online())
+
+    def checkpoint_high_watermarks(self, on_done: Callable[[], None] = lambda: None) -> None:
+        """Write the high watermarks off the loop, then call `on_done`."""
+        self._checkpoints.write_high_watermarks(self._online(), on_done)
+
+    def _online(self) -> list[LogDirectory]:
+        return [directory for directory in self.directories if directory.is_online]
+
+    def logs_in(self, directory: LogDirectory) -> list[tuple[TopicPartition, Log]]:
+        """Return the logs of a directory, including future replicas."""
+        owner, future_owner = self._directory_of, self._future_directory_of
+        found = [item for item in self.logs.items() if owner[item[0]] is directory]
+        if self.futures:
+            # Both have the same key, as in Kafka: a directory has only one of them per partition.
+            found += [item for item in self.futures.items() if future_owner[item[0]] is directory]
+        return found
+
+    # -- failure -----------------------------------------------------------------------------
+
+    def _on_descriptor_shortage(self) -> None:
+        self.descriptor_relief.on_shortage()
+
+    def _on_disk_failure(self, path: str, error: OSError) -> None:
+        for directory in self.directories:
+            if directory.holds(path):
+                self._take_offline(directory, error)
+
+    def _take_offline(self, directory: LogDirectory, error: OSError) -> None:
+        """Remove the logs of a failed directory; nothing is retried.
+
+        A descriptor shortage is not a failure: the operation is rejected or retried.
+        """
+        if not directory.is_online:
+            return
+        if is_out_of_descriptors(error) and directory.is_loaded:
+            self.descriptor_relief.on_shortage()
+            return
+        directory.is_online = False
+        for logs, owners in (
+            (self.logs, self._directory_of),
+            (self.futures, self._future_directory_of),
+        ):
+            for partition in [tp for tp, owner in owners.items() if owner is directory]:
+                del owners[partition]
+                if logs is self.logs:
+                    self.cleaner.on_gone(partition, directory)
+                else:
+                    self.cleaner.resume_cleaning(partition)
+                logs.pop(partition).take_offline()
+        self._on_directory_failure(directory, error)

@@ -1,0 +1,117 @@
+"""Periodic tasks over all logs: retention, expiry of producers, flushes.
+
+A task runs in slices, one per turn of the loop, so that ten thousand partitions do not block it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.storage.errors import KafkaStorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from barnabas.runtime.timer import Cancellable
+    from barnabas.storage.config import StorageConfig
+    from barnabas.storage.doors import LogDoors
+    from barnabas.storage.log.log import Log
+    from barnabas.storage.topic_partition import TopicPartition
+
+# Logs processed per turn of the loop.
+_SLICE = 32
+# Longer intervals mean "never": flush.ms and similar keys default to 2**63 - 1.
+_INTERVAL_MAX_MS = 10 * 365 * 86_400_000
+
+
+class LogTasks:
+    """Runs the tasks at their intervals."""
+
+    __slots__ = ("_config", "_doors", "_logs", "_timers")
+
+    def __init__(
+        self, config: StorageConfig, doors: LogDoors, logs: Mapping[TopicPartition, Log]
+    ) -> None:
+        self._config = config
+        self._doors = doors
+        # The log manager's own table, so each run sees its current logs.
+        self._logs = logs
+        self._timers: dict[str, Cancellable] = {}
+
+    def start(self) -> None:
+        """Start retention, expiry and, if configured, periodic flushes."""
+        config = self._config
+        self.repeat("retention", config.log_retention_check_interval_ms, self.apply_retention)
+        self.repeat("flush", config.log_flush_scheduler_interval_ms, self.flush_dirty_logs)
+        self.repeat(
+            "producer-expiry",
+            config.producer_id_expiration_check_interval_ms,
+            self.expire_producers,
+        )
+
+    def repeat(self, name: str, interval_ms: int, task: Callable[[], None]) -> None:
+        """Run `task` periodically; an interval of many years means never."""
+        if interval_ms > _INTERVAL_MAX_MS:
+            return
+
+        def run() -> None:
+            task()
+            self._timers[name] = self._doors.timer.call_later(interval_ms, run)
+
+        delay_ms = self._config.log_initial_task_delay_ms
+        self._timers[name] = self._doors.timer.call_later(delay_ms, run)
+
+    def stop(self) -> None:
+        """Cancel all tasks."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def apply_retention(self) -> None:
+        """Delete expired segments, and release descriptors and indexes of idle segments."""
+        now_ms = self._doors.expiry_clock.wall_ms()
+
+        def work(log: Log) -> None:
+            if not log.config.is_compacted:
+                # For compacted logs, the cleaner does this between two passes, never during one.
+                log.delete_old_segments(now_ms)
+            log.release_idle()
+
+        self._in_slices(work)
+
+    def close_idle_files(self) -> None:
+        """Close the descriptors that were not used since the last call."""
+        self._in_slices(lambda log: log.close_idle())
+
+    def expire_producers(self) -> None:
+        """Remove producers that are idle for producer.id.expiration.ms."""
+        now_ms = self._doors.expiry_clock.wall_ms()
+        self._in_slices(lambda log: log.producer_state.remove_expired(now_ms))
+
+    def flush_dirty_logs(self) -> None:
+        """Sync the logs whose last sync is at least flush.ms ago."""
+        now = self._doors.clock.monotonic_ms()
+
+        def work(log: Log) -> None:
+            if now - log.last_flush_ms >= log.config.flush_ms:
+                log.flush_async(lambda _: None)
+
+        self._in_slices(work)
+
+    def _in_slices(self, work: Callable[[Log], object]) -> None:
+        waiting = list(self._logs)
+
+        def run() -> None:
+            for partition in waiting[:_SLICE]:
+                log = self._logs.get(partition)
+                if log is not None:
+                    try:
+                        work(log)
+                    except KafkaStorageError:
+                        # The failure of the directory has already been reported.
+                        continue
+            del waiting[:_SLICE]
+            if waiting:
+                self._doors.timer.call_soon(run)
+
+        run()

@@ -1,0 +1,1 @@
+"""Opening the directory of a log, and its repair after a crash."""

@@ -1,0 +1,90 @@
+"""Check of whether a batch continues a log, by comparison with adjacent batches.
+
+Base offset and leader epoch lie outside the CRC. A flipped bit in them shows only as a
+contradiction to the previous or next batch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.storage.config import LONG_MAX
+from barnabas.storage.segment.offset_index import RELATIVE_OFFSET_MAX
+
+if TYPE_CHECKING:
+    from barnabas.record.batch import BatchHeader
+
+
+class BatchOrder:
+    """Checks the batches of a log in order."""
+
+    __slots__ = (
+        "_known_epochs",
+        "_may_skip",
+        "_segment_base",
+        "epoch",
+        "next_offset",
+    )
+
+    def __init__(self, epochs: list[tuple[int, int]], *, may_skip: bool) -> None:
+        """Create the check.
+
+        Args:
+            epochs: leader epochs and start offsets from the log's file; empty without one.
+            may_skip: whether offsets may be missing between batches (the log is compacted).
+        """
+        self._known_epochs = frozenset(epoch for epoch, _ in epochs)
+        self._may_skip = may_skip
+        self._segment_base = 0
+        # End offset of the accepted batches, and their latest leader epoch (-1 without one).
+        self.next_offset = 0
+        self.epoch = -1
+
+    def begin_segment(self, base_offset: int) -> None:
+        """Begin a segment; the next batch is its first."""
+        self._segment_base = self.next_offset = base_offset
+
+    def take(self, header: BatchHeader) -> None:
+        """Accept the batch as part of the log."""
+        self.next_offset = header.next_offset
+        self.epoch = max(self.epoch, header.partition_leader_epoch)
+
+    def problem(self, header: BatchHeader, after: BatchHeader | None, following: int) -> str | None:
+        """Return why the batch cannot continue the log; None if it can.
+
+        Args:
+            header: header of a batch with a valid CRC.
+            after: header of the next batch in the segment, also with a valid CRC; None without one.
+            following: base offset of the next segment, LONG_MAX without one.
+        """
+        return self._offset_problem(header, after, following) or self._epoch_problem(header, after)
+
+    def _offset_problem(
+        self, header: BatchHeader, after: BatchHeader | None, following: int
+    ) -> str | None:
+        base, expected = header.base_offset, self.next_offset
+        if base < expected:
+            return f"its base offset is {base}, the batch before it ends at {expected}"
+        if header.last_offset - self._segment_base > RELATIVE_OFFSET_MAX:
+            return f"its base offset is {base}, too large for its segment"
+        if base == expected:
+            return None
+        # Offsets are missing before the batch. That is valid unless the next batch contradicts.
+        limit = following if after is None else after.base_offset
+        if header.next_offset > limit:
+            return f"its base offset is {base}, though offset {limit} follows it"
+        if after is None and limit == LONG_MAX and not self._may_skip:
+            return f"its base offset is {base}, the batch before it ends at {expected}"
+        return None
+
+    def _epoch_problem(self, header: BatchHeader, after: BatchHeader | None) -> str | None:
+        epoch = header.partition_leader_epoch
+        if epoch < self.epoch:
+            # These may also be old bytes after a truncation that did not reach the disk.
+            return f"its leader epoch is {epoch}, the one before it has {self.epoch}"
+        older = epoch if after is None else after.partition_leader_epoch
+        # No batch contradicts the last batch. After a power loss, the file of epochs may lack an
+        # epoch, so an unknown epoch alone proves nothing.
+        if older < epoch and epoch not in self._known_epochs:
+            return f"its leader epoch is {epoch}, the one behind it has {older}"
+        return None

@@ -1,0 +1,549 @@
+"""Opening a log: select its files, repair it after a crash, find its end (Kafka's LogLoader).
+
+After a clean shutdown, only the last few batches are read. Otherwise every segment above the
+recovery point is read and each CRC is checked. The first invalid batch ends the log. Indexes are
+rebuilt, and producer state is replayed from the last snapshot before that point.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from barnabas.storage.config import LONG_MAX
+from barnabas.storage.damage import DamageKind
+from barnabas.storage.errors import (
+    CorruptRecordError,
+    DamagedLogError,
+    InconsistentTopicIdError,
+    StorageError,
+)
+from barnabas.storage.file_names import (
+    DELETED_FILE_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    offset_of,
+)
+from barnabas.storage.files.leader_epoch_cache import LeaderEpochCache
+from barnabas.storage.files.partition_metadata import read_topic_id, write_topic_id
+from barnabas.storage.producers.producer_state import ProducerState
+from barnabas.storage.recovery.batch_order import BatchOrder
+from barnabas.storage.recovery.swap_recovery import finish_swaps
+from barnabas.storage.segment.batch_scan import describe_end, headers, valid_batches
+from barnabas.storage.segment.segment import Segment, roll_jitter
+from barnabas.storage.segment.segments import Segments
+from barnabas.storage.segment.transaction_index import AbortedEntry
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from barnabas.record.batch import BatchHeader
+    from barnabas.storage.config import LogConfig
+    from barnabas.storage.doors import LogDoors, LogOpening
+    from barnabas.storage.producers.producer_state import CompletedTxn
+
+_log = logging.getLogger(__name__)
+
+# Bytes checked per slice; this takes some tens of milliseconds.
+_SLICE_BYTES = 16 << 20
+
+
+class LoadedLog(msgspec.Struct, frozen=True):
+    """State of a log after loading its directory."""
+
+    segments: Segments
+    leader_epochs: LeaderEpochCache
+    producer_state: ProducerState
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int
+    # None while the topic id is unknown.
+    topic_id: bytes | None
+
+
+class LogLoader:
+    """Loads the log of one directory."""
+
+    __slots__ = (
+        "_config",
+        "_directory",
+        "_disk",
+        "_doors",
+        "_epochs",
+        "_has_cut",
+        "_is_replayed",
+        "_opening",
+        "_order",
+        "_producers",
+    )
+
+    def __init__(
+        self, directory: str, config: LogConfig, doors: LogDoors, opening: LogOpening
+    ) -> None:
+        self._directory = directory
+        self._config = config
+        self._doors = doors
+        self._disk = doors.disk
+        self._opening = opening
+        # Whether records or whole segments were removed; this has been reported.
+        self._has_cut = False
+        # Whether recovery has already replayed the producer state up to the log's end.
+        self._is_replayed = False
+        self._producers = ProducerState(doors.disk, directory, opening.producer_id_expiration_ms)
+        self._epochs = LeaderEpochCache(doors.disk, directory)
+
+    def load(self) -> LoadedLog:
+        """Repair the directory, and return the state of its log."""
+        slices = self.load_in_slices()
+        while True:
+            try:
+                next(slices)
+            except StopIteration as done:
+                loaded: LoadedLog = done.value
+                return loaded
+
+    def load_in_slices(self) -> Generator[None, None, LoadedLog]:
+        """Do the same as `load` in bounded steps, so that a large log does not block the loop."""
+        if not self._disk.exists(self._directory):
+            self._disk.make_directory(self._directory)
+        names = self._clean_up(self._disk.list(self._directory))
+        self._producers.find_snapshots(names)
+        epochs_are_whole = self._epochs.load()
+        if epochs_are_whole and not self._opening.clean_shutdown:
+            self._epochs.mark_unsynced()
+        segments = self._find_segments(names)
+        end: int | None = None
+        recover_from: int | None = None
+        if self._opening.clean_shutdown:
+            self._repair_indexes(segments, names)
+            end = self._clean_end(segments)
+            if end is not None:
+                recover_from = self._damaged_transactions(segments, end)
+                end = end if recover_from is None else None
+        if end is None and segments:
+            end = yield from self._recover(segments, recover_from)
+        if end is None or end < self._log_start(end):
+            segments, end = self._start_anew(segments), self._opening.log_start_offset
+        return self._finish(Segments(segments), end, epochs_are_whole)
+
+    def _finish(self, segments: Segments, end: int, epochs_are_whole: bool) -> LoadedLog:
+        start = max(self._log_start(end), segments[0].base_offset)
+        if not epochs_are_whole and segments.size:
+            self._tell_epochs()
+            self._epochs.replace(_epochs_in(segments))
+        self._tell_lost(segments, end)
+        # This precedes `forget_from`: if all segments were deleted, the epochs still have the log
+        # start.
+        start = max(start, min(self._start_by_epochs(segments, start), end))
+        self._epochs.forget_from(end)
+        self._epochs.truncate_from_start(start)
+        # A crash between the removal of a segment and of its snapshot leaves the snapshot.
+        self._producers.remove_stray_snapshots({segment.base_offset for segment in segments})
+        if self._producers.map_end_offset != end or not self._is_replayed:
+            now_ms = self._doors.expiry_clock.wall_ms()
+            self.load_producer_state(self._producers, segments, (start, end), now_ms)
+        self._tell_snapshots()
+        for segment in segments:
+            # Ten thousand logs must not hold as many descriptors; the first use opens the file.
+            segment.close()
+        # Recovered batches above the recovery point may be unsynced, so the point does not rise.
+        recovery_point = min(self._opening.recovery_point, end)
+        return LoadedLog(
+            segments, self._epochs, self._producers, start, end, recovery_point, self._topic_id()
+        )
+
+    def _log_start(self, end: int) -> int:
+        """Return the checkpointed log start, unless it contradicts a clean shutdown."""
+        start = self._opening.log_start_offset
+        return 0 if self._opening.clean_shutdown and end < start else start
+
+    def _tell_lost(self, segments: Segments, end: int) -> None:
+        """Report records that the log once had and has lost, unless recovery reported it."""
+        if self._has_cut:
+            return
+        problems = []
+        noted = max(self._opening.recovery_point, self._opening.high_watermark)
+        entries = self._epochs.entries
+        if end < noted:
+            problems.append(f"the log ends at offset {end}, records below {noted} were there")
+        elif entries and (entries[-1][1] > end or entries[-1][1] == end == 0):
+            problems.append(f"the log ends at offset {end}, records at {entries[-1][1]} were there")
+        first = segments[0].base_offset
+        if entries and entries[0][1] < first:
+            # Deleting records raises the first epoch's start offset.
+            problems.append(f"offsets {entries[0][1]} to {first - 1} are missing at its beginning")
+        action = "the log goes on with what is there; lost records come from other replicas only"
+        for problem in problems:
+            self._doors.damage.tell(DamageKind.GAP, self._directory, problem, action)
+
+    def _tell_epochs(self) -> None:
+        if not self._opening.clean_shutdown:
+            # A power loss explains the damage.
+            _log.warning("%s was missing or damaged and is made new", self._epochs.path)
+            return
+        action = "the leader epochs were read from the batches; nothing to do"
+        problem = "the file is missing or damaged"
+        self._doors.damage.tell(DamageKind.EPOCHS, self._epochs.path, problem, action)
+
+    def _tell_snapshots(self) -> None:
+        action = "removed; the producers were read from an older one and the batches; nothing to do"
+        for path in self._producers.damaged_snapshots:
+            problem = "the producer snapshot cannot be read"
+            self._doors.damage.tell(DamageKind.PRODUCERS, path, problem, action)
+
+    def _start_by_epochs(self, segments: Segments, start: int) -> int:
+        """Return the log start offset, also considering the file of leader epochs.
+
+        Deleting records truncates that file at once; the log start checkpoint follows up to a
+        minute later. If deleted records came back without their epochs, a follower could not find
+        the offset at which its log diverges there.
+        """
+        entries = self._epochs.entries
+        if not entries or entries[0][1] <= start:
+            return start
+        segment = segments.floor(start) or segments[0]
+        _, first = next(iter(headers(segment.file, 0, segment.size)), (0, None))
+        # Records without a leader epoch predate leader epochs, so they were not deleted.
+        is_deleted = first is not None and first.partition_leader_epoch >= 0
+        return entries[0][1] if is_deleted else start
+
+    def _topic_id(self) -> bytes | None:
+        """Return the topic id; read it from the file, or write it there."""
+        known = self._opening.topic_id
+        found = read_topic_id(self._disk, self._directory)
+        if known is None:
+            return found
+        if found is None:
+            write_topic_id(self._disk, self._directory, known)
+        elif found != known:
+            raise InconsistentTopicIdError(f"{self._directory} belongs to another topic id")
+        return known
+
+    # -- files -------------------------------------------------------------------------------
+
+    def _clean_up(self, names: list[str]) -> list[str]:
+        """Finish swaps, delete temporary and deleted files, and return the remaining names."""
+        names = finish_swaps(self._disk, self._directory, names)
+        kept = []
+        bases = {offset_of(name, LOG_SUFFIX) for name in names}
+        for name in names:
+            if name.endswith((DELETED_FILE_SUFFIX, ".tmp")):
+                self._disk.remove(f"{self._directory}/{name}")
+                continue
+            kept.append(name)
+        return [name for name in kept if not self._is_orphan(name, bases)]
+
+    def _is_orphan(self, name: str, bases: set[int | None]) -> bool:
+        """Delete an index whose segment no longer exists; return whether it was deleted."""
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
+            offset = offset_of(name, suffix)
+            if offset is not None and offset not in bases:
+                self._disk.remove(f"{self._directory}/{name}")
+                return True
+        return False
+
+    def _find_segments(self, names: list[str]) -> list[Segment]:
+        found = []
+        present = set(names)
+        for name in names:
+            base = offset_of(name, LOG_SUFFIX)
+            if base is not None:
+                size = self._disk.size(f"{self._directory}/{name}")
+                segment = Segment(self._disk, self._directory, base, self._config, size)
+                segment.created_ms = self._doors.clock.wall_ms()
+                if name.removesuffix(LOG_SUFFIX) + TXN_INDEX_SUFFIX not in present:
+                    # This saves a file check per segment: few segments have aborted transactions.
+                    segment.txn_index.create()
+                found.append(segment)
+        return found
+
+    def _new_segment(self, base_offset: int) -> Segment:
+        segment = Segment(self._disk, self._directory, base_offset, self._config)
+        segment.create(self._doors.clock.wall_ms(), roll_jitter(self._config, self._doors.rng))
+        return segment
+
+    def _start_anew(self, segments: list[Segment]) -> list[Segment]:
+        """Delete all segments, because the whole log lies below its start; return a new segment."""
+        for segment in segments:
+            segment.close()
+            segment.delete_files()
+        self._producers.remove_all_snapshots()
+        self._epochs.clear()
+        self._is_replayed = False
+        return [self._new_segment(self._opening.log_start_offset)]
+
+    # -- indexes -----------------------------------------------------------------------------
+
+    def _repair_indexes(self, segments: list[Segment], names: list[str]) -> None:
+        """Rebuild missing indexes. Damaged indexes are found on first use."""
+        present = set(names)
+        for segment in segments:
+            files = (segment.path(INDEX_SUFFIX), segment.path(TIME_INDEX_SUFFIX))
+            if any(path.rpartition("/")[2] not in present for path in files):
+                segment.rebuild_indexes()
+                segment.sync_all()()
+
+    def _clean_end(self, segments: list[Segment]) -> int | None:
+        """Return the log end after a clean shutdown; None if the log needs recovery.
+
+        After a clean shutdown, the last segment ends with a whole batch of the last leader epoch.
+        It also ends at the recovery point, because a clean shutdown syncs the whole log.
+        """
+        if not segments:
+            return None
+        last = segments[-1]
+        try:
+            position, end = last.find_end()
+            if position != last.size or end != self._opening.recovery_point:
+                return None
+            for _, header in headers(last.file, last.offset_index.last_position(), last.size):
+                known = self._epochs.epoch_for_offset(header.base_offset)
+                if known is not None and known != header.partition_leader_epoch:
+                    return None
+        except CorruptRecordError:
+            return None
+        return end
+
+    def _damaged_transactions(self, segments: list[Segment], end: int) -> int | None:
+        """Return the base offset of the first segment with a damaged transaction index, or None."""
+        ends = [segment.base_offset for segment in segments[1:]] + [end]
+        for segment, segment_end in zip(segments, ends, strict=True):
+            path = segment.path(TXN_INDEX_SUFFIX)
+            if not self._disk.exists(path):
+                continue
+            if not segment.txn_index.is_sane(segment.base_offset, segment_end):
+                action = "made new from the batches; nothing to do"
+                problem = "its entries do not fit the segment"
+                self._doors.damage.tell(DamageKind.TRANSACTIONS, path, problem, action)
+                return segment.base_offset
+        return None
+
+    # -- recovery ----------------------------------------------------------------------------
+
+    def _recover(
+        self, segments: list[Segment], recover_from: int | None = None
+    ) -> Generator[None, None, int]:
+        """Check every segment above the recovery point; the first invalid batch ends the log.
+
+        Args:
+            recover_from: base offset of an earlier segment at which to begin.
+
+        Returns:
+            The log end offset.
+        """
+        point = self._opening.recovery_point
+        if recover_from is not None:
+            point = min(point, recover_from)
+        # A segment that ends at the recovery point may have been sealed after the checkpoint. Its
+        # completed indexes may not have reached the disk.
+        first = max(0, sum(segment.base_offset < point for segment in segments) - 1)
+        while first and self._overlaps(segments[first - 1], segments[first]):
+            first -= 1
+        for segment in segments[:first]:
+            if not segment.check():
+                segment.rebuild_indexes()
+                segment.sync_all()()
+        base = segments[first].base_offset
+        start = max(self._opening.log_start_offset, segments[0].base_offset)
+        self.load_producer_state(
+            self._producers,
+            Segments(segments[: first + 1]),
+            (min(start, base), base),
+            self._doors.expiry_clock.wall_ms(),
+        )
+        self._is_replayed = True
+        end = base
+        self._order = BatchOrder(self._epochs.entries, may_skip=self._config.is_compacted)
+        for index in range(first, len(segments)):
+            if segments[index].base_offset > end and not self._config.is_compacted:
+                # The segment between them is missing: a power loss restored directory entries.
+                self._tell_gap(segments[index], end)
+                self._drop(segments, index)
+                break
+            self._producers.map_end_offset = segments[index].base_offset
+            self._producers.take_snapshot()
+            following = segments[index + 1].base_offset if index + 1 < len(segments) else LONG_MAX
+            end, is_whole = yield from self._recover_segment(segments[index], following)
+            if not is_whole:
+                self._drop(segments, index + 1)
+                break
+        self._producers.map_end_offset = end
+        return end
+
+    def _tell_gap(self, segment: Segment, end: int) -> None:
+        self._has_cut = True
+        problem = f"offsets {end} to {segment.base_offset - 1} are missing before it"
+        action = (
+            f"deleted with all segments behind it; the log goes on at offset {end}; records behind "
+            f"it come back only from other replicas"
+        )
+        self._doors.damage.tell(DamageKind.GAP, segment.path(LOG_SUFFIX), problem, action)
+
+    def _drop(self, segments: list[Segment], first: int) -> None:
+        """Delete the segments from `first` on, and sync, so that they cannot reappear."""
+        for segment in segments[first:]:
+            _log.warning(
+                "%s: %d bytes from offset %d on are deleted: what was before them is damaged",
+                self._directory,
+                segment.size,
+                segment.base_offset,
+            )
+            segment.close()
+            segment.delete_files()
+        del segments[first:]
+        self._disk.sync_directory(self._directory)
+
+    def _overlaps(self, segment: Segment, following: Segment) -> bool:
+        """Return whether a segment extends into the next one, after a truncation was lost."""
+        try:
+            return segment.find_end()[1] > following.base_offset
+        except CorruptRecordError:
+            return True
+
+    def _recover_segment(
+        self, segment: Segment, following: int
+    ) -> Generator[None, None, tuple[int, bool]]:
+        """Rebuild indexes, epochs and aborted transactions; truncate at the first invalid batch.
+
+        Args:
+            following: base offset of the next segment, LONG_MAX without one. Batches that reach
+                beyond it were truncated earlier, so they are removed.
+
+        Returns:
+            The end offset, and whether the segment is intact.
+        """
+        segment.clear_indexes()
+        order = self._order
+        order.begin_segment(segment.base_offset)
+        position, problem = 0, None
+        pause_at = _SLICE_BYTES
+        walk = valid_batches(segment.file, 0, segment.size)
+        ahead = next(walk, None)
+        while ahead is not None:
+            at, header, batch = ahead
+            ahead = next(walk, None)
+            problem = order.problem(header, None if ahead is None else ahead[1], following)
+            if problem is not None:
+                break
+            if header.next_offset > following:
+                segment.seal()
+                segment.cut_at(position)
+                return order.next_offset, True
+            try:
+                completed = self._producers.replay(batch, header)
+            except StorageError as error:
+                # As in Kafka, an unreadable marker ends the log like a wrong CRC.
+                problem = str(error)
+                break
+            order.take(header)
+            segment.index_batch(at, header)
+            if header.partition_leader_epoch >= 0:
+                self._note_epoch(header)
+            _note_aborted(segment, self._producers, completed)
+            position = at + header.size
+            if position >= pause_at:
+                pause_at = position + _SLICE_BYTES
+                yield
+        segment.seal()
+        if position == segment.size:
+            segment.close()
+            return order.next_offset, True
+        self._cut(segment, position, problem, is_last=following == LONG_MAX)
+        return order.next_offset, False
+
+    def _cut(self, segment: Segment, position: int, problem: str | None, *, is_last: bool) -> None:
+        """Truncate a segment at the first batch that is not part of the log, and report it.
+
+        Args:
+            problem: the problem of an intact batch; None if its bytes are damaged.
+            is_last: whether the segment is the last one, whose end a crash may have torn.
+        """
+        path, end = segment.path(LOG_SUFFIX), self._order.next_offset
+        lost = segment.size - position
+        is_torn = False
+        if problem is None:
+            problem, is_torn = describe_end(segment.file, position, segment.size)
+        noted = max(self._opening.recovery_point, self._opening.high_watermark)
+        if is_torn and is_last and end >= noted:
+            _log.warning(
+                "An unfinished append is cut off: path=%s position=%d bytes=%d log_end_offset=%d "
+                "problem=%s",
+                path,
+                position,
+                lost,
+                end,
+                problem,
+            )
+        else:
+            self._has_cut = True
+            action = (
+                f"cut off, with {lost} bytes from here to the segment's end; the log goes on at "
+                f"offset {end}; records behind it come back only from other replicas"
+            )
+            self._doors.damage.tell(DamageKind.BATCH, path, problem, action, position)
+        segment.cut_at(position)
+        # A power loss must not restore removed, intact batches after newer ones.
+        segment.sync_batches()()
+
+    def _note_epoch(self, header: BatchHeader) -> None:
+        latest = self._epochs.latest_epoch
+        if latest is None or header.partition_leader_epoch > latest:
+            self._epochs.assign(header.partition_leader_epoch, header.base_offset)
+
+    @staticmethod
+    def load_producer_state(
+        state: ProducerState, segments: Segments, span: tuple[int, int], now_ms: int
+    ) -> None:
+        """Load the producer state at the log end, from the latest snapshot and later batches.
+
+        Args:
+            span: log start offset and log end offset.
+        """
+        start, end = span
+        position = state.load_latest_snapshot(start, end, now_ms)
+        if position < end:
+            for segment in segments.from_offset(position):
+                first = segment.position_of(position) if segment.size else 0
+                for _, header, batch in valid_batches(segment.file, first, segment.size):
+                    if header.base_offset >= position:
+                        _replay_or_skip(state, batch, header)
+        state.map_end_offset = end
+
+
+def _replay_or_skip(state: ProducerState, batch: memoryview, header: BatchHeader) -> None:
+    """Replay one batch into the state; skip it if it is invalid.
+
+    The batch stays in the log, because this log was not recovered.
+    """
+    try:
+        state.replay(batch, header)
+    except StorageError as error:
+        _log.error("The state of producers leaves out one batch: %s", error)
+
+
+def _note_aborted(segment: Segment, state: ProducerState, completed: CompletedTxn | None) -> None:
+    if completed is not None and completed.is_aborted:
+        stable = state.last_stable_offset_after(completed)
+        segment.txn_index.append(
+            AbortedEntry(
+                completed.producer_id, completed.first_offset, completed.last_offset, stable
+            )
+        )
+
+
+def _epochs_in(segments: Segments) -> list[tuple[int, int]]:
+    """Return each leader epoch and its first offset, from the batches."""
+    found: dict[int, int] = {}
+    for segment in segments:
+        try:
+            for _, header in headers(segment.file, 0, segment.size):
+                if header.partition_leader_epoch >= 0:
+                    found.setdefault(header.partition_leader_epoch, header.base_offset)
+        except DamagedLogError:
+            # Readers get an error for the damage; later segments have the later epochs.
+            continue
+    return list(found.items())

@@ -1,0 +1,162 @@
+"""Sparse index from offsets to positions in a segment (Kafka's OffsetIndex, `.index`).
+
+An entry has 8 bytes: the last offset of a batch, relative to the segment's base offset, and the
+position where the batch begins.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from barnabas.storage.segment.index_file import IndexFile
+
+if TYPE_CHECKING:
+    from barnabas.runtime.disk import Disk
+
+ENTRY_BYTES = 8
+RELATIVE_OFFSET_MAX = 0x7FFF_FFFF
+_ENTRY = Struct(">ii")
+_SWAP = sys.byteorder == "little"
+
+
+class OffsetIndex:
+    """Offset index; loaded on first use and unloaded by `unload`."""
+
+    __slots__ = ("_max_entries", "_offsets", "_positions", "base_offset", "file")
+
+    def __init__(self, disk: Disk, path: str, base_offset: int, max_bytes: int) -> None:
+        self.file = IndexFile(disk, path, ENTRY_BYTES)
+        self.base_offset = base_offset
+        self._max_entries = max_bytes // ENTRY_BYTES
+        # Relative offsets, strictly increasing, and positions; None until loaded.
+        self._offsets: array[int] | None = None
+        self._positions: array[int] = array("i")
+
+    def create(self) -> None:
+        """Create the file of a new segment."""
+        self.file.create()
+        self._offsets = array("i")
+        self._positions = array("i")
+
+    def __len__(self) -> int:
+        return len(self._loaded())
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further entry fits."""
+        offsets = self._offsets
+        return len(self._loaded() if offsets is None else offsets) >= self._max_entries
+
+    def lookup(self, offset: int) -> int:
+        """Return the position of the entry at or before `offset`, for a forward scan."""
+        return self.entry_before(offset)[1]
+
+    def entry_before(self, offset: int) -> tuple[int, int]:
+        """Return offset and position of the entry at or before `offset`; position 0 without one."""
+        offsets = self._loaded()
+        slot = bisect_right(offsets, min(offset - self.base_offset, RELATIVE_OFFSET_MAX))
+        if not slot:
+            return self.base_offset, 0
+        return self.base_offset + offsets[slot - 1], self._positions[slot - 1]
+
+    def forget(self, position: int) -> None:
+        """Remove the damaged entry of a position from memory."""
+        offsets = self._loaded()
+        slot = self._positions.index(position)
+        del offsets[slot]
+        del self._positions[slot]
+
+    def drop_from(self, offset: int, position: int) -> bool:
+        """Remove entries at the end that contradict a new entry of `offset` and `position`.
+
+        Returns:
+            Whether entries were removed, so that the index was damaged.
+        """
+        offsets, positions = self._loaded(), self._positions
+        relative = offset - self.base_offset
+        count = len(offsets)
+        while offsets and (offsets[-1] >= relative or positions[-1] >= position):
+            offsets.pop()
+            positions.pop()
+        if len(offsets) == count:
+            return False
+        self.file.replace(self._encoded())
+        return True
+
+    def offset_beyond(self, position: int) -> int | None:
+        """Return the offset of the first entry at or after `position`; None without one."""
+        offsets = self._loaded()
+        slot = bisect_left(self._positions, position)
+        return self.base_offset + offsets[slot] if slot < len(offsets) else None
+
+    def append(self, last_offset: int, position: int) -> None:
+        """Append the entry of a batch."""
+        offsets = self._loaded()
+        relative = last_offset - self.base_offset
+        assert not offsets or relative > offsets[-1], "index entries increase"
+        offsets.append(relative)
+        self._positions.append(position)
+        self.file.append(_ENTRY.pack(relative, position))
+
+    def last_position(self) -> int:
+        """Return the position of the last entry, 0 without one; does not read the whole file."""
+        if self._offsets is not None:
+            return self._positions[-1] if self._positions else 0
+        entry = self.file.last_entry()
+        return int(_ENTRY.unpack(entry)[1]) if entry else 0
+
+    def truncate_to(self, offset: int) -> None:
+        """Remove the entries from `offset` on."""
+        offsets = self._loaded()
+        count = bisect_left(offsets, min(offset - self.base_offset, RELATIVE_OFFSET_MAX))
+        if count < len(offsets):
+            del offsets[count:]
+            del self._positions[count:]
+            self.file.replace(self._encoded())
+
+    def clear(self) -> None:
+        """Remove all entries."""
+        self._offsets = array("i")
+        self._positions = array("i")
+        self.file.replace(b"")
+
+    def is_sane(self, log_bytes: int) -> bool:
+        """Return whether the entries can belong to a segment of `log_bytes`."""
+        offsets, positions = self._loaded(), self._positions
+        if not offsets:
+            return True
+        return (
+            offsets[0] >= 0
+            and positions[0] >= 0
+            and positions[-1] < log_bytes
+            and all(map(int.__lt__, offsets, offsets[1:]))
+            and all(map(int.__lt__, positions, positions[1:]))
+        )
+
+    def unload(self) -> None:
+        """Write buffered entries and free the memory; the next use reads the file."""
+        self.file.write_out()
+        self._offsets = None
+        self._positions = array("i")
+
+    def _loaded(self) -> array[int]:
+        offsets = self._offsets
+        if offsets is None:
+            entries = array("i", self.file.read())
+            if _SWAP:
+                entries.byteswap()
+            offsets = self._offsets = entries[0::2]
+            self._positions = entries[1::2]
+        return offsets
+
+    def _encoded(self) -> bytes:
+        entries = array("i", bytes(ENTRY_BYTES * len(self._positions)))
+        entries[0::2] = self._loaded()
+        entries[1::2] = self._positions
+        if _SWAP:
+            entries.byteswap()
+        return entries.tobytes()

@@ -1,0 +1,600 @@
+"""One segment of a log: a file of batches and its indexes (Kafka's LogSegment).
+
+The file is opened on first use and closed when the segment is idle. Indexes are loaded on first
+use. A segment knows nothing of other segments, leaders or producers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from barnabas.storage.errors import CorruptRecordError, DamagedLogError
+from barnabas.storage.file_names import (
+    DELETED_FILE_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    offset_file,
+)
+from barnabas.storage.segment.batch_scan import headers, whole_headers
+from barnabas.storage.segment.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
+from barnabas.storage.segment.time_index import NO_TIMESTAMP, TimeIndex
+from barnabas.storage.segment.transaction_index import TransactionIndex
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.record.batch import BatchHeader, Buffer
+    from barnabas.runtime.disk import Disk, File
+    from barnabas.runtime.rng import Rng
+    from barnabas.storage.config import LogConfig
+
+# Positions in the offset index have 31 bits.
+_BYTES_MAX = 0x7FFF_FFFF
+# Positions of recent appends kept in memory; reads at the tail need exactly these.
+_RECENT_MAX = 64
+_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+
+
+# Position within an append, size, last offset and largest timestamp of a batch.
+PlacedBatch: TypeAlias = tuple[int, int, int, int]
+
+
+class _AstrayError(Exception):
+    """An index entry does not lead to a batch with its offset."""
+
+
+class BatchPlace(NamedTuple):
+    """Position of a batch in its segment."""
+
+    position: int
+    size: int
+    base_offset: int
+
+
+class Segment:
+    """Batches from `base_offset` on, in offset order."""
+
+    __slots__ = (
+        "_directory",
+        "_disk",
+        "_file",
+        "_index_interval_bytes",
+        "_max_timestamp",
+        "_offset_of_max_timestamp",
+        "_recent",
+        "_suffix",
+        "_was_used",
+        "base_offset",
+        "bytes_since_index_entry",
+        "created_ms",
+        "first_batch_timestamp",
+        "is_new",
+        "offset_index",
+        "on_damaged_index",
+        "on_rebuilt",
+        "roll_jitter_ms",
+        "size",
+        "synced_size",
+        "time_index",
+        "txn_index",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        base_offset: int,
+        config: LogConfig,
+        size: int = 0,
+        suffix: str = "",
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        # ".deleted" before deletion; ".cleaned" and ".swap" before it replaces other segments.
+        self._suffix = suffix
+        self.base_offset = base_offset
+        # Bytes of batches in the file; the next append starts here.
+        self.size = size
+        # File size covered by the last sync; -1 if unknown.
+        self.synced_size = -1
+        # Called after damaged indexes were rebuilt.
+        self.on_rebuilt: Callable[[], None] | None = None
+        # Called with path and position when damaged index entries are found.
+        self.on_damaged_index: Callable[[str, int], None] | None = None
+        self._file: File | None = None
+        self._was_used = False
+        self._index_interval_bytes = config.index_interval_bytes
+        self._recent: dict[int, int] = {}
+        # Bytes appended since the last index entry.
+        self.bytes_since_index_entry = 0
+        # Largest timestamp, and last offset of its batch; None until the time index is read.
+        self._max_timestamp: int | None = None
+        self._offset_of_max_timestamp = base_offset
+        # Largest timestamp of the first batch, from which segment.ms counts; None if unknown.
+        self.first_batch_timestamp: int | None = None
+        self.created_ms = 0
+        # Whether the directory entry has not been synced yet.
+        self.is_new = False
+        # Subtracted from segment.ms, so that the partitions of a topic do not all roll at once.
+        self.roll_jitter_ms = 0
+        index_bytes = config.segment_index_bytes
+        self.offset_index = OffsetIndex(disk, self.path(INDEX_SUFFIX), base_offset, index_bytes)
+        self.time_index = TimeIndex(disk, self.path(TIME_INDEX_SUFFIX), base_offset, index_bytes)
+        self.txn_index = TransactionIndex(disk, self.path(TXN_INDEX_SUFFIX))
+
+    def __repr__(self) -> str:
+        return f"Segment({self.path(LOG_SUFFIX)!r}, size={self.size})"
+
+    def create(self, now_ms: int, roll_jitter_ms: int) -> None:
+        """Create the files of a new segment; empty a file left over from a crash."""
+        file = self._disk.open(self.path(LOG_SUFFIX), briefly=True)
+        try:
+            if file.size():
+                file.truncate(0)
+        finally:
+            file.close()
+        # For an empty file, only the directory entry has to be synced.
+        self.size = self.synced_size = 0
+        self.offset_index.create()
+        self.time_index.create()
+        self.txn_index.create()
+        self._max_timestamp = NO_TIMESTAMP
+        self.created_ms = now_ms
+        self.is_new = True
+        self.roll_jitter_ms = roll_jitter_ms
+
+    def path(self, suffix: str) -> str:
+        """Return the path of the file with that suffix."""
+        return offset_file(self._directory, self.base_offset, suffix) + self._suffix
+
+    @property
+    def file(self) -> File:
+        """The open file of batches."""
+        self._was_used = True
+        file = self._file
+        if file is None:
+            file = self._file = self._disk.open(self.path(LOG_SUFFIX), create=False)
+        return file
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the segment holds a descriptor."""
+        return self._file is not None
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp of the segment; -1 if no record has a timestamp."""
+        if self._max_timestamp is None:
+            self._max_timestamp, self._offset_of_max_timestamp = self.time_index.last_entry()
+        return self._max_timestamp
+
+    @property
+    def offset_of_max_timestamp(self) -> int:
+        """The last offset of the batch with the largest timestamp."""
+        return self._offset_of_max_timestamp if self.max_timestamp >= 0 else self.base_offset
+
+    # -- appending ---------------------------------------------------------------------------
+
+    def prepare_append(self) -> None:
+        """Open and read all that `append` needs, so that a missing descriptor fails here."""
+        if self._file is None or self._max_timestamp is None:
+            self.file  # noqa: B018 - opens it
+            self.max_timestamp  # noqa: B018 - reads it
+            self.txn_index.entries()
+
+    def append(self, data: Buffer, first_offset: int, placed: list[PlacedBatch]) -> None:
+        """Write batches at the end with one system call, and index them if due.
+
+        Call `prepare_append` first. After an OSError, a part of the data may be in the file.
+        """
+        start = self.size
+        if start == 0:
+            self.first_batch_timestamp = placed[0][3]
+        file = self._file or self.file
+        self._was_used = True
+        file.append(data)
+        self.size = start + len(data)
+        recent = self._recent
+        if len(recent) >= _RECENT_MAX:
+            recent.clear()
+        recent[first_offset] = start
+        largest = self._max_timestamp
+        for position, size, last_offset, max_timestamp in placed:
+            if self.bytes_since_index_entry > self._index_interval_bytes or largest is None:
+                self._note(last_offset, start + position, max_timestamp)
+                largest = self._max_timestamp
+            elif max_timestamp > largest:
+                self._max_timestamp = largest = max_timestamp
+                self._offset_of_max_timestamp = last_offset
+            self.bytes_since_index_entry += size
+
+    def index_batch(self, position: int, header: BatchHeader) -> None:
+        """Index a batch that is already in the file (during recovery)."""
+        if position == 0:
+            self.first_batch_timestamp = header.max_timestamp
+        self._note(header.last_offset, position, header.max_timestamp)
+        self.bytes_since_index_entry += header.size
+
+    def _note(self, last_offset: int, position: int, max_timestamp: int) -> None:
+        largest = self._max_timestamp
+        if max_timestamp > (self.max_timestamp if largest is None else largest):
+            self._max_timestamp = max_timestamp
+            self._offset_of_max_timestamp = last_offset
+        if self.bytes_since_index_entry > self._index_interval_bytes:
+            if self.offset_index.drop_from(last_offset, position) and self.on_damaged_index:
+                self.on_damaged_index(self.path(INDEX_SUFFIX), position)
+            self.offset_index.append(last_offset, position)
+            self.time_index.maybe_append(self.max_timestamp, self._offset_of_max_timestamp)
+            self.bytes_since_index_entry = 0
+
+    def should_roll(
+        self, size: int, last_offset: int, max_timestamp: int, now_ms: int, config: LogConfig
+    ) -> bool:
+        """Return whether an append of `size` bytes up to `last_offset` needs a new segment."""
+        if self.size > config.segment_bytes - size:
+            return True
+        if self.size and self._waited_ms(max_timestamp, now_ms) > (
+            config.segment_ms_max - self.roll_jitter_ms
+        ):
+            return True
+        return self.must_roll(size, last_offset)
+
+    def must_roll(self, size: int, last_offset: int) -> bool:
+        """Return whether the append cannot fit here, regardless of the configuration."""
+        return (
+            self.offset_index.is_full
+            or self.time_index.is_full
+            or last_offset - self.base_offset > RELATIVE_OFFSET_MAX
+            or self.size + size > _BYTES_MAX
+        )
+
+    def _waited_ms(self, max_timestamp: int, now_ms: int) -> int:
+        """Return the segment's age, by record timestamps if there are any."""
+        first = self.first_timestamp()
+        return max_timestamp - first if first >= 0 else now_ms - self.created_ms
+
+    def first_timestamp(self) -> int:
+        """Return the largest timestamp of the first batch; -1 without one."""
+        if self.first_batch_timestamp is not None:
+            return self.first_batch_timestamp
+        first = NO_TIMESTAMP
+        try:
+            for _, header in headers(self.file, 0, self.size):
+                first = header.max_timestamp
+                break
+        except DamagedLogError:
+            # Readers get an error for the damage. The creation time decides when to roll.
+            pass
+        self.first_batch_timestamp = first
+        return first
+
+    # -- reading -----------------------------------------------------------------------------
+
+    def locate(self, offset: int, may_skip: bool = True) -> BatchPlace | None:
+        """Return the first batch that ends at or after `offset`; None if there is none.
+
+        Args:
+            offset: at or above the base offset; may be below it if earlier records are gone.
+            may_skip: whether offsets may be missing between batches (the log is compacted).
+
+        Raises:
+            DamagedLogError: a batch before the result is damaged.
+        """
+        position = self._recent.get(offset)
+        if position is not None:
+            try:
+                return self._scan(position, offset, offset, may_skip, is_base=True)
+            except _AstrayError:
+                # The file has changed since the append; the index lookup below finds the damage.
+                self._recent.clear()
+        astray: list[int] = []
+        while True:
+            noted, position = self.offset_index.entry_before(offset)
+            try:
+                place = self._scan(position, noted, offset, may_skip)
+            except _AstrayError:  # The entry or its batch is damaged; the previous one leads there.
+                astray.append(position)
+                self.offset_index.forget(position)
+                continue
+            if astray and self.on_damaged_index is not None:
+                self.on_damaged_index(self.path(INDEX_SUFFIX), astray[0])
+            return place
+
+    def _scan(
+        self, position: int, noted: int, offset: int, may_skip: bool, is_base: bool = False
+    ) -> BatchPlace | None:
+        """Locate `offset`, starting at a position.
+
+        Args:
+            position: where a batch begins.
+            noted: its base offset with `is_base`; else its last offset, or that of a later batch of
+                the same append (as in Kafka's index).
+
+        Raises:
+            _AstrayError: no batch of that offset begins at the position.
+            DamagedLogError: a batch after the position is damaged.
+        """
+        first, next_offset = position, self.base_offset
+        try:
+            for at, header in whole_headers(self.file, position, self.size):
+                base_offset = header.base_offset
+                if at == first and first:
+                    known = base_offset if is_base else header.last_offset
+                    if base_offset < self.base_offset or known > noted:
+                        raise _AstrayError
+                if base_offset != next_offset and (at != first or not first):
+                    self._check_jump(at, next_offset, base_offset, may_skip)
+                next_offset = header.next_offset
+                if next_offset > offset:
+                    return BatchPlace(at, header.size, base_offset)
+        except DamagedLogError as error:
+            if first and error.position == first:
+                raise _AstrayError from None
+            raise
+        if first and first >= self.size:
+            raise _AstrayError
+        return None
+
+    def _check_jump(self, position: int, expected: int, base_offset: int, may_skip: bool) -> None:
+        if base_offset < expected:
+            problem = f"base offset {base_offset} stands behind offset {expected - 1}"
+            raise DamagedLogError(self.path(LOG_SUFFIX), position, problem)
+        if not may_skip:
+            # Kafka continues with the next record, and its consumers never notice the gap.
+            problem = f"offsets {expected} to {base_offset - 1} are missing before it"
+            raise DamagedLogError(self.path(LOG_SUFFIX), position, problem, is_gap=True)
+
+    def position_of(self, offset: int) -> int:
+        """Return the position of the batch of `offset`, or the segment size without one."""
+        position = self._recent.get(offset)
+        if position is not None:
+            return position
+        place = self.locate(offset)
+        return self.size if place is None else place.position
+
+    def lookup_time(self, timestamp: int) -> int:
+        """Return an offset at or before the first record at or after `timestamp`."""
+        noted, offset = self.time_index.lookup(timestamp)
+        if noted >= 0 and not self._has_timestamp(noted, offset):
+            self._renew_time_index()
+            noted, offset = self.time_index.lookup(timestamp)
+        return offset
+
+    def trusted_max_timestamp(self) -> int:
+        """Return `max_timestamp` after checking it against the batches, for deletions."""
+        if not self._is_time_known():
+            self._renew_time_index()
+        return self.max_timestamp
+
+    def _renew_time_index(self) -> None:
+        if self.on_damaged_index is not None:
+            self.on_damaged_index(self.path(TIME_INDEX_SUFFIX), 0)
+        self.rebuild_indexes()
+
+    def find_end(self) -> tuple[int, int]:
+        """Return position and offset after the last whole batch, from the last index entry on.
+
+        Raises:
+            CorruptRecordError: the file does not contain a valid batch there.
+        """
+        end, next_offset = 0, self.base_offset
+        if self.size == 0:
+            return end, next_offset
+        start = self.offset_index.last_position()
+        for position, header in headers(self.file, start, self.size):
+            end, next_offset = position + header.size, header.next_offset
+        return end, next_offset
+
+    # -- changes -----------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> int:
+        """Remove the batch of `offset` and everything after it.
+
+        Returns:
+            The new end offset of the segment; below `offset` if that lay within a batch.
+        """
+        place = self.locate(offset)
+        if place is None:
+            return offset
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.txn_index.truncate_to(offset)
+        self.cut_at(place.position)
+        # Kafka also resets this count after a truncation.
+        self.bytes_since_index_entry = 0
+        self._find_max_timestamp()
+        if place.position == 0:
+            self.first_batch_timestamp = None
+        return min(offset, place.base_offset)
+
+    def _find_max_timestamp(self) -> None:
+        """Find the largest timestamp, also in batches that the time index does not cover.
+
+        Each entry of the offset index has a time index entry with the largest timestamp up to
+        there. So only the batches from the last entry on are read.
+        """
+        largest, offset = self.time_index.last_entry()
+        try:
+            for _, header in headers(self.file, self.offset_index.last_position(), self.size):
+                if header.max_timestamp > largest:
+                    largest, offset = header.max_timestamp, header.last_offset
+        except DamagedLogError:
+            # The truncation must be completed; a later read reports the damage.
+            pass
+        self._max_timestamp, self._offset_of_max_timestamp = largest, offset
+
+    def cut_at(self, position: int) -> None:
+        """Truncate the file and leave the indexes unchanged."""
+        self.synced_size = -1
+        self.file.truncate(position)
+        self.size = position
+        self._recent.clear()
+
+    def clear_indexes(self) -> None:
+        """Remove all index entries, before batches are indexed again."""
+        self.offset_index.clear()
+        self.time_index.clear()
+        self.txn_index.clear()
+        self._max_timestamp = NO_TIMESTAMP
+        self.bytes_since_index_entry = 0
+
+    def rebuild_indexes(self) -> None:
+        """Rebuild the offset and time indexes from the batches."""
+        self.offset_index.clear()
+        self.time_index.clear()
+        self._max_timestamp = NO_TIMESTAMP
+        self.bytes_since_index_entry = 0
+        next_offset = self.base_offset
+        try:
+            for position, header in headers(self.file, 0, self.size):
+                if header.base_offset < next_offset or header.size > self.size:
+                    break
+                self.ensure_offset_fits(header.last_offset)
+                self.index_batch(position, header)
+                next_offset = header.next_offset
+        except CorruptRecordError:
+            # A read reports the damage; the index covers the batches before it.
+            pass
+        self.seal()
+        if self.on_rebuilt is not None:
+            self.on_rebuilt()
+
+    def seal(self) -> None:
+        """Complete the indexes, because no append follows soon."""
+        timestamp = self.max_timestamp
+        if timestamp >= 0:
+            self.time_index.maybe_append(timestamp, self._offset_of_max_timestamp)
+        self._write_out_indexes()
+
+    def sync_batches(self) -> Callable[[], None]:
+        """Return a function, callable on any thread, that syncs the file of batches."""
+        return _do_nothing if self.size == self.synced_size else self.file.sync
+
+    def sync_all(self) -> Callable[[], None]:
+        """Write the indexes; return a function, callable on any thread, that syncs all files."""
+        self._write_out_indexes()
+        syncs = (
+            self.sync_batches(),
+            self.offset_index.file.sync,
+            self.time_index.file.sync,
+            self.txn_index.sync,
+        )
+
+        def work() -> None:
+            for sync in syncs:
+                sync()
+
+        return work
+
+    def _write_out_indexes(self) -> None:
+        self.offset_index.file.write_out()
+        self.time_index.file.write_out()
+        self.txn_index.write_out()
+
+    def modified_ms(self) -> int:
+        """Return when the file of batches was last written (wall clock, ms)."""
+        return self._disk.modified_ms(self.path(LOG_SUFFIX))
+
+    def release_if_idle(self) -> bool:
+        """Close the descriptor and unload the indexes if unused since the last call."""
+        if self._was_used:
+            self._was_used = False
+            return False
+        self.offset_index.unload()
+        self.time_index.unload()
+        self._recent.clear()
+        self.close()
+        return True
+
+    def close_if_idle(self) -> None:
+        """Close the descriptor if unused since the last call of this or `release_if_idle`."""
+        if self._was_used:
+            self._was_used = False
+        else:
+            self.close()
+
+    def close(self) -> None:
+        """Close the descriptor; the segment stays usable and opens it again."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    # -- renaming ----------------------------------------------------------------------------
+
+    def on_directory_renamed(self, directory: str) -> None:
+        """Adopt the new name of the log's directory; an open file stays open."""
+        self._directory = directory
+        self._rename_indexes()
+
+    def mark_deleted(self) -> None:
+        """Rename all files to `.deleted`; the next opening of the directory deletes them."""
+        self.change_suffix(DELETED_FILE_SUFFIX)
+
+    def change_suffix(self, suffix: str) -> None:
+        """Rename all existing files, the batches first."""
+        old = [self.path(kind) for kind in _SUFFIXES]
+        self._suffix = suffix
+        for kind, path in zip(_SUFFIXES, old, strict=True):
+            if self._disk.exists(path):
+                self._disk.rename(path, self.path(kind))
+        self._rename_indexes()
+
+    def delete_files(self) -> None:
+        """Delete all files, under their current names."""
+        for suffix in _SUFFIXES:
+            path = self.path(suffix)
+            if self._disk.exists(path):
+                self._disk.remove(path)
+
+    def _rename_indexes(self) -> None:
+        self.offset_index.file.path = self.path(INDEX_SUFFIX)
+        self.time_index.file.path = self.path(TIME_INDEX_SUFFIX)
+        self.txn_index.path = self.path(TXN_INDEX_SUFFIX)
+
+    def check(self) -> bool:
+        """Return whether the index files exist and can belong to this segment."""
+        if not self._disk.exists(self.path(INDEX_SUFFIX)):
+            return False
+        if not self._disk.exists(self.path(TIME_INDEX_SUFFIX)):
+            return False
+        if self.offset_index.last_position() > max(0, self.size - 1):
+            return False
+        return self._is_time_known()
+
+    def _is_time_known(self) -> bool:
+        """Return whether the last time index entry names a batch with that timestamp.
+
+        Retention uses it: a timestamp zeroed by a power loss would delete the segment.
+        """
+        timestamp, offset = self.time_index.last_entry()
+        try:
+            if timestamp < 0:
+                return self.size == 0 or self.first_timestamp() < 0
+            return self._has_timestamp(timestamp, offset)
+        except CorruptRecordError:
+            return False
+
+    def _has_timestamp(self, timestamp: int, offset: int) -> bool:
+        """Return whether the batch at `offset` has that largest timestamp."""
+        place = self.locate(offset) if offset >= self.base_offset else None
+        if place is not None:
+            for _, header in headers(self.file, place.position, self.size):
+                return header.max_timestamp == timestamp
+        return False
+
+    def ensure_offset_fits(self, offset: int) -> None:
+        """Raise CorruptRecordError unless the offset fits relative to the base offset."""
+        if not 0 <= offset - self.base_offset <= RELATIVE_OFFSET_MAX:
+            raise CorruptRecordError(f"{self!r} cannot hold offset {offset}")
+
+
+def _do_nothing() -> None:
+    """Do nothing, because everything is already synced."""
+
+
+def roll_jitter(config: LogConfig, rng: Rng) -> int:
+    """Return a random part of segment.jitter.ms, for one segment."""
+    limit = min(config.segment_jitter_ms, config.segment_ms_max)
+    return rng.randint(0, limit - 1) if limit > 0 else 0

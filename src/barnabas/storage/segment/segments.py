@@ -1,0 +1,187 @@
+"""Segments of a log in order of base offset (Kafka's LogSegments).
+
+A log may have thousands of segments, so lookups use bisection.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from typing import TYPE_CHECKING
+
+from barnabas.record.batch import NO_TIMESTAMP
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from barnabas.storage.segment.segment import Segment
+    from barnabas.storage.segment.transaction_index import AbortedEntry
+
+
+class Segments:
+    """A sorted collection of segments; the last one is active, the others are sealed."""
+
+    __slots__ = (
+        "_aborting",
+        "_bases",
+        "_maxima",
+        "_maxima_base",
+        "_on_damaged_index",
+        "_segments",
+        "active",
+    )
+
+    def __init__(self, segments: list[Segment]) -> None:
+        self._segments = sorted(segments, key=lambda segment: segment.base_offset)
+        self._bases = [segment.base_offset for segment in self._segments]
+        # The segment for appends; an open log always has one.
+        self.active: Segment = self._segments[-1]
+        # Running maximum of the timestamps of sealed segments from `_maxima_base` on. It grows as
+        # segments are sealed, and is rebuilt when another segment is added or removed.
+        self._maxima: list[int] = []
+        self._maxima_base = -1
+        # Base offsets of segments with aborted transactions, possibly removed by a truncation. None
+        # until all transaction indexes were examined.
+        self._aborting: list[int] | None = None
+        self._on_damaged_index: Callable[[str, int], None] | None = None
+        for segment in self._segments:
+            segment.on_rebuilt = self._forget
+
+    def listen(self, on_damaged_index: Callable[[str, int], None]) -> None:
+        """Set the callback that receives path and position of damaged index entries."""
+        self._on_damaged_index = on_damaged_index
+        for segment in self._segments:
+            segment.on_damaged_index = on_damaged_index
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    def __contains__(self, segment: Segment) -> bool:
+        return self.floor(segment.base_offset) is segment
+
+    def __getitem__(self, index: int) -> Segment:
+        return self._segments[index]
+
+    @property
+    def size(self) -> int:
+        """Total size of all segments in bytes."""
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def base_offsets(self) -> list[int]:
+        """Base offsets of all segments."""
+        return list(self._bases)
+
+    def floor(self, offset: int) -> Segment | None:
+        """Return the segment with the largest base offset <= `offset`, or None."""
+        slot = bisect_right(self._bases, offset)
+        return self._segments[slot - 1] if slot else None
+
+    def higher(self, base_offset: int) -> Segment | None:
+        """Return the next segment after a base offset, or None."""
+        slot = bisect_right(self._bases, base_offset)
+        return self._segments[slot] if slot < len(self._segments) else None
+
+    def find_exactly(self, bases: Sequence[int]) -> list[Segment] | None:
+        """Return the segments with these base offsets; None if one does not exist."""
+        found = [self.floor(base) for base in bases]
+        known = [segment for segment in found if segment is not None]
+        return known if [segment.base_offset for segment in known] == list(bases) else None
+
+    def from_offset(self, offset: int) -> list[Segment]:
+        """Return the segments that can contain `offset` or later offsets."""
+        return self._segments[self._slot_of(offset) :]
+
+    def _slot_of(self, offset: int) -> int:
+        return max(0, bisect_right(self._bases, offset) - 1)
+
+    # -- timestamps --------------------------------------------------------------------------
+
+    def reaching(self, timestamp: int, offset: int) -> Iterator[Segment]:
+        """Yield segments that can contain `offset` or later and that reach `timestamp`.
+
+        Timestamps need not increase from segment to segment, but their running maximum does.
+        """
+        segments, slot = self._segments, self._slot_of(offset)
+        if segments[slot].max_timestamp >= timestamp:
+            yield segments[slot]
+        slot += 1
+        for following in range(slot + bisect_left(self._maxima_from(slot), timestamp), len(self)):
+            if segments[following].max_timestamp >= timestamp:
+                yield segments[following]
+
+    def max_timestamps(self, offset: int) -> tuple[Segment, int]:
+        """Return the segment that can contain `offset`, and the largest timestamp after it.
+
+        The timestamp is -1 if there is none.
+        """
+        slot = self._slot_of(offset)
+        first, active = self._segments[slot], self.active
+        later = [] if first is active else [active.max_timestamp]
+        return first, max([NO_TIMESTAMP, *later, *self._maxima_from(slot + 1)[-1:]])
+
+    def _maxima_from(self, slot: int) -> list[int]:
+        """Return the running maximum of timestamps of the sealed segments from `slot` on."""
+        sealed = len(self._segments) - 1
+        if slot >= sealed:
+            return []
+        if self._maxima_base != self._bases[slot]:
+            self._maxima_base, self._maxima = self._bases[slot], []
+        maxima = self._maxima
+        for index in range(slot + len(maxima), sealed):
+            timestamp = self._segments[index].max_timestamp
+            maxima.append(max(maxima[-1], timestamp) if maxima else timestamp)
+        return maxima
+
+    # -- aborted transactions ----------------------------------------------------------------
+
+    def add_aborted(self, entry: AbortedEntry) -> None:
+        """Add a transaction that the last batch of the active segment aborted."""
+        self.active.txn_index.append(entry)
+        aborting = self._aborting
+        if aborting is not None and self.active.base_offset not in aborting[-1:]:
+            aborting.append(self.active.base_offset)
+
+    def collect_aborted(self, offset: int, upper_bound: int) -> list[AbortedEntry]:
+        """Return the aborted transactions that overlap [offset, upper_bound)."""
+        if self._aborting is None:
+            self._aborting = [each.base_offset for each in self if each.txn_index.entries()]
+        found: list[AbortedEntry] = []
+        aborting, first = self._aborting, self._bases[self._slot_of(offset)]
+        for index in range(bisect_left(aborting, first), len(aborting)):
+            segment = self._segments[bisect_left(self._bases, aborting[index])]
+            if segment.txn_index.collect(offset, upper_bound, found):
+                break
+        return found
+
+    # -- changes -----------------------------------------------------------------------------
+
+    def add(self, segment: Segment) -> None:
+        """Add a segment; it becomes active if it is the last one."""
+        slot = bisect_left(self._bases, segment.base_offset)
+        assert slot == len(self._bases) or self._bases[slot] != segment.base_offset
+        self._segments.insert(slot, segment)
+        self._bases.insert(slot, segment.base_offset)
+        self.active = self._segments[-1]
+        segment.on_rebuilt = self._forget
+        segment.on_damaged_index = self._on_damaged_index
+        # An empty segment at the end does not change the caches.
+        if segment is not self.active or segment.size:
+            self._forget()
+
+    def remove(self, segment: Segment) -> None:
+        """Remove a segment; the caller must ensure that the log keeps or gets another one."""
+        slot = bisect_left(self._bases, segment.base_offset)
+        assert self._segments[slot] is segment
+        del self._segments[slot]
+        del self._bases[slot]
+        if self._segments:
+            self.active = self._segments[-1]
+        self._forget()
+
+    def _forget(self) -> None:
+        """Invalidate the cached timestamps and aborted transactions."""
+        self._maxima_base = -1
+        self._aborting = None

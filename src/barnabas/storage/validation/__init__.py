@@ -1,0 +1,1 @@
+"""A leader's validation and conversion of batches before they are appended."""

@@ -1,0 +1,220 @@
+"""A leader's validation and conversion of batches (Kafka's LogValidator).
+
+This module checks the headers, one batch of a request after the other. `batch_inspection` reads the
+records, where the topic or a header requires it. The log patches offsets and epoch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from barnabas.record.batch import (
+    ATTRIBUTES_POSITION,
+    COMPRESSION_MASK,
+    CONTROL_FLAG,
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC_V2,
+    TIMESTAMP_TYPE_FLAG,
+    BatchHeader,
+    CorruptBatchError,
+    UnsupportedMagicError,
+    batches,
+    check_crc,
+    made_header,
+)
+from barnabas.record.checksum import crc32c
+from barnabas.record.compression import CODES, NONE, ZSTD
+from barnabas.record.reader import RECORD_BYTES_MIN
+from barnabas.record.up_conversion import to_v2
+from barnabas.storage.append_info import AppendOrigin
+from barnabas.storage.errors import (
+    CorruptRecordError,
+    InvalidProducerEpochError,
+    InvalidRecordError,
+    UnsupportedCompressionTypeError,
+)
+from barnabas.storage.validation.batch_limits import check_batch_size
+from barnabas.storage.validation.inspection_needed import InspectionNeededError
+
+if TYPE_CHECKING:
+    from barnabas.storage.config import LogConfig
+    from barnabas.storage.validation.batch_inspection import InspectedRecords
+
+Batches: TypeAlias = list[tuple[int, BatchHeader]]
+
+# Module constants, because an enum lookup costs 100 ns, as much as a call.
+_CLIENT = AppendOrigin.CLIENT
+_RAFT = AppendOrigin.RAFT
+
+_unpack_header = HEADER.unpack_from
+
+_COMPRESSION_MAX = ZSTD
+# The part of `batch_length` that is not records.
+_HEADER_LENGTH = HEADER_SIZE - LOG_OVERHEAD
+# The largest leader epoch, that is, no limit.
+_ANY_LEADER_EPOCH = 0x7FFF_FFFF
+
+
+def read_batches(records: memoryview) -> Batches:
+    """Return position and header of each batch after checking the CRCs.
+
+    Raises:
+        CorruptRecordError: a batch is invalid, or bytes remain after the last one.
+        UnsupportedMagicError: message format 0 or 1.
+    """
+    size = len(records)
+    if size >= HEADER_SIZE:
+        header = made_header(_unpack_header(records))
+        if header.magic == MAGIC_V2 and header.batch_length + LOG_OVERHEAD == size:
+            # A single batch: all that a producer may send, and the common case for a follower.
+            if crc32c(records[ATTRIBUTES_POSITION:]) != header.crc:
+                raise CorruptRecordError("the CRC of the batch is wrong")
+            return [(0, header)]
+    return _read_several(records)
+
+
+def _read_several(records: memoryview) -> Batches:
+    found, end = read_followed_batches(records, _ANY_LEADER_EPOCH)
+    if end != len(records):
+        raise CorruptRecordError(f"{len(records) - end} bytes are left behind the last batch")
+    return found
+
+
+def read_followed_batches(
+    records: memoryview | bytes, leader_epoch_max: int
+) -> tuple[Batches, int]:
+    """Read the batches of a leader's fetch response that the follower appends.
+
+    The byte limit of the fetch may truncate the last batch. A batch with a later leader epoch than
+    the follower requested is skipped, along with all later batches: the leader may have lost its
+    leadership and truncated its log while it sent them.
+
+    Returns:
+        Position and header of each batch with a valid CRC, and the end of the last one.
+
+    Raises:
+        CorruptRecordError: a batch is invalid.
+        UnsupportedMagicError: message format 0 or 1.
+    """
+    found: Batches = []
+    end = 0
+    try:
+        for position, header in batches(records):
+            if header.partition_leader_epoch > leader_epoch_max:
+                break
+            if not check_crc(records, position, header):
+                raise CorruptRecordError(f"the CRC of the batch at {position} is wrong")
+            found.append((position, header))
+            end = position + header.size
+    except UnsupportedMagicError as error:
+        if error.magic in (0, 1):
+            raise
+        raise CorruptRecordError(str(error)) from None
+    except CorruptBatchError as error:
+        raise CorruptRecordError(str(error)) from None
+    return found, end
+
+
+def validate(
+    records: memoryview | InspectedRecords, config: LogConfig, origin: AppendOrigin, now_ms: int
+) -> tuple[memoryview, Batches]:
+    """Validate the batches of a leader append, and convert them to the topic's format.
+
+    Args:
+        records: batches as received, or the result of an inspection, which is not checked again.
+
+    Returns:
+        The bytes to write (`records` itself unless they were rebuilt) and their batches.
+
+    Raises:
+        CorruptRecordError: a batch is damaged.
+        InvalidRecordError: a batch or record is malformed or not allowed.
+        InvalidTimestampError: a timestamp is out of range.
+        RecordTooLargeError: a batch exceeds max.message.bytes.
+        UnsupportedCompressionTypeError: the compression code is unknown.
+        InspectionNeededError: a client's records need an inspection that takes several turns.
+    """
+    if records.__class__ is not memoryview:
+        return records.content, records.batches  # type: ignore[union-attr]
+    if TYPE_CHECKING:
+        assert isinstance(records, memoryview)
+    try:
+        found = read_batches(records)
+    except UnsupportedMagicError:
+        records = memoryview(_converted(records, config, now_ms))
+        found = read_batches(records)
+    latest = now_ms + config.message_timestamp_unread_ms
+    headers_suffice = config.keeps_batches and origin is _CLIENT
+    for _, header in found:
+        _check(header, config, origin)
+        if header.max_timestamp > latest or header.attributes & TIMESTAMP_TYPE_FLAG:
+            headers_suffice = False
+    if headers_suffice:
+        return records, found
+    return _inspected(records, found, config, origin, now_ms)
+
+
+def _inspected(
+    records: memoryview, found: Batches, config: LogConfig, origin: AppendOrigin, now_ms: int
+) -> tuple[memoryview, Batches]:
+    """Inspect the records and convert the batches, as the topic or the batches require."""
+    # Imported here because most brokers never need it.
+    from barnabas.storage.validation.batch_inspection import Inspection
+
+    inspection = Inspection(records, found, config, origin, now_ms)
+    if origin is not _CLIENT:
+        return inspection.run()
+    done = inspection.begin()
+    if done is None:
+        inspection.keep()
+        raise InspectionNeededError(inspection)
+    return done
+
+
+def _check(header: BatchHeader, config: LogConfig, origin: AppendOrigin) -> None:
+    """Check what the header of a batch shows."""
+    count = header.record_count
+    if count <= 0 or header.last_offset_delta + 1 != count:
+        raise InvalidRecordError(
+            f"{count} records and a last offset delta of {header.last_offset_delta} do not agree"
+        )
+    attributes = header.attributes
+    if attributes & COMPRESSION_MASK:
+        if attributes & COMPRESSION_MASK > _COMPRESSION_MAX:
+            raise UnsupportedCompressionTypeError(f"there is no compression {header.compression}")
+    elif count * RECORD_BYTES_MIN > header.batch_length - _HEADER_LENGTH:
+        raise InvalidRecordError(f"{count} records do not fit into {header.size} bytes")
+    if origin is _RAFT:
+        return
+    check_batch_size(header, config)
+    if origin is _CLIENT:
+        if attributes & CONTROL_FLAG:
+            raise InvalidRecordError("clients must not write control records")
+        if header.base_offset:
+            raise InvalidRecordError(f"the base offset is {header.base_offset}, not 0")
+        if header.producer_id >= 0:
+            _check_producer(header)
+
+
+def _check_producer(header: BatchHeader) -> None:
+    if header.base_sequence < 0:
+        raise InvalidRecordError(f"producer {header.producer_id} sent no sequence")
+    if header.producer_epoch < -1:
+        raise InvalidProducerEpochError(f"there is no producer epoch {header.producer_epoch}")
+
+
+def _converted(records: memoryview, config: LogConfig, now_ms: int) -> bytearray:
+    """Return one v2 batch with the messages of an old message set (Produce v0 to v2)."""
+    append_time = now_ms if config.has_log_append_time else None
+    # "producer" is not a key of CODES: the compression stays as received.
+    target = CODES.get(config.compression_type)
+    if config.compression_type == "uncompressed":
+        target = NONE
+    try:
+        batch = to_v2(records, target, append_time)
+    except CorruptBatchError as error:
+        raise CorruptRecordError(str(error)) from None
+    # Log append time in the set is the sender's claim; the batch is checked as CreateTime.
+    return batch
