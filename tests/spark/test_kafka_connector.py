@@ -1,5 +1,5 @@
 """Spark's own Kafka connector, unchanged, against Barnabas: what it reads and writes is, row by
-row, what `format("barnabas")` reads and writes (MISSION G4).
+row, what `format("barnabas")` reads and writes.
 
 The jars come through Maven (`examples/spark-kafka`). With KAFKA_BOOTSTRAP set the same tests run
 against that cluster.

@@ -30,11 +30,11 @@ def give_one(broker: FollowingBroker, **fields: object) -> None:
     broker.leader.give({PARTITION: data(records(b"a"), high_watermark=1, **fields)})
 
 
-# A3: the loop.
+# The loop.
 
 
 def test_a_fetch_follows_every_answer_and_none_is_sent_before(broker) -> None:
-    """A3: forever maybe truncate, then maybe fetch; one request in flight (asserted there)."""
+    """Forever maybe truncate, then maybe fetch; one request in flight (asserted there)."""
     for offset in range(3):
         content = records(b"%d" % offset, offset=offset)
         broker.leader.give({PARTITION: data(content, high_watermark=offset)})
@@ -44,13 +44,13 @@ def test_a_fetch_follows_every_answer_and_none_is_sent_before(broker) -> None:
 
 
 def test_an_empty_log_has_nothing_to_cut_and_is_fetched_at_once(broker) -> None:
-    """A3: truncating goes before fetching, in the same turn if nobody has to be asked."""
+    """Truncating goes before fetching, in the same turn if nobody has to be asked."""
     assert broker.state().phase.name == "FETCHING"
     assert broker.asked()[PARTITION].last_fetched_epoch == -1
 
 
 def test_who_had_data_or_an_error_goes_to_the_back_of_the_order() -> None:
-    """A3: fairness."""
+    """Fairness."""
     broker = FollowingBroker(partitions=3)
     first, second, third = (broker.key(index) for index in range(3))
     broker.leader.give(
@@ -66,7 +66,7 @@ def test_who_had_data_or_an_error_goes_to_the_back_of_the_order() -> None:
 
 
 def test_with_nothing_to_fetch_it_waits_for_the_back_off_and_does_not_spin(broker) -> None:
-    """A3: no request and hardly an event until the back-off is over."""
+    """No request and hardly an event until the back-off is over."""
     broker.leader.give({PARTITION: data(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)})
     # What the leader may still have in the session is forgotten, then there is silence.
     assert broker.leader.waiting.forgotten_topics_data[0].partitions == [0]
@@ -81,7 +81,7 @@ def test_with_nothing_to_fetch_it_waits_for_the_back_off_and_does_not_spin(broke
 
 
 def test_an_added_partition_ends_the_wait(broker) -> None:
-    """A3: waits until a partition is added."""
+    """Waits until a partition is added."""
     broker.leader.give({PARTITION: data(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)}, 0)
     assert broker.leader.waiting is None
     broker.cluster.make_topic("other", replicas=(2, 1))
@@ -89,7 +89,7 @@ def test_an_added_partition_ends_the_wait(broker) -> None:
 
 
 def test_an_added_partition_does_not_wait_for_a_fetch_that_waits_at_the_leader(broker) -> None:
-    """A3, D4: that fetch is given up, with its connection and session."""
+    """That fetch is given up, with its connection and session."""
     give_one(broker)
     broker.run_for(100)
     broker.cluster.make_topic("other", replicas=(2, 1))
@@ -103,7 +103,7 @@ def test_an_added_partition_does_not_wait_for_a_fetch_that_waits_at_the_leader(b
 
 
 def test_an_error_that_escapes_ends_that_fetcher_only(broker, caplog) -> None:
-    """A3: logged, counted dead; the next leadership begins with another one."""
+    """Logged, counted dead; the next leadership begins with another one."""
     broker.cluster.make_topic("other", replicas=(3, 1))
     mine, others = broker.channels.opened
 
@@ -123,7 +123,7 @@ def test_an_error_that_escapes_ends_that_fetcher_only(broker, caplog) -> None:
 
 
 def test_a_dead_fetcher_hands_its_partitions_to_its_successor() -> None:
-    """A3: with the next leadership of one of them."""
+    """With the next leadership of one of them."""
     broker = FollowingBroker(partitions=2)
     dead = broker.leader
 
@@ -142,7 +142,7 @@ def test_a_dead_fetcher_hands_its_partitions_to_its_successor() -> None:
 
 
 def test_an_error_while_shutting_down_is_silent(broker, caplog) -> None:
-    """A3: silent while shutting down."""
+    """Silent while shutting down."""
     leader = broker.leader
     request, _, on_response = leader.sent[-1]
     broker.node.manager.shutdown()
@@ -152,11 +152,11 @@ def test_an_error_while_shutting_down_is_silent(broker, caplog) -> None:
     assert request is leader.sent[-1][0]
 
 
-# A5: building the fetch.
+# Building the fetch.
 
 
 def test_what_a_fetch_says(broker) -> None:
-    """A5: offsets, epochs and limits of the partition, and those of the request."""
+    """Offsets, epochs and limits of the partition, and those of the request."""
     request, asked = broker.leader.waiting, broker.asked()[PARTITION]
     assert (request.max_wait_ms, request.min_bytes, request.max_bytes) == (500, 1, 10 << 20)
     assert (request.session_id, request.session_epoch) == (0, 0)
@@ -171,7 +171,7 @@ def test_what_a_fetch_says(broker) -> None:
 
 
 def test_a_session_names_changes_only(broker) -> None:
-    """A5: full once, then only what was changed; nothing if nothing was (KIP-227)."""
+    """Full once, then only what was changed; nothing if nothing was (KIP-227)."""
     give_one(broker)
     request = broker.leader.waiting
     assert (request.session_id, request.session_epoch) == (SESSION, 1)
@@ -182,7 +182,7 @@ def test_a_session_names_changes_only(broker) -> None:
 
 
 def test_forgotten_partitions_alone_are_sent_too() -> None:
-    """A5: sent also when there are only forgotten ones."""
+    """Sent also when there are only forgotten ones."""
     broker = FollowingBroker(partitions=2)
     broker.leader.give({broker.key(0): data(), broker.key(1): data()})
     broker.lead(3, broker.key(1))
@@ -193,7 +193,7 @@ def test_forgotten_partitions_alone_are_sent_too() -> None:
 
 
 def test_a_session_error_falls_back_to_a_full_fetch(broker) -> None:
-    """A5: the answer is dropped; an unknown session is not even closed."""
+    """The answer is dropped; an unknown session is not even closed."""
     give_one(broker)
     broker.leader.give({}, session_id=0, error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
     request = broker.leader.waiting
@@ -206,14 +206,14 @@ def test_a_session_error_falls_back_to_a_full_fetch(broker) -> None:
 
 
 def test_a_topic_id_error_of_the_session_delays_all(broker) -> None:
-    """A6: the request as a whole fails."""
+    """The request as a whole fails."""
     give_one(broker)
     broker.leader.give({}, session_id=0, error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
     assert broker.is_delayed()
 
 
 def test_an_answer_with_other_partitions_than_asked_is_dropped(broker) -> None:
-    """A5: nothing of it is appended."""
+    """Nothing of it is appended."""
     broker.leader.give({PARTITION: data(records(b"a")), broker.key(7): data(records(b"b"))})
     assert broker.log.log_end_offset == 0
     assert broker.is_delayed()
@@ -240,7 +240,7 @@ def two_directories() -> tuple[FollowingBroker, TopicPartition, TopicPartition]:
 
 
 def test_a_partition_whose_directory_fails_is_fetched_no_more_and_the_others_go_on() -> None:
-    """A5: also while an answer for it is on its way, which is ignored."""
+    """Also while an answer for it is on its way, which is ignored."""
     broker, bad, good = two_directories()
     fail_directory(broker, bad)
     assert broker.state(bad) is None
@@ -254,7 +254,7 @@ def test_a_partition_whose_directory_fails_is_fetched_no_more_and_the_others_go_
 
 
 def test_a_partition_that_goes_offline_while_it_is_delayed_is_not_asked_for() -> None:
-    """A5: it goes to the error list when the next fetch is built, the others are asked for.
+    """It goes to the error list when the next fetch is built, the others are asked for.
 
     Nothing tells the fetcher of it here, as when a partition goes offline alone.
     """
@@ -272,7 +272,7 @@ def test_a_partition_that_goes_offline_while_it_is_delayed_is_not_asked_for() ->
 
 
 def test_an_answer_for_a_partition_that_went_offline_delays_it() -> None:
-    """A6: it was asked for before; nothing can be appended, and the others go on."""
+    """It was asked for before; nothing can be appended, and the others go on."""
     broker = FollowingBroker(partitions=2)
     bad, good = broker.key(0), broker.key(1)
     broker.node.manager._registry.take_offline(bad)
@@ -281,11 +281,11 @@ def test_an_answer_for_a_partition_that_went_offline_delays_it() -> None:
     assert broker.is_delayed(bad)
 
 
-# A6: processing the response.
+# Processing the response.
 
 
 def test_a_request_that_fails_delays_all_and_begins_a_new_session() -> None:
-    """A6: connection closed, all partitions delayed, session reset, still counted."""
+    """Connection closed, all partitions delayed, session reset, still counted."""
     broker = FollowingBroker(partitions=2)
     broker.leader.give({broker.key(0): data(), broker.key(1): data()})
     broker.leader.fail()
@@ -299,7 +299,7 @@ def test_a_request_that_fails_delays_all_and_begins_a_new_session() -> None:
 
 
 def test_a_stale_answer_is_ignored(broker) -> None:
-    """A6: the offset asked must be the current one, the partition still followed."""
+    """The offset asked must be the current one, the partition still followed."""
     on_response = broker.leader.sent[-1][2]
     waiting = broker.leader.waiting
     broker.state().fetch_offset = 5
@@ -310,7 +310,7 @@ def test_a_stale_answer_is_ignored(broker) -> None:
 
 
 def test_a_partition_given_up_meanwhile_ignores_its_answer() -> None:
-    """A6: not followed any more."""
+    """Not followed any more."""
     broker = FollowingBroker(partitions=2)
     broker.lead(1, broker.key(0))
     content = data(records(b"a"), high_watermark=1)
@@ -332,7 +332,7 @@ def test_a_partition_given_up_meanwhile_ignores_its_answer() -> None:
     ],
 )
 def test_an_error_of_a_partition_delays_it_and_the_others_go_on(error: ErrorCode) -> None:
-    """A6: each of these errors means delayed."""
+    """Each of these errors means delayed."""
     broker = FollowingBroker(partitions=2)
     bad, good = broker.key(0), broker.key(1)
     parts = {bad: data(error_code=error), good: data(records(b"a"), high_watermark=1)}
@@ -347,7 +347,7 @@ def test_an_error_of_a_partition_delays_it_and_the_others_go_on(error: ErrorCode
 
 
 def test_a_fenced_epoch_that_is_ours_still_fails_the_partition_until_new_leadership(broker) -> None:
-    """A6: FENCED_LEADER_EPOCH, failed at once."""
+    """FENCED_LEADER_EPOCH, failed at once."""
     broker.leader.give({PARTITION: data(error_code=ErrorCode.FENCED_LEADER_EPOCH)})
     assert broker.fetchers.failed == [PARTITION]
     assert broker.state() is None
@@ -359,7 +359,7 @@ def test_a_fenced_epoch_that_is_ours_still_fails_the_partition_until_new_leaders
 
 
 def test_a_fenced_epoch_that_we_have_left_meanwhile_delays_only() -> None:
-    """A6: FENCED_LEADER_EPOCH in the answer to a request of an earlier epoch.
+    """FENCED_LEADER_EPOCH in the answer to a request of an earlier epoch.
 
     The partition is led by the same broker in the next epoch; the fetch that names the earlier one
     is answered before it is given up.
@@ -388,7 +388,7 @@ def warnings(caplog) -> list[str]:
 
 
 def test_a_change_of_leaders_is_no_reason_for_warnings(broker, caplog) -> None:
-    """A6: a fenced epoch and a leader that knows nothing yet are a part of it."""
+    """A fenced epoch and a leader that knows nothing yet are a part of it."""
     broker.leader.give({PARTITION: data(error_code=ErrorCode.FENCED_LEADER_EPOCH)})
     broker.lead(3)
     for error in (ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -438,7 +438,7 @@ def test_a_leader_that_cannot_be_reached_is_warned_of_once(broker, caplog) -> No
 
 
 def test_an_answer_to_what_is_no_longer_asked_is_dropped(broker) -> None:
-    """A6: the offset asked for is not the fetch offset any more, or the log is to be cut."""
+    """The offset asked for is not the fetch offset any more, or the log is to be cut."""
     content = records(b"a")
     broker.state().fetch_offset = 7
     broker.leader.give({PARTITION: data(content, high_watermark=1)})
@@ -452,7 +452,7 @@ def test_an_answer_to_what_is_no_longer_asked_is_dropped(broker) -> None:
 
 
 def test_a_follower_appends_only_where_its_log_ends(broker) -> None:
-    """A7: refuses unless fetch offset = log end offset."""
+    """Refuses unless fetch offset = log end offset."""
     fetched = Fetched(records(b"a", offset=2), 3, 0)
     with pytest.raises(OffsetMismatchError):
         broker.node.partition().append_as_follower(2, fetched, lambda _: None)
@@ -460,7 +460,7 @@ def test_a_follower_appends_only_where_its_log_ends(broker) -> None:
 
 
 def test_the_high_watermark_is_the_leaders_if_that_is_lower(broker) -> None:
-    """A7: min(leader's, own log end offset)."""
+    """The smaller of the leader's and the own log end offset."""
     broker.leader.give({PARTITION: data(records(b"a", b"b", b"c"), high_watermark=1)})
     assert (broker.log.high_watermark, broker.log.log_end_offset) == (1, 3)
 
@@ -477,7 +477,7 @@ def out_of_range(broker: FollowingBroker, records_there: int = 2) -> None:
 
 
 def test_out_of_range_with_the_leaders_end_below_ours_is_cut(broker) -> None:
-    """A6: OFFSET_OUT_OF_RANGE, end below ours."""
+    """OFFSET_OUT_OF_RANGE, end below ours."""
     broker.leader.give({PARTITION: data(records(b"a"))}, session_id=0)
     broker.leader.give({PARTITION: data(records(b"b", offset=1))}, session_id=0)
     broker.leader.give({PARTITION: data(error_code=ErrorCode.OFFSET_OUT_OF_RANGE)}, session_id=0)
@@ -488,7 +488,7 @@ def test_out_of_range_with_the_leaders_end_below_ours_is_cut(broker) -> None:
 
 
 def test_out_of_range_with_the_leaders_start_above_ours_begins_anew(broker) -> None:
-    """A6: OFFSET_OUT_OF_RANGE, start above ours."""
+    """OFFSET_OUT_OF_RANGE, start above ours."""
     out_of_range(broker)
     broker.leader.give_offset(PARTITION, 9)
     assert broker.leader.waiting.topics[0].partitions[0].timestamp == -2
@@ -499,7 +499,7 @@ def test_out_of_range_with_the_leaders_start_above_ours_begins_anew(broker) -> N
 
 
 def test_out_of_range_within_the_leaders_range_goes_on_from_our_end(broker) -> None:
-    """A6: OFFSET_OUT_OF_RANGE, else go on from our end; after a back-off, it was refused once."""
+    """OFFSET_OUT_OF_RANGE, else go on from our end; after a back-off, it was refused once."""
     out_of_range(broker)
     broker.leader.give_offset(PARTITION, 9)
     broker.leader.give_offset(PARTITION, 1)
@@ -509,7 +509,7 @@ def test_out_of_range_within_the_leaders_range_goes_on_from_our_end(broker) -> N
 
 
 def test_out_of_range_with_equal_ends_asks_where_the_leaders_log_begins(broker) -> None:
-    """A6: the leader's end is not below ours, so that nothing is cut."""
+    """The leader's end is not below ours, so that nothing is cut."""
     out_of_range(broker)
     broker.leader.give_offset(PARTITION, 2)
     assert isinstance(broker.leader.waiting, ListOffsetsRequest)
@@ -517,7 +517,7 @@ def test_out_of_range_with_equal_ends_asks_where_the_leaders_log_begins(broker) 
 
 
 def test_out_of_range_with_the_leaders_start_at_our_end_keeps_our_log(broker) -> None:
-    """A6: only a start above our end leaves a gap."""
+    """Only a start above our end leaves a gap."""
     out_of_range(broker)
     broker.leader.give_offset(PARTITION, 9)
     broker.leader.give_offset(PARTITION, 2)
@@ -527,7 +527,7 @@ def test_out_of_range_with_the_leaders_start_at_our_end_keeps_our_log(broker) ->
 
 @pytest.mark.parametrize("question", [0, 1])
 def test_out_of_range_when_asking_fails_is_delayed_or_fenced(broker, question: int) -> None:
-    """A6: if asking fails: delayed, or as fenced."""
+    """If asking fails: delayed, or as fenced."""
     out_of_range(broker)
     if question:
         broker.leader.give_offset(PARTITION, 9)
@@ -544,7 +544,7 @@ def test_out_of_range_when_asking_fails_is_delayed_or_fenced(broker, question: i
 
 
 def test_damaged_records_are_never_appended_and_delay_the_partition() -> None:
-    """A6: corrupt records mean delayed; the neighbour goes on."""
+    """Corrupt records mean delayed; the neighbour goes on."""
     broker = FollowingBroker(partitions=2)
     damaged = bytearray(records(b"a"))
     damaged[-1] ^= 1
@@ -559,7 +559,7 @@ def test_damaged_records_are_never_appended_and_delay_the_partition() -> None:
 
 
 def test_a_failing_disk_takes_the_directory_offline_and_the_others_go_on() -> None:
-    """A6, A7: a storage error while appending."""
+    """A storage error while appending."""
     broker = FollowingBroker(partitions=2, node_settings={"directories": [DATA, "/more"]})
     bad, good = broker.key(0), broker.key(1)
     directory = broker.node.log(bad).directory
@@ -577,7 +577,7 @@ def test_a_failing_disk_takes_the_directory_offline_and_the_others_go_on() -> No
 
 
 def test_anything_unexpected_while_appending_fails_the_partition(broker) -> None:
-    """A6: records that begin below the log end are nothing that a leader sends."""
+    """Records that begin below the log end are nothing that a leader sends."""
     broker.leader.give({PARTITION: data(records(b"a", b"b"))}, session_id=0)
     broker.leader.give({PARTITION: data(records(b"x", offset=0))}, session_id=0)
     assert broker.fetchers.failed == [PARTITION]

@@ -1,4 +1,4 @@
-"""Which fetcher a partition belongs to: MISSION's row A1; becoming a follower: A2."""
+"""The fetcher that a partition belongs to, and becoming a follower."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ from unit.replication.replicated_cluster import (
     topic_id_of,
 )
 
-# A1.
-
 
 @pytest.mark.parametrize(
     ("topic", "partition", "fetchers", "expected"),
@@ -40,7 +38,7 @@ from unit.replication.replicated_cluster import (
     ],
 )
 def test_the_fetcher_of_a_partition_is_kafkas(topic, partition, fetchers, expected) -> None:
-    """A1: fetcher id = hash(topic, partition) mod num.replica.fetchers."""
+    """Fetcher id = hash(topic, partition) mod num.replica.fetchers."""
     if expected is None:
         units = [0xE9, 0xD83D, 0xDE00]
         hashed = 0
@@ -53,7 +51,7 @@ def test_the_fetcher_of_a_partition_is_kafkas(topic, partition, fetchers, expect
 
 
 def test_a_hundred_partitions_of_one_leader_need_one_fetcher_and_one_request() -> None:
-    """A1: one cached fetcher per (leader, fetcher id), with one request in flight."""
+    """One cached fetcher per (leader, fetcher id), with one request in flight."""
     broker = FollowingBroker(partitions=100)
     assert len(broker.channels.opened) == 1
     assert len(broker.asked()) == 100
@@ -61,7 +59,7 @@ def test_a_hundred_partitions_of_one_leader_need_one_fetcher_and_one_request() -
 
 
 def test_partitions_of_two_leaders_have_two_fetchers_and_move_with_leadership() -> None:
-    """A1: adds, removes and moves partitions; idle fetchers are closed."""
+    """Adds, removes and moves partitions; idle fetchers are closed."""
     broker = FollowingBroker(partitions=2)
     broker.lead(3, broker.key(1))
     assert [key for key, _ in broker.fetchers.fetchers()] == [FetcherKey(2, 0), FetcherKey(3, 0)]
@@ -76,7 +74,7 @@ def test_partitions_of_two_leaders_have_two_fetchers_and_move_with_leadership() 
 
 
 def test_fetchers_are_resized_while_the_broker_runs() -> None:
-    """A1: partitions go on in the fetchers of the new number, from where they were."""
+    """Partitions go on in the fetchers of the new number, from where they were."""
     broker = FollowingBroker(partitions=8)
     broker.leader.give(
         {broker.key(index): data(records(b"a"), high_watermark=1) for index in range(8)}
@@ -94,7 +92,7 @@ def test_fetchers_are_resized_while_the_broker_runs() -> None:
 
 
 def test_all_fetchers_are_closed_at_shutdown() -> None:
-    """A1: and none begins afterwards."""
+    """No fetcher begins afterwards."""
     broker = FollowingBroker(partitions=2)
     broker.lead(3, broker.key(1))
     broker.node.manager.shutdown()
@@ -104,7 +102,7 @@ def test_all_fetchers_are_closed_at_shutdown() -> None:
 
 
 def test_fetchers_are_measured_under_kafkas_names() -> None:
-    """A1: lag in all and per partition, rates, requests and bytes, failed and dead."""
+    """Lag in all and per partition, rates, requests and bytes, failed and dead."""
     broker = FollowingBroker(partitions=2)
     registry = MetricsRegistry(broker.node.host.clock)
     publish_replica_metrics(broker.node.manager, registry, lambda leader: (f"host-{leader}", 9092))
@@ -135,7 +133,7 @@ def test_fetchers_are_measured_under_kafkas_names() -> None:
 
 
 def test_a_broker_that_follows_nobody_has_no_fetcher() -> None:
-    """A1: nor any metric but zeros."""
+    """Nor any metric but zeros."""
     cluster = ReplicatedCluster(1)
     cluster.make_topic(replicas=(1,))
     assert cluster[1].manager.fetchers is None
@@ -145,11 +143,8 @@ def test_a_broker_that_follows_nobody_has_no_fetcher() -> None:
     assert found[names.MAX_LAG] == [((("clientId", "Replica"),), 0)]
 
 
-# A2.
-
-
 def test_a_leader_that_becomes_a_follower_does_it_in_order() -> None:
-    """A2: refuse appends, stop the fetcher, answer who waits, then fetch from the new leader with
+    """Refuse appends, stop the fetcher, answer who waits, then fetch from the new leader with
     its epoch, from the log end."""
     broker = FollowingBroker(leader=1, partitions=0)
     broker.cluster.make_topic(replicas=(1, 2))
@@ -232,7 +227,7 @@ def test_the_high_watermark_is_on_the_disk_when_the_first_fetch_leaves(was_leade
 
 
 def test_nothing_is_taken_from_the_old_leader_while_the_checkpoint_is_written() -> None:
-    """A2: the fetcher is stopped first."""
+    """The fetcher is stopped first."""
     broker = FollowingBroker()
     slow_disk(broker)
     old = broker.leader
@@ -243,7 +238,7 @@ def test_nothing_is_taken_from_the_old_leader_while_the_checkpoint_is_written() 
 
 
 def test_a_leadership_that_ends_while_the_checkpoint_is_written_is_not_followed() -> None:
-    """A2: only the newest leader epoch is."""
+    """Only the newest leader epoch is."""
     broker = FollowingBroker()
     slow_disk(broker)
     broker.lead(3)
@@ -259,7 +254,7 @@ def test_a_leadership_that_ends_while_the_checkpoint_is_written_is_not_followed(
 
 
 def test_a_directory_that_fails_at_the_checkpoint_does_not_hold_up_the_others() -> None:
-    """A2: it goes offline with its partitions."""
+    """It goes offline with its partitions."""
     broker = FollowingBroker(partitions=2, node_settings={"directories": [DATA, "/more"]})
     first = broker.node.log(broker.key(0)).directory.startswith("/more/")
     bad, good = broker.key(int(not first)), broker.key(int(first))
@@ -274,7 +269,7 @@ def test_a_directory_that_fails_at_the_checkpoint_does_not_hold_up_the_others() 
 
 
 def test_a_fetcher_whose_partitions_change_leaders_keeps_its_connection() -> None:
-    """A1, A2: it is not idle while the checkpoint is written."""
+    """It is not idle while the checkpoint is written."""
     broker = FollowingBroker()
     old = broker.leader
     slow_disk(broker)
@@ -285,7 +280,7 @@ def test_a_fetcher_whose_partitions_change_leaders_keeps_its_connection() -> Non
 
 
 def test_a_log_without_epochs_is_fetched_from_its_high_watermark() -> None:
-    """A2: offset = log end offset, or the high watermark if the log has no epoch."""
+    """Offset = log end offset, or the high watermark if the log has no epoch."""
     broker = FollowingBroker()
     broker.log.append_as_follower(records(b"a", b"b", epoch=-1))
     broker.log.update_high_watermark(1)
@@ -296,7 +291,7 @@ def test_a_log_without_epochs_is_fetched_from_its_high_watermark() -> None:
 
 
 def test_a_partition_without_a_leader_is_not_fetched() -> None:
-    """A2: it stops leading or following all the same."""
+    """It stops leading or following all the same."""
     broker = FollowingBroker()
     broker.cluster.controller.change(leader=-1)
     broker.run_for(5)
@@ -305,7 +300,7 @@ def test_a_partition_without_a_leader_is_not_fetched() -> None:
 
 
 def test_the_same_epoch_again_does_not_restart_the_fetcher() -> None:
-    """A2: only a new leader epoch does."""
+    """Only a new leader epoch does."""
     broker = FollowingBroker()
     state = broker.state()
     broker.cluster.controller.change(isr=[2])
@@ -314,7 +309,7 @@ def test_the_same_epoch_again_does_not_restart_the_fetcher() -> None:
 
 
 def test_a_broker_that_shuts_down_begins_to_follow_nobody_that_does_not_need_it() -> None:
-    """A2: unless the broker is shutting down; who is in the ISR still follows."""
+    """Unless the broker is shutting down; who is in the ISR still follows."""
     broker = FollowingBroker(partitions=2)
     broker.node.manager.begin_controlled_shutdown()
     broker.cluster.controller.change(broker.key(0), leader=3, isr=[3])
@@ -325,7 +320,7 @@ def test_a_broker_that_shuts_down_begins_to_follow_nobody_that_does_not_need_it(
 
 
 def test_a_storage_error_takes_that_partition_offline_and_the_others_go_on() -> None:
-    """A2: returns those that became followers."""
+    """Returns those that became followers."""
     broker = FollowingBroker(partitions=0, node_settings={"directories": [DATA, "/more"]})
     broker.node.host.disk.faults.append(DiskFault(DATA, ("write",)))
     broker.cluster.make_topic(partitions=2, replicas=(2, 1))

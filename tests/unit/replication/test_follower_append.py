@@ -1,4 +1,4 @@
-"""One follower and the records that its leader sends: MISSION's row A7, and A6 of syncs."""
+"""A follower appends and syncs the records that its leader sends."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from unit.replication.test_fetch_loop import broker, give_one
 
 __all__ = ["broker"]
 
-# A7: appending as follower.
+# Appending as follower.
 
 
 def test_an_answer_to_another_offset_than_the_log_end_fails_the_partition(broker) -> None:
-    """A7: refuses unless fetch offset = log end offset."""
+    """Refuses unless fetch offset = log end offset."""
     broker.log.append_as_follower(records(b"mine"))
     give_one(broker)
     assert broker.node.values() == [b"mine"]
@@ -21,7 +21,7 @@ def test_an_answer_to_another_offset_than_the_log_end_fails_the_partition(broker
 
 
 def test_an_oversized_batch_is_taken_with_a_warning(caplog) -> None:
-    """A7: warns when the first record exceeds replica.fetch.max.bytes."""
+    """Warns when the first record exceeds replica.fetch.max.bytes."""
     broker = FollowingBroker(replica_fetch_max_bytes=100)
     broker.leader.give({PARTITION: data(records(b"x" * 500), high_watermark=1)})
     assert "more than replica.fetch.max.bytes" in caplog.text
@@ -29,7 +29,7 @@ def test_an_oversized_batch_is_taken_with_a_warning(caplog) -> None:
 
 
 def test_watermarks_follow_the_leaders_in_order(broker) -> None:
-    """A7: bytes, then high watermark = min(leader's, own end), then log start, upwards only."""
+    """Bytes, then high watermark = min(leader's, own end), then log start, upwards only."""
     content = records(b"a", b"b", b"c")
     broker.leader.give({PARTITION: data(content, high_watermark=9, log_start_offset=2)})
     log = broker.log
@@ -39,7 +39,7 @@ def test_watermarks_follow_the_leaders_in_order(broker) -> None:
 
 
 def test_the_next_offset_and_the_lag(broker) -> None:
-    """A7: last + 1, unchanged without bytes; lag = max(0, leader's high watermark - next)."""
+    """Next = last + 1, unchanged without bytes; lag = max(0, leader's high watermark - next)."""
     broker.leader.give({PARTITION: data(records(b"a", b"b"), high_watermark=5)})
     assert (broker.state().fetch_offset, broker.state().lag) == (2, 3)
     assert broker.fetchers.max_lag == 3
@@ -48,7 +48,7 @@ def test_the_next_offset_and_the_lag(broker) -> None:
 
 
 def test_a_cut_off_batch_is_left_for_the_next_fetch(broker) -> None:
-    """A7: the byte limits of a fetch cut the last batch."""
+    """The byte limits of a fetch cut the last batch."""
     content = records(b"a") + records(b"b", offset=1)[:-3]
     broker.leader.give({PARTITION: data(content, high_watermark=2)})
     assert broker.node.values() == [b"a"]
@@ -56,14 +56,14 @@ def test_a_cut_off_batch_is_left_for_the_next_fetch(broker) -> None:
 
 
 def test_records_of_a_later_epoch_than_is_followed_are_left_out(broker) -> None:
-    """A7: the leader may have lost its leadership, and truncated, while it sent them."""
+    """The leader may have lost its leadership, and truncated, while it sent them."""
     content = records(b"a") + records(b"b", offset=1, epoch=3)
     broker.leader.give({PARTITION: data(content, high_watermark=1)})
     assert broker.node.values() == [b"a"]
 
 
 def test_the_leaders_log_may_begin_within_a_batch(broker) -> None:
-    """A7: the first records of it were deleted; the whole batch comes."""
+    """The first records of it were deleted; the whole batch comes."""
     broker.leader.give({PARTITION: data(error_code=ErrorCode.OFFSET_OUT_OF_RANGE)}, session_id=0)
     broker.leader.give_offset(PARTITION, 7)
     broker.leader.give_offset(PARTITION, 5)
@@ -75,7 +75,7 @@ def test_the_leaders_log_may_begin_within_a_batch(broker) -> None:
 
 
 def test_bytes_in_are_counted_and_those_of_a_reassignment_apart(broker) -> None:
-    """A7, A8: reassignment bytes in while this replica is being added."""
+    """Reassignment bytes in while this replica is being added."""
     give_one(broker)
     size = len(records(b"a"))
     metrics = broker.node.manager.metrics
@@ -87,7 +87,7 @@ def test_bytes_in_are_counted_and_those_of_a_reassignment_apart(broker) -> None:
 
 
 def test_with_flush_messages_a_fetch_says_only_what_is_synced() -> None:
-    """A7: what the leader counts as replicated survives the loss of power here."""
+    """What the leader counts as replicated survives the loss of power here."""
     broker = FollowingBroker(log_settings={"flush_messages": 1})
     give_one(broker)
     assert broker.leader.waiting is None

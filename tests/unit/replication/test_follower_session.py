@@ -1,4 +1,4 @@
-"""What a follower says in a fetch session, and what it leaves out (KIP-227; MISSION A5)."""
+"""Content of a follower's requests in a fetch session (KIP-227)."""
 
 from __future__ import annotations
 

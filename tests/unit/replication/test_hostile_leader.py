@@ -65,7 +65,7 @@ def assert_only_the_first_is_concerned(broker: FollowingBroker) -> None:
 
 @pytest.mark.parametrize("name", DAMAGED)
 def test_a_damaged_marker_delays_its_partition_and_is_not_written(broker, name: str) -> None:
-    """A6: corrupt records mean delayed, as in Kafka (InvalidRecordException)."""
+    """Corrupt records mean delayed, as in Kafka (InvalidRecordException)."""
     damaged = bytearray(DAMAGED[name])
     set_offset_and_epoch(damaged, 0, 0, 0)
     give_both(broker, data(bytes(damaged), high_watermark=1))
@@ -75,7 +75,7 @@ def test_a_damaged_marker_delays_its_partition_and_is_not_written(broker, name: 
 
 
 def test_an_unexpected_error_of_an_append_fails_its_partition_only(broker, caplog) -> None:
-    """A6: anything unexpected means failed, until the leadership changes."""
+    """Anything unexpected means failed, until the leadership changes."""
     break_log(broker.node, broker.key(0))
     give_both(broker, data(records(b"bad"), high_watermark=1))
     assert_only_the_first_is_concerned(broker)
@@ -85,7 +85,7 @@ def test_an_unexpected_error_of_an_append_fails_its_partition_only(broker, caplo
 
 
 def test_an_unexpected_error_of_a_cut_fails_its_partition_only(broker) -> None:
-    """A4: the others are cut, and fetched on."""
+    """The others are cut, and fetched on."""
     for index in (0, 1):
         broker.node.log(broker.key(index)).append_as_follower(records(b"0"))
         broker.node.log(broker.key(index)).append_as_follower(records(b"1", offset=1, epoch=1))

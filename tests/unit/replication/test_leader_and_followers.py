@@ -1,4 +1,4 @@
-"""A leader and its followers over the network: MISSION's rows B1 to B12, as far as followers go."""
+"""A leader and its followers over the network."""
 
 from __future__ import annotations
 
@@ -64,11 +64,8 @@ def result(answers: list[list[tuple[object, FetchResult]]]) -> FetchResult:
     return answers[0][0][1]
 
 
-# B1, B2, B4.
-
-
 def test_idle_followers_ask_no_more_often_than_the_wait_says(cluster) -> None:
-    """B2, B4: a fetch at the log end waits at the leader, and is answered when records come."""
+    """A fetch at the log end waits at the leader, and is answered when records come."""
     before = cluster[1].requests(FETCH)
     cluster.run_for(10_000)
     # Two followers, a request per replica.fetch.wait.max.ms of 500 each.
@@ -79,7 +76,7 @@ def test_idle_followers_ask_no_more_often_than_the_wait_says(cluster) -> None:
 
 
 def test_followers_read_to_the_log_end_consumers_to_the_high_watermark(cluster) -> None:
-    """B2: isolation."""
+    """Isolation."""
     for other in (2, 3):
         cluster.world.network.partition("b1", f"b{other}")
     cluster[1].produce(b"not yet")
@@ -88,7 +85,7 @@ def test_followers_read_to_the_log_end_consumers_to_the_high_watermark(cluster) 
 
 
 def test_a_fetch_that_waits_is_answered_when_the_leadership_goes(cluster) -> None:
-    """B4 A: the leader moved away."""
+    """The leader moved away."""
     answers = fetch(cluster[1], 1, version=10, max_wait_ms=10_000)
     assert not answers
     cluster.controller.elect(2)
@@ -99,7 +96,7 @@ def test_a_fetch_that_waits_is_answered_when_the_leadership_goes(cluster) -> Non
 def test_a_consumer_that_waits_at_a_follower_is_answered_when_it_learns_what_is_committed(
     cluster,
 ) -> None:
-    """B4, B11: high watermarks of followers wake who waits there."""
+    """High watermarks of followers wake who waits there."""
     answers = fetch(cluster[2], 1, max_wait_ms=10_000)
     assert not answers
     cluster.produce(b"second")
@@ -107,11 +104,8 @@ def test_a_consumer_that_waits_at_a_follower_is_answered_when_it_learns_what_is_
     assert len(result(answers).records) > 0
 
 
-# B6.
-
-
 def test_who_is_no_replica_is_told_so() -> None:
-    """B6: UNKNOWN_LEADER_EPOCH if it sent an epoch, else NOT_LEADER_OR_FOLLOWER."""
+    """UNKNOWN_LEADER_EPOCH if it sent an epoch, else NOT_LEADER_OR_FOLLOWER."""
     replicas = ReplicaSet((1, 2))
     replicas.follow(4, 0, current_leader_epoch=0)
     assert replicas.last_fetch().error is ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -120,7 +114,7 @@ def test_who_is_no_replica_is_told_so() -> None:
 
 
 def test_a_fetch_of_an_earlier_life_of_a_broker_changes_nothing(cluster) -> None:
-    """B6, KIP-903: its broker epoch is older than the one that is registered."""
+    """KIP-903: its broker epoch is older than the one that is registered."""
     end = cluster[1].partition().remote_replicas[2].log_end_offset
     cluster.world.network.partition("b1", "b2")
     answers = fetch(cluster[1], 0, replica_id=2, epoch=0, replica_epoch=cluster[2].epoch - 50)
@@ -129,7 +123,7 @@ def test_a_fetch_of_an_earlier_life_of_a_broker_changes_nothing(cluster) -> None
 
 
 def test_what_the_leader_knows_of_its_followers(cluster) -> None:
-    """B6: log end, log start, fetch and caught-up times, broker epoch."""
+    """Log end, log start, fetch and caught-up times, broker epoch."""
     cluster.run_for(600)
     now_ms = cluster.world.scheduler.now_ms
     for replica in cluster[1].partition().remote_replicas.values():
@@ -139,13 +133,10 @@ def test_what_the_leader_knows_of_its_followers(cluster) -> None:
         assert replica.broker_epoch == cluster[replica.broker_id].epoch
 
 
-# B7.
-
-
 def test_a_follower_that_lags_leaves_the_isr_and_comes_back_when_it_has_everything(
     cluster,
 ) -> None:
-    """B7: shrinks after replica.lag.time.max.ms, expands at the high watermark; both counted."""
+    """Shrinks after replica.lag.time.max.ms, expands at the high watermark; both counted."""
     metrics = cluster[1].manager.metrics
     cluster.world.network.partition("b1", "b3")
     produced = cluster[1].produce(b"second")
@@ -160,7 +151,7 @@ def test_a_follower_that_lags_leaves_the_isr_and_comes_back_when_it_has_everythi
 
 
 def test_a_fenced_follower_does_not_join_the_isr(cluster) -> None:
-    """B7: it is not fenced or shutting down."""
+    """It is not fenced or shutting down."""
     cluster.controller.fence(3)
     cluster.run_for(5_000)
     assert cluster[3].log().log_end_offset == cluster[1].log().log_end_offset
@@ -171,7 +162,7 @@ def test_a_fenced_follower_does_not_join_the_isr(cluster) -> None:
 
 
 def test_while_a_proposal_is_in_flight_the_larger_isr_counts(cluster) -> None:
-    """B7: the maximal ISR."""
+    """The maximal ISR."""
     cluster.world.network.partition("b1", "b3")
     produced = cluster[1].produce(b"second")
     cluster.controller.unreachable.add(1)
@@ -184,7 +175,7 @@ def test_while_a_proposal_is_in_flight_the_larger_isr_counts(cluster) -> None:
 
 
 def test_a_proposal_that_is_refused_is_made_again(cluster) -> None:
-    """B7: INELIGIBLE_REPLICA withdraws it, NETWORK_EXCEPTION repeats it; failures are counted."""
+    """INELIGIBLE_REPLICA withdraws it, NETWORK_EXCEPTION repeats it; failures are counted."""
     cluster.controller.refusals = [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.NETWORK_EXCEPTION]
     cluster.world.network.partition("b1", "b3")
     cluster[1].produce(b"second")
@@ -198,7 +189,7 @@ def test_a_proposal_that_is_refused_is_made_again(cluster) -> None:
 
 
 def test_a_leader_with_outdated_metadata_waits_for_it(cluster) -> None:
-    """B7: the partition epoch guards against stale answers."""
+    """The partition epoch guards against stale answers."""
     cluster.controller.refusals = [ErrorCode.INVALID_UPDATE_VERSION]
     cluster.world.network.partition("b1", "b3")
     cluster[1].produce(b"second")
@@ -209,11 +200,8 @@ def test_a_leader_with_outdated_metadata_waits_for_it(cluster) -> None:
     assert cluster.until(lambda: set(cluster.registration().isr) == {1, 2})
 
 
-# B8.
-
-
 def test_below_min_isr_nothing_is_committed() -> None:
-    """B8, KIP-966: the high watermark waits for min.insync.replicas."""
+    """KIP-966: the high watermark waits for min.insync.replicas."""
     cluster = ReplicatedCluster(
         2, replica_lag_time_max_ms=500, log_settings={"min_insync_replicas": 2}
     )
@@ -230,7 +218,7 @@ def test_below_min_isr_nothing_is_committed() -> None:
 
 
 def test_high_watermarks_are_there_again_after_a_restart(cluster) -> None:
-    """B8: checkpointed; reloaded at start."""
+    """Checkpointed; reloaded at start."""
     cluster.run_for(6_000)
     cluster.kill(3)
     cluster.world.network.partition("b1", "b3")
@@ -239,7 +227,7 @@ def test_high_watermarks_are_there_again_after_a_restart(cluster) -> None:
 
 
 def test_a_sync_that_ends_after_the_leadership_moves_no_high_watermark() -> None:
-    """B8: what only we had need not be in the new leader's log (seed 1010 of the random lives)."""
+    """What only we had need not be in the new leader's log (seed 1010 of the random lives)."""
     cluster = ReplicatedCluster(log_settings={"flush_messages": 1})
     cluster.make_topic()
     for other in (2, 3):
@@ -251,11 +239,8 @@ def test_a_sync_that_ends_after_the_leadership_moves_no_high_watermark() -> None
     assert cluster[1].log().high_watermark == 0
 
 
-# B9.
-
-
 def test_an_append_that_loses_its_isr_meanwhile_is_told_so() -> None:
-    """B9: NOT_ENOUGH_REPLICAS before, and REQUEST_TIMED_OUT when nobody takes it in time."""
+    """NOT_ENOUGH_REPLICAS before, and REQUEST_TIMED_OUT when nobody takes it in time."""
     cluster = ReplicatedCluster(2, log_settings={"min_insync_replicas": 2})
     cluster.make_topic(replicas=(1, 2))
     cluster.world.network.partition("b1", "b2")
@@ -265,11 +250,8 @@ def test_an_append_that_loses_its_isr_meanwhile_is_told_so() -> None:
     assert cluster.produce(b"b").error is ErrorCode.NOT_ENOUGH_REPLICAS
 
 
-# B10.
-
-
 def test_delete_records_waits_for_every_live_replica(cluster) -> None:
-    """B10: until every live replica's log start offset reached it."""
+    """Until every live replica's log start offset reached it."""
     cluster.produce(b"second")
     cluster.world.network.partition("b1", "b3")
     answers: list[object] = []
@@ -285,7 +267,7 @@ def test_delete_records_waits_for_every_live_replica(cluster) -> None:
 
 
 def test_delete_records_does_not_wait_for_the_dead(cluster) -> None:
-    """B10: live replicas only."""
+    """Live replicas only."""
     cluster.produce(b"second")
     cluster.kill(3)
     cluster.run_for(5)
@@ -293,9 +275,6 @@ def test_delete_records_does_not_wait_for_the_dead(cluster) -> None:
     cluster[1].manager.delete_records(30_000, {PARTITION: 1}, answers.append)
     assert cluster.until(lambda: bool(answers), 2_000)
     assert answers[0][PARTITION].error is ErrorCode.NONE
-
-
-# B11.
 
 
 @pytest.fixture
@@ -310,7 +289,7 @@ def racks() -> ReplicatedCluster:
 
 
 def test_a_consumer_is_sent_to_the_replica_in_its_rack(racks) -> None:
-    """B11: at once, without records."""
+    """At once, without records."""
     found = result(fetch(racks[1], 0, rack_id="west", max_wait_ms=10_000))
     assert (found.preferred_read_replica, len(found.records)) == (2, 0)
     assert found.high_watermark == 1
@@ -330,14 +309,14 @@ def test_a_consumer_is_sent_to_the_replica_in_its_rack(racks) -> None:
     ],
 )
 def test_who_reads_from_the_leader(racks, options: dict[str, object]) -> None:
-    """B11: the leader's own rack, an unknown one, none, old versions, followers."""
+    """The leader's own rack, an unknown one, none, old versions, followers."""
     found = result(fetch(racks[1], 0, **options))
     assert found.preferred_read_replica == -1
     assert len(found.records) > 0
 
 
 def test_only_followers_in_sync_that_have_the_offset_are_preferred(racks) -> None:
-    """B11: one that lags would make the consumer lag."""
+    """One that lags would make the consumer lag."""
     assert result(fetch(racks[1], 1, rack_id="west")).preferred_read_replica == 2
     racks.world.network.partition("b1", "b2")
     racks[1].produce(b"second", acks=1)
@@ -348,22 +327,19 @@ def test_only_followers_in_sync_that_have_the_offset_are_preferred(racks) -> Non
 
 
 def test_a_wrong_leader_epoch_is_not_sent_elsewhere(racks) -> None:
-    """B11, B12: fencing comes first."""
+    """Fencing comes first."""
     found = result(fetch(racks[1], 0, rack_id="west", epoch=7))
     assert found.error is ErrorCode.UNKNOWN_LEADER_EPOCH
     assert found.preferred_read_replica == -1
 
 
 def test_without_a_selector_everybody_reads_from_the_leader(cluster) -> None:
-    """B11: replica.selector.class is not set."""
+    """`replica.selector.class` is not set."""
     assert result(fetch(cluster[1], 0, rack_id="west")).preferred_read_replica == -1
 
 
-# B12.
-
-
 def test_epochs_are_on_every_replica_and_fence_who_is_behind(cluster) -> None:
-    """B12: each batch carries its epoch; starts are cached and checkpointed everywhere."""
+    """Each batch carries its epoch; starts are cached and checkpointed everywhere."""
     cluster.controller.elect(2)
     assert cluster.until(lambda: cluster[2].partition().is_leader)
     cluster.produce(b"second")
@@ -378,7 +354,7 @@ def test_epochs_are_on_every_replica_and_fence_who_is_behind(cluster) -> None:
 
 
 def test_an_unregistered_broker_is_no_live_replica(cluster) -> None:
-    """B7, B10: nor is it eligible for the ISR."""
+    """Nor is it eligible for the ISR."""
     cluster.kill(3)
     cluster.controller.write(UnregisterBrokerRecord(broker_id=3, broker_epoch=cluster[3].epoch))
     cluster.run_for(5)

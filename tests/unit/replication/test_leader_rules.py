@@ -24,14 +24,14 @@ def three() -> ReplicaSet:
 
 
 def test_exactly_the_minimum_is_enough_to_answer_at_once(alone) -> None:
-    """B2: min bytes reached."""
+    """Min bytes reached."""
     alone.produce(b"a")
     alone.consume(0, max_wait_ms=500, min_bytes=len(batch(b"a")))
     assert len(alone.last_fetch().records) == len(batch(b"a"))
 
 
 def test_outdated_metadata_changes_nothing_on_a_follower(three) -> None:
-    """A2: a registration of an earlier partition epoch."""
+    """A registration of an earlier partition epoch."""
     before = three.image.topics.partition(TOPIC, 0)
     three.change(leader=2)
     partition = three.partition
@@ -41,7 +41,7 @@ def test_outdated_metadata_changes_nothing_on_a_follower(three) -> None:
 
 
 def test_a_follower_joins_only_with_what_this_leadership_began_with() -> None:
-    """B7: its log end offset >= the start of the current leader epoch, wherever the high watermark
+    """Its log end offset >= the start of the current leader epoch, wherever the high watermark
     of a new leader is."""
     replicas = ReplicaSet((1, 2, 3))
     replicas.produce(b"a", b"b", b"c")
@@ -55,7 +55,7 @@ def test_a_follower_joins_only_with_what_this_leadership_began_with() -> None:
 
 
 def test_only_the_registration_that_is_known_joins() -> None:
-    """B7, KIP-903: its broker epoch matches."""
+    """KIP-903: its broker epoch matches."""
     replicas = ReplicaSet((1, 2, 3))
     replicas.change(isr=[1, 2])
     replicas.follow(3, 0, replica_epoch=104)
@@ -65,7 +65,7 @@ def test_only_the_registration_that_is_known_joins() -> None:
 
 
 def test_an_answer_to_an_earlier_proposal_is_ignored() -> None:
-    """B7: partition epoch guards against stale answers."""
+    """Partition epoch guards against stale answers."""
     replicas = ReplicaSet((1, 2, 3))
     replicas.change(isr=[1])
     replicas.follow(2, 0)
@@ -79,7 +79,7 @@ def test_an_answer_to_an_earlier_proposal_is_ignored() -> None:
 
 @pytest.mark.parametrize("is_reassignment", [False, True])
 def test_bytes_for_replicas_that_are_added_are_counted_apart(alone, is_reassignment) -> None:
-    """A8: reassignment traffic measured apart."""
+    """Reassignment traffic measured apart."""
     alone.produce(b"a")
     alone.consume(0)
     result = alone.last_fetch()
@@ -91,7 +91,7 @@ def test_bytes_for_replicas_that_are_added_are_counted_apart(alone, is_reassignm
 
 
 def test_what_is_sent_of_a_throttled_partition_counts_once(alone) -> None:
-    """A8: the leader counts throttled partitions' bytes, when the answer is sent."""
+    """The leader counts throttled partitions' bytes, when the answer is sent."""
     throttle = alone.manager.leader_throttle
     throttle.set_replicas(TOPIC, ["*"], LEADER)
     alone.produce(b"a")
@@ -102,7 +102,7 @@ def test_what_is_sent_of_a_throttled_partition_counts_once(alone) -> None:
 
 
 def test_a_member_that_is_only_proposed_holds_the_high_watermark_however_far_it_lags() -> None:
-    """B7, B8: the controller may have taken it in already."""
+    """The controller may have taken it in already."""
     replicas = ReplicaSet((1, 2, 3))
     replicas.change(isr=[1, 2])
     replicas.follow(3, 0)
@@ -116,7 +116,7 @@ def test_a_member_that_is_only_proposed_holds_the_high_watermark_however_far_it_
 
 
 def test_the_high_watermark_waits_for_a_follower_that_may_join_while_another_is_proposed() -> None:
-    """B8: else it would run ahead of that follower for good."""
+    """Else it would run ahead of that follower for good."""
     replicas = ReplicaSet((1, 2, 3))
     replicas.change(isr=[1])
     replicas.follow(2, 0)
@@ -130,7 +130,7 @@ def test_the_high_watermark_waits_for_a_follower_that_may_join_while_another_is_
 
 
 def test_an_answer_that_moves_the_high_watermark_wakes_who_waits() -> None:
-    """B7, B8: the last one that was waited for has left the ISR."""
+    """The last one that was waited for has left the ISR."""
     replicas = ReplicaSet((1, 2))
     replicas.manager.start()
     replicas.produce(b"a", acks=-1, timeout_ms=10 * LAG_MS)
@@ -143,7 +143,7 @@ def test_an_answer_that_moves_the_high_watermark_wakes_who_waits() -> None:
 
 
 def test_an_answer_of_an_earlier_partition_epoch_than_ours_says_nothing() -> None:
-    """B7: metadata has told of it, and of what came after it, before the answer did."""
+    """Metadata has told of it, and of what came after it, before the answer did."""
     replicas = ReplicaSet((1, 2, 3))
     replicas.change(isr=[1, 2])
     replicas.follow(3, 0)

@@ -1,4 +1,4 @@
-"""Where a follower cuts its log (MISSION A4; KIP-101, KIP-279)."""
+"""The offset to which a follower truncates its log (KIP-101, KIP-279)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Partitions without news cost a fetch session nothing, and nobody can tell (KIP-227; MISSION A5,
-B2, B6, B7)."""
+"""Unchanged partitions add no cost to a fetch session, and behave the same (KIP-227)."""
 
 from __future__ import annotations
 
@@ -68,7 +67,7 @@ def test_idle_partitions_are_looked_at_in_turn_all_the_same(
 
 
 def test_each_fetch_counts_all_partitions_of_its_session() -> None:
-    """B2: every fetch is counted once per partition, also where nothing was read."""
+    """Every fetch is counted once per partition, also where nothing was read."""
     cluster = cluster_of(50)
     node = cluster[1]
     before = node.manager.metrics.all_topics().fetch_requests, node.requests(FETCH)
@@ -79,7 +78,7 @@ def test_each_fetch_counts_all_partitions_of_its_session() -> None:
 
 
 def test_a_follower_is_caught_up_at_its_last_fetch_of_an_idle_partition() -> None:
-    """B6, B7: records that come after a long silence do not make it look long gone."""
+    """Records that come after a long silence do not make it look long gone."""
     cluster = cluster_of(3)
     cluster.run_for(20 * LAG_MS)
     replica = cluster[1].partition().remote_replicas[2]
@@ -111,7 +110,7 @@ def test_a_log_start_that_moves_by_itself_is_learned() -> None:
 
 
 def test_a_followers_own_log_start_is_told() -> None:
-    """B10: the low watermark needs it."""
+    """The low watermark needs it."""
     cluster = cluster_of(MANY)
     cluster.produce(b"a", b"b", b"c")
     cluster.run_for(3_000)
@@ -121,7 +120,7 @@ def test_a_followers_own_log_start_is_told() -> None:
 
 
 def test_fetches_of_an_earlier_life_do_not_count_for_idle_partitions() -> None:
-    """B6, KIP-903: a broker that has registered anew is known by its new epoch alone."""
+    """KIP-903: A broker that has registered anew is known by its new epoch alone."""
     cluster = cluster_of(3)
     cluster.controller.register(2)
     cluster.controller.unfence(2)

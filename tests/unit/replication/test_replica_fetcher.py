@@ -1,4 +1,4 @@
-"""Brokers that follow each other in a simulated world: MISSION's rows A1 to A7."""
+"""Brokers that follow each other in a simulated world."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from unit.replication.replicated_cluster import PARTITION, ReplicatedCluster
 
 
 def test_followers_have_the_leaders_bytes_and_acks_all_waits_for_them() -> None:
-    """A3, A5, A7: the loop fetches, appends the bytes as they are, and fetches on."""
+    """The loop fetches, appends the bytes as they are, and fetches on."""
     cluster = ReplicatedCluster()
     cluster.make_topic()
     result = cluster.produce(b"a", b"b")
@@ -21,7 +21,7 @@ def test_followers_have_the_leaders_bytes_and_acks_all_waits_for_them() -> None:
 
 
 def test_a_killed_leader_comes_back_as_a_follower_and_catches_up() -> None:
-    """A2, A4: the others go on without it, and its log follows theirs afterwards."""
+    """The others go on without it, and its log follows theirs afterwards."""
     cluster = ReplicatedCluster()
     cluster.make_topic()
     cluster.produce(b"a")
@@ -36,7 +36,7 @@ def test_a_killed_leader_comes_back_as_a_follower_and_catches_up() -> None:
 
 
 def test_a_new_leaders_first_commit_does_not_wait_for_an_idle_fetch() -> None:
-    """A3, D4: the follower asks it about other partitions at that time, and waits for data."""
+    """The follower asks it about other partitions at that time, and waits for data."""
     cluster = ReplicatedCluster()
     cluster.make_topic("idle", replicas=(2, 3, 1))
     cluster.make_topic()

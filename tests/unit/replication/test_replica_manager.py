@@ -432,7 +432,7 @@ def test_deleting_records_waits_for_the_followers_log_start(three) -> None:
 
 
 def test_deleting_from_minus_one_on_means_the_high_watermark(three) -> None:
-    """B10: not the log end, whose records may still be lost."""
+    """Not the log end, whose records may still be lost."""
     three.produce(b"a", b"b", b"c")
     for broker_id in (2, 3):
         three.follow(broker_id, 1, log_start_offset=0)
@@ -447,7 +447,7 @@ def test_deleting_from_minus_one_on_means_the_high_watermark(three) -> None:
 
 @pytest.mark.parametrize("offset", [-2, -(1 << 63), 1 << 62])
 def test_deleting_from_an_impossible_offset_on_is_refused(alone, offset: int) -> None:
-    """B10: OFFSET_OUT_OF_RANGE, and nothing is deleted."""
+    """OFFSET_OUT_OF_RANGE, and nothing is deleted."""
     alone.produce(b"a")
     answers: list[object] = []
     alone.manager.delete_records(1_000, {PARTITION: offset}, answers.append)
@@ -462,7 +462,7 @@ def test_deleting_from_an_impossible_offset_on_is_refused(alone, offset: int) ->
 def test_records_of_a_topic_that_is_only_compacted_are_not_deleted(
     policy: str, error: ErrorCode
 ) -> None:
-    """B10: as in Kafka."""
+    """As in Kafka."""
     replicas = ReplicaSet(cleanup_policy=tuple(policy.split(",")))
     answers: list[object] = []
     replicas.manager.delete_records(1_000, {PARTITION: 0}, answers.append)
@@ -470,7 +470,7 @@ def test_records_of_a_topic_that_is_only_compacted_are_not_deleted(
 
 
 def test_a_follower_that_catches_up_slowly_joins_before_the_high_watermark_passes_it() -> None:
-    """B6: its fetch expands the ISR first, and then the high watermark counts it."""
+    """Its fetch expands the ISR first, and then the high watermark counts it."""
     pair = ReplicaSet((1, 2))
     pair.change(isr=[LEADER])
     pair.produce(*[b"x"] * 5)
@@ -486,7 +486,7 @@ def test_a_follower_that_catches_up_slowly_joins_before_the_high_watermark_passe
 
 
 def test_enough_replicas_are_those_of_the_maximal_isr() -> None:
-    """B9: one that is about to join counts, as for the high watermark."""
+    """One that is about to join counts, as for the high watermark."""
     pair = ReplicaSet((1, 2), min_insync_replicas=2)
     pair.produce(b"a")
     pair.follow(2, 1)

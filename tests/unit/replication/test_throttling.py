@@ -1,4 +1,4 @@
-"""Replication that is held back: MISSION's row A8 (KIP-73)."""
+"""Replication throttles (KIP-73)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def throttle(scheduler: SimScheduler) -> ReplicationThrottle:
 
 
 def test_the_rate_is_that_of_the_last_windows(throttle, scheduler) -> None:
-    """A8: bytes over the time since the oldest window began, one window at least."""
+    """Bytes over the time since the oldest window began, one window at least."""
     throttle.bytes_per_second = 100
     throttle.record(80)
     assert (throttle.byte_rate(), throttle.is_exceeded) == (80.0, False)
@@ -49,7 +49,7 @@ def test_the_rate_is_that_of_the_last_windows(throttle, scheduler) -> None:
 
 
 def test_which_replicas_are_throttled(throttle) -> None:
-    """A8: a list of PARTITION:BROKER, all of them, or none."""
+    """A list of PARTITION:BROKER, all of them, or none."""
     throttle.set_replicas("t", ["0:1", "1:2", "2:1"], 1)
     assert [throttle.is_throttled(TopicPartition("t", index)) for index in range(3)] == [
         True, False, True,
@@ -72,7 +72,7 @@ def out_of_sync() -> ReplicatedCluster:
 
 
 def test_a_leader_over_its_rate_sends_nothing_to_who_is_not_in_sync() -> None:
-    """A8: throttled partitions are left out while over quota; counted when the answer is sent."""
+    """Throttled partitions are left out while over quota; counted when the answer is sent."""
     cluster = ReplicatedCluster(2, replica_fetch_max_bytes=10_000)
     cluster.controller.configure(**{LEADER: "*"})
     cluster[1].manager.leader_throttle.bytes_per_second = 5_000
@@ -92,7 +92,7 @@ def test_a_leader_over_its_rate_sends_nothing_to_who_is_not_in_sync() -> None:
 
 
 def test_members_of_the_isr_are_exempt_on_the_leader() -> None:
-    """A8: exempt: on the leader ISR members."""
+    """Exempt: on the leader ISR members."""
     cluster = out_of_sync()
     cluster.controller.configure(**{LEADER: "*"})
     cluster[1].manager.leader_throttle.bytes_per_second = 1
@@ -103,7 +103,7 @@ def test_members_of_the_isr_are_exempt_on_the_leader() -> None:
 
 
 def test_a_follower_over_its_rate_leaves_throttled_partitions_out() -> None:
-    """A8: those that are throttled and behind; the others are fetched on."""
+    """Those that are throttled and behind; the others are fetched on."""
     broker = FollowingBroker(partitions=2)
     broker.cluster.controller.configure(**{FOLLOWER: "0:1"})
     broker.node.manager.follower_throttle.bytes_per_second = 100
@@ -124,7 +124,7 @@ def test_a_follower_over_its_rate_leaves_throttled_partitions_out() -> None:
 
 
 def test_a_partition_without_lag_is_exempt_on_the_follower() -> None:
-    """A8: exempt: on the follower partitions with no lag."""
+    """Exempt: on the follower partitions with no lag."""
     broker = FollowingBroker()
     broker.cluster.controller.configure(**{FOLLOWER: "*"})
     broker.node.manager.follower_throttle.bytes_per_second = 100
@@ -135,7 +135,7 @@ def test_a_partition_without_lag_is_exempt_on_the_follower() -> None:
 
 
 def test_with_everything_held_back_the_fetcher_waits_without_spinning() -> None:
-    """A3, A8: looks again after a back-off."""
+    """Looks again after a back-off."""
     broker = FollowingBroker()
     broker.cluster.controller.configure(**{FOLLOWER: "*"})
     broker.node.manager.follower_throttle.bytes_per_second = 100
@@ -150,7 +150,7 @@ def test_with_everything_held_back_the_fetcher_waits_without_spinning() -> None:
 
 
 def test_what_is_not_throttled_is_not_counted() -> None:
-    """A8: only throttled partitions' bytes."""
+    """Only throttled partitions' bytes."""
     cluster = out_of_sync()
     cluster.produce(LARGE)
     assert cluster[1].manager.leader_throttle.byte_rate() == 0.0
@@ -158,7 +158,7 @@ def test_what_is_not_throttled_is_not_counted() -> None:
 
 
 def test_reassignment_traffic_is_measured_apart() -> None:
-    """A8: in and out, while a replica is being added."""
+    """In and out, while a replica is being added."""
     cluster = ReplicatedCluster(2)
     cluster.make_topic(replicas=(1,))
     cluster.produce(LARGE)

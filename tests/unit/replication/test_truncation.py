@@ -1,4 +1,4 @@
-"""Logs that have left their leader's are cut: MISSION's row A4 (KIP-101, KIP-279, KIP-320)."""
+"""Logs that diverge from their leader's are truncated (KIP-101, KIP-279, KIP-320)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def offsets_and_epochs(broker: FollowingBroker) -> list[tuple[int, int]]:
 
 
 def test_a_diverging_epoch_in_the_answer_cuts_to_the_common_point() -> None:
-    """A4: the leader knows our epoch, and it ended earlier there."""
+    """The leader knows our epoch, and it ended earlier there."""
     broker = FollowingBroker()
     with_log(broker, (0, 0), (1, 1), (2, 1), (3, 1))
     assert broker.asked()[PARTITION].last_fetched_epoch == 1
@@ -40,7 +40,7 @@ def test_a_diverging_epoch_in_the_answer_cuts_to_the_common_point() -> None:
 
 
 def test_a_diverging_answer_moves_no_watermark() -> None:
-    """A4, A6: watermarks wait for the fetch after the cut."""
+    """Watermarks wait for the fetch after the cut."""
     broker = FollowingBroker()
     with_log(broker, (0, 0), (1, 1))
     broker.leader.give({PARTITION: data(high_watermark=9, log_start_offset=1, diverging=(0, 1))})
@@ -48,7 +48,7 @@ def test_a_diverging_answer_moves_no_watermark() -> None:
 
 
 def test_epochs_that_the_leader_never_had_are_cut_one_by_one() -> None:
-    """A4, KIP-279: repeating while epochs differ."""
+    """KIP-279: repeating while epochs differ."""
     broker = FollowingBroker()
     with_log(broker, (0, 0), (1, 1), (2, 3), (3, 5))
     # The leader had epochs 0, 2 and 4: asked for 5 it names 4, of which we have nothing.
@@ -63,7 +63,7 @@ def test_epochs_that_the_leader_never_had_are_cut_one_by_one() -> None:
 
 
 def test_a_former_leader_that_appended_nothing_forgets_its_epoch() -> None:
-    """A4: the present leader may not know that epoch; nothing else is cut."""
+    """The present leader may not know that epoch; nothing else is cut."""
     broker = FollowingBroker()
     broker.log.append_as_follower(records(b"a"))
     broker.lead(1)
@@ -77,7 +77,7 @@ def test_a_former_leader_that_appended_nothing_forgets_its_epoch() -> None:
 
 
 def test_a_cut_that_changes_nothing_is_not_asked_for_again_at_once() -> None:
-    """A3, A4: never spins, whatever a leader answers."""
+    """Never spins, whatever a leader answers."""
     broker = FollowingBroker()
     with_log(broker, (0, 0), (1, 1))
     broker.leader.give({PARTITION: data(diverging=(1, 2))})
@@ -85,7 +85,7 @@ def test_a_cut_that_changes_nothing_is_not_asked_for_again_at_once() -> None:
 
 
 def test_a_cut_below_the_high_watermark_is_done_with_a_warning(caplog) -> None:
-    """A4: below the high watermark: a warning."""
+    """Below the high watermark: a warning."""
     broker = FollowingBroker()
     with_log(broker, (0, 0), (1, 0), (2, 0))
     broker.log.update_high_watermark(3)
@@ -95,7 +95,7 @@ def test_a_cut_below_the_high_watermark_is_done_with_a_warning(caplog) -> None:
 
 
 def test_lag_epoch_and_delay_stay() -> None:
-    """A4: the state after a cut."""
+    """The state after a cut."""
     broker = FollowingBroker()
     broker.leader.give({PARTITION: data(records(b"a", epoch=0), high_watermark=7)})
     state = broker.state()
@@ -105,7 +105,7 @@ def test_lag_epoch_and_delay_stay() -> None:
 
 
 def test_a_cut_that_fails_fails_its_partition_and_the_others_go_on() -> None:
-    """A4: its offset unchanged."""
+    """Its offset unchanged."""
     broker = FollowingBroker(partitions=2, node_settings={"directories": [DATA, "/more"]})
     bad, good = broker.key(0), broker.key(1)
     broker.leader.give(
@@ -134,7 +134,7 @@ def old(monkeypatch: pytest.MonkeyPatch) -> FollowingBroker:
 
 
 def test_the_leader_is_asked_where_our_epoch_ends(old) -> None:
-    """A4: OffsetForLeaderEpoch, then the cut, then the fetch."""
+    """OffsetForLeaderEpoch, then the cut, then the fetch."""
     with_log(old, (0, 0), (1, 1), (2, 1))
     request = old.leader.waiting
     assert isinstance(request, OffsetForLeaderEpochRequest)
@@ -149,7 +149,7 @@ def test_the_leader_is_asked_where_our_epoch_ends(old) -> None:
 
 
 def test_the_leader_is_asked_again_while_epochs_differ(old) -> None:
-    """A4, KIP-279: still truncating, so asked again."""
+    """KIP-279: still truncating, so asked again."""
     with_log(old, (0, 0), (1, 1), (2, 3))
     old.leader.give_epoch_end(PARTITION, 2, 5)
     assert offsets_and_epochs(old) == [(0, 0), (1, 1)]
@@ -165,7 +165,7 @@ def test_the_leader_is_asked_again_while_epochs_differ(old) -> None:
     [(ErrorCode.UNKNOWN_LEADER_EPOCH, False), (ErrorCode.FENCED_LEADER_EPOCH, True)],
 )
 def test_a_leader_that_does_not_say_leaves_the_log_as_it_is(old, error, fails) -> None:
-    """A4, A6: delayed, or failed if our epoch is over."""
+    """Delayed, or failed if our epoch is over."""
     with_log(old, (0, 0), (1, 1))
     old.leader.give_epoch_end(PARTITION, -1, -1, error)
     assert old.log.log_end_offset == 2
@@ -174,7 +174,7 @@ def test_a_leader_that_does_not_say_leaves_the_log_as_it_is(old, error, fails) -
 
 
 def test_an_answer_for_an_earlier_leadership_goes_by(old) -> None:
-    """A4: leadership changed while the leader was asked."""
+    """Leadership changed while the leader was asked."""
     with_log(old, (0, 0), (1, 1), (2, 1))
     leader = old.leader
     old.lead(2)
@@ -183,7 +183,7 @@ def test_an_answer_for_an_earlier_leadership_goes_by(old) -> None:
 
 
 def test_a_failing_connection_delays_those_that_were_asked_for(old) -> None:
-    """A4, A6: and the log stays as it is."""
+    """And the log stays as it is."""
     with_log(old, (0, 0), (1, 1))
     old.leader.fail()
     assert old.is_delayed()
@@ -191,7 +191,7 @@ def test_a_failing_connection_delays_those_that_were_asked_for(old) -> None:
 
 
 def test_the_version_of_fetch_is_that_of_the_cluster() -> None:
-    """A5: by metadata.version, as in Kafka."""
+    """By metadata.version, as in Kafka."""
     brokers = ImageBrokers()
     versions = {}
     for level in (7, 8, 9, 10, 19, 21, 27, 33):
@@ -204,7 +204,7 @@ def test_the_version_of_fetch_is_that_of_the_cluster() -> None:
 
 
 def test_a_former_leader_cuts_what_only_it_had() -> None:
-    """A4: a former leader that comes back cuts its log too (KIP-101's lost and differing logs)."""
+    """A former leader that comes back cuts its log too (KIP-101's lost and differing logs)."""
     cluster = ReplicatedCluster()
     cluster.make_topic()
     cluster.produce(b"everywhere")
@@ -222,7 +222,7 @@ def test_a_former_leader_cuts_what_only_it_had() -> None:
 
 
 def test_two_leaders_that_both_died_with_records_of_their_own() -> None:
-    """A4, KIP-279: epochs alternate on two brokers that never saw each other's records."""
+    """KIP-279: epochs alternate on two brokers that never saw each other's records."""
     cluster = ReplicatedCluster(2)
     cluster.make_topic(replicas=(1, 2))
     cluster.produce(b"both")
@@ -241,7 +241,7 @@ def test_two_leaders_that_both_died_with_records_of_their_own() -> None:
 
 
 def test_a_future_replica_is_cut_with_its_log() -> None:
-    """A4, A9: a move to another directory that is under way ends with the cut log."""
+    """A move to another directory that is under way ends with the cut log."""
     broker = FollowingBroker(node_settings={"directories": [DATA, "/more"]})
     node = broker.node
 

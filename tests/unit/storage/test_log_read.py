@@ -1,4 +1,4 @@
-"""Reading slices of the file (MISSION B3)."""
+"""Reading slices of the file."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ def test_the_log_start_moves_up_only_and_not_above_the_high_watermark() -> None:
 
 
 def test_leader_epochs_begin_where_the_log_does() -> None:
-    """B12, however records go: deleted on request, or with the segments of their time."""
+    """However records go: deleted on request, or with the segments of their time."""
     bench = Bench(LogConfig(retention_ms=1000, segment_bytes=SIZE * 2))
     for epoch in range(6):
         bench.append(batch([bytes(100)], timestamp=NOW_MS + epoch), epoch=epoch)

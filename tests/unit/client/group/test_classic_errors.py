@@ -1,4 +1,4 @@
-"""What a member under the classic protocol makes of each error (F3), and of answers too late."""
+"""What a member under the classic protocol makes of each error, and of answers too late."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A member under the classic protocol, beside a coordinator that answers by script (F3)."""
+"""A member under the classic protocol, beside a coordinator that answers by script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Handling of fetches (B1): what is refused, what waits with it, who is counted and throttled."""
+"""Handling of fetches: refusals, waiting, statistics and throttling."""
 
 from __future__ import annotations
 
