@@ -155,9 +155,7 @@ class Client(WithBlock):
 
         def start(on_done: OnDone[dict[str, TopicInfo]]) -> None:
             RetryingCall(
-                self._cluster.runtime,
-                self._cluster.retry_backoff,
-                self.config.default_api_timeout_ms,
+                self._cluster.retry_timer(self.config.default_api_timeout_ms),
                 "list of topics",
                 attempt,
                 on_done,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from barnabas.client.connections.metadata_cache import (
 )
 from barnabas.client.errors import DisconnectedError
 from barnabas.client.retries.backoff import Backoff
+from barnabas.client.retries.retry_timer import RetryTimer
 from barnabas.runtime.rng import SeededRng
 
 if TYPE_CHECKING:
@@ -24,12 +26,24 @@ if TYPE_CHECKING:
 TOPIC_ID = b"t" * 16
 
 
+class PendingCallback:
+    """A callback that a timer calls at `due_ms` unless it is canceled first."""
+
+    def __init__(self, due_ms: float, callback: Callable[[], None]) -> None:
+        self.due_ms = due_ms
+        self.callback = callback
+        self.is_canceled = False
+
+    def cancel(self) -> None:
+        self.is_canceled = True
+
+
 class HandTime:
     """Clock and timer in one, moved by hand."""
 
     def __init__(self) -> None:
         self.now = 0.0
-        self._waiting: list[tuple[float, Callable[[], None]]] = []
+        self._waiting: list[PendingCallback] = []
 
     def wall_ms(self) -> int:
         return int(self.now)
@@ -37,18 +51,21 @@ class HandTime:
     def monotonic_ms(self) -> float:
         return self.now
 
-    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> None:
-        self._waiting.append((self.now + delay_ms, callback))
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> PendingCallback:
+        pending = PendingCallback(self.now + delay_ms, callback)
+        self._waiting.append(pending)
+        return pending
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        self.call_later(0.0, callback)
+        self.call_later(0, callback)
 
     def advance(self, delay_ms: float) -> None:
         self.now += delay_ms
-        due = [callback for when, callback in self._waiting if when <= self.now]
-        self._waiting = [entry for entry in self._waiting if entry[0] > self.now]
-        for callback in due:
-            callback()
+        due = [pending for pending in self._waiting if pending.due_ms <= self.now]
+        self._waiting = [pending for pending in self._waiting if pending.due_ms > self.now]
+        for pending in due:
+            if not pending.is_canceled:
+                pending.callback()
 
 
 class ScriptedCluster:
@@ -78,6 +95,9 @@ class ScriptedCluster:
         partitions = {number: PartitionInfo(number, 1, 4) for number in range(count)}
         self.metadata.topics = {"t": TopicInfo("t", TOPIC_ID, False, partitions)}
         self.metadata.generation += 1
+
+    def retry_timer(self, timeout_ms: float = inf) -> RetryTimer:
+        return RetryTimer(self.runtime, self.retry_backoff, timeout_ms)  # type: ignore[arg-type]
 
     def refresh(self, _topics: object, on_done: Callable[[None, None], None]) -> None:
         self.refreshes += 1

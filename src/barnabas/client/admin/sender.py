@@ -104,9 +104,7 @@ class AdminSender:
         Raises:
             ClientError: a broker refused the call, or did not respond before the timeout.
         """
-        clock = self.cluster.runtime.clock
-        deadline_ms = clock.monotonic_ms() + self.cluster.config.default_api_timeout_ms
-        attempts = 0
+        retry = self.cluster.retry_timer(self.cluster.config.default_api_timeout_ms)
         while True:
             nodes = yield from brokers()
             yield from self.refresh()
@@ -114,12 +112,11 @@ class AdminSender:
             errors = [each for each in answers.values() if isinstance(each, ClientError)]
             if not errors:
                 return {n: a for n, a in answers.items() if not isinstance(a, ClientError)}
-            attempts += 1
-            delay_ms = self.cluster.retry_backoff.delay_ms(attempts)
-            late = clock.monotonic_ms() + delay_ms >= deadline_ms
+            delay_ms = retry.next_delay_ms()
             for error in errors:
-                if late or not _is_passing(error):
+                if delay_ms is None or not _is_passing(error):
                     raise error
+            assert delay_ms is not None, "a timeout raises one of the errors"
             yield Pause(delay_ms)
 
     def _retrying(self, to: int | CoordinatorOf, call: AdminCall[T]) -> Callable[[OnDone[T]], None]:
@@ -127,9 +124,7 @@ class AdminSender:
 
         def start(on_done: OnDone[T]) -> None:
             RetryingCall(
-                cluster.runtime,
-                cluster.retry_backoff,
-                cluster.config.default_api_timeout_ms,
+                cluster.retry_timer(cluster.config.default_api_timeout_ms),
                 _name(call),
                 self._attempt(to, call),
                 on_done,
@@ -222,15 +217,12 @@ class AdminSender:
         *,
         once: bool,
     ) -> Plan[dict[K, T | ClientError]]:
-        clock = self.cluster.runtime.clock
-        deadline_ms = clock.monotonic_ms() + self.cluster.config.default_api_timeout_ms
+        retry = self.cluster.retry_timer(self.cluster.config.default_api_timeout_ms)
         found: dict[K, T | ClientError] = {}
-        attempts = 0
         while remaining:
             found.update((yield from self._round(remaining, locate, call_for)))
-            attempts += 1
-            delay_ms = self.cluster.retry_backoff.delay_ms(attempts)
-            if once or clock.monotonic_ms() + delay_ms >= deadline_ms:
+            delay_ms = retry.next_delay_ms()
+            if once or delay_ms is None:
                 break
             remaining = [key for key in remaining if _is_passing(found[key])]
             if remaining:

@@ -7,6 +7,7 @@ is in flight at a time; refreshes requested meanwhile share the next request.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING
 
 from barnabas.client.connections.connections import Call, Connections
@@ -20,6 +21,7 @@ from barnabas.client.errors import (
     broker_error,
 )
 from barnabas.client.retries.backoff import Backoff
+from barnabas.client.retries.retry_timer import RetryTimer
 from barnabas.client.shielded import Shielded
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.metadata import (
@@ -51,6 +53,7 @@ class Cluster:
         self.runtime = runtime
         self.config = config
         self.metadata = MetadataCache()
+        # Delays of retries (retry.backoff.ms up to retry.backoff.max.ms).
         self.retry_backoff = Backoff(
             runtime.rng, config.retry_backoff_ms, config.retry_backoff_max_ms
         )
@@ -69,18 +72,19 @@ class Cluster:
         self._waiting: list[_Refresh] = []
         # Whether a refresh is in flight.
         self._refreshing = False
-        # Whether a timer for a background refresh is running; the refresh starts after the retry
-        # backoff.
-        self._update_planned = False
-        # Number of consecutive failed refreshes, and the end of the last refresh (ms, monotonic
-        # clock).
-        self._refresh_failures = 0
+        # Delays background refreshes after a refresh; counts consecutive failed refreshes.
+        self._update_retry = self.retry_timer()
+        # End of the last refresh (ms, monotonic clock).
         self._refreshed_ms = 0.0
         # Called after every refresh.
         self._listeners: list[Callable[[], None]] = []
         # Index of the known node that the next call to any node tries first.
         self._first_candidate = 0
         self._closed = False
+
+    def retry_timer(self, timeout_ms: float = inf) -> RetryTimer:
+        """Return a timer for the retries of one operation; `timeout_ms` limits them (ms)."""
+        return RetryTimer(self.runtime, self.retry_backoff, timeout_ms)
 
     def feature_level(self, name: str) -> int:
         """Return the finalized level of a feature as the brokers reported it; 0 if unknown."""
@@ -203,12 +207,11 @@ class Cluster:
 
     def request_update(self) -> None:
         """Schedule a refresh of the tracked topics, because known metadata proved to be wrong."""
-        if self._update_planned or self._closed:
+        if self._update_retry.is_scheduled or self._closed:
             return
-        self._update_planned = True
-        backoff_ms = self.retry_backoff.delay_ms(self._refresh_failures)
+        backoff_ms = self.retry_backoff.delay_ms(self._update_retry.failures)
         elapsed_ms = self.runtime.clock.monotonic_ms() - self._refreshed_ms
-        self.runtime.timer.call_later(max(0.0, backoff_ms - elapsed_ms), self._update_now)
+        self._update_retry.start(max(0.0, backoff_ms - elapsed_ms), self._update_now)
 
     def maybe_update_by_age(self) -> None:
         """Schedule a refresh if the metadata is older than metadata.max.age.ms."""
@@ -217,7 +220,6 @@ class Cluster:
             self.request_update()
 
     def _update_now(self) -> None:
-        self._update_planned = False
         self.refresh((), lambda _none, _error: None)
 
     def _maybe_refresh(self) -> None:
@@ -256,7 +258,10 @@ class Cluster:
             else:
                 self.metadata.update(response, topics)
                 self._close_unnamed()
-        self._refresh_failures = self._refresh_failures + 1 if error is not None else 0
+        if error is None:
+            self._update_retry.reset()
+        else:
+            self._update_retry.count_failure()
         for refresh in served:
             if error is not None:
                 refresh.on_done(None, error)

@@ -44,15 +44,13 @@ class TopicLookup:
     ) -> None:
         self._cluster = cluster
         self._topics = list(dict.fromkeys(topics))
-        self._deadline_ms = cluster.runtime.clock.monotonic_ms() + timeout_ms
+        self._retry = cluster.retry_timer(timeout_ms)
         self._on_done = on_done
         self._wait_for_leaders = wait_for_leaders
         self._partition = partition
-        self._attempts = 0
 
     def start(self) -> None:
         """Start the next attempt."""
-        self._attempts += 1
         self._cluster.refresh(self._topics, self._on_refreshed)
 
     def _on_refreshed(self, _none: None, error: ClientError | None) -> None:
@@ -62,20 +60,17 @@ class TopicLookup:
                 known = self._cluster.metadata.topics
                 self._on_done({name: known[name] for name in self._topics}, None)
                 return
-        delay = self._cluster.retry_backoff.delay_ms(self._attempts)
-        late = self._cluster.runtime.clock.monotonic_ms() + delay >= self._deadline_ms
-        if late or not error.retriable or self._is_hopeless(error):
+        if not error.retriable or self._is_final(error) or not self._retry.retry(self.start):
             self._on_done(None, error)
-            return
-        self._cluster.runtime.timer.call_later(delay, self.start)
 
-    def _is_hopeless(self, error: ClientError) -> bool:
+    def _is_final(self, error: ClientError) -> bool:
+        """Return whether the topic is still unknown after enough attempts."""
         # A caller that waits for leaders has created the topics: a slow broker learns of them
         # later.
         return (
             isinstance(error, UnknownTopicError)
             and not self._wait_for_leaders
-            and self._attempts >= _UNKNOWN_ATTEMPTS
+            and self._retry.failures >= _UNKNOWN_ATTEMPTS - 1
         )
 
     def _missing(self) -> ClientError | None:

@@ -196,9 +196,7 @@ class Lookups:
         def start(on_done: OnDone[dict[str, list[PartitionInfo]]]) -> None:
             cluster = self._cluster
             RetryingCall(
-                cluster.runtime,
-                cluster.retry_backoff,
-                self._ms(timeout),
+                cluster.retry_timer(self._ms(timeout)),
                 "list of topics",
                 attempt,
                 on_done,

@@ -178,9 +178,7 @@ class GroupOffsets:
         attempt: Callable[[OnDone[T]], None],
         on_done: OnDone[T],
     ) -> None:
-        RetryingCall(
-            self._cluster.runtime, self._cluster.retry_backoff, timeout_ms, what, attempt, on_done
-        ).start()
+        RetryingCall(self._cluster.retry_timer(timeout_ms), what, attempt, on_done).start()
 
     def _forget_if_moved(self, group: str, error: ClientError | None) -> None:
         if error is not None and error.retriable and error.error_code not in _COORDINATOR_IS_RIGHT:

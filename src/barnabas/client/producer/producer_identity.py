@@ -40,8 +40,9 @@ class ProducerIdentity:
         self.is_ready = False
         # Fatal error of the cluster's response; never reset.
         self.error: ClientError | None = None
+        # Whether a request is in flight; there is at most one.
         self._requesting = False
-        self._attempts = 0
+        self._retry = cluster.retry_timer()
 
     def request(self) -> None:
         """Request an id or the next epoch; `on_ready` is called when the response has arrived."""
@@ -49,7 +50,7 @@ class ProducerIdentity:
         if self._requesting or self.error is not None:
             return
         self._requesting = True
-        self._attempts += 1
+        self._retry.cancel()
         self._cluster.call(ANY_NODE, Call(ApiKey.INIT_PRODUCER_ID, self._build, self._on_answer))
 
     def _build(self, version: int) -> Message:
@@ -67,7 +68,7 @@ class ProducerIdentity:
                 self.producer_id = response.producer_id
                 self.producer_epoch = response.producer_epoch
                 self.is_ready = True
-                self._attempts = 0
+                self._retry.reset()
                 self._on_ready()
                 return
             code = response.error_code or ErrorCode.UNKNOWN_SERVER_ERROR
@@ -79,8 +80,7 @@ class ProducerIdentity:
                 return
         assert error is not None
         if error.retriable:
-            delay = self._cluster.retry_backoff.delay_ms(self._attempts)
-            self._cluster.runtime.timer.call_later(delay, self.request)
+            self._retry.retry(self.request)
             return
         self.error = error
         self._on_ready()

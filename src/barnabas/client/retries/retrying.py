@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 from barnabas.client.errors import ClientError, ClientTimeoutError
 
 if TYPE_CHECKING:
-    from barnabas.client.retries.backoff import Backoff
-    from barnabas.runtime.loop import Runtime
+    from barnabas.client.retries.retry_timer import RetryTimer
 
 __all__ = ["OnDone", "RetryingCall"]
 
@@ -24,52 +23,35 @@ class RetryingCall(Generic[T]):
     The outcome goes to `on_done` exactly once, after `start` was called.
     """
 
-    __slots__ = (
-        "_attempt",
-        "_attempts",
-        "_backoff",
-        "_clock",
-        "_deadline_ms",
-        "_on_done",
-        "_timer",
-        "_what",
-    )
+    __slots__ = ("_attempt", "_on_done", "_operation", "_retry")
 
     def __init__(
         self,
-        runtime: Runtime,
-        backoff: Backoff,
-        timeout_ms: float,
-        what: str,
+        retry: RetryTimer,
+        operation: str,
         attempt: Callable[[OnDone[T]], None],
         on_done: OnDone[T],
     ) -> None:
-        self._clock = runtime.clock
-        self._timer = runtime.timer
-        self._backoff = backoff
-        self._deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        # Its timeout limits the call.
+        self._retry = retry
         # Names the call in the message of a timeout.
-        self._what = what
+        self._operation = operation
         self._attempt = attempt
         self._on_done = on_done
-        self._attempts = 0
 
     def start(self) -> None:
         """Make the next attempt; `on_done` may be called before this returns."""
-        self._attempts += 1
         self._attempt(self._on_attempt_done)
 
     def _on_attempt_done(self, result: T | None, error: ClientError | None) -> None:
         if error is None or not error.retriable:
             self._on_done(result, error)
             return
-        delay = self._backoff.delay_ms(self._attempts)
-        if self._clock.monotonic_ms() + delay >= self._deadline_ms:
-            late = ClientTimeoutError(
-                f"{self._what} did not work in time ({self._attempts} attempts); last: {error}"
+        if not self._retry.retry(self.start):
+            attempts = self._retry.failures
+            timeout = ClientTimeoutError(
+                f"{self._operation} timed out after {attempts} attempts; last error: {error}"
             )
-            late.__cause__ = error
-            late.error_code = error.error_code
-            self._on_done(None, late)
-            return
-        self._timer.call_later(delay, self.start)
+            timeout.__cause__ = error
+            timeout.error_code = error.error_code
+            self._on_done(None, timeout)

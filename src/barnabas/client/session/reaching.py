@@ -36,19 +36,18 @@ def await_broker(
     cluster = session.cluster
     timer = session.runtime.timer
     answered = False
-    attempts = 0
+    retry = cluster.retry_timer()
 
     def try_again() -> None:
         cluster.refresh((), on_done)
 
     def on_done(_none: None, error: ClientError | None) -> None:
-        nonlocal answered, attempts
+        nonlocal answered
         if error is None or not error.retriable:
             # An error from a broker proves that it is reachable; the next call reports it.
             answered = True
             return
-        attempts += 1
-        timer.call_later(cluster.retry_backoff.delay_ms(attempts), try_again)
+        retry.retry(try_again)
 
     def notice() -> None:
         if not answered:

@@ -10,6 +10,7 @@ the user (initialize, send offsets, commit, abort) ends with its callback and ha
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from barnabas.client.connections.coordinators import TRANSACTION, Coordinators
@@ -115,8 +116,8 @@ class TransactionManager:
         self._waiting: OnDone[bool] | None = None
         # Whether a request or a retry backoff is pending.
         self._busy = False
-        # Failed attempts of the pending request; determines the backoff.
-        self._attempts = 0
+        # Delays the next attempt of the pending request.
+        self._request_retry = self._cluster.retry_timer()
 
     # Interface for the sender
 
@@ -370,7 +371,7 @@ class TransactionManager:
 
     def _become_ready(self) -> None:
         self._busy = False
-        self._attempts = 0
+        self._request_retry.reset()
         self.error = None
         self._go(_S.READY)
         self._tell(None)
@@ -394,7 +395,7 @@ class TransactionManager:
 
     def _next(self) -> None:
         self._busy = False
-        self._attempts = 0
+        self._request_retry.reset()
         self.advance()
 
     def _on_error(
@@ -437,17 +438,14 @@ class TransactionManager:
                 self._groups.forget(group)
             else:
                 self._coordinators.forget(self.transactional_id)
-        self._attempts += 1
         self._busy = True
-        delay_ms = self._cluster.retry_backoff.delay_ms(self._attempts)
-        if error.error_code == ErrorCode.CONCURRENT_TRANSACTIONS:
-            delay_ms = min(delay_ms, _CONCURRENT_RETRY_MS)
+        is_concurrent = error.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
 
         def again() -> None:
             self._busy = False
             self.advance()
 
-        self._cluster.runtime.timer.call_later(delay_ms, again)
+        self._request_retry.retry(again, _CONCURRENT_RETRY_MS if is_concurrent else inf)
 
     def _fail_abortably(self, error: ClientError) -> None:
         self._go(_S.ABORTABLE_ERROR)

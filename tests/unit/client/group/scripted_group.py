@@ -7,6 +7,7 @@ it the assignment that it made.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import Any
 
 from barnabas.client.config import ClientConfig
@@ -21,6 +22,7 @@ from barnabas.client.connections.metadata_cache import (
 from barnabas.client.connections.versions import CLIENT_VERSIONS
 from barnabas.client.errors import ClientError, DisconnectedError
 from barnabas.client.retries.backoff import Backoff
+from barnabas.client.retries.retry_timer import RetryTimer
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.codec import decode, encode_bytes
 from barnabas.protocol.errors import ErrorCode
@@ -77,6 +79,9 @@ class ScriptedGroup:
         self.metadata.generation += 1
 
     # Cluster
+
+    def retry_timer(self, timeout_ms: float = inf) -> RetryTimer:
+        return RetryTimer(self.runtime, self.retry_backoff, timeout_ms)
 
     def request_update(self) -> None:
         self.updates_requested += 1

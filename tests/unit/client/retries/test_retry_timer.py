@@ -1,0 +1,84 @@
+"""Delays between the attempts of one operation."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+
+from barnabas.client.retries.retry_timer import RetryTimer
+from unit.client.scripted_cluster import ScriptedCluster
+
+
+class Attempts:
+    """A retry timer with a backoff of 100 ms to 1 s (plus or minus 20 %), and what it started."""
+
+    def __init__(self, timeout_ms: float = inf) -> None:
+        self.cluster = ScriptedCluster()
+        self.retry: RetryTimer = self.cluster.retry_timer(timeout_ms)
+        self.started_ms: list[float] = []
+
+    def attempt(self) -> None:
+        self.started_ms.append(self.cluster.time.now)
+
+    def advance(self, delay_ms: float) -> None:
+        self.cluster.time.advance(delay_ms)
+
+
+def test_the_delay_grows_with_consecutive_failures() -> None:
+    retry = Attempts().retry
+    delays = [retry.next_delay_ms() or 0.0 for _ in range(5)]
+    assert retry.failures == 5
+    for delay_ms, middle_ms in zip(delays, (100, 200, 400, 800, 1000), strict=True):
+        assert 0.8 * middle_ms <= delay_ms <= 1.2 * middle_ms
+
+
+def test_a_success_resets_the_delay() -> None:
+    retry = Attempts().retry
+    retry.next_delay_ms()
+    retry.next_delay_ms()
+    retry.reset()
+    assert (retry.next_delay_ms() or 0.0) <= 120
+
+
+def test_the_next_attempt_starts_once_after_the_delay() -> None:
+    attempts = Attempts()
+    assert attempts.retry.retry(attempts.attempt)
+    assert attempts.retry.is_scheduled
+    attempts.advance(79)
+    assert attempts.started_ms == []
+    attempts.advance(42)
+    assert len(attempts.started_ms) == 1
+    assert not attempts.retry.is_scheduled
+    assert attempts.retry.due_ms is None
+
+
+def test_no_attempt_starts_after_the_timeout() -> None:
+    attempts = Attempts(timeout_ms=70)
+    assert not attempts.retry.retry(attempts.attempt)
+    assert not attempts.retry.is_scheduled
+    assert attempts.retry.failures == 1
+
+
+def test_a_canceled_attempt_does_not_start() -> None:
+    attempts = Attempts()
+    attempts.retry.retry(attempts.attempt)
+    attempts.retry.cancel()
+    attempts.advance(1000)
+    assert attempts.started_ms == []
+
+
+def test_the_owner_may_start_the_attempt_itself_when_it_is_due() -> None:
+    attempts = Attempts()
+    attempts.retry.hold_off()
+    assert attempts.retry.due_ms is not None
+    assert not attempts.retry.is_scheduled
+    attempts.advance(121)
+    assert attempts.retry.due_ms is None
+
+
+def test_two_scheduled_attempts_are_refused() -> None:
+    attempts = Attempts()
+    attempts.retry.retry(attempts.attempt)
+    with pytest.raises(AssertionError, match="scheduled already"):
+        attempts.retry.retry(attempts.attempt)
