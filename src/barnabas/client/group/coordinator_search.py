@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from barnabas.client.connections.cluster import Cluster
     from barnabas.client.connections.coordinators import Coordinators
     from barnabas.client.errors import ClientError
-    from barnabas.runtime.timer import Cancellable
 
 __all__ = ["CoordinatorSearch"]
 
@@ -19,7 +18,7 @@ class CoordinatorSearch:
     """Searches for one group's coordinator, with one FindCoordinator request at a time.
 
     Args:
-        cluster: The cluster to ask.
+        cluster: Provides the timer of retries.
         coordinators: Caches the result.
         group: The group's id.
         on_found: Called when a search that `is_ready` started has succeeded or failed.
@@ -32,15 +31,14 @@ class CoordinatorSearch:
         group: str,
         on_found: Callable[[], None],
     ) -> None:
-        self._cluster = cluster
         self._coordinators = coordinators
         self._group = group
         self._on_found = on_found
-        # Whether a request is in flight.
-        self._looking = False
-        # Timer of the retry backoff; None without one.
-        self._pause: Cancellable | None = None
-        self._failures = 0
+        # Whether a request is in flight; there is at most one.
+        self._is_in_flight = False
+        # Delays the next request after a retriable error.
+        self._retry = cluster.retry_timer()
+        # Whether `stop` was called; this is final.
         self._stopped = False
         # An error that is not retriable, until `is_ready` raises it.
         self._error: ClientError | None = None
@@ -57,34 +55,29 @@ class CoordinatorSearch:
             raise error
         if self._coordinators.known(self._group) is not None:
             return True
-        if not self._looking and self._pause is None and not self._stopped:
-            self._looking = True
-            self._coordinators.find(self._group, self._on_answer)
+        if not self._retry.is_scheduled:
+            self._request()
         return self._coordinators.known(self._group) is not None
 
     def stop(self) -> None:
         """Stop searching."""
         self._stopped = True
-        if self._pause is not None:
-            self._pause.cancel()
+        self._retry.cancel()
 
-    def _on_answer(self, node_id: int | None, error: ClientError | None) -> None:
-        self._looking = False
+    def _request(self) -> None:
+        if not self._is_in_flight and not self._stopped:
+            self._is_in_flight = True
+            self._coordinators.find(self._group, self._on_response)
+
+    def _on_response(self, node_id: int | None, error: ClientError | None) -> None:
+        self._is_in_flight = False
         if self._stopped:
             return
         if node_id is not None:
-            self._failures = 0
+            self._retry.reset()
         elif error is not None and error.retriable:
-            self._failures += 1
-            delay_ms = self._cluster.retry_backoff.delay_ms(self._failures)
-            self._pause = self._cluster.runtime.timer.call_later(delay_ms, self._look_again)
+            self._retry.retry(self._request)
             return
         else:
             self._error = error
         self._on_found()
-
-    def _look_again(self) -> None:
-        self._pause = None
-        if not self._stopped and not self._looking:
-            self._looking = True
-            self._coordinators.find(self._group, self._on_answer)

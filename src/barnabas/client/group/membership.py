@@ -130,7 +130,7 @@ class Membership(Protocol):
         """Rejoin with the next `poll` (enforceRebalance)."""
         ...
 
-    def on_commit_error(self, error: ClientError, spoken_by: GroupGeneration) -> None:
+    def on_commit_error(self, error: ClientError, sent_by: GroupGeneration) -> None:
         """Handle a refused commit of that generation.
 
         UNKNOWN_MEMBER_ID and similar errors mean a rejoin.

@@ -38,7 +38,7 @@ class RetryTimer:
         # Number of consecutive failures; moved by `count_failure` and `reset`.
         self._failures = 0
         # Earliest time of the next attempt (ms, monotonic clock); moved by `start` and `hold_off`,
-        # removed by `cancel` and when the timer fires. None without a delay.
+        # removed by `cancel`, by `clear_if_due` and when the timer fires. None without a delay.
         self._due_ms: float | None = None
         # Runs the next attempt; None if the owner starts it, or if no attempt is scheduled.
         # Invariant: not None only while `_due_ms` is not None.
@@ -56,10 +56,14 @@ class RetryTimer:
 
     @property
     def due_ms(self) -> float | None:
-        """Time before which no attempt may start (ms, monotonic clock); None if it may start."""
-        if self._due_ms is not None and self._clock.monotonic_ms() < self._due_ms:
-            return self._due_ms
-        return None
+        """Earliest time of the next attempt (ms, monotonic clock); None if it may start now."""
+        return self._due_ms
+
+    def clear_if_due(self) -> None:
+        """Remove a delay of `hold_off` that has passed."""
+        is_past = self._due_ms is not None and self._clock.monotonic_ms() >= self._due_ms
+        if is_past and self._timer is None:
+            self._due_ms = None
 
     def reset(self) -> None:
         """Forget the failures, because an attempt succeeded; a scheduled attempt stays."""

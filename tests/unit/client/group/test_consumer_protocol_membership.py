@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from barnabas.client.errors import BrokerError, ClientError
+from barnabas.client.group.heartbeat_schedule import HeartbeatState
 from barnabas.client.group.membership import GroupGeneration
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.api_keys import ApiKey
@@ -301,7 +302,7 @@ def test_a_changed_subscription_is_told_at_once_and_alone() -> None:
 def test_a_subscription_that_changes_while_a_heartbeat_is_under_way_is_told_after_it() -> None:
     group = Group().joined()
     group.world.run_for(INTERVAL_MS - 100)
-    assert group.world.run_until(lambda: group.member._in_flight)
+    assert group.world.run_until(lambda: group.member._heartbeats.state is HeartbeatState.IN_FLIGHT)
     group.host.subscribed_topics = ["t", "u"]
     group.member.on_subscription_changed()
     group.run(200)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from barnabas.client.errors import ClientError, broker_error
-from barnabas.client.group.classic.heartbeat import Heartbeat, HeartbeatOwner
+from barnabas.client.group.classic.heartbeat import Heartbeat, HeartbeatCallbacks
 from barnabas.client.group.membership import GroupGeneration
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.heartbeat import HeartbeatResponse
@@ -32,8 +32,8 @@ class Beating:
         self.calls: Any = Calls()
         self.generation = 1
         self.heard: list[tuple[ErrorCode | None, int]] = []
-        owner = HeartbeatOwner(
-            lambda: GroupGeneration("g", self.generation, "m"), self._on_answer, lambda: None
+        owner = HeartbeatCallbacks(
+            lambda: GroupGeneration("g", self.generation, "m"), self._on_answer
         )
         self.heartbeat = Heartbeat(self.group, self.calls, owner)
         self.heartbeat.start()

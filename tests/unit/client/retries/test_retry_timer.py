@@ -73,7 +73,10 @@ def test_the_owner_may_start_the_attempt_itself_when_it_is_due() -> None:
     attempts.retry.hold_off()
     assert attempts.retry.due_ms is not None
     assert not attempts.retry.is_scheduled
+    attempts.retry.clear_if_due()
+    assert attempts.retry.due_ms is not None
     attempts.advance(121)
+    attempts.retry.clear_if_due()
     assert attempts.retry.due_ms is None
 
 

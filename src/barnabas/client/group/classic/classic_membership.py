@@ -17,16 +17,22 @@ from typing import TYPE_CHECKING
 
 from barnabas.client.errors import ClientConfigError, ClientError
 from barnabas.client.group.assignors.assignor import Subscription
+from barnabas.client.group.classic.classic_member_state import (
+    ClassicMemberState,
+    ClassicMemberStatus,
+    JoinStep,
+)
 from barnabas.client.group.classic.group_leader import GroupLeader
-from barnabas.client.group.classic.handover import Handover
-from barnabas.client.group.classic.heartbeat import Heartbeat, HeartbeatOwner
+from barnabas.client.group.classic.heartbeat import Heartbeat, HeartbeatCallbacks
 from barnabas.client.group.classic.member_payloads import read_assignment, write_subscription
-from barnabas.client.group.classic.member_state import MemberState, MemberStatus
-from barnabas.client.group.classic.rebalance import Rebalance, RebalanceParts
+from barnabas.client.group.classic.partition_transfer import PartitionTransfer
+from barnabas.client.group.classic.rebalance import Rebalance, RebalanceDependencies
 from barnabas.client.group.classic.strategies import common_protocol, resolve_assignors
 from barnabas.client.group.coordinator_search import CoordinatorSearch
 from barnabas.client.group.group_calls import GroupCalls
 from barnabas.client.group.membership import GroupGeneration
+from barnabas.client.group.poll_steps import PollSteps
+from barnabas.client.group.poll_watch import PollWatch
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -57,7 +63,7 @@ _AT_ONCE = frozenset({
 })  # fmt: skip
 # After this number of consecutive failures with such an error the member does back off.
 _AT_ONCE_MAX = 5
-_THROWN_OUT = frozenset({
+_REMOVED = frozenset({
     ErrorCode.UNKNOWN_MEMBER_ID,
     ErrorCode.ILLEGAL_GENERATION,
     ErrorCode.FENCED_INSTANCE_ID,
@@ -90,38 +96,30 @@ class ClassicMembership:
         self._config = config
         self._host = host
         self._cluster = cluster
-        self._clock = cluster.runtime.clock
         self._assignors = resolve_assignors(config.partition_assignment_strategy)
         protocol = common_protocol(self._assignors)
-        self._status = MemberStatus()
+        self._status = ClassicMemberStatus()
+        self._steps = PollSteps(host.wake)
         self._search = CoordinatorSearch(cluster, coordinators, self._group_id, host.wake)
         self._calls = GroupCalls(cluster, coordinators, self._group_id)
         self._leader = GroupLeader(cluster, self._assignors, protocol, host.wake)
-        self._handover = Handover(host, self._status, protocol)
-        owner = HeartbeatOwner(lambda: self.generation, self._on_heartbeat, self._on_poll_missed)
-        self._heartbeat = Heartbeat(cluster, self._calls, owner)
-        # The current rebalance, until its result is applied; None without one.
+        self._transfer = PartitionTransfer(host, self._status, protocol)
+        callbacks = HeartbeatCallbacks(lambda: self.generation, self._on_heartbeat)
+        self._heartbeat = Heartbeat(cluster, self._calls, callbacks)
+        self._polls = PollWatch(cluster.runtime, config.max_poll_interval_ms, self._on_poll_missed)
+        # The current rebalance, from JoinGroup until its result is applied; None without one.
+        # Invariant: not None exactly in the steps APPLY_ASSIGNMENT and APPLY_AFTER_LOSS.
         self._rebalance: Rebalance | None = None
-        # Whether a step of the host is in progress.
-        self._host_is_busy = False
-        # Whether `poll` is running; then the host need not be woken.
-        self._is_in_poll = False
-        # Whether the pattern was matched against fresh metadata for the next join.
-        self._pattern_is_fresh = False
         # The topics of the last JoinGroup; None before the first.
         self._joined_topics: frozenset[str] | None = None
-        # Whether the host reported a change of its subscription.
-        self._look_at_subscription = False
+        # Whether the host reported a change of its subscription that no poll has compared yet.
+        self._subscription_changed = False
         # The exception that the next poll raises; None without one.
         self._failure: BaseException | None = None
-        # Number of consecutive backoffs, and of consecutive join failures with an error in
-        # `_AT_ONCE`.
-        self._failures = 0
+        # Delays the next join after a failure; the next poll after the delay starts it.
+        self._join_retry = cluster.retry_timer()
+        # Number of consecutive join failures with an error in `_AT_ONCE`; reset by a join.
         self._failures_at_once = 0
-        # Time of the next join at the earliest (ms, monotonic clock).
-        self._retry_ms = 0.0
-        # Whether `stop` was called, which `leave` also does at its end; this is final.
-        self._is_stopped = False
 
     # Membership
 
@@ -141,44 +139,42 @@ class ClassicMembership:
         can be committed. It is false from JoinGroup until the SyncGroup response, and without a
         generation.
         """
-        return self._status.state is MemberState.STABLE
+        return self._status.state is ClassicMemberState.STABLE
 
     def poll(self) -> None:
         """Advance the membership without waiting; record that the user polls."""
-        assert not self._is_stopped, "poll after leave or stop"
-        self._heartbeat.note_poll()
-        self._is_in_poll = True
-        try:
-            while self._advance():
-                pass
-        finally:
-            self._is_in_poll = False
+        assert not self._status.is_stopped, "poll after leave or stop"
+        self._polls.on_poll()
+        self._join_retry.clear_if_due()
+        self._raise_failure()
+        self._steps.run(self._advance)
 
     def next_deadline_ms(self) -> float | None:
         """Return when `poll` must be called again (ms, monotonic clock).
 
         A consumer that waits for records calls `poll` by then, so that the wait counts as polling.
         """
-        due_ms = self._heartbeat.poll_again_ms
-        if self._retry_ms > self._clock.monotonic_ms():
-            due_ms = min(due_ms, self._retry_ms)
-        return due_ms
+        config = self._config
+        interval_ms = min(config.heartbeat_interval_ms, config.max_poll_interval_ms / 2)
+        due_ms = self._polls.last_ms + interval_ms
+        retry_ms = self._join_retry.due_ms
+        return due_ms if retry_ms is None else min(due_ms, retry_ms)
 
     def on_subscription_changed(self) -> None:
         """Note a changed subscription; the next poll rejoins if the topics differ."""
-        self._look_at_subscription = True
+        self._subscription_changed = True
 
     def request_rejoin(self, reason: str) -> None:
         """Rejoin with the next poll."""
         self._status.request_rejoin(reason)
 
-    def on_commit_error(self, error: ClientError, spoken_by: GroupGeneration) -> None:
+    def on_commit_error(self, error: ClientError, sent_by: GroupGeneration) -> None:
         """Handle the error of a refused commit of a generation."""
         code = error.error_code
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
             self._status.request_rejoin("offset commit failed since group is already rebalancing")
-        elif code in _THROWN_OUT and spoken_by == self.generation and not self._status.is_reset:
-            self._on_thrown_out(code, "OFFSET_COMMIT")
+        elif code in _REMOVED and sent_by == self.generation and not self._status.is_reset:
+            self._on_removed(code, "OFFSET_COMMIT")
 
     def leave(self, reason: str, on_done: Callable[[], None]) -> None:
         """Give up all partitions, leave the group (except a static member), and stop.
@@ -186,19 +182,21 @@ class ClassicMembership:
         The host handles exceptions of callbacks. If the coordinator is unknown, no LeaveGroup is
         sent: the coordinator removes the member when the session times out.
         """
-        self._heartbeat.stop()
+        self._stop_heartbeats()
+        self._status.stop()
+        self._steps.stop()
 
         def on_given_up(_error: BaseException | None) -> None:
             self._leave_group(reason, on_done)
             self.stop()
 
-        self._handover.leave(on_given_up)
+        self._transfer.give_up_all(on_given_up)
 
     def stop(self) -> None:
         """Stop at once, without a request to the broker."""
-        self._is_stopped = True
-        self._handover.end()
-        self._heartbeat.stop()
+        self._status.stop()
+        self._steps.stop()
+        self._stop_heartbeats()
         self._search.stop()
         self._leader.resign()
         if self._rebalance is not None:
@@ -208,70 +206,55 @@ class ClassicMembership:
     # Steps of poll; each returns whether another step may follow
 
     def _advance(self) -> bool:
-        if self._failure is not None:
-            failure, self._failure = self._failure, None
-            raise failure
-        if self._host_is_busy or not self._search.is_ready():
+        self._raise_failure()
+        if not self._search.is_ready():
             return False
         if self._rebalance is not None:
             return self._conclude(self._rebalance)
-        if not self._must_join() or self._clock.monotonic_ms() < self._retry_ms:
+        if not self._must_join() or self._join_retry.due_ms is not None:
             return False
-        if not self._pattern_is_fresh:
-            self._run(self._host.refresh_pattern, self._on_pattern_refreshed)
-        elif self._status.needs_prepare:
-            # Clear the flag first, so that a callback that raises is not repeated.
-            self._status.needs_prepare = False
-            self._run(self._handover.prepare, self._on_prepared)
-        else:
-            self._join()
+        match self._status.step:
+            case JoinStep.MATCH_PATTERN:
+                self._steps.start(self._host.refresh_pattern, self._on_pattern_refreshed)
+            case JoinStep.GIVE_UP_PARTITIONS:
+                # Change the step first, so that a callback that raises is not repeated.
+                self._status.on_give_up_started()
+                self._steps.start(self._transfer.give_up_before_join, self._on_given_up)
+            case JoinStep.SEND_JOIN:
+                self._join()
+            case JoinStep.APPLY_ASSIGNMENT | JoinStep.APPLY_AFTER_LOSS | JoinStep.STOPPED:
+                raise AssertionError(f"no rebalance in step {self._status.step.name}")
         return True
 
+    def _raise_failure(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
     def _must_join(self) -> bool:
-        status = self._status
-        if self._look_at_subscription:
-            self._look_at_subscription = False
+        if self._subscription_changed:
+            self._subscription_changed = False
             topics = frozenset(self._host.subscribed_topics)
             if self._joined_topics is not None and topics != self._joined_topics:
                 self._request_once("the subscription has changed since the last join")
         if self._leader.is_outdated():
             self._request_once("cached metadata has changed since the last assignment")
-        return status.rejoin_needed
+        return self._status.rejoin_reason is not None
 
     def _request_once(self, reason: str) -> None:
-        if not self._status.rejoin_needed:
+        if self._status.rejoin_reason is None:
             self._status.request_rejoin(reason)
-
-    def _run(
-        self, start: Callable[[OnHostDone], None], then: Callable[[BaseException | None], None]
-    ) -> None:
-        """Start a step of the host, which may end later.
-
-        Args:
-            start: Starts the step.
-            then: Called with the step's exception or None.
-        """
-        self._host_is_busy = True
-
-        def done(error: BaseException | None) -> None:
-            assert self._host_is_busy
-            self._host_is_busy = False
-            then(error)
-            if not self._is_in_poll:
-                self._host.wake()
-
-        start(done)
 
     def _on_pattern_refreshed(self, error: BaseException | None) -> None:
         if error is None:
-            self._pattern_is_fresh = True
-            self._failures = 0
+            self._status.on_pattern_matched()
+            self._join_retry.reset()
         elif isinstance(error, ClientError) and error.retriable:
-            self._back_off()
+            self._join_retry.hold_off()
         else:
             self._failure = error
 
-    def _on_prepared(self, error: BaseException | None) -> None:
+    def _on_given_up(self, error: BaseException | None) -> None:
         self._failure = error
 
     # Joining
@@ -279,7 +262,7 @@ class ClassicMembership:
     def _join(self) -> None:
         topics = frozenset(self._host.subscribed_topics)
         self._joined_topics = topics
-        self._look_at_subscription = False
+        self._subscription_changed = False
         self._leader.resign()
         subscription = Subscription(
             sorted(topics),
@@ -293,20 +276,17 @@ class ClassicMembership:
             )
             for name, assignor in self._assignors.items()
         }
-        parts = RebalanceParts(
+        dependencies = RebalanceDependencies(
             self._config,
             self._group_id,
             self._calls,
             self._status,
             self._leader,
-            self._heartbeat,
+            self._start_heartbeats,
+            self._stop_heartbeats,
         )
-        self._rebalance = Rebalance(parts, protocols, self._on_rebalance_done)
+        self._rebalance = Rebalance(dependencies, protocols, self._steps.wake)
         self._rebalance.start()
-
-    def _on_rebalance_done(self) -> None:
-        if not self._is_in_poll:
-            self._host.wake()
 
     def _conclude(self, rebalance: Rebalance) -> bool:
         """Apply the result of a rebalance, if it is available."""
@@ -315,50 +295,54 @@ class ClassicMembership:
         if outcome is None:
             return False
         if isinstance(outcome, BaseException):
-            self._rebalance = None
+            self._end_rebalance()
             self._on_join_failed(outcome)
-        elif status.is_reset or status.state is not MemberState.STABLE:
-            self._rebalance = None
-            self._heartbeat.stop()
-            status.reset("the generation was lost before the assignment was taken over")
+        elif status.is_reset or status.state is not ClassicMemberState.STABLE:
+            self._stop_heartbeats()
+            status.reset("the generation was lost before the assignment was applied")
+            self._end_rebalance()
         else:
-            self._take_over(outcome)
+            self._apply(outcome)
         return True
 
-    def _take_over(self, payload: bytes) -> None:
+    def _end_rebalance(self) -> None:
+        """Discard the rebalance, whose assignment was not applied."""
+        self._rebalance = None
+        self._status.on_join_failed()
+
+    def _apply(self, payload: bytes) -> None:
         try:
             assignment = read_assignment(payload)
         except ProtocolError as error:
-            self._rebalance = None
-            self._failure = ClientError(f"the leader's assignment is not understood: {error}")
-            self._status.request_rejoin("the assignment is not understood")
+            self._end_rebalance()
+            self._failure = ClientError(f"the leader's assignment cannot be read: {error}")
+            self._status.request_rejoin("the assignment cannot be read")
             return
-        take_over = partial(self._hand_over, assignment)
+        apply = partial(self._transfer_partitions, assignment)
         if self._matches(assignment):
-            self._run(take_over, self._on_taken_over)
+            self._steps.start(apply, self._on_applied)
             return
 
-        def look_again(error: BaseException | None) -> None:
+        def on_refreshed(error: BaseException | None) -> None:
             # The leader may know topics that match the pattern but are missing in this member's
             # metadata.
             if error is None and self._matches(assignment):
-                self._run(take_over, self._on_taken_over)
+                self._steps.start(apply, self._on_applied)
             else:
                 self._rebalance = None
                 # Back off, because the leader would probably repeat the wrong assignment at once.
-                self._back_off()
-                self._status.needs_prepare = True
-                self._status.request_rejoin(
+                self._join_retry.hold_off()
+                self._status.on_assignment_rejected(
                     "received assignment does not match the current subscription"
                 )
 
-        self._run(self._host.refresh_pattern, look_again)
+        self._steps.start(self._host.refresh_pattern, on_refreshed)
 
     def _matches(self, assignment: Assignment) -> bool:
         """Return whether all assigned topics are still subscribed to."""
         return {tp.topic for tp in assignment.partitions} <= set(self._host.subscribed_topics)
 
-    def _hand_over(self, assignment: Assignment, done: OnHostDone) -> None:
+    def _transfer_partitions(self, assignment: Assignment, on_done: OnHostDone) -> None:
         assignor = self._assignors.get(self._status.protocol_name or "")
         generation = self.generation
 
@@ -366,22 +350,22 @@ class ClassicMembership:
             if assignor is not None:
                 assignor.on_assignment(assignment, generation)
 
-        self._handover.complete(assignment, on_assignment, done)
+        self._transfer.apply(assignment, on_assignment, on_done)
 
-    def _on_taken_over(self, error: BaseException | None) -> None:
+    def _on_applied(self, error: BaseException | None) -> None:
         if error is not None:
             # Keep the result; the next poll applies it again, so that the callback is called again.
             self._failure = error
             return
         _log.info(
-            "joined group %s as %s: generation %d, %d partitions",
+            "joined the group: group=%s member=%s generation=%d partitions=%d",
             *(self._group_id, self._status.member_id, self._status.generation_id),
             len(self._host.owned_partitions),
         )
         self._rebalance = None
-        self._status.needs_prepare = True
-        self._pattern_is_fresh = False
-        self._failures = self._failures_at_once = 0
+        self._status.on_assignment_applied()
+        self._join_retry.reset()
+        self._failures_at_once = 0
 
     def _on_join_failed(self, error: BaseException) -> None:
         code = error.error_code if isinstance(error, ClientError) else None
@@ -391,31 +375,36 @@ class ClassicMembership:
         if code in _AT_ONCE:
             self._failures_at_once += 1
             if self._failures_at_once > _AT_ONCE_MAX:
-                self._back_off()
+                self._join_retry.hold_off()
         elif isinstance(error, ClientError) and error.retriable:
-            self._back_off()
+            self._join_retry.hold_off()
         else:
             self._failure = error
 
-    def _back_off(self) -> None:
-        self._failures += 1
-        delay_ms = self._cluster.retry_backoff.delay_ms(self._failures)
-        self._retry_ms = self._clock.monotonic_ms() + delay_ms
-
     # Between polls
 
-    def _on_heartbeat(self, error: ClientError | None, spoken_by: GroupGeneration) -> None:
+    def _start_heartbeats(self) -> None:
+        """Send heartbeats, and supervise the user's polls, which begin anew with the join."""
+        self._heartbeat.start()
+        self._polls.on_poll()
+        self._polls.start()
+
+    def _stop_heartbeats(self) -> None:
+        self._heartbeat.stop()
+        self._polls.stop()
+
+    def _on_heartbeat(self, error: ClientError | None, sent_by: GroupGeneration) -> None:
         if error is None:
             return
         status = self._status
         code = error.error_code
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
-            if status.state is MemberState.STABLE:
+            if status.state is ClassicMemberState.STABLE:
                 status.request_rejoin("group is already rebalancing")
                 self._host.wake()
-        elif code in _THROWN_OUT:
-            if spoken_by == self.generation:
-                self._on_thrown_out(code, "HEARTBEAT")
+        elif code in _REMOVED:
+            if sent_by == self.generation:
+                self._on_removed(code, "HEARTBEAT")
                 if code is ErrorCode.FENCED_INSTANCE_ID:
                     self._failure = error
                 self._host.wake()
@@ -423,22 +412,23 @@ class ClassicMembership:
             self._failure = error
             self._host.wake()
 
-    def _on_thrown_out(self, code: ErrorCode, api: str) -> None:
+    def _on_removed(self, code: ErrorCode, api: str) -> None:
         _log.warning(
-            "group %s went on without this member: %s (%s)", self._group_id, code.name, api
+            "the group removed the member: group=%s error=%s api=%s", self._group_id, code.name, api
         )
-        self._heartbeat.stop()
+        self._stop_heartbeats()
         self._leader.resign()
         keep = code is ErrorCode.ILLEGAL_GENERATION
         self._status.reset(f"encountered {code.name} from {api} response", keep_member_id=keep)
 
     def _on_poll_missed(self) -> None:
         _log.warning(
-            "no poll for max.poll.interval.ms=%d: leaving group %s. Handle fewer records per poll "
-            "(max.poll.records), or allow more time",
-            self._config.max_poll_interval_ms,
+            "leaving the group because the user did not poll: group=%s max.poll.interval.ms=%d. "
+            "Process fewer records per poll (max.poll.records), or increase the interval",
             self._group_id,
+            self._config.max_poll_interval_ms,
         )
+        self._heartbeat.stop()
         self._leave_group("consumer poll timeout has expired.", lambda: None)
         self._leader.resign()
         self._status.reset("consumer pro-actively leaving the group")
@@ -447,7 +437,7 @@ class ClassicMembership:
     def _leave_group(self, reason: str, on_done: Callable[[], None]) -> None:
         """Send LeaveGroup, unless the member is static (KIP-345) or the broker is unknown."""
         status = self._status
-        unknown = status.state is MemberState.UNJOINED or not status.member_id
+        unknown = status.state is ClassicMemberState.UNJOINED or not status.member_id
         if unknown or self._config.group_instance_id or not self._calls.is_coordinator_known:
             on_done()
             return

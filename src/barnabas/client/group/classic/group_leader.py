@@ -88,7 +88,7 @@ class GroupLeader:
                 for member in joined.members
             }
         except ProtocolError as error:
-            on_assigned([], ClientError(f"a member's subscription is not understood: {error}"))
+            on_assigned([], ClientError(f"a member's subscription cannot be read: {error}"))
             return
         self._names = {topic for member in members.values() for topic in member.topics}
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.client.errors import ClientError, broker_error
+from barnabas.client.group.classic.classic_member_state import ClassicMemberState
 from barnabas.client.group.classic.member_payloads import PROTOCOL_TYPE
-from barnabas.client.group.classic.member_state import MemberState
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.join_group import (
@@ -29,13 +29,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.client.config import ClientConfig
+    from barnabas.client.group.classic.classic_member_state import ClassicMemberStatus
     from barnabas.client.group.classic.group_leader import GroupLeader
-    from barnabas.client.group.classic.heartbeat import Heartbeat
-    from barnabas.client.group.classic.member_state import MemberStatus
     from barnabas.client.group.group_calls import GroupCalls
     from barnabas.protocol.schema import Message
 
-__all__ = ["Rebalance", "RebalanceInterruptedError", "RebalanceParts"]
+__all__ = ["Rebalance", "RebalanceDependencies", "RebalanceInterruptedError"]
 
 # Maximum length of a reason sent to the broker, in characters.
 _REASON_MAX = 255
@@ -52,34 +51,41 @@ class RebalanceInterruptedError(ClientError):
     retriable = True
 
 
-class RebalanceParts(NamedTuple):
+class RebalanceDependencies(NamedTuple):
     """The objects that all rebalances of a member share."""
 
     config: ClientConfig
     group_id: str
     calls: GroupCalls
-    status: MemberStatus
+    status: ClassicMemberStatus
     leader: GroupLeader
-    heartbeat: Heartbeat
+    # Start and stop the heartbeats of the generation.
+    start_heartbeats: Callable[[], None]
+    stop_heartbeats: Callable[[], None]
 
 
 class Rebalance:
     """One rebalance. `outcome` is this member's assignment, an error, or None while pending.
 
     Args:
-        parts: The shared objects; the rebalance changes the status and starts the heartbeat.
+        dependencies: The shared objects. The rebalance changes the status and starts heartbeats.
         protocols: The subscription payload of each assignor, by name, in order of preference.
         on_done: Called when `outcome` is set.
     """
 
     def __init__(
-        self, parts: RebalanceParts, protocols: dict[str, bytes], on_done: Callable[[], None]
+        self,
+        dependencies: RebalanceDependencies,
+        protocols: dict[str, bytes],
+        on_done: Callable[[], None],
     ) -> None:
-        self._parts = parts
-        self._status = parts.status
+        self._dependencies = dependencies
+        self._status = dependencies.status
         self._protocols = protocols
         self._on_done = on_done
+        # This member's assignment, or an error; set once by `_finish`, None before.
         self.outcome: bytes | BaseException | None = None
+        # Whether `drop` was called; then responses are ignored.
         self._dropped = False
 
     def drop(self) -> None:
@@ -91,13 +97,13 @@ class Rebalance:
     def start(self) -> None:
         """Send JoinGroup."""
         self._status.on_join_sent()
-        config = self._parts.config
+        config = self._dependencies.config
         member_id = self._status.member_id
-        reason = self._status.rejoin_reason[:_REASON_MAX]
+        reason = (self._status.rejoin_reason or "")[:_REASON_MAX]
 
         def build(_version: int) -> Message:
             return JoinGroupRequest(
-                group_id=self._parts.group_id,
+                group_id=self._dependencies.group_id,
                 session_timeout_ms=config.session_timeout_ms,
                 rebalance_timeout_ms=config.max_poll_interval_ms,
                 member_id=member_id,
@@ -111,7 +117,7 @@ class Rebalance:
             )
 
         timeout_ms = max(config.request_timeout_ms, config.max_poll_interval_ms + _JOIN_GRACE_MS)
-        self._parts.calls.call(ApiKey.JOIN_GROUP, build, self._on_joined, timeout_ms)
+        self._dependencies.calls.call(ApiKey.JOIN_GROUP, build, self._on_joined, timeout_ms)
 
     def _on_joined(self, joined: JoinGroupResponse | None, error: ClientError | None) -> None:
         if self._dropped:
@@ -126,17 +132,17 @@ class Rebalance:
             return
         assert joined is not None
         if joined.protocol_type not in (None, PROTOCOL_TYPE):
-            self._finish(_inconsistent(f"the group is one of {joined.protocol_type} members"))
+            self._finish(_inconsistent(f"the group has members of type {joined.protocol_type}"))
         elif joined.generation_id < 0 or not joined.member_id:
             words = f"member {joined.member_id!r} of generation {joined.generation_id}"
             self._finish(broker_error(ErrorCode.UNKNOWN_SERVER_ERROR, "JOIN_GROUP", words))
-        elif status.state is not MemberState.PREPARING_REBALANCE:
+        elif status.state is not ClassicMemberState.PREPARING_REBALANCE:
             self._finish(RebalanceInterruptedError("the generation was lost during JoinGroup"))
         else:
             status.on_joined(joined.generation_id, joined.member_id, joined.protocol_name)
-            self._parts.heartbeat.start()
+            self._dependencies.start_heartbeats()
             if joined.leader == joined.member_id:
-                self._parts.leader.assign(joined, self._on_assigned)
+                self._dependencies.leader.assign(joined, self._on_assigned)
             else:
                 self._sync([])
 
@@ -154,15 +160,15 @@ class Rebalance:
 
     def _sync(self, assignments: list[SyncGroupRequestAssignment]) -> None:
         status = self._status
-        spoken_by = (status.generation_id, status.member_id)
+        sent_by = (status.generation_id, status.member_id)
         protocol_name = status.protocol_name
 
         def build(_version: int) -> Message:
             return SyncGroupRequest(
-                group_id=self._parts.group_id,
-                generation_id=spoken_by[0],
-                member_id=spoken_by[1],
-                group_instance_id=self._parts.config.group_instance_id,
+                group_id=self._dependencies.group_id,
+                generation_id=sent_by[0],
+                member_id=sent_by[1],
+                group_instance_id=self._dependencies.config.group_instance_id,
                 protocol_type=PROTOCOL_TYPE,
                 protocol_name=protocol_name,
                 assignments=assignments,
@@ -170,16 +176,16 @@ class Rebalance:
 
         def on_synced(synced: SyncGroupResponse | None, error: ClientError | None) -> None:
             if not self._dropped:
-                unchanged = spoken_by == (status.generation_id, status.member_id)
+                unchanged = sent_by == (status.generation_id, status.member_id)
                 if error is not None:
                     self._on_sync_refused(error, unchanged=unchanged)
                 else:
                     assert synced is not None
                     self._on_synced(synced, unchanged=unchanged)
 
-        config = self._parts.config
+        config = self._dependencies.config
         timeout_ms = max(config.request_timeout_ms, config.max_poll_interval_ms + _JOIN_GRACE_MS)
-        self._parts.calls.call(ApiKey.SYNC_GROUP, build, on_synced, timeout_ms)
+        self._dependencies.calls.call(ApiKey.SYNC_GROUP, build, on_synced, timeout_ms)
 
     def _on_sync_refused(self, error: ClientError, *, unchanged: bool) -> None:
         code = error.error_code
@@ -193,25 +199,24 @@ class Rebalance:
     def _on_synced(self, synced: SyncGroupResponse, *, unchanged: bool) -> None:
         status = self._status
         if synced.protocol_type not in (None, PROTOCOL_TYPE):
-            self._finish(_inconsistent(f"the group is one of {synced.protocol_type} members"))
-        elif not unchanged or status.state is not MemberState.COMPLETING_REBALANCE:
+            self._finish(_inconsistent(f"the group has members of type {synced.protocol_type}"))
+        elif not unchanged or status.state is not ClassicMemberState.COMPLETING_REBALANCE:
             # A heartbeat or a commit has shown that the group removed the member: rejoin at once.
             words = "the generation was lost during SyncGroup"
             self._finish(broker_error(ErrorCode.ILLEGAL_GENERATION, words))
         elif synced.protocol_name not in (None, status.protocol_name):
-            words = (
-                f"SyncGroup speaks of {synced.protocol_name}, JoinGroup of {status.protocol_name}"
-            )
-            self._finish(_inconsistent(words))
+            chosen = f"SyncGroup chose {synced.protocol_name}"
+            self._finish(_inconsistent(f"{chosen}, JoinGroup chose {status.protocol_name}"))
         else:
             status.on_synced()
             self._finish(bytes(synced.assignment))
 
     def _lose_generation(self, reason: str, *, keep: bool) -> None:
-        self._parts.heartbeat.stop()
+        self._dependencies.stop_heartbeats()
         self._status.reset(reason, keep_member_id=keep)
 
     def _finish(self, outcome: bytes | BaseException) -> None:
+        assert self.outcome is None, f"{outcome!r} after {self.outcome!r}"
         self.outcome = outcome
         self._on_done()
 

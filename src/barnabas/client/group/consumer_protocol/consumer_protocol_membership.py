@@ -13,12 +13,21 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from barnabas.client.errors import ClientError
+from barnabas.client.group.assignment_steps import AssignmentSteps
+from barnabas.client.group.consumer_protocol.consumer_member_state import (
+    CONSUMER_MEMBER_STATES,
+    ConsumerMemberEvent,
+    ConsumerMemberState,
+)
 from barnabas.client.group.consumer_protocol.heartbeat_requests import HeartbeatRequests, MemberView
-from barnabas.client.group.consumer_protocol.member_state import MemberState
 from barnabas.client.group.consumer_protocol.reconciliation import Reconciliation
 from barnabas.client.group.consumer_protocol.topic_names import PartitionsById, TopicNames
 from barnabas.client.group.group_calls import GroupCalls
+from barnabas.client.group.heartbeat_schedule import HeartbeatSchedule
 from barnabas.client.group.membership import GroupGeneration
+from barnabas.client.group.poll_steps import PollSteps
+from barnabas.client.group.poll_watch import PollWatch
+from barnabas.client.group.state_machine import StateMachine
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
@@ -30,14 +39,15 @@ if TYPE_CHECKING:
     from barnabas.client.config import ClientConfig
     from barnabas.client.connections.cluster import Cluster
     from barnabas.client.connections.coordinators import Coordinators
-    from barnabas.client.group.membership import MembershipHost, OnHostDone
+    from barnabas.client.group.membership import MembershipHost
     from barnabas.protocol.messages.consumer_group_heartbeat import Assignment
     from barnabas.protocol.schema import Message
-    from barnabas.runtime.timer import Cancellable
 
 __all__ = ["ConsumerProtocolMembership"]
 
 _log = logging.getLogger(__name__)
+
+_S, _E = ConsumerMemberState, ConsumerMemberEvent
 
 # Heartbeat interval until the coordinator sends its own (group.consumer.heartbeat.interval.ms).
 _FIRST_INTERVAL_MS = 5_000.0
@@ -66,50 +76,34 @@ class ConsumerProtocolMembership:
         self._calls = GroupCalls(cluster, coordinators, config.group_id)
         self._config = config
         self._host = host
-        self._clock = cluster.runtime.clock
-        self._timer = cluster.runtime.timer
         # The client generates its member id, valid for its lifetime (KIP-1082): a repeated join
         # does not create a second member.
         self._requests = HeartbeatRequests(config, uuid_to_string(cluster.runtime.rng.uuid()))
         self._names = TopicNames(cluster, host.wake)
-        self._state = MemberState.UNJOINED
-        # The member epoch from the coordinator; 0 while joining.
+        self._steps = PollSteps(host.wake)
+        self._assignment = AssignmentSteps(host)
+        self._heartbeats = HeartbeatSchedule(cluster, self._send_heartbeat)
+        self._polls = PollWatch(cluster.runtime, config.max_poll_interval_ms, self._on_poll_missed)
+        self._machine = StateMachine("member", _S.UNJOINED, CONSUMER_MEMBER_STATES)
+        # The member epoch from the coordinator; 0 while joining. Moved by heartbeat responses.
         self._epoch = 0
-        # The user's assignment, and the coordinator's target: partition numbers by topic id.
-        self._owned: PartitionsById = {}
+        # The user's assignment: partition numbers by topic id; None before the first assignment
+        # since the member joined, which may be empty.
+        self._owned: PartitionsById | None = None
+        # The coordinator's target, from heartbeat responses; empty outside of a membership.
         self._target: PartitionsById = {}
-        # Whether an assignment was applied since the member joined; the first may be empty.
-        self._is_assigned = False
-        # The current change of the assignment; None without one.
+        # The current change of the assignment; None without one. Invariant: None outside of state
+        # RECONCILING, unless a step of it is in progress.
         self._reconciliation: Reconciliation | None = None
-        # Whether a step of the host is in progress; there is at most one.
-        self._host_is_busy = False
         # Pending exceptions; each poll raises one.
         self._errors: deque[BaseException] = deque()
         # The error of state FATAL; None in other states.
         self._fatal: ClientError | None = None
-        # Whether `poll` is running; then the host need not be woken.
-        self._in_poll = False
-        # When the user last polled (ms, monotonic clock).
-        self._last_poll_ms = self._clock.monotonic_ms()
-        # Timer that checks max.poll.interval.ms; None if it is not running.
-        self._poll_timer: Cancellable | None = None
-        # Timer of the next heartbeat; None while one is in flight or not needed.
-        self._beat_timer: Cancellable | None = None
-        # Incremented when a membership ends; responses to heartbeats of earlier ones are dropped.
-        self._incarnation = 0
-        # Whether a heartbeat is in flight; there is at most one.
-        self._in_flight = False
-        # Whether the next heartbeat follows directly after the response to the current one.
-        self._is_urgent = False
-        # When the last heartbeat was sent (ms, monotonic clock); None before the first.
-        self._sent_ms: float | None = None
+        # Heartbeat interval (ms), from heartbeat responses.
         self._interval_ms = _FIRST_INTERVAL_MS
-        # Number of consecutive failed heartbeats or pattern refreshes.
-        self._failures = 0
-        # When the metadata refresh for a pattern is retried (ms, monotonic clock); None if not
-        # scheduled.
-        self._retry_join_ms: float | None = None
+        # Delays the next match of the pattern after a failure; the next poll after the delay
+        # repeats it.
+        self._join_retry = cluster.retry_timer()
 
     # Membership
 
@@ -134,102 +128,91 @@ class ConsumerProtocolMembership:
     @property
     def is_reconciled(self) -> bool:
         """Whether member and coordinator agree on the assignment."""
-        return self._state is MemberState.STABLE
+        return self._state is _S.STABLE
 
     def poll(self) -> None:
         """Reconcile, rejoin, or raise a pending error; see `Membership.poll`."""
-        self._expire_if_late()
-        self._last_poll_ms = self._clock.monotonic_ms()
-        self._in_poll = True
-        try:
-            while not self._host_is_busy and self._advance():
-                pass
-        finally:
-            self._in_poll = False
+        if self._state.is_member:
+            self._polls.report_if_missed()
+        self._polls.on_poll()
+        self._join_retry.clear_if_due()
+        self._steps.run(self._advance)
         if self._errors:
             raise self._errors.popleft()
-        if self._fatal is not None and not self._host_is_busy:
+        if self._fatal is not None and not self._steps.is_in_progress:
             raise self._fatal
 
     def next_deadline_ms(self) -> float | None:
         """Return when `poll` must be called again: for max.poll.interval.ms and for retries."""
-        half = self._last_poll_ms + self._config.max_poll_interval_ms / 2
-        return half if self._retry_join_ms is None else min(half, self._retry_join_ms)
+        due_ms = self._polls.last_ms + self._config.max_poll_interval_ms / 2
+        retry_ms = self._join_retry.due_ms
+        return due_ms if retry_ms is None else min(due_ms, retry_ms)
 
     def on_subscription_changed(self) -> None:
         """Send a heartbeat at once; a member in state FATAL becomes UNJOINED.
 
         The next poll then joins with the new subscription.
         """
-        if self._state is MemberState.FATAL:
+        if self._state is _S.FATAL:
             self._fatal = None
-            self._become(MemberState.UNJOINED)
+            self._machine.on(_E.SUBSCRIPTION_CHANGED)
             self._host.wake()
         elif self._state.is_member:
-            self._beat_soon()
+            self._heartbeats.send_soon()
 
     def request_rejoin(self, reason: str) -> None:
         """Do nothing: only the coordinator decides when to rebalance, as with Kafka's consumer."""
 
-    def on_commit_error(self, error: ClientError, spoken_by: GroupGeneration) -> None:
+    def on_commit_error(self, error: ClientError, sent_by: GroupGeneration) -> None:
         """Send a heartbeat at once if coordinator and member disagree about the epoch."""
-        concerns_us = spoken_by.member_id == self._requests.member_id
-        if concerns_us and error.error_code in _MEMBER_CODES and self._state.is_member:
-            self._beat_soon()
+        is_own = sent_by.member_id == self._requests.member_id
+        if is_own and error.error_code in _MEMBER_CODES and self._state.is_member:
+            self._heartbeats.send_soon()
 
     def leave(self, reason: str, on_done: Callable[[], None]) -> None:
         """Give up the partitions, then send the leave request; `on_done` follows its response."""
-        if self._state is MemberState.LEFT:
+        if self._state is _S.LEFT:
             on_done()
             return
-        _log.info("%s leaves group %s: %s", self._requests.member_id, self._group_id, reason)
+        _log.info(
+            "leaving the group: group=%s member=%s reason=%s",
+            *(self._group_id, self._requests.member_id, reason),
+        )
 
-        def on_given_back(error: BaseException | None) -> None:
+        def on_given_up(error: BaseException | None) -> None:
             if error is not None:
-                _log.warning("giving partitions back before leaving: %r", error)
-            if self._sent_ms is not None and self._state.is_member:
-                self._say_goodbye(on_done)
+                _log.warning("a callback failed: group=%s error=%r", self._group_id, error)
+            if self._heartbeats.has_sent and self._state.is_member:
+                self._send_leave(on_done)
                 self.stop()
             else:
                 self.stop()
                 on_done()
 
-        owned = list(self._host.owned_partitions)
-        if not owned:
-            on_given_back(None)
-        elif self._state.is_member:
-            self._host.revoke(owned, on_given_back)
-        else:
-            self._host.lose(owned, on_given_back)
+        self._assignment.give_up_all(on_given_up, is_member=self._state.is_member)
 
     def stop(self) -> None:
         """Cancel all timers and ignore pending responses."""
-        self._end_membership(MemberState.LEFT)
+        self._end_membership(_E.LEFT)
+        self._steps.stop()
         self._names.stop()
-        if self._poll_timer is not None:
-            self._poll_timer.cancel()
-            self._poll_timer = None
 
     # States
 
-    def _become(self, state: MemberState) -> None:
-        assert self._state.can_become(state), f"{self._state} to {state}"
-        self._state = state
+    @property
+    def _state(self) -> ConsumerMemberState:
+        return self._machine.state
 
-    def _end_membership(self, state: MemberState) -> None:
+    def _end_membership(self, event: ConsumerMemberEvent) -> None:
         """End the membership; the next poll reports the owned partitions as lost."""
-        if self._state is state:
-            return
-        self._become(state)
-        self._incarnation += 1
-        self._in_flight = False
+        self._machine.on(event)
+        assert not self._state.is_member, self._state
+        self._heartbeats.stop()
+        self._polls.stop()
         self._reconciliation = None
         self._target = {}
         self._requests.forget()
-        if self._beat_timer is not None:
-            self._beat_timer.cancel()
-            self._beat_timer = None
-        if state is not MemberState.LEFT:
+        if self._state is not _S.LEFT:
             self._host.wake()
 
     # Within poll
@@ -237,163 +220,100 @@ class ConsumerProtocolMembership:
     def _advance(self) -> bool:
         """Start the next due step; return False if none is due."""
         match self._state:
-            case MemberState.UNJOINED | MemberState.FENCED | MemberState.STALE:
+            case _S.UNJOINED | _S.FENCED | _S.STALE:
                 return self._advance_to_join()
-            case MemberState.FATAL:
+            case _S.FATAL:
                 return self._lose_owned()
-            case MemberState.RECONCILING:
+            case _S.RECONCILING:
                 return self._advance_reconciliation()
-            case (
-                MemberState.JOINING
-                | MemberState.STABLE
-                | MemberState.ACKNOWLEDGING
-                | MemberState.LEFT
-            ):
+            case _S.JOINING | _S.STABLE | _S.ACKNOWLEDGING | _S.LEFT:
                 return False
 
     def _advance_to_join(self) -> bool:
         if self._lose_owned():
             return True
-        now_ms = self._clock.monotonic_ms()
-        if self._retry_join_ms is not None and now_ms < self._retry_join_ms:
-            return False
-        self._retry_join_ms = None
-        self._host_is_busy = True
-        self._host.refresh_pattern(self._on_pattern_matched)
+        if self._join_retry.due_ms is None:
+            self._steps.start(self._host.refresh_pattern, self._on_pattern_refreshed)
         return False
 
-    def _on_pattern_matched(self, error: BaseException | None) -> None:
-        self._host_is_busy = False
-        if self._state is MemberState.LEFT:
-            return
+    def _on_pattern_refreshed(self, error: BaseException | None) -> None:
         if error is not None:
-            self._failures += 1
-            delay_ms = self._cluster.retry_backoff.delay_ms(self._failures)
-            self._retry_join_ms = self._clock.monotonic_ms() + delay_ms
+            self._join_retry.hold_off()
             if not isinstance(error, ClientError) or not error.retriable:
                 self._errors.append(error)
-            self._wake_unless_polling()
             return
-        self._failures = 0
+        self._join_retry.reset()
         self._epoch = 0
-        self._owned = {}
-        self._is_assigned = False
-        self._become(MemberState.JOINING)
-        self._watch_polls()
-        self._beat_soon()
+        self._owned = None
+        self._machine.on(_E.JOIN_STARTED)
+        self._polls.start()
+        self._heartbeats.start(0.0)
 
     def _lose_owned(self) -> bool:
         """Report the owned partitions as lost to the user; return whether there were any."""
-        self._owned = {}
-        owned = list(self._host.owned_partitions)
-        if owned:
-            self._start_step(lambda on_done: self._host.lose(owned, on_done))
-        return bool(owned)
+        self._owned = None
+        has_owned = bool(self._host.owned_partitions)
+        if has_owned:
+            self._steps.start(self._assignment.lose_all, self._on_step_done)
+        return has_owned
 
     def _advance_reconciliation(self) -> bool:
         reconciliation = self._reconciliation
         if reconciliation is None:
             target = self._names.resolve(self._target)
-            if self._names.is_first_asking:
+            if self._names.is_first_request:
                 return False
-            if target == self._owned and self._is_assigned:
+            if target == self._owned:
                 if target == self._target:
                     self._acknowledge()
                 return False
-            reconciliation = Reconciliation(self._host, target, self._names.named(target))
+            reconciliation = Reconciliation(
+                self._host, self._assignment, target, self._names.named(target)
+            )
             self._reconciliation = reconciliation
         if not reconciliation.is_done:
-            self._start_step(reconciliation.next)
+            self._steps.start(reconciliation.next, self._on_step_done)
             return True
         self._reconciliation = None
         self._owned = reconciliation.target
-        self._is_assigned = True
         self._names.keep_only(self._owned, self._target)
         self._acknowledge()
         return False
 
     def _acknowledge(self) -> None:
-        self._become(MemberState.ACKNOWLEDGING)
-        self._beat_soon()
-
-    def _start_step(self, step: Callable[[OnHostDone], None]) -> None:
-        self._host_is_busy = True
-        step(self._on_step_done)
+        self._machine.on(_E.ASSIGNMENT_APPLIED)
+        self._heartbeats.send_soon()
 
     def _on_step_done(self, error: BaseException | None) -> None:
-        self._host_is_busy = False
         if error is not None:
             self._errors.append(error)
-        self._wake_unless_polling()
 
-    def _wake_unless_polling(self) -> None:
-        if not self._in_poll:
-            self._host.wake()
-
-    # Supervision of the user's polls
-
-    def _watch_polls(self) -> None:
-        if self._poll_timer is not None:
-            self._poll_timer.cancel()
-        due_ms = self._last_poll_ms + self._config.max_poll_interval_ms
-        delay_ms = max(0.0, due_ms - self._clock.monotonic_ms())
-        self._poll_timer = self._timer.call_later(delay_ms, self._on_poll_check)
-
-    def _on_poll_check(self) -> None:
-        self._poll_timer = None
-        if self._state.is_member and not self._expire_if_late():
-            self._watch_polls()
-
-    def _expire_if_late(self) -> bool:
-        """Leave the group if the user has not polled for max.poll.interval.ms.
-
-        The coordinator can then assign the partitions to other members.
-
-        Returns:
-            Whether the member has left.
-        """
-        silent_ms = self._clock.monotonic_ms() - self._last_poll_ms
-        if self._state.is_member and silent_ms >= self._config.max_poll_interval_ms:
-            self._say_goodbye(lambda: None)
-            self._end_membership(MemberState.STALE)
-            return True
-        return False
+    def _on_poll_missed(self) -> None:
+        """Leave the group, so that the coordinator can assign the partitions to other members."""
+        _log.warning(
+            "leaving the group because the user did not poll: group=%s max.poll.interval.ms=%d",
+            self._group_id,
+            self._config.max_poll_interval_ms,
+        )
+        self._send_leave(lambda: None)
+        self._end_membership(_E.POLL_MISSED)
 
     # Heartbeats
 
-    def _beat_soon(self) -> None:
-        """Send a heartbeat as soon as none is in flight, unless a retry backoff is active."""
-        if self._in_flight:
-            self._is_urgent = True
-        elif not self._failures:
-            self._beat_in(0.0)
-
-    def _beat_in(self, delay_ms: float) -> None:
-        assert not self._in_flight, "one heartbeat at a time"
-        if self._beat_timer is not None:
-            self._beat_timer.cancel()
-        self._beat_timer = self._timer.call_later(delay_ms, self._beat)
-
-    def _beat(self) -> None:
-        self._beat_timer = None
+    def _send_heartbeat(self, era: int) -> None:
         assert self._state.is_member, self._state
-        self._in_flight = True
-        self._is_urgent = False
-        self._sent_ms = self._clock.monotonic_ms()
-        incarnation = self._incarnation
 
-        def on_answer(response: Message | None, error: ClientError | None) -> None:
-            if incarnation == self._incarnation:
-                self._in_flight = False
-                self._on_answer(response, error)
+        def on_response(response: Message | None, error: ClientError | None) -> None:
+            if self._heartbeats.accept(era):
+                self._on_response(response, error)
 
         def on_found(node_id: int | None, error: ClientError | None) -> None:
             if node_id is None:
-                on_answer(None, error)
-            elif incarnation == self._incarnation:
+                on_response(None, error)
+            elif self._heartbeats.accept(era):
                 # Do not send a heartbeat for a membership that ended during the coordinator lookup.
                 self._calls.call(
-                    ApiKey.CONSUMER_GROUP_HEARTBEAT, lambda _version: self._heartbeat(), on_answer
+                    ApiKey.CONSUMER_GROUP_HEARTBEAT, lambda _version: self._heartbeat(), on_response
                 )
 
         self._coordinators.find(self._group_id, on_found)
@@ -401,17 +321,17 @@ class ConsumerProtocolMembership:
     def _heartbeat(self) -> Message:
         """Build the heartbeat when it is sent; listing the owned partitions acknowledges them."""
         topics = tuple(sorted(self._host.subscribed_topics))
-        view = MemberView(topics, self._host.subscribed_regex, dict(self._owned))
+        view = MemberView(topics, self._host.subscribed_regex, dict(self._owned or {}))
         request = self._requests.heartbeat(self._epoch, view)
-        if self._state is MemberState.ACKNOWLEDGING:
+        if self._state is _S.ACKNOWLEDGING:
             if self._owned == self._target:
-                self._become(MemberState.STABLE)
+                self._machine.on(_E.ACKNOWLEDGED)
             else:
-                self._become(MemberState.RECONCILING)
+                self._machine.on(_E.ACKNOWLEDGED_IN_PART)
                 self._host.wake()
         return request
 
-    def _on_answer(self, response: Message | None, error: ClientError | None) -> None:
+    def _on_response(self, response: Message | None, error: ClientError | None) -> None:
         if error is not None:
             self._requests.forget()
             self._on_error(error)
@@ -420,62 +340,56 @@ class ConsumerProtocolMembership:
             self._on_success(response)
 
     def _on_success(self, response: ConsumerGroupHeartbeatResponse) -> None:
-        self._failures = 0
         self._epoch = response.member_epoch
         if response.member_id:
             self._requests.member_id = response.member_id
         if response.heartbeat_interval_ms > 0:
             self._interval_ms = response.heartbeat_interval_ms
         if response.assignment is not None:
-            self._take_target(response.assignment)
-        if self._is_urgent:
-            self._beat_in(0.0)
-        else:
-            assert self._sent_ms is not None
-            elapsed_ms = self._clock.monotonic_ms() - self._sent_ms
-            self._beat_in(max(0.0, self._interval_ms - elapsed_ms))
+            self._update_target(response.assignment)
+        self._heartbeats.on_success(self._interval_ms)
 
-    def _take_target(self, assignment: Assignment) -> None:
+    def _update_target(self, assignment: Assignment) -> None:
         found = {
             topic.topic_id: frozenset(number for number in topic.partitions if number >= 0)
             for topic in assignment.topic_partitions
         }
         self._target = {topic_id: numbers for topic_id, numbers in found.items() if numbers}
-        if self._target != self._owned or not self._is_assigned:
-            if self._state is not MemberState.RECONCILING:
-                self._become(MemberState.RECONCILING)
+        if self._target != self._owned:
+            self._machine.on(_E.TARGET_CHANGED)
             self._host.wake()
-        elif self._state is MemberState.RECONCILING and self._reconciliation is None:
-            self._become(MemberState.STABLE)
+        elif self._state is _S.RECONCILING and self._reconciliation is None:
+            self._machine.on(_E.TARGET_REACHED)
 
     def _on_error(self, error: ClientError) -> None:
         """Change the membership after an error response or a missing response."""
-        self._failures += 1
-        backoff_ms = self._cluster.retry_backoff.delay_ms(self._failures)
         code = error.error_code
         if code in _FENCING:
-            self._end_membership(MemberState.FENCED)
+            self._end_membership(_E.FENCED)
         elif code is ErrorCode.UNSUPPORTED_VERSION:
             hint = _NOT_SERVED if self._host.subscribed_regex is None else _NO_REGEX
-            told = ClientError(f"{error}. {hint}")
-            told.error_code = code
-            self._fail(told)
+            explained = ClientError(f"{error}. {hint}")
+            explained.error_code = code
+            self._fail(explained)
         elif code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             # The consumer stays a member, because the permission may be granted later.
             self._errors.append(error)
             self._host.wake()
-            self._beat_in(max(backoff_ms, self._interval_ms))
+            self._heartbeats.on_failure(self._interval_ms)
         elif error.retriable:
-            self._beat_in(backoff_ms)
+            self._heartbeats.on_failure()
         else:
             self._fail(error)
 
     def _fail(self, error: ClientError) -> None:
-        _log.warning("%s: %s", self._requests.member_id, error)
+        _log.warning(
+            "the heartbeat failed: group=%s member=%s error=%s",
+            *(self._group_id, self._requests.member_id, error),
+        )
         self._fatal = error
-        self._end_membership(MemberState.FATAL)
+        self._end_membership(_E.FAILED)
 
-    def _say_goodbye(self, on_done: Callable[[], None]) -> None:
+    def _send_leave(self, on_done: Callable[[], None]) -> None:
         """Send the leave request once, and ignore the response.
 
         If the coordinator is unknown, no request is sent: the coordinator removes the member when
@@ -486,5 +400,5 @@ class ConsumerProtocolMembership:
             return
         request = self._requests.leave()
         self._calls.call(
-            ApiKey.CONSUMER_GROUP_HEARTBEAT, lambda _version: request, lambda *_answer: on_done()
+            ApiKey.CONSUMER_GROUP_HEARTBEAT, lambda _version: request, lambda *_result: on_done()
         )

@@ -47,39 +47,39 @@ class HeartbeatRequests:
         self._group_id = config.group_id
         self.member_id = member_id
         # The state in the last heartbeat; None if the next heartbeat must be a full one.
-        self._told: MemberView | None = None
+        self._sent: MemberView | None = None
 
     def forget(self) -> None:
         """Make the next heartbeat a full one."""
-        self._told = None
+        self._sent = None
 
     def heartbeat(self, epoch: int, view: MemberView) -> ConsumerGroupHeartbeatRequest:
         """Return the next heartbeat, or the request to join (epoch 0), with all changes."""
         if epoch == JOIN_EPOCH:
-            assert not view.owned, "who joins owns nothing"
-            self._told = None
+            assert not view.owned, f"a member joins with {view.owned}"
+            self._sent = None
         request = self._bare(epoch)
-        told = self._told
-        if told is None:
+        sent = self._sent
+        if sent is None:
             request.rebalance_timeout_ms = self._config.max_poll_interval_ms
             request.rack_id = self._config.client_rack
             request.server_assignor = self._config.group_remote_assignor
-        if told is None or told.topics != view.topics:
+        if sent is None or sent.topics != view.topics:
             request.subscribed_topic_names = list(view.topics)
-        if (told.regex if told is not None else None) != view.regex:
+        if (sent.regex if sent is not None else None) != view.regex:
             # An empty string removes the pattern.
             request.subscribed_topic_regex = view.regex or ""
-        if told is None or told.owned != view.owned:
+        if sent is None or sent.owned != view.owned:
             request.topic_partitions = [
                 TopicPartitionsRequest(topic_id=topic_id, partitions=sorted(numbers))
                 for topic_id, numbers in sorted(view.owned.items())
             ]
-        self._told = view
+        self._sent = view
         return request
 
     def leave(self) -> ConsumerGroupHeartbeatRequest:
         """Return the request to leave: permanently, or temporarily for a static member."""
-        self._told = None
+        self._sent = None
         static = self._config.group_instance_id is not None
         return self._bare(STATIC_LEAVE_EPOCH if static else LEAVE_EPOCH)
 

@@ -11,6 +11,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from barnabas.client.group.assignment_steps import AssignmentSteps
     from barnabas.client.group.consumer_protocol.topic_names import PartitionsById
     from barnabas.client.group.membership import MembershipHost, OnHostDone
     from barnabas.client.topic_partition import TopicPartition
@@ -19,6 +20,8 @@ __all__ = ["Reconciliation"]
 
 
 class _Step(Enum):
+    """Steps of a reconciliation, in their order."""
+
     COMMIT = auto()
     REVOKE = auto()
     ASSIGN = auto()
@@ -28,15 +31,22 @@ class _Step(Enum):
 class Reconciliation:
     """One change of the assignment; each call of `next` starts one step."""
 
-    __slots__ = ("_assigned", "_host", "_step", "target")
+    __slots__ = ("_assigned", "_host", "_step", "_steps", "target")
 
     def __init__(
-        self, host: MembershipHost, target: PartitionsById, assigned: list[TopicPartition]
+        self,
+        host: MembershipHost,
+        steps: AssignmentSteps,
+        target: PartitionsById,
+        assigned: list[TopicPartition],
     ) -> None:
         self._host = host
+        self._steps = steps
         # The partitions that the member will own, by topic id; immutable.
         self.target = target
+        # The same partitions with the names of their topics.
         self._assigned = assigned
+        # The next step; moved when a step ends.
         self._step = _Step.COMMIT
 
     @property
@@ -58,21 +68,16 @@ class Reconciliation:
         match self._step:
             case _Step.COMMIT:
                 self._host.commit_before_revoke(
-                    self._revoked(), lambda _error: done(None, _Step.REVOKE)
+                    self._steps.removed_by(self._assigned),
+                    lambda _error: done(None, _Step.REVOKE),
                 )
             case _Step.REVOKE:
-                revoked = self._revoked()
+                revoked = self._steps.removed_by(self._assigned)
                 if revoked:
                     self._host.revoke(revoked, lambda error: done(error, _Step.ASSIGN))
                 else:
                     done(None, _Step.ASSIGN)
             case _Step.ASSIGN:
-                owned = set(self._host.owned_partitions)
-                added = [tp for tp in self._assigned if tp not in owned]
-                self._host.assign(self._assigned, added, lambda error: done(error, _Step.DONE))
+                self._steps.assign(self._assigned, lambda error: done(error, _Step.DONE))
             case _Step.DONE:
                 raise AssertionError("a reconciliation that is done has no next step")
-
-    def _revoked(self) -> list[TopicPartition]:
-        wanted = set(self._assigned)
-        return sorted(tp for tp in self._host.owned_partitions if tp not in wanted)

@@ -1,4 +1,4 @@
-"""Give up partitions before a join and accept them after it: the steps that run callbacks.
+"""Give up partitions before a join and apply the assignment after it, in a classic group.
 
 Eager members give up all partitions before they join. Cooperative members give up only the
 partitions that the new assignment takes from them, after the join. They then rejoin so that other
@@ -11,6 +11,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from barnabas.client.group.assignment_steps import AssignmentSteps
 from barnabas.client.group.assignors.assignor import RebalanceProtocol
 from barnabas.client.group.user_code import UserCode
 
@@ -18,129 +19,111 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from barnabas.client.group.assignors.assignor import Assignment
-    from barnabas.client.group.classic.member_state import MemberStatus
+    from barnabas.client.group.classic.classic_member_state import ClassicMemberStatus
     from barnabas.client.group.membership import MembershipHost, OnHostDone
     from barnabas.client.topic_partition import TopicPartition
 
-__all__ = ["Handover"]
+__all__ = ["PartitionTransfer"]
 
 
-class Handover:
-    """Changes the host's partitions step by step; each step calls `done`, possibly at once."""
+class PartitionTransfer:
+    """Changes the host's partitions step by step; each step calls `on_done`, possibly at once.
+
+    A step that waits when the member leaves ends there: it changes nothing and calls nothing.
+    """
 
     def __init__(
-        self, host: MembershipHost, status: MemberStatus, protocol: RebalanceProtocol
+        self, host: MembershipHost, status: ClassicMemberStatus, protocol: RebalanceProtocol
     ) -> None:
         self._host = host
+        self._steps = AssignmentSteps(host)
         self._status = status
         self._is_cooperative = protocol is RebalanceProtocol.COOPERATIVE
-        # Whether the member is leaving; then an unfinished step must not change the host.
-        self._has_ended = False
 
-    def end(self) -> None:
-        """Start no further step, and abandon the current one."""
-        self._has_ended = True
-
-    def prepare(self, done: OnHostDone) -> None:
-        """Commit, then give up the partitions that must be given up before the join."""
+    def give_up_before_join(self, on_done: OnHostDone) -> None:
+        """Commit, then give up the partitions that the member may not keep during the join."""
         if self._status.is_reset:
-            self._lose(done)
+            self._steps.lose_all(on_done)
         else:
             # Ignore the result of the commit, which the host handles: the join continues either
             # way.
-            self._host.commit_before_revoke(self._leaving(), lambda _error: self._give_up(done))
+            self._host.commit_before_revoke(
+                self._given_up_before_join(), lambda _error: self._give_up(on_done)
+            )
 
-    def leave(self, done: OnHostDone) -> None:
-        """Give up all partitions permanently, and abandon the current step."""
-        self.end()
-        owned = sorted(self._host.owned_partitions)
-        if not owned:
-            done(None)
-        elif self._status.is_reset or self._status.is_rebalancing:
-            self._host.lose(owned, done)
-        else:
-            self._host.revoke(owned, done)
+    def give_up_all(self, on_done: OnHostDone) -> None:
+        """Give up all partitions permanently, because the member leaves."""
+        is_member = not (self._status.is_reset or self._status.is_rebalancing)
+        self._steps.give_up_all(on_done, is_member=is_member)
 
-    def complete(
+    def apply(
         self,
         assignment: Assignment,
         on_assignment: Callable[[], None],
-        done: OnHostDone,
+        on_done: OnHostDone,
     ) -> None:
         """Apply an assignment.
 
         Args:
             assignment: All partitions that this member owns from now on.
             on_assignment: Notifies the assignor, after the removed partitions were given up.
-            done: Receives the first exception of a callback; the assignment is applied anyway.
+            on_done: Receives the first exception of a callback; the assignment is applied anyway.
         """
         assigned = sorted(assignment.partitions)
-        gone = sorted(set(self._host.owned_partitions) - set(assigned))
-        take = partial(self._take, assigned, on_assignment, done)
-        if not self._is_cooperative or not gone:
-            take(None)
+        removed = self._steps.removed_by(assigned)
+        assign = partial(self._assign, assigned, on_assignment, on_done)
+        if not self._is_cooperative or not removed:
+            assign(None)
             return
 
         def on_committed(_error: BaseException | None) -> None:
-            if self._has_ended:
+            if self._status.is_stopped:
                 return
             if self._status.is_reset:
                 # The group removed the member during the commit; all partitions are lost before the
                 # next join.
-                done(None)
+                on_done(None)
                 return
-            words = ", ".join(str(tp) for tp in gone)
+            words = ", ".join(str(tp) for tp in removed)
             self._status.request_rejoin(f"need to revoke partitions [{words}] and re-join")
-            self._host.revoke(gone, take)
+            self._host.revoke(removed, assign)
 
         # Commit again, because records of these partitions were returned since the commit before
         # the join. Java's consumer does not; there the next owner reads these records again.
-        self._host.commit_before_revoke(gone, on_committed)
+        self._host.commit_before_revoke(removed, on_committed)
 
-    def _take(
+    def _assign(
         self,
         assigned: Collection[TopicPartition],
         on_assignment: Callable[[], None],
-        done: OnHostDone,
+        on_done: OnHostDone,
         error: BaseException | None,
     ) -> None:
-        if self._has_ended:
+        if self._status.is_stopped:
             return
         with UserCode() as code:
             on_assignment()
         first = error or code.error
-        owned = set(self._host.owned_partitions)
-        added = [tp for tp in assigned if tp not in owned]
-        self._host.assign(assigned, added, lambda error: done(first or error))
+        self._steps.assign(assigned, lambda error: on_done(first or error))
 
-    def _give_up(self, done: OnHostDone) -> None:
-        if self._has_ended:
+    def _give_up(self, on_done: OnHostDone) -> None:
+        if self._status.is_stopped:
             return
         if self._status.is_reset:
             # The group removed the member during the commit.
-            self._lose(done)
+            self._steps.lose_all(on_done)
             return
-        leaving = self._leaving()
+        partitions = self._given_up_before_join()
         # Eager members call the callback in every rebalance, even without partitions.
-        if self._is_cooperative and not leaving:
-            done(None)
+        if self._is_cooperative and not partitions:
+            on_done(None)
         else:
-            self._host.revoke(leaving, done)
+            self._host.revoke(partitions, on_done)
 
-    def _leaving(self) -> list[TopicPartition]:
-        """Return what is given up before a join.
-
-        Eager members give up all partitions, cooperative ones only those no longer subscribed to.
-        """
-        owned = sorted(self._host.owned_partitions)
+    def _given_up_before_join(self) -> list[TopicPartition]:
+        """Return all partitions of an eager member, or those of topics no longer subscribed to."""
+        owned = self._steps.owned
         if not self._is_cooperative:
             return owned
         subscribed = set(self._host.subscribed_topics)
         return [tp for tp in owned if tp.topic not in subscribed]
-
-    def _lose(self, done: OnHostDone) -> None:
-        owned = sorted(self._host.owned_partitions)
-        if owned:
-            self._host.lose(owned, done)
-        else:
-            done(None)
