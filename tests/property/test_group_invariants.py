@@ -165,7 +165,7 @@ class Story:
         self.syncs = [each for each in self.syncs if not each[2]]
 
     def fail_over(self) -> None:
-        group = self.world.shard.groups.get("g")
+        group = self.world.shard.groups.find("g")
         was_stable = group is not None and group.is_in(GroupState.STABLE)
         before = summary(group) if group is not None else None
         self.world.coordinator.runtime.on_resigned(0)
@@ -180,7 +180,7 @@ class Story:
             assert len(answers) <= 1, "a request is answered once"
             assert {each.error_code for each in answers} <= NEVER_FATAL
         self.asked = [each for each in self.asked if not each]
-        group = self.world.shard.groups.get("g")
+        group = self.world.shard.groups.find("g")
         if group is not None:
             check_group(group)
 
@@ -190,7 +190,7 @@ class Story:
         self.take_answers()
         self.check()
         assert not self.asked, "a request was never answered"
-        group = self.world.shard.groups.get("g")
+        group = self.world.shard.groups.find("g")
         assert group is None or group.is_in(GroupState.EMPTY)
 
 
@@ -228,7 +228,7 @@ def test_a_group_stays_whole_whatever_its_members_do(story: list[tuple[str, int,
         run.step(what, number, value)
         run.take_answers()
         run.check()
-        group = run.world.shard.groups.get("g")
+        group = run.world.shard.groups.find("g")
         if group is not None:
             # A generation that was never written is forgotten by a fail-over.
             assert group.generation_id >= run.generation or what == "fail over"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.coordinator.runtime.coordinator_runtime import ShardState
+from barnabas.coordinator.runtime.shard_state import ShardState
 from barnabas.protocol.record_frame import encode_coordinator_key, encode_coordinator_value
 from barnabas.protocol.records.group_metadata import (
     GroupMetadataKey,

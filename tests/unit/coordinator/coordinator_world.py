@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from barnabas.coordinator.group.config import GroupCoordinatorConfig
 from barnabas.coordinator.group.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
-from barnabas.coordinator.runtime.coordinator_runtime import RuntimeDependencies
+from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencies
 from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -73,14 +73,16 @@ class CoordinatorWorld:
 
     def new_coordinator(self) -> GroupCoordinator:
         runtime = self.replicas.runtime
-        parts = RuntimeDependencies(
-            self.replicas.manager,
-            runtime.clock,
-            runtime.timer,
-            self.replicas.wheel,
-            runtime.executor,
+        topics = Topics(self.replicas)
+        dependencies = RuntimeDependencies(
+            log=self.replicas.manager,
+            partition_count=topics.partition_count,
+            clock=runtime.clock,
+            timer=runtime.timer,
+            wheel=self.replicas.wheel,
+            executor=runtime.executor,
         )
-        return GroupCoordinator(self.config, parts, Topics(self.replicas), runtime.rng)
+        return GroupCoordinator(self.config, dependencies, topics, runtime.rng)
 
     def load(self, leader_epoch: int = 0) -> None:
         self.coordinator.runtime.on_elected(0, leader_epoch)
@@ -122,7 +124,7 @@ class CoordinatorWorld:
         )
         assert not options, options
         before = len(self.responses)
-        finish(self.coordinator.commit_offsets(request, version, self.responses.append))
+        finish(self.coordinator.offsets.commit(request, version, self.responses.append))
         return self.error() if len(self.responses) > before else None
 
     def error(self) -> int:
@@ -131,7 +133,7 @@ class CoordinatorWorld:
     def committed(self, partition: int = 0, group: str = "g") -> tuple[int, int, str | None, int]:
         topic = OffsetFetchRequestTopic(name="flights", partition_indexes=[partition])
         request = OffsetFetchRequest(group_id=group, topics=[topic])
-        response = finish(self.coordinator.fetch_offsets(request, 5))
+        response = finish(self.coordinator.offsets.fetch(request, 5))
         if response.error_code:
             return (response.error_code, -1, None, -1)
         (found,) = response.topics[0].partitions

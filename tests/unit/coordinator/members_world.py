@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.coordinator.group.classic.membership import Joining
+from barnabas.coordinator.group.classic.joining import ClientIdentity
 from barnabas.protocol.codec import encode_bytes
 from barnabas.protocol.messages.delete_groups import DeleteGroupsResponse
 from barnabas.protocol.messages.describe_groups import DescribedGroup
@@ -80,9 +80,8 @@ class MembersWorld(CoordinatorWorld):
         )
         client_id = options.pop("client_id", "client")
         assert not options, options
-        self.coordinator.members.join(
-            Joining(request, version, client_id, "/127.0.0.1", answers.append)
-        )
+        client = ClientIdentity(client_id, "/127.0.0.1")
+        self.coordinator.members.join(request, version, client, answers.append)
         return answers
 
     def sync(self, member: str, generation: int, version: int = 5, **options) -> Answers:
@@ -204,12 +203,12 @@ class MembersWorld(CoordinatorWorld):
 
     @property
     def shard(self):
-        (shard,) = self.coordinator.runtime.active()
+        (shard,) = self.coordinator.runtime.active_shards()
         return shard
 
     @property
     def group(self):
-        return self.shard.groups["g"]
+        return self.shard.groups.find("g")
 
     def fail_over(self) -> None:
         """The same log, loaded by a new leader."""

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def group_families(coordinator: GroupCoordinator) -> Iterator[MetricFamily]:
     """Yield the counters, and the current numbers of groups and state partitions."""
     metrics, runtime = coordinator.metrics, coordinator.runtime
-    shards = runtime.active()
-    states = Counter(group.state for shard in shards for group in shard.groups.values())
+    shards = runtime.active_shards()
+    states = Counter(group.state for shard in shards for group in shard.groups.all())
     offsets = sum(shard.offsets.count() for shard in shards)
     for name, value in (
         (names.GROUP_OFFSETS, offsets),
@@ -37,7 +37,7 @@ def group_families(coordinator: GroupCoordinator) -> Iterator[MetricFamily]:
         (names.COORDINATOR_RECORDS_SKIPPED, runtime.skipped_records),
     ):
         yield MetricFamily(name, [((), value)])
-    counted = runtime.counts()
+    counted = runtime.state_counts()
     yield MetricFamily(
         names.GROUP_STATE_PARTITIONS,
         [((("state", state.value),), count) for state, count in counted.items()],

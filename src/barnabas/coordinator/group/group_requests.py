@@ -34,14 +34,8 @@ _NOT_FOUND_IS_AN_ERROR_SINCE = 6
 class GroupRequests:
     """Requests of administrators about groups."""
 
-    def __init__(
-        self,
-        runtime: CoordinatorRuntime[GroupShard],
-        partition_for: Callable[[str], int | None],
-        topics: TopicsView,
-    ) -> None:
+    def __init__(self, runtime: CoordinatorRuntime[GroupShard], topics: TopicsView) -> None:
         self._runtime = runtime
-        self._partition_for = partition_for
         self._topics = topics
 
     # DescribeGroups.
@@ -51,10 +45,7 @@ class GroupRequests:
 
         A group that does not exist has the state Dead. From version 6 on it also has an error.
         """
-        partition = self._partition_for(group_id)
-        if partition is None:
-            return _described_error(group_id, ErrorCode.NOT_COORDINATOR)
-        found = self._runtime.read(partition, lambda shard: _describe(shard, group_id))
+        found = self._runtime.read(group_id, lambda shard: _describe(shard, group_id))
         if isinstance(found, ErrorCode):
             return _described_error(group_id, found)
         if found is not None:
@@ -79,8 +70,8 @@ class GroupRequests:
         states = {each.lower() for each in request.states_filter}
         types = {each.lower() for each in request.types_filter}
         listed: list[ListedGroup] = []
-        for shard in self._runtime.active():
-            for group in list(shard.groups.values()):
+        for shard in self._runtime.active_shards():
+            for group in list(shard.groups.all()):
                 yield
                 if states and group.state.value.lower() not in states:
                     continue
@@ -113,7 +104,7 @@ class GroupRequests:
             yield
         left = set(results)
 
-        def answer(group_id: str, found: ErrorCode | None, error: ErrorCode) -> None:
+        def on_deleted(group_id: str, found: ErrorCode | None, error: ErrorCode) -> None:
             results[group_id].error_code = error if found is None else found
             left.remove(group_id)
             if not left:
@@ -123,15 +114,11 @@ class GroupRequests:
             on_done(DeleteGroupsResponse(results=[]))
         for group_id in list(results):
             yield
-            partition = self._partition_for(group_id)
-            if partition is None:
-                answer(group_id, None, ErrorCode.NOT_COORDINATOR)
-            else:
-                self._runtime.write(
-                    partition,
-                    lambda shard, group_id=group_id: shard.delete_group(group_id),  # type: ignore[misc]
-                    partial(answer, group_id),
-                )
+            self._runtime.write(
+                group_id,
+                lambda shard, group_id=group_id: shard.delete_group(group_id),  # type: ignore[misc]
+                partial(on_deleted, group_id),
+            )
 
     # OffsetDelete.
 
@@ -164,20 +151,19 @@ class GroupRequests:
                     _add(unknown, key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 yield
 
-        def answer(
+        def on_deleted(
             found: dict[PartitionKey, ErrorCode] | ErrorCode | None, error: ErrorCode
         ) -> None:
             outcome = found if isinstance(found, dict) else found or error
             on_done(_deleted_offsets(request, outcome, unknown))
 
-        partition = self._partition_for(request.group_id)
         if not request.group_id:
-            answer(None, ErrorCode.INVALID_GROUP_ID)
-        elif partition is None:
-            answer(None, ErrorCode.NOT_COORDINATOR)
+            on_deleted(None, ErrorCode.INVALID_GROUP_ID)
         else:
             self._runtime.write(
-                partition, lambda shard: shard.delete_offsets(request.group_id, known), answer
+                request.group_id,
+                lambda shard: shard.offset_changes.delete(request.group_id, known),
+                on_deleted,
             )
 
 
@@ -219,7 +205,7 @@ def _add(topics: dict[str, OffsetDeleteResponseTopic], key: PartitionKey, error:
 
 
 def _describe(shard: GroupShard, group_id: str) -> DescribedGroup | None:
-    group = shard.groups.get(group_id)
+    group = shard.groups.find(group_id)
     if group is None:
         return None
     # Between generations, members have no common protocol. Show their last assignment.

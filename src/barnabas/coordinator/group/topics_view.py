@@ -19,7 +19,3 @@ class TopicsView(Protocol):
     def has_partition(self, name: str, partition: int) -> bool:
         """Whether the topic has that partition."""
         ...
-
-    def partition_count(self, name: str) -> int:
-        """Return the number of partitions of the topic, or 0 if it does not exist."""
-        ...

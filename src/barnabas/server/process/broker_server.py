@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.config import GroupCoordinatorConfig
 from barnabas.coordinator.group.group_coordinator import GroupCoordinator
-from barnabas.coordinator.runtime.coordinator_runtime import RuntimeDependencies
+from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencies
 from barnabas.metadata.partition_registration import DIRECTORY_LOST
 from barnabas.replication.config import FETCH_SESSION_EVICTION_MS, ReplicationConfig
 from barnabas.replication.log_dir_moves import LogDirMoves
@@ -248,14 +248,15 @@ class BrokerServer:
         self.groups = GroupCoordinator(
             group_config,
             RuntimeDependencies(
-                self.replicas,
+                log=self.replicas,
+                partition_count=shared.cluster.partition_count,
                 # The clock that expires committed offsets.
-                self.logs.trusted_clock,
-                runtime.timer,
-                shared.wheel,
-                runtime.executor,
-                group_config.offsets_commit_timeout_ms,
-                group_config.offsets_topic_compression_codec,
+                clock=self.logs.trusted_clock,
+                timer=runtime.timer,
+                wheel=shared.wheel,
+                executor=runtime.executor,
+                write_timeout_ms=group_config.offsets_commit_timeout_ms,
+                compression=group_config.offsets_topic_compression_codec,
             ),
             shared.cluster,
             runtime.rng,

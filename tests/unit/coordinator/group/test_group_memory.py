@@ -82,8 +82,7 @@ def test_ids_that_are_given_out_are_limited_in_number(world: MembersWorld) -> No
     assert not world.join(first), "still known"
     for _ in range(PENDING_IDS_MAX):
         last = world.join().one.member_id
-    (group,) = (shard.groups["g"] for shard in world.coordinator.runtime.shards()
-                if "g" in shard.groups)  # fmt: skip
+    group = world.group
     assert len(group.pending_join_members) == PENDING_IDS_MAX
     assert not world.join(last), "still known"
     world.run_for(10 * SESSION_MS)

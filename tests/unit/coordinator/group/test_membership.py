@@ -330,7 +330,7 @@ def test_a_group_that_cannot_be_written_does_not_exist() -> None:
     waiting = world.join(version=3)
     world.run_for(5_010)
     assert waiting.error == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert "g" not in world.shard.groups
+    assert world.group is None
 
 
 # Sessions.

@@ -115,10 +115,10 @@ def test_what_was_never_committed_is_minus_one_and_no_error(world: CoordinatorWo
 def test_null_asks_for_all_topics(world: CoordinatorWorld, version: int) -> None:
     world.commit(5)
     request = OffsetFetchRequest(group_id="g", topics=None)
-    (topic,) = finish(world.coordinator.fetch_offsets(request, version)).topics
+    (topic,) = finish(world.coordinator.offsets.fetch(request, version)).topics
     assert (topic.name, topic.partitions[0].committed_offset) == ("flights", 5)
     other = OffsetFetchRequest(group_id="other", topics=None)
-    assert finish(world.coordinator.fetch_offsets(other, version)).topics == []
+    assert finish(world.coordinator.offsets.fetch(other, version)).topics == []
 
 
 def test_many_groups_by_name(world: CoordinatorWorld) -> None:
@@ -131,7 +131,7 @@ def test_many_groups_by_name(world: CoordinatorWorld) -> None:
         ],
         require_stable=True,
     )
-    first, second = finish(world.coordinator.fetch_offsets(request, 9)).groups
+    first, second = finish(world.coordinator.offsets.fetch(request, 9)).groups
     assert (first.group_id, first.error_code) == ("g", 0)
     assert first.topics[0].partitions[0].committed_offset == 5
     assert second.topics[0].partitions[0].committed_offset == -1
@@ -148,7 +148,7 @@ def test_groups_by_topic_id(world: CoordinatorWorld) -> None:
         OffsetFetchRequestGroup(group_id="g", topics=None),
     ]
     some, every = finish(
-        world.coordinator.fetch_offsets(OffsetFetchRequest(groups=groups), 10)
+        world.coordinator.offsets.fetch(OffsetFetchRequest(groups=groups), 10)
     ).groups
     assert some.topics[0].partitions[0].committed_offset == 5
     assert some.topics[1].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
@@ -159,12 +159,12 @@ def test_errors_come_in_the_shape_of_the_version() -> None:
     world = CoordinatorWorld()
     topic = OffsetFetchRequestTopic(name="flights", partition_indexes=[0])
     request = OffsetFetchRequest(group_id="g", topics=[topic])
-    old = finish(world.coordinator.fetch_offsets(request, 1))
+    old = finish(world.coordinator.offsets.fetch(request, 1))
     assert old.topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
-    newer = finish(world.coordinator.fetch_offsets(request, 2))
+    newer = finish(world.coordinator.offsets.fetch(request, 2))
     assert (newer.error_code, newer.topics) == (ErrorCode.NOT_COORDINATOR, [])
     groups = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
-    newest = finish(world.coordinator.fetch_offsets(groups, 8))
+    newest = finish(world.coordinator.offsets.fetch(groups, 8))
     assert newest.groups[0].error_code == ErrorCode.NOT_COORDINATOR
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnabas.coordinator.runtime.coordinator_runtime import ShardState
 from barnabas.coordinator.runtime.loader import Loader
+from barnabas.coordinator.runtime.shard_state import ShardState
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -57,7 +57,9 @@ def test_a_commit_to_a_partition_that_is_not_here_is_not_called_too_large() -> N
         directories=[],
     )
     world.replicas.replay(elsewhere)
-    group = next(f"g{n}" for n in range(50) if world.coordinator.partition_for(f"g{n}") == 1)
+    group = next(
+        f"g{n}" for n in range(50) if world.coordinator.runtime.partition_for(f"g{n}") == 1
+    )
     assert world.commit(group=group) == ErrorCode.NOT_COORDINATOR
 
 
@@ -107,12 +109,12 @@ def test_an_unexpected_error_fails_its_request_and_the_shard_goes_on(caplog) -> 
     """As in Kafka's CoordinatorRuntime: UNKNOWN_SERVER_ERROR."""
     world = CoordinatorWorld()
     world.load()
-    driver = world.coordinator.runtime
+    runtime = world.coordinator.runtime
     unexpected = ErrorCode.UNKNOWN_SERVER_ERROR
     answers: list[object] = []
-    driver.write(0, not_foreseen, lambda response, error: answers.append((response, error)))
+    runtime.write("g", not_foreseen, lambda response, error: answers.append((response, error)))
     assert answers == [(None, unexpected)]
-    assert driver.read(0, not_foreseen) is unexpected
+    assert runtime.read("g", not_foreseen) is unexpected
     assert caplog.text.count("RuntimeError: not foreseen") == 2
     assert world.commit(7) == ErrorCode.NONE
     assert world.committed()[1] == 7
@@ -130,7 +132,7 @@ def test_an_unexpected_error_of_one_group_leaves_the_others_of_an_offset_fetch_a
         # A list is no key: nothing that a client can send.
         for each, indexes in (("bad", [[]]), ("good", [0]))
     ]
-    answer = finish(world.coordinator.fetch_offsets(OffsetFetchRequest(groups=groups), 8))
+    answer = finish(world.coordinator.offsets.fetch(OffsetFetchRequest(groups=groups), 8))
     bad, good = answer.groups
     assert (bad.error_code, bad.topics) == (ErrorCode.UNKNOWN_SERVER_ERROR, [])
     assert (good.error_code, good.topics[0].partitions[0].committed_offset) == (0, 7)
@@ -211,11 +213,11 @@ def test_a_newer_epoch_cancels_the_loading_of_an_older_one() -> None:
     world = CoordinatorWorld()
     world.load()
     world.commit(5)
-    driver = world.coordinator.runtime
-    driver.on_elected(0, 1)
-    driver.on_elected(0, 2)
-    driver.on_elected(0, 2)
-    assert driver.state(0) is ShardState.LOADING
+    runtime = world.coordinator.runtime
+    runtime.on_elected(0, 1)
+    runtime.on_elected(0, 2)
+    runtime.on_elected(0, 2)
+    assert runtime.state(0) is ShardState.LOADING
     world.replicas.world.run_for(5)
     assert world.committed()[1] == 5
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.coordinator.runtime.coordinator_runtime import ShardState
 from barnabas.coordinator.runtime.loader import Loader
+from barnabas.coordinator.runtime.shard_state import ShardState
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -188,13 +188,13 @@ def test_a_large_batch_is_replayed_in_several_turns(world: MembersWorld) -> None
         builder.append(1, *offset_record(index))
     append(world, builder)
     world.coordinator = world.new_coordinator()
-    driver = world.coordinator.runtime
-    driver.on_elected(0, 0)
+    runtime = world.coordinator.runtime
+    runtime.on_elected(0, 0)
     turns: list[None] = []
 
     def is_loaded() -> bool:
         turns.append(None)
-        return driver.state(0) is ShardState.ACTIVE
+        return runtime.state(0) is ShardState.ACTIVE
 
     assert world.replicas.world.run_until(is_loaded)
     assert len(turns) >= 5
@@ -249,7 +249,7 @@ def unstable(world: MembersWorld, *, every_topic: bool = False) -> tuple[int, in
     topics = [OffsetFetchRequestTopics(name="flights", partition_indexes=[0])]
     group = OffsetFetchRequestGroup(group_id="g", topics=None if every_topic else topics)
     response = finish(
-        world.coordinator.fetch_offsets(OffsetFetchRequest(groups=[group], require_stable=True), 8)
+        world.coordinator.offsets.fetch(OffsetFetchRequest(groups=[group], require_stable=True), 8)
     )
     (found,) = response.groups[0].topics[0].partitions
     return found.error_code, found.committed_offset

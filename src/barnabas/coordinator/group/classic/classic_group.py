@@ -11,7 +11,11 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.classic.group_memory import pending_id_bytes
-from barnabas.coordinator.group.classic.group_state import PREVIOUS_STATES, GroupState
+from barnabas.coordinator.group.classic.group_state import (
+    TRANSITIONS,
+    GroupEvent,
+    GroupState,
+)
 from barnabas.protocol.codec import decode_from
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
@@ -21,10 +25,11 @@ from barnabas.protocol.record_frame import read_prefix
 from barnabas.protocol.records.consumer_protocol_subscription import ConsumerProtocolSubscription
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from barnabas.coordinator.group.classic.classic_member import ClassicMember
     from barnabas.coordinator.group.classic.group_memory import GroupMemory
+    from barnabas.coordinator.runtime.pending_response import PendingResponse
 
 _log = logging.getLogger(__name__)
 
@@ -99,11 +104,12 @@ class ClassicGroup:
 
     # State.
 
-    def transition_to(self, state: GroupState, now_ms: int) -> None:
-        """Enter a state. The transition table must allow it."""
-        assert self.state in PREVIOUS_STATES[state], (self.group_id, self.state, state)
+    def on_event(self, event: GroupEvent, now_ms: int) -> None:
+        """Enter the state after an event. The transition table must allow the event."""
+        after = TRANSITIONS[event].get(self.state)
+        assert after is not None, (self.group_id, self.state, event.name)
         self.previous_state = self.state
-        self.state = state
+        self.state = after
         self.state_timestamp = now_ms
 
     def is_in(self, *states: GroupState) -> bool:
@@ -113,7 +119,7 @@ class ClassicGroup:
     @property
     def can_rebalance(self) -> bool:
         """Whether a rebalance may start."""
-        return self.state in PREVIOUS_STATES[GroupState.PREPARING_REBALANCE]
+        return self.state in TRANSITIONS[GroupEvent.REBALANCE_STARTED]
 
     @property
     def has_members(self) -> bool:
@@ -131,15 +137,16 @@ class ClassicGroup:
         self.pending_sync_members.clear()
         self.protocol_name = self.select_protocol() if self.members else None
         self.compute_subscribed_topics()
-        state = GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY
-        self.transition_to(state, now_ms)
+        has_members = bool(self.members)
+        event = GroupEvent.JOIN_COMPLETED if has_members else GroupEvent.ALL_MEMBERS_LEFT
+        self.on_event(event, now_ms)
 
     # Members.
 
     def add(
         self,
         member: ClassicMember,
-        awaiting_join: Callable[[JoinGroupResponse], None] | None = None,
+        awaiting_join: PendingResponse[JoinGroupResponse] | None = None,
     ) -> None:
         """Add a member whose protocols match the group. The first member becomes the leader."""
         identity = member.identity
@@ -180,11 +187,11 @@ class ClassicGroup:
         self,
         member: ClassicMember,
         wanted: ClassicMember,
-        awaiting_join: Callable[[JoinGroupResponse], None] | None,
+        awaiting_join: PendingResponse[JoinGroupResponse] | None,
     ) -> None:
         """Update a member's protocols and timeouts from `wanted`.
 
-        `awaiting_join` becomes the callback of its pending JoinGroup, or None.
+        `awaiting_join` becomes the response of its pending JoinGroup, or None.
         """
         self._withdraw(member)
         self._resize(wanted.held_bytes - member.held_bytes)
@@ -236,7 +243,7 @@ class ClassicGroup:
             del self.pending_join_members[member_id]
             self._resize(-pending_id_bytes(member_id))
 
-    def release(self) -> None:
+    def release_memory(self) -> None:
         """Release the memory of a removed group."""
         self._resize(-self.held_bytes)
 
@@ -319,7 +326,9 @@ class ClassicGroup:
             for member in self.members.values():
                 topics.update(_subscribed_topics(member.protocols[self.protocol_name or ""]))
         except ProtocolError as error:
-            _log.warning("group %s: a subscription cannot be read: %s", self.group_id, error)
+            _log.warning(
+                "A member's subscription is unreadable: group=%s error=%s", self.group_id, error
+            )
             return
         self.subscribed_topics = frozenset(topics)
 
@@ -364,19 +373,21 @@ class ClassicGroup:
 
     def complete_join(self, member: ClassicMember, response: JoinGroupResponse) -> None:
         """Answer the member's pending JoinGroup, if any."""
-        respond = member.awaiting_join
-        if respond is not None:
+        pending = member.awaiting_join
+        if pending is not None:
             member.awaiting_join = None
             self.awaiting_join_count -= 1
-            respond(response)
+            assert self.awaiting_join_count >= 0, (self.group_id, self.awaiting_join_count)
+            pending.complete(response)
 
     def complete_sync(self, member: ClassicMember, error: ErrorCode) -> bool:
         """Answer the member's pending SyncGroup, if any, with its assignment or the error."""
-        respond = member.awaiting_sync
-        if respond is None:
+        pending = member.awaiting_sync
+        if pending is None:
             return False
         member.awaiting_sync = None
-        respond(self.sync_response(member) if error is ErrorCode.NONE else failed_sync(error))
+        is_failed = error is not ErrorCode.NONE
+        pending.complete(failed_sync(error) if is_failed else self.sync_response(member))
         return True
 
     def sync_response(self, member: ClassicMember) -> SyncGroupResponse:
@@ -389,17 +400,17 @@ class ClassicGroup:
         )
 
     def _set_awaiting_join(
-        self, member: ClassicMember, respond: Callable[[JoinGroupResponse], None] | None
+        self, member: ClassicMember, pending: PendingResponse[JoinGroupResponse] | None
     ) -> None:
-        """Set the callback of the pending JoinGroup.
+        """Set the response of the pending JoinGroup.
 
         A previous pending JoinGroup is answered first.
         """
         if member.awaiting_join is not None:
             error = ErrorCode.REBALANCE_IN_PROGRESS
             self.complete_join(member, failed_join(member.id, error))
-        member.awaiting_join = respond
-        if respond is not None:
+        member.awaiting_join = pending
+        if pending is not None:
             self.awaiting_join_count += 1
 
 

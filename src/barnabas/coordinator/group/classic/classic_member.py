@@ -9,8 +9,7 @@ import msgspec
 from barnabas.coordinator.group.classic.group_memory import member_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from barnabas.coordinator.runtime.pending_response import PendingResponse
     from barnabas.protocol.messages.join_group import JoinGroupResponse
     from barnabas.protocol.messages.sync_group import SyncGroupResponse
 
@@ -80,9 +79,10 @@ class ClassicMember:
         self.assignment = assignment
         # Whether the member has not yet received a generation. It then cannot send heartbeats.
         self.is_new = False
-        # Callbacks of the pending JoinGroup and SyncGroup. Each is called once.
-        self.awaiting_join: Callable[[JoinGroupResponse], None] | None = None
-        self.awaiting_sync: Callable[[SyncGroupResponse], None] | None = None
+        # Responses of the pending JoinGroup and SyncGroup. None if no request is pending. The
+        # group sets and completes them.
+        self.awaiting_join: PendingResponse[JoinGroupResponse] | None = None
+        self.awaiting_sync: PendingResponse[SyncGroupResponse] | None = None
 
     @property
     def id(self) -> str:

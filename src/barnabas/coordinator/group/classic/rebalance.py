@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 from barnabas.coordinator.group.classic.classic_group import failed_join
 from barnabas.coordinator.group.classic.classic_member import NO_ASSIGNMENT
 from barnabas.coordinator.group.classic.group_record import group_record
-from barnabas.coordinator.group.classic.group_state import GroupState
+from barnabas.coordinator.group.classic.group_state import GroupEvent, GroupState
+from barnabas.coordinator.runtime.append_errors import client_error
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from barnabas.coordinator.group.classic.classic_group import ClassicGroup
+    from barnabas.coordinator.group.classic.classic_groups import ClassicGroups
     from barnabas.coordinator.group.classic.classic_member import ClassicMember
     from barnabas.coordinator.group.config import GroupCoordinatorConfig
     from barnabas.coordinator.group.group_metrics import GroupMetrics
@@ -39,34 +39,16 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 # Minimum delay before the next attempt if no member rejoins, since rebalance timeouts may be 0.
 _AGAIN_MS_MIN = 1_000
 
-# Errors of a failed append, and the errors that waiting members get for them.
-_APPEND_ERRORS = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
-}
-
 
 def nothing() -> Written:
     """Return a result without records."""
     return CoordinatorResult(None)
 
 
-def append_error(error: ErrorCode) -> ErrorCode:
-    """Return the error for members after a failed append."""
-    return _APPEND_ERRORS.get(error, error)
-
-
 class Rebalance:
     """Performs the state changes of groups."""
 
-    __slots__ = ("_clock", "_config", "_metrics", "_timers", "find")
+    __slots__ = ("_clock", "_config", "_groups", "_metrics", "_timers")
 
     def __init__(
         self,
@@ -74,15 +56,14 @@ class Rebalance:
         timers: ShardTimers,
         clock: Clock,
         metrics: GroupMetrics,
-        find: Callable[[str], ClassicGroup | None],
+        groups: ClassicGroups,
     ) -> None:
         self._config = config
         self._timers = timers
         self._clock = clock
         self._metrics = metrics
-        # Returns the current group of an id. A timer needs it, since the group may have been
-        # recreated.
-        self.find = find
+        # A timer finds its group by id, since the group may have been recreated.
+        self._groups = groups
 
     # Start of a rebalance.
 
@@ -102,14 +83,14 @@ class Rebalance:
         group.pending_sync_members.clear()
         self._timers.cancel(_sync_key(group))
         _log.info(
-            "group %s: rebalance from generation %d, state %s: %s",
+            "A rebalance starts: group=%s generation=%d state=%s reason=%s",
             group.group_id,
             group.generation_id,
             group.state.value,
             reason,
         )
         is_first = group.is_in(GroupState.EMPTY)
-        group.transition_to(GroupState.PREPARING_REBALANCE, self._clock.wall_ms())
+        group.on_event(GroupEvent.REBALANCE_STARTED, self._clock.wall_ms())
         if not is_first:
             return self._complete_join_or_wait(group)
         delay_ms = self._config.group_initial_rebalance_delay_ms
@@ -126,7 +107,7 @@ class Rebalance:
 
     def _on_initial_delay(self, group_id: str, delay_ms: int, left_ms: int) -> Written:
         """Extend the initial delay if a member joined, up to the rebalance timeout in total."""
-        group = self.find(group_id)
+        group = self._groups.find(group_id)
         if group is None or not group.is_in(GroupState.PREPARING_REBALANCE):
             return nothing()
         if not group.new_member_added or left_ms == 0:
@@ -162,7 +143,7 @@ class Rebalance:
         return nothing()
 
     def _on_join_timeout(self, group_id: str) -> Written:
-        group = self.find(group_id)
+        group = self._groups.find(group_id)
         if group is None or not group.is_in(GroupState.PREPARING_REBALANCE):
             return nothing()
         return self.complete_join(group)
@@ -172,15 +153,21 @@ class Rebalance:
         self._timers.cancel(_join_key(group))
         self._drop_absent(group)
         if not group.elect_joined_leader() and group.members:
-            _log.warning("group %s: none of its members joins again", group.group_id)
+            _log.warning(
+                "No member rejoins a rebalance: group=%s members=%d",
+                group.group_id,
+                len(group.members),
+            )
             self._limit_join(group, _AGAIN_MS_MIN)
             return nothing()
         group.next_generation(self._clock.wall_ms())
         if group.is_in(GroupState.EMPTY):
-            _log.info("group %s: empty, generation %d", group.group_id, group.generation_id)
+            _log.info(
+                "A group is empty: group=%s generation=%d", group.group_id, group.generation_id
+            )
             return self._written(group)
         _log.info(
-            "group %s: generation %d has %d members",
+            "A generation starts: group=%s generation=%d members=%d",
             group.group_id,
             group.generation_id,
             len(group.members),
@@ -208,7 +195,11 @@ class Rebalance:
             group.remove(member_id)
             self.end_session(group, member_id)
         if absent:
-            _log.info("group %s: did not join again: %s", group.group_id, ", ".join(absent))
+            _log.info(
+                "Members did not rejoin in time: group=%s members=%s",
+                group.group_id,
+                ", ".join(absent),
+            )
 
     def _written(self, group: ClassicGroup) -> Written:
         """Return the record of a group that became empty.
@@ -242,15 +233,16 @@ class Rebalance:
         if not group.is_in(GroupState.COMPLETING_REBALANCE) or group.generation_id != generation_id:
             return
         if error is not ErrorCode.NONE:
-            told = append_error(error)
-            self.propagate_error(group, told)
+            for_members = client_error(error)
+            self.propagate_error(group, for_members)
             # No JoinGroup is pending, so the join phase cannot complete at once.
-            result = self.prepare_or_complete_join(group, f"{told.name} when writing it")
-            assert not result.records, group.group_id
+            reason = f"the assignment cannot be written: {for_members.name}"
+            result = self.prepare_or_complete_join(group, reason)
+            assert not result.records, (group.group_id, group.state, result.records)
             return
         for member in group.members.values():
             member.assignment = assignments[member.id]
-        group.transition_to(GroupState.STABLE, self._clock.wall_ms())
+        group.on_event(GroupEvent.ASSIGNMENT_WRITTEN, self._clock.wall_ms())
         self._metrics.completed_rebalances += 1
         self._propagate(group, ErrorCode.NONE)
 
@@ -274,7 +266,7 @@ class Rebalance:
 
     def _on_sync_timeout(self, group_id: str, generation_id: int) -> Written:
         """Remove the members that joined and sent no SyncGroup in time."""
-        group = self.find(group_id)
+        group = self._groups.find(group_id)
         if (
             group is None
             or group.generation_id != generation_id
@@ -286,7 +278,7 @@ class Rebalance:
         for member_id in absent:
             group.remove(member_id)
             self.end_session(group, member_id)
-        return self.prepare(group, f"no SyncGroup of {', '.join(absent)}")
+        return self.prepare(group, f"no SyncGroup in time from {', '.join(absent)}")
 
     # Sessions.
 
@@ -307,20 +299,20 @@ class Rebalance:
         self._timers.cancel(_session_key(group, member_id))
 
     def _on_session_timeout(self, group_id: str, member_id: str) -> Written:
-        group = self.find(group_id)
+        group = self._groups.find(group_id)
         if group is None:
             return nothing()
         if member_id in group.pending_join_members:
-            _log.info("group %s: %s did not join in time", group_id, member_id)
+            _log.info("A new member did not join in time: group=%s member=%s", group_id, member_id)
             group.remove(member_id)
             return self.maybe_complete_join(group)
         member = group.members.get(member_id)
         if member is None or member.has_satisfied_heartbeat:
             return nothing()
-        _log.info("group %s: the session of %s is over", group_id, member_id)
+        _log.info("A member's session expired: group=%s member=%s", group_id, member_id)
         group.complete_join(member, failed_join("", ErrorCode.UNKNOWN_MEMBER_ID))
         group.remove(member_id)
-        return self.after_removal(group, f"the session of {member_id} is over")
+        return self.after_removal(group, f"session of {member_id} expired")
 
     def after_removal(self, group: ClassicGroup, reason: str) -> Written:
         """Rebalance, or complete the join phase, after the removal of a member."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from barnabas.coordinator.group.classic.classic_group import ClassicGroup
+    from barnabas.coordinator.group.classic.classic_groups import ClassicGroups
     from barnabas.coordinator.group.classic.rebalance import Written
     from barnabas.coordinator.group.config import GroupCoordinatorConfig
     from barnabas.coordinator.group.group_metrics import GroupMetrics
@@ -72,7 +73,7 @@ class OffsetCleaner:
         timers: ShardTimers,
         clock: Clock,
         metrics: GroupMetrics,
-        groups: dict[str, ClassicGroup],
+        groups: ClassicGroups,
         offsets: OffsetStore,
     ) -> None:
         self._config = config
@@ -121,12 +122,12 @@ class OffsetCleaner:
     def _clean_slice(self) -> Written:
         cleaning = self._passes[0]
         if cleaning.left is None:
-            cleaning.left = deque(self._groups)
+            cleaning.left = deque(self._groups.ids())
         records: list[CoordinatorRecord] = []
         looked_at = 0
         while cleaning.left and looked_at < SLICE_OFFSETS and len(records) < SLICE_OFFSETS:
             group_id = cleaning.left.popleft()
-            group = self._groups.get(group_id)
+            group = self._groups.find(group_id)
             if group is None:
                 continue
             looked_at += 1 + len(self._offsets.latest(group_id))

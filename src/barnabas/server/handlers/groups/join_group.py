@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.classic.membership import Joining
+from barnabas.coordinator.group.classic.joining import ClientIdentity
 
 if TYPE_CHECKING:
     from barnabas.protocol.messages.join_group import JoinGroupRequest
@@ -28,6 +28,5 @@ class JoinGroupHandler:
     def handle_join_group(self, context: RequestContext, request: JoinGroupRequest) -> None:
         """Join the group. The response follows when its next generation begins."""
         host = context.connection.peer.rpartition(":")[0].strip("[]")
-        self._members.join(
-            Joining(request, context.version, context.client_id or "", f"/{host}", context.respond)
-        )
+        client = ClientIdentity(context.client_id or "", f"/{host}")
+        self._members.join(request, context.version, client, context.respond)

@@ -29,18 +29,18 @@ def handler(parts: ServerParts) -> Handle:
 class OffsetCommitHandler:
     """Passes the request to the group coordinator."""
 
-    __slots__ = ("_cluster", "_groups")
+    __slots__ = ("_cluster", "_offsets")
 
     def __init__(self, parts: ServerParts) -> None:
         self._cluster = parts.cluster
-        self._groups = parts.groups
+        self._offsets = parts.groups.offsets
 
     def handle_offset_commit(self, context: RequestContext, request: OffsetCommitRequest) -> None:
         """Commit the offsets. The response follows when they are written and replicated."""
         if context.version == 0:
             context.respond(self._refused(request))
             return
-        context.in_slices(self._groups.commit_offsets(request, context.version, context.respond))
+        context.in_slices(self._offsets.commit(request, context.version, context.respond))
 
     def _refused(self, request: OffsetCommitRequest) -> OffsetCommitResponse:
         topics = []

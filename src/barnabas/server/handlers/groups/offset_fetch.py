@@ -29,10 +29,10 @@ def handler(parts: ServerParts) -> Handle:
 class OffsetFetchHandler:
     """Reads the offsets from the group coordinator."""
 
-    __slots__ = ("_groups",)
+    __slots__ = ("_offsets",)
 
     def __init__(self, parts: ServerParts) -> None:
-        self._groups = parts.groups
+        self._offsets = parts.groups.offsets
 
     def handle_offset_fetch(
         self, context: RequestContext, request: OffsetFetchRequest
@@ -40,7 +40,7 @@ class OffsetFetchHandler:
         """Return the committed offsets, or an error for each group."""
         if context.version == 0:
             return _refused(request)
-        return context.in_slices(self._groups.fetch_offsets(request, context.version))
+        return context.in_slices(self._offsets.fetch(request, context.version))
 
 
 def _refused(request: OffsetFetchRequest) -> OffsetFetchResponse:

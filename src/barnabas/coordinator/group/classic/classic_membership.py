@@ -11,35 +11,28 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec.structs import replace
 
 from barnabas.coordinator.group.classic.classic_group import NO_MEMBER_ID, failed_join, failed_sync
-from barnabas.coordinator.group.classic.classic_member import (
-    ClassicMember,
-    MemberIdentity,
-    MemberTimes,
-)
+from barnabas.coordinator.group.classic.classic_member import ClassicMember
 from barnabas.coordinator.group.classic.group_memory import PENDING_IDS_MAX
-from barnabas.coordinator.group.classic.group_record import group_record
+from barnabas.coordinator.group.classic.group_record import group_record, new_group_record
 from barnabas.coordinator.group.classic.group_state import GroupState
-from barnabas.coordinator.group.classic.rebalance import (
-    NEW_MEMBER_JOIN_TIMEOUT_MS,
-    append_error,
-    nothing,
-)
+from barnabas.coordinator.group.classic.rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS, nothing
+from barnabas.coordinator.runtime.append_errors import client_error
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.leave_group import MemberResponse
 from barnabas.protocol.primitives import STRING_BYTES_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from barnabas.coordinator.group.classic.classic_group import ClassicGroup
+    from barnabas.coordinator.group.classic.classic_groups import ClassicGroups
+    from barnabas.coordinator.group.classic.joining import Joining
     from barnabas.coordinator.group.classic.rebalance import Rebalance, Written
+    from barnabas.coordinator.runtime.pending_response import PendingResponse
     from barnabas.protocol.messages.heartbeat import HeartbeatRequest
-    from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+    from barnabas.protocol.messages.leave_group import LeaveGroupRequest
     from barnabas.protocol.messages.leave_group import MemberIdentity as LeavingMember
     from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
     from barnabas.runtime.rng import Rng
@@ -53,48 +46,19 @@ _REASON_LENGTH_MAX = 255
 _ID_PREFIX_BYTES_MAX = STRING_BYTES_MAX - 37
 
 
-class Joining(msgspec.Struct, frozen=True):
-    """One JoinGroup in progress."""
+class ClassicMembership:
+    """The requests of members. Each method returns the records to write.
 
-    request: JoinGroupRequest
-    version: int
-    # The client that sent the request.
-    client_id: str
-    client_host: str
-    # Sends the response. Called once.
-    respond: Callable[[JoinGroupResponse], None]
+    JoinGroup and SyncGroup complete their `PendingResponse`, now or in a later event. Heartbeat and
+    LeaveGroup return their response.
+    """
 
-    def refuse(self, member_id: str, error: ErrorCode) -> None:
-        """Answer with an error."""
-        self.respond(failed_join(member_id, error))
+    __slots__ = ("_group_size_max", "_groups", "_rebalance", "_rng")
 
-    def protocols(self) -> dict[str, bytes]:
-        """Return the subscriptions by protocol. For a repeated name, the first one counts."""
-        found: dict[str, bytes] = {}
-        for each in self.request.protocols:
-            found.setdefault(each.name, each.metadata)
-        return found
-
-    def member(self, member_id: str) -> ClassicMember:
-        """Return the member that the request describes."""
-        request = self.request
-        identity = MemberIdentity(
-            member_id,
-            request.group_instance_id,
-            self.client_id,
-            self.client_host,
-            request.protocol_type,
-        )
-        times = MemberTimes(request.session_timeout_ms, request.rebalance_timeout_ms)
-        return ClassicMember(identity, times, self.protocols())
-
-
-class Membership:
-    """Applies requests to a group. Each method returns the records to write."""
-
-    __slots__ = ("_group_size_max", "_rebalance", "_rng")
-
-    def __init__(self, rebalance: Rebalance, rng: Rng, group_size_max: int) -> None:
+    def __init__(
+        self, groups: ClassicGroups, rebalance: Rebalance, rng: Rng, group_size_max: int
+    ) -> None:
+        self._groups = groups
         self._rebalance = rebalance
         self._rng = rng
         # group.max.size.
@@ -102,8 +66,34 @@ class Membership:
 
     # JoinGroup.
 
-    def join(self, group: ClassicGroup, joining: Joining) -> Written:
-        """Add or update a member. It is answered when the group's next generation starts."""
+    def join(self, joining: Joining) -> Written:
+        """Add or update a member. It is answered when the group's next generation starts.
+
+        A request without a member id may create the group.
+        """
+        request = joining.request
+        group = self._groups.find(request.group_id)
+        if group is not None:
+            return self._join_group(group, joining)
+        if request.member_id != NO_MEMBER_ID:
+            joining.refuse(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
+            return nothing()
+        group = self._groups.create(request.group_id)
+        result = self._join_group(group, joining)
+        assert not result.records, (group.group_id, group.state, result.records)
+        return CoordinatorResult(
+            None,
+            [new_group_record(group)],
+            is_replayed=False,
+            on_appended=partial(self._on_new_group_written, group),
+        )
+
+    def _on_new_group_written(self, group: ClassicGroup, error: ErrorCode) -> None:
+        """Remove a new group whose record could not be written."""
+        if error is not ErrorCode.NONE and self._groups.find(group.group_id) is group:
+            self._groups.remove(group, client_error(error))
+
+    def _join_group(self, group: ClassicGroup, joining: Joining) -> Written:
         member_id = joining.request.member_id
         error = self._check_room(group, joining)
         if error is ErrorCode.GROUP_MAX_SIZE_REACHED:
@@ -151,7 +141,7 @@ class Membership:
 
     def _join_new(self, group: ClassicGroup, joining: Joining) -> Written:
         instance_id = joining.request.group_instance_id
-        prefix = joining.client_id if instance_id is None else instance_id
+        prefix = joining.client.client_id if instance_id is None else instance_id
         if len(prefix.encode()) > _ID_PREFIX_BYTES_MAX:
             # Kafka returns this error, since its response cannot carry such an id.
             joining.refuse(NO_MEMBER_ID, ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -161,7 +151,13 @@ class Membership:
             old_id = group.static_members.get(instance_id)
             if old_id is None:
                 return self._add(group, joining, new_id)
-            _log.info("group %s: %s is back as %s", group.group_id, old_id, new_id)
+            _log.info(
+                "A static member rejoins with a new id: group=%s instance=%s old_id=%s new_id=%s",
+                group.group_id,
+                instance_id,
+                old_id,
+                new_id,
+            )
             return self._replace_static(group, joining, group.members[old_id], new_id)
         if joining.version < _MEMBER_ID_REQUIRED_SINCE:
             return self._add(group, joining, new_id)
@@ -194,20 +190,20 @@ class Membership:
         match group.state:
             case GroupState.COMPLETING_REBALANCE if is_same:
                 # The member has missed the response.
-                joining.respond(group.join_response(member_id, with_members=is_leader))
+                joining.response.complete(group.join_response(member_id, with_members=is_leader))
                 return nothing()
             case GroupState.STABLE if is_same and not is_leader:
-                joining.respond(group.join_response(member_id, with_members=False))
+                joining.response.complete(group.join_response(member_id, with_members=False))
                 return nothing()
             case GroupState.EMPTY | GroupState.DEAD:
                 joining.refuse(member_id, ErrorCode.UNKNOWN_MEMBER_ID)
                 return nothing()
             case _:
                 # A leader rejoins to request a rebalance, for reasons that only the leader knows.
-                group.update(member, joining.member(member_id), joining.respond)
-                what = "leader joins again" if is_leader and is_same else "joins"
+                group.update(member, joining.member(member_id), joining.response)
+                subject = "leader" if is_leader and is_same else "member"
                 return self._rebalance.prepare_or_complete_join(
-                    group, f"{member_id} {what}; {_reason(request.reason)}"
+                    group, f"{subject} {member_id} rejoins; {_reason(request.reason)}"
                 )
 
     def _add(self, group: ClassicGroup, joining: Joining, member_id: str) -> Written:
@@ -215,12 +211,12 @@ class Membership:
         member.is_new = True
         if group.is_in(GroupState.PREPARING_REBALANCE) and group.previous_state is GroupState.EMPTY:
             group.new_member_added = True
-        group.add(member, joining.respond)
+        group.add(member, joining.response)
         # A new member has no id for heartbeats, and a client that retries leaves this member
         # behind. So its waiting time is limited.
         self._rebalance.start_session(group, member_id, NEW_MEMBER_JOIN_TIMEOUT_MS)
         return self._rebalance.prepare_or_complete_join(
-            group, f"new member {member_id}; {_reason(joining.request.reason)}"
+            group, f"new member {member_id} joins; {_reason(joining.request.reason)}"
         )
 
     def _replace_static(
@@ -235,8 +231,8 @@ class Membership:
         group.replace_static(old, new)
         self._rebalance.end_session(group, old.id)
         self._rebalance.restart_session(group, new)
-        group.update(new, new, joining.respond)
-        reason = f"static member {new_id} is back; {_reason(joining.request.reason)}"
+        group.update(new, new, joining.response)
+        reason = f"static member {new_id} rejoins; {_reason(joining.request.reason)}"
         match group.state:
             case GroupState.STABLE if group.protocol_name == group.select_protocol():
                 assignments = {each.id: each.assignment for each in group.members.values()}
@@ -272,7 +268,7 @@ class Membership:
             # A rebalance has started. Its completion answers the member.
             return
         if error is not ErrorCode.NONE:
-            group.complete_join(new, failed_join(NO_MEMBER_ID, append_error(error)))
+            group.complete_join(new, failed_join(NO_MEMBER_ID, client_error(error)))
             group.replace_static(new, old)
             self._rebalance.end_session(group, new.id)
             self._rebalance.restart_session(group, old)
@@ -290,25 +286,26 @@ class Membership:
     # SyncGroup.
 
     def sync(
-        self,
-        group: ClassicGroup,
-        request: SyncGroupRequest,
-        respond: Callable[[SyncGroupResponse], None],
+        self, request: SyncGroupRequest, response: PendingResponse[SyncGroupResponse]
     ) -> Written:
         """Answer with the assignment after the leader's assignment is written."""
+        group = self._groups.find(request.group_id)
+        if group is None:
+            response.complete(failed_sync(ErrorCode.UNKNOWN_MEMBER_ID))
+            return nothing()
         member_id = request.member_id
         error = _check_sync(group, request)
         if error is not ErrorCode.NONE:
-            respond(failed_sync(error))
+            response.complete(failed_sync(error))
             return nothing()
         member = group.members[member_id]
         self._rebalance.note_sync(group, member_id)
         if group.is_in(GroupState.STABLE):
-            respond(group.sync_response(member))
+            response.complete(group.sync_response(member))
             return nothing()
         # If the member already has a pending SyncGroup, that request is answered first.
         group.complete_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
-        member.awaiting_sync = respond
+        member.awaiting_sync = response
         if group.leader_id != member_id:
             return nothing()
         assignments = {each.member_id: each.assignment for each in request.assignments}
@@ -316,8 +313,14 @@ class Membership:
 
     # Heartbeat.
 
-    def heartbeat(self, group: ClassicGroup, request: HeartbeatRequest) -> ErrorCode:
+    def heartbeat(self, request: HeartbeatRequest) -> CoordinatorResult[ErrorCode]:
         """Restart the member's session. REBALANCE_IN_PROGRESS tells the member to rejoin."""
+        group = self._groups.find(request.group_id)
+        if group is None:
+            return CoordinatorResult(ErrorCode.UNKNOWN_MEMBER_ID)
+        return CoordinatorResult(self._heartbeat(group, request))
+
+    def _heartbeat(self, group: ClassicGroup, request: HeartbeatRequest) -> ErrorCode:
         error = group.check_member(request.member_id, request.group_instance_id)
         if error is not ErrorCode.NONE:
             return error
@@ -331,26 +334,22 @@ class Membership:
 
     # LeaveGroup.
 
-    def leave(
-        self, group: ClassicGroup, leaving: list[LeavingMember]
-    ) -> CoordinatorResult[list[MemberResponse]]:
+    def leave(self, request: LeaveGroupRequest) -> CoordinatorResult[list[MemberResponse]]:
         """Remove members by member id, or (for administrators) by instance id."""
+        group = self._groups.find(request.group_id)
+        if group is None:
+            unknown = ErrorCode.UNKNOWN_MEMBER_ID
+            return CoordinatorResult([_left(each, unknown) for each in request.members])
         responses: list[MemberResponse] = []
-        gone: list[str] = []
-        for each in leaving:
+        removed: list[str] = []
+        for each in request.members:
             error = self._leave_one(group, each)
-            responses.append(
-                MemberResponse(
-                    member_id=each.member_id,
-                    group_instance_id=each.group_instance_id,
-                    error_code=error,
-                )
-            )
+            responses.append(_left(each, error))
             if error is ErrorCode.NONE:
-                gone.append(f"{each.member_id or each.group_instance_id} {_reason(each.reason)}")
-        if not gone:
+                removed.append(f"{each.member_id or each.group_instance_id} {_reason(each.reason)}")
+        if not removed:
             return CoordinatorResult(responses)
-        written = self._rebalance.after_removal(group, f"left: {', '.join(gone)}")
+        written = self._rebalance.after_removal(group, f"members left: {', '.join(removed)}")
         return CoordinatorResult(
             responses, written.records, is_replayed=False, on_appended=written.on_appended
         )
@@ -373,6 +372,14 @@ class Membership:
         return ErrorCode.NONE
 
 
+def _left(leaving: LeavingMember, error: ErrorCode) -> MemberResponse:
+    return MemberResponse(
+        member_id=leaving.member_id,
+        group_instance_id=leaving.group_instance_id,
+        error_code=error,
+    )
+
+
 def _check_sync(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
     error = group.check_member(request.member_id, request.group_instance_id)
     if error is not ErrorCode.NONE:
@@ -388,9 +395,9 @@ def _check_sync(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
     return ErrorCode.NONE if group.has_members else ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def _differ(asked: str | None, known: str | None) -> bool:
+def _differ(requested: str | None, known: str | None) -> bool:
     """Whether both values are given and differ."""
-    return asked is not None and known is not None and asked != known
+    return requested is not None and known is not None and requested != known
 
 
 def _reason(text: str | None) -> str:

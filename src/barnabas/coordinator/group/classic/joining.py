@@ -1,0 +1,60 @@
+"""One JoinGroup request in progress."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from barnabas.coordinator.group.classic.classic_group import failed_join
+from barnabas.coordinator.group.classic.classic_member import (
+    ClassicMember,
+    MemberIdentity,
+    MemberTimes,
+)
+
+if TYPE_CHECKING:
+    from barnabas.coordinator.runtime.pending_response import PendingResponse
+    from barnabas.protocol.errors import ErrorCode
+    from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+
+
+class ClientIdentity(msgspec.Struct, frozen=True):
+    """The client that sent a request."""
+
+    client_id: str
+    # Starts with a slash, as Java prints addresses.
+    host: str
+
+
+class Joining(msgspec.Struct, frozen=True):
+    """One JoinGroup request, its client and its response."""
+
+    request: JoinGroupRequest
+    version: int
+    client: ClientIdentity
+    response: PendingResponse[JoinGroupResponse]
+
+    def refuse(self, member_id: str, error: ErrorCode) -> None:
+        """Answer with an error."""
+        self.response.complete(failed_join(member_id, error))
+
+    def protocols(self) -> dict[str, bytes]:
+        """Return the subscriptions by protocol. For a repeated name, the first one counts."""
+        found: dict[str, bytes] = {}
+        for each in self.request.protocols:
+            found.setdefault(each.name, each.metadata)
+        return found
+
+    def member(self, member_id: str) -> ClassicMember:
+        """Return the member that the request describes."""
+        request = self.request
+        identity = MemberIdentity(
+            member_id,
+            request.group_instance_id,
+            self.client.client_id,
+            self.client.host,
+            request.protocol_type,
+        )
+        times = MemberTimes(request.session_timeout_ms, request.rebalance_timeout_ms)
+        return ClassicMember(identity, times, self.protocols())

@@ -1,0 +1,147 @@
+"""Commits and deletions of offsets in one state partition (Kafka's OffsetMetadataManager)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from barnabas.coordinator.group.classic.group_state import GroupState
+from barnabas.coordinator.group.offsets.committed_offset import offset_tombstone
+from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+from barnabas.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.coordinator.group.classic.classic_groups import ClassicGroups
+    from barnabas.coordinator.group.classic.rebalance import Rebalance
+    from barnabas.coordinator.group.group_metrics import GroupMetrics
+    from barnabas.coordinator.group.offsets.committed_offset import CommittedOffset
+    from barnabas.coordinator.group.offsets.offset_store import OffsetStore, PartitionKey
+    from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
+
+# GROUP_ID_NOT_FOUND exists since this version of OffsetCommit.
+_GROUP_ID_NOT_FOUND_SINCE = 9
+
+
+class MemberClaim(msgspec.Struct, frozen=True):
+    """The member that a request claims to come from."""
+
+    group_id: str
+    # Empty if the client is not a member.
+    member_id: str = ""
+    # Generation or member epoch. -1 if the client is not a member.
+    generation_id: int = -1
+    group_instance_id: str | None = None
+
+
+class OffsetsToCommit(msgspec.Struct, frozen=True):
+    """The offsets of one request for one group. All topics exist and have names."""
+
+    claim: MemberClaim
+    # A partition that the request has twice is in the list twice.
+    offsets: list[tuple[PartitionKey, CommittedOffset]]
+    # The version of the OffsetCommit request.
+    version: int
+
+
+class OffsetChanges:
+    """Creates the records of OffsetCommit and OffsetDelete. Their replay changes the offsets."""
+
+    __slots__ = ("_groups", "_metadata_length_max", "_metrics", "_offsets", "_rebalance")
+
+    def __init__(
+        self,
+        groups: ClassicGroups,
+        offsets: OffsetStore,
+        rebalance: Rebalance,
+        metrics: GroupMetrics,
+        metadata_length_max: int,
+    ) -> None:
+        self._groups = groups
+        self._offsets = offsets
+        # Restarts the session of a member that commits.
+        self._rebalance = rebalance
+        self._metrics = metrics
+        # offset.metadata.max.bytes, which Kafka compares with a number of UTF-16 code units.
+        self._metadata_length_max = metadata_length_max
+
+    def commit(self, request: OffsetsToCommit) -> CoordinatorResult[list[ErrorCode]]:
+        """Return the records of the valid offsets, and one error code for each offset."""
+        error = self._check_claim(request.claim, request.version)
+        if error is not ErrorCode.NONE:
+            return CoordinatorResult([error] * len(request.offsets))
+        errors: list[ErrorCode] = []
+        records: list[CoordinatorRecord] = []
+        for key, committed in request.offsets:
+            if java_length(committed.metadata) > self._metadata_length_max:
+                errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+                continue
+            errors.append(ErrorCode.NONE)
+            records.append(committed.to_record(request.claim.group_id, *key))
+        self._metrics.offset_commits += len(records)
+        return CoordinatorResult(errors, records)
+
+    def _check_claim(self, claim: MemberClaim, version: int) -> ErrorCode:
+        """Return whether the member may commit now.
+
+        In an empty group, every client without a membership may commit.
+        """
+        group = self._groups.find(claim.group_id)
+        if group is None:
+            if claim.generation_id < 0:
+                return ErrorCode.NONE
+            if version >= _GROUP_ID_NOT_FOUND_SINCE:
+                return ErrorCode.GROUP_ID_NOT_FOUND
+            return ErrorCode.ILLEGAL_GENERATION
+        if claim.generation_id < 0 and group.is_in(GroupState.EMPTY):
+            return ErrorCode.NONE
+        error = group.check_member(claim.member_id, claim.group_instance_id)
+        if error is not ErrorCode.NONE:
+            return error
+        if claim.generation_id != group.generation_id:
+            return ErrorCode.ILLEGAL_GENERATION
+        if group.is_in(GroupState.COMPLETING_REBALANCE):
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        # A commit counts as a heartbeat.
+        self._rebalance.restart_session(group, group.members[claim.member_id])
+        return ErrorCode.NONE
+
+    def delete(
+        self, group_id: str, keys: list[PartitionKey]
+    ) -> CoordinatorResult[dict[PartitionKey, ErrorCode] | ErrorCode]:
+        """Handle OffsetDelete. Offsets of subscribed topics are kept.
+
+        Returns:
+            An error code per partition, or one for all.
+        """
+        group = self._groups.find(group_id)
+        if group is None:
+            return CoordinatorResult(ErrorCode.GROUP_ID_NOT_FOUND)
+        if group.has_members and not group.is_of_consumers:
+            # The subscriptions of other protocols are unknown.
+            return CoordinatorResult(ErrorCode.NON_EMPTY_GROUP)
+        committed = self._offsets.latest(group_id)
+        errors: dict[PartitionKey, ErrorCode] = {}
+        records: list[CoordinatorRecord] = []
+        for key in keys:
+            if group.is_subscribed_to(key[0]):
+                errors[key] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+            else:
+                if key in committed and key not in errors:
+                    records.append(offset_tombstone(group_id, *key))
+                errors[key] = ErrorCode.NONE
+        self._metrics.offset_deletions += len(records)
+        return CoordinatorResult(errors, records)
+
+    def delete_all(self, group_id: str) -> list[CoordinatorRecord]:
+        """Return the records that remove all offsets of a group that is deleted."""
+        records = [offset_tombstone(group_id, *key) for key in self._offsets.latest(group_id)]
+        self._metrics.offset_deletions += len(records)
+        return records
+
+
+def java_length(text: str) -> int:
+    """Return the length in UTF-16 code units, as Java counts."""
+    if text.isascii():
+        return len(text)
+    return len(text.encode("utf-16-be", "surrogatepass")) // 2

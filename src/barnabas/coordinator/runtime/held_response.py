@@ -1,0 +1,46 @@
+"""A response that waits for the commit of records (Kafka's DeferredEvent)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.protocol.errors import ErrorCode
+    from barnabas.replication.partition.results import ProduceResult
+    from barnabas.storage.topic_partition import TopicPartition
+
+
+class HeldResponse:
+    """A response that is held until all records below `end_offset` are committed."""
+
+    __slots__ = ("_send", "end_offset", "is_done", "on_outcome", "outcome")
+
+    def __init__(self, send: Callable[[ErrorCode], None]) -> None:
+        # Sends the response (NONE) or the error. Called once, by `finish`.
+        self._send = send
+        # End offset (exclusive) of the records on which the response depends; -1 until it is known.
+        self.end_offset = -1
+        # Whether the response or the error was sent.
+        self.is_done = False
+        # Result of the append; None until it is known, and always None without records.
+        self.outcome: ProduceResult | None = None
+        # Called with no argument when the result is known. Set after the replay of the records. A
+        # result that arrives earlier is only stored.
+        self.on_outcome: Callable[[], None] | None = None
+
+    def note_outcome(self, results: dict[TopicPartition, ProduceResult]) -> None:
+        """Store the result of the append of one batch."""
+        assert self.outcome is None, (self.outcome, results)
+        (self.outcome,) = results.values()
+        # Cleared, since the callback refers to this object.
+        on_outcome, self.on_outcome = self.on_outcome, None
+        if on_outcome is not None:
+            on_outcome()
+
+    def finish(self, error: ErrorCode) -> None:
+        """Send the response, or the error. Do nothing if it was sent before."""
+        if not self.is_done:
+            self.is_done = True
+            self._send(error)

@@ -1,0 +1,36 @@
+"""The access of a coordinator to the logs of its state partitions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.protocol.errors import ErrorCode
+    from barnabas.replication.partition.partition import Partition
+    from barnabas.replication.partition.results import ProduceResult
+    from barnabas.storage.append_info import AppendOrigin
+    from barnabas.storage.topic_partition import TopicPartition
+
+
+class StateLog(Protocol):
+    """The part of the replica manager that reads and writes state partitions."""
+
+    def partition(self, topic_partition: TopicPartition) -> Partition | ErrorCode:
+        """Return the partition if it is online on this broker, else an error."""
+        ...
+
+    def append_records(
+        self,
+        timeout_ms: int,
+        required_acks: int,
+        entries: dict[TopicPartition, memoryview],
+        origin: AppendOrigin,
+        on_done: Callable[[dict[TopicPartition, ProduceResult]], None],
+    ) -> object:
+        """Append records.
+
+        `on_done` is called after commit or failure, perhaps before this returns.
+        """
+        ...

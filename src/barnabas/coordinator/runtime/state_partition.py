@@ -1,0 +1,302 @@
+"""One state partition that this broker leads: its shard, and the responses held for its records."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from barnabas.coordinator.runtime.held_response import HeldResponse
+from barnabas.coordinator.runtime.loader import Loader
+from barnabas.coordinator.runtime.shard import Shard
+from barnabas.coordinator.runtime.shard_context import ShardContext
+from barnabas.coordinator.runtime.shard_state import TRANSITIONS, ShardEvent, ShardState
+from barnabas.coordinator.runtime.shard_timers import ShardTimers
+from barnabas.protocol.errors import ErrorCode
+from barnabas.record.builder import BatchBuilder
+from barnabas.storage.append_info import AppendOrigin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
+    from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+    from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencies
+    from barnabas.replication.partition.results import ProduceResult
+    from barnabas.storage.log import Log
+    from barnabas.storage.topic_partition import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+S = TypeVar("S", bound=Shard)
+R = TypeVar("R")
+
+_ACKS_ALL = -1
+
+
+class StatePartition(Generic[S]):
+    """The runtime's part of one state partition in one leader epoch (Kafka's CoordinatorContext).
+
+    A write is: operation -> (response, records) -> append -> replay -> commit -> response.
+    """
+
+    __slots__ = (
+        "_dependencies",
+        "_held",
+        "_loaded_end",
+        "_loader",
+        "_timers",
+        "_written_end",
+        "key",
+        "leader_epoch",
+        "shard",
+        "skipped_records",
+        "state",
+    )
+
+    shard: S
+
+    def __init__(
+        self,
+        key: TopicPartition,
+        leader_epoch: int,
+        dependencies: RuntimeDependencies,
+        make_shard: Callable[[ShardContext], S],
+    ) -> None:
+        self._dependencies = dependencies
+        self.key = key
+        self.leader_epoch = leader_epoch
+        self._timers = ShardTimers(dependencies.wheel, dependencies.clock, self._on_timer)
+        self.shard = make_shard(ShardContext(key, leader_epoch, self._timers))
+        # Changed by `_on_event` only.
+        self.state = ShardState.LOADING
+        # Set while the state is LOADING.
+        self._loader: Loader | None = None
+        # Number of damaged records that loading has skipped. Final when loading ends.
+        self.skipped_records = 0
+        # Held responses, in the order of their writes. Invariant: their end offsets never decrease.
+        self._held: deque[HeldResponse] = deque()
+        # End offset (exclusive) of the last record that is loaded, or written in this leader epoch.
+        # Set when the log is loaded. Each append increases it.
+        self._written_end = 0
+        # End offset of the loaded log until the high watermark reaches it, then None. A new
+        # leader's high watermark lags: records below this offset may be committed and acknowledged.
+        # Reads that ignore these records could show decreasing offsets.
+        self._loaded_end: int | None = None
+
+    # Lifecycle.
+
+    def load(self, log: Log) -> None:
+        """Replay the log into the shard, in slices."""
+        assert self.state is ShardState.LOADING, (self.key, self.state)
+        self._loader = Loader(
+            log,
+            self.shard,
+            self._dependencies.timer,
+            self._dependencies.executor,
+            self._on_loading_done,
+        )
+        self._loader.start()
+
+    def close(self) -> None:
+        """Stop the shard. Held responses still complete when their records are committed."""
+        self._on_event(ShardEvent.CLOSED)
+        if self._loader is not None:
+            self._loader.cancel()
+            self._loader = None
+        self._timers.close()
+        self.shard.on_unloaded()
+
+    def fail_held_responses(self, error: ErrorCode) -> None:
+        """Fail the held responses. Their records may still be committed."""
+        for held in self._held:
+            held.finish(error)
+
+    def _on_loading_done(self, succeeded: bool) -> None:
+        assert self._loader is not None, (self.key, self.state)
+        self.skipped_records = self._loader.skips
+        self._loader = None
+        found = self._dependencies.log.partition(self.key)
+        if not succeeded or isinstance(found, ErrorCode):
+            self._on_event(ShardEvent.LOADING_FAILED)
+            return
+        self._on_event(ShardEvent.LOADED)
+        self._written_end = self._loaded_end = found.log.log_end_offset
+        self._advance()
+        self.shard.on_loaded()
+
+    def _on_event(self, event: ShardEvent) -> None:
+        after = TRANSITIONS[event].get(self.state)
+        assert after is not None, (self.key, self.state, event)
+        self.state = after
+
+    # Requests.
+
+    def read(self, operation: Callable[[S], R]) -> R | ErrorCode:
+        """Return the result of `operation` on committed state, or an error."""
+        error = self._availability()
+        if error is not ErrorCode.NONE:
+            return error
+        self._advance()
+        try:
+            return operation(self.shard)
+        except AssertionError:
+            raise
+        except Exception:  # noqa: BLE001 - the request fails, the shard goes on
+            _log.exception("Unexpected error while reading coordinator state: %s", self._where())
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+
+    def write(
+        self,
+        operation: Callable[[S], CoordinatorResult[R]],
+        on_done: Callable[[R | None, ErrorCode], None],
+    ) -> None:
+        """Run `operation`, append and replay its records, and respond after their commit."""
+        error = self._availability()
+        if error is not ErrorCode.NONE:
+            on_done(None, error)
+            return
+        try:
+            result = operation(self.shard)
+        except AssertionError:
+            raise
+        except Exception:  # noqa: BLE001 - the request fails, the shard goes on
+            # As in Kafka's CoordinatorRuntime, only this request fails.
+            _log.exception("Unexpected error in a coordinator request: %s", self._where())
+            on_done(None, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
+        self._write(result, on_done)
+
+    def _availability(self) -> ErrorCode:
+        """Return whether the shard can handle a request now."""
+        match self.state:
+            case ShardState.LOADING:
+                return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            case ShardState.FAILED | ShardState.CLOSED:
+                return ErrorCode.NOT_COORDINATOR
+            case ShardState.ACTIVE:
+                if self._is_loaded_state_committed():
+                    return ErrorCode.NONE
+                return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+    def _is_loaded_state_committed(self) -> bool:
+        """Return whether all loaded records are known to be committed."""
+        if self._loaded_end is None:
+            return True
+        found = self._dependencies.log.partition(self.key)
+        if isinstance(found, ErrorCode) or found.log.high_watermark < self._loaded_end:
+            return False
+        self._loaded_end = None
+        return True
+
+    # Timers.
+
+    def _on_timer(self, operation: Callable[[], CoordinatorResult[None]]) -> None:
+        """Run the operation of an expired timer. Only active shards have open timers."""
+        assert self.state is ShardState.ACTIVE, (self.key, self.state)
+        self._write(operation(), _ignore)
+
+    # Records and held responses.
+
+    def _write(
+        self, result: CoordinatorResult[R], on_done: Callable[[R | None, ErrorCode], None]
+    ) -> None:
+        def send(error: ErrorCode) -> None:
+            if result.on_appended is not None:
+                result.on_appended(error)
+            on_done(result.response if error is ErrorCode.NONE else None, error)
+
+        held = HeldResponse(send)
+        if result.records:
+            self._append(result, held)
+            return
+        # The response may depend on uncommitted records: hold it until their commit.
+        self._hold(held, self._written_end)
+        self._advance()
+        if not held.is_done:
+            # No purgatory times out a write without records.
+            self._dependencies.wheel.add(
+                self._dependencies.write_timeout_ms,
+                lambda: held.finish(ErrorCode.REQUEST_TIMED_OUT),
+            )
+
+    def _append(self, result: CoordinatorResult[R], held: HeldResponse) -> None:
+        records = result.records
+        batch = self._batch(records)
+        self._dependencies.log.append_records(
+            self._dependencies.write_timeout_ms,
+            _ACKS_ALL,
+            {self.key: memoryview(batch)},
+            AppendOrigin.COORDINATOR,
+            held.note_outcome,
+        )
+        outcome = held.outcome
+        if outcome is not None and outcome.base_offset < 0:
+            # The log has rejected the batch: nothing was written.
+            held.finish(outcome.error)
+            return
+        end_offset = self._end_of(outcome)
+        base_offset = end_offset - len(records)
+        assert base_offset >= self._written_end, (self.key, base_offset, self._written_end)
+        if result.is_replayed:
+            for offset, record in enumerate(records, base_offset):
+                self.shard.replay(offset, record.key, record.value)
+        self._written_end = end_offset
+        self._hold(held, end_offset)
+        if outcome is not None:
+            self._on_outcome(held)
+        else:
+            held.on_outcome = partial(self._on_outcome, held)
+
+    def _batch(self, records: list[CoordinatorRecord]) -> bytearray:
+        builder = BatchBuilder(compression=self._dependencies.compression)
+        now_ms = self._dependencies.clock.wall_ms()
+        for record in records:
+            builder.append(now_ms, record.key, record.value)
+        return builder.build()
+
+    def _end_of(self, outcome: ProduceResult | None) -> int:
+        """Return the end offset of the batch that was just appended."""
+        if outcome is not None:
+            return outcome.last_offset + 1
+        found = self._dependencies.log.partition(self.key)
+        assert not isinstance(found, ErrorCode), (self.key, found)
+        return found.log.log_end_offset
+
+    def _hold(self, held: HeldResponse, end_offset: int) -> None:
+        assert not self._held or self._held[-1].end_offset <= end_offset, (
+            self.key,
+            self._held[-1].end_offset,
+            end_offset,
+        )
+        held.end_offset = end_offset
+        self._held.append(held)
+
+    def _on_outcome(self, held: HeldResponse) -> None:
+        """Complete the held response after the append.
+
+        A failed append may still be committed later.
+        """
+        assert held.outcome is not None
+        if held.outcome.error is not ErrorCode.NONE:
+            held.finish(held.outcome.error)
+        self._advance()
+
+    def _advance(self) -> None:
+        """Make committed records visible to reads, and send the responses held for them."""
+        found = self._dependencies.log.partition(self.key)
+        if isinstance(found, ErrorCode):
+            return
+        high_watermark = found.log.high_watermark
+        self.shard.commit(high_watermark)
+        held = self._held
+        while held and (held[0].is_done or held[0].end_offset <= high_watermark):
+            held.popleft().finish(ErrorCode.NONE)
+
+    def _where(self) -> str:
+        return f"partition={self.key} leader_epoch={self.leader_epoch}"
+
+
+def _ignore(_response: None, _error: ErrorCode) -> None:
+    """Ignore the outcome: a timer has no client. `on_appended` handles errors."""
