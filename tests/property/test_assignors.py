@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from barnabas.client.group.assignors.assignor import Subscription
+from barnabas.client.group.assignors.assignor import MemberSubscription
 from barnabas.client.group.assignors.claims import Claim
 from barnabas.client.group.assignors.sticky_user_data import sticky_user_data
 from barnabas.client.topic_partition import TopicPartition
@@ -56,7 +56,7 @@ def after(
 ) -> AssignorCase:
     """The next rebalance, of members that have what was decided."""
 
-    def next_of(name: str) -> Subscription:
+    def next_of(name: str) -> MemberSubscription:
         data = sticky_user_data(Claim(decided[name], 99)) if case.assignor == "sticky" else None
         owned = () if case.assignor == "sticky" else decided[name]
         return case.members[name]._replace(owned_partitions=owned, user_data=data, generation_id=99)

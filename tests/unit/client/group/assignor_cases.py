@@ -9,7 +9,7 @@ from typing import NamedTuple
 from barnabas.client.group.assignors.assignor import (
     AssignablePartition,
     Assignor,
-    Subscription,
+    MemberSubscription,
 )
 from barnabas.client.group.assignors.claims import Claim
 from barnabas.client.group.assignors.sticky_user_data import sticky_user_data
@@ -24,7 +24,7 @@ class AssignorCase(NamedTuple):
 
     assignor: str
     topics: dict[str, list[AssignablePartition]]
-    members: dict[str, Subscription]
+    members: dict[str, MemberSubscription]
 
     def ours(self) -> dict[str, list[TopicPartition]]:
         """What our assignor makes of it, sorted."""
@@ -106,14 +106,16 @@ class GroupHistory:
         self._change()
         return case
 
-    def _subscription(self, member: Member) -> Subscription:
+    def _subscription(self, member: Member) -> MemberSubscription:
         topics = list(member.topics)
         if self._assignor == "sticky":
             data = None
             if member.generation >= 0:
                 data = sticky_user_data(Claim(member.owned, member.generation))
-            return Subscription(topics, (), data, member.generation, member.rack, member.instance)
-        return Subscription(
+            return MemberSubscription(
+                topics, (), data, member.generation, member.rack, member.instance
+            )
+        return MemberSubscription(
             topics, member.owned, None, member.generation, member.rack, member.instance
         )
 

@@ -8,8 +8,8 @@ from typing import Any
 from barnabas.client.group.assignors.assignor import (
     Assignment,
     Assignor,
+    MemberSubscription,
     RebalanceProtocol,
-    Subscription,
     Topics,
 )
 from barnabas.client.topic_partition import TopicPartition
@@ -38,7 +38,7 @@ class CooperativeRange(Assignor):
     beside: str | None = None
 
     def assign(
-        self, topics: Topics, members: Mapping[str, Subscription]
+        self, topics: Topics, members: Mapping[str, MemberSubscription]
     ) -> Mapping[str, Assignment]:
         if self.most < 0:
             raise RuntimeError("no assignment today")

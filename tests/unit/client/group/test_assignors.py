@@ -9,8 +9,8 @@ from barnabas.client.group.assignors.assignor import (
     AssignablePartition,
     Assignment,
     Assignor,
+    MemberSubscription,
     RebalanceProtocol,
-    Subscription,
 )
 from barnabas.client.group.assignors.claims import Claim
 from barnabas.client.group.assignors.java_order import java_ordered
@@ -34,7 +34,7 @@ def plain(count: int) -> list[AssignablePartition]:
 
 
 def assign(
-    name: str, topics: dict[str, list[AssignablePartition]], **members: Subscription
+    name: str, topics: dict[str, list[AssignablePartition]], **members: MemberSubscription
 ) -> dict[str, str]:
     decided = resolve_assignors([name])[name].assign(topics, members)
     return {
@@ -43,12 +43,14 @@ def assign(
     }
 
 
-def wants(*topics: str, rack: str | None = None, owned: str = "", of: int = -1) -> Subscription:
+def wants(
+    *topics: str, rack: str | None = None, owned: str = "", of: int = -1
+) -> MemberSubscription:
     partitions = []
     for word in owned.split():
         name, _, number = word.partition("-")
         partitions.append(TopicPartition(name, int(number)))
-    return Subscription(topics, partitions, None, of, rack)
+    return MemberSubscription(topics, partitions, None, of, rack)
 
 
 def test_range_gives_neighbouring_partitions_of_each_topic() -> None:
@@ -57,7 +59,7 @@ def test_range_gives_neighbouring_partitions_of_each_topic() -> None:
 
 
 def test_range_serves_static_members_first_by_their_names() -> None:
-    static = Subscription(("t",), instance_id="1")
+    static = MemberSubscription(("t",), instance_id="1")
     found = assign("range", {"t": plain(3)}, a=wants("t"), z=static)
     assert found == {"z": "t-0 t-1", "a": "t-2"}
 
@@ -122,7 +124,7 @@ def test_the_sticky_assignor_remembers_what_its_member_had() -> None:
     had = [TopicPartition("t", 1), TopicPartition("t", 3)]
     assignor.on_assignment(Assignment(had), GroupGeneration("g", 7, "m"))
     assert read_sticky_user_data(assignor.user_data(["t"])) == Claim(had, 7)
-    member = Subscription(("t",), user_data=assignor.user_data(["t"]), generation_id=7)
+    member = MemberSubscription(("t",), user_data=assignor.user_data(["t"]), generation_id=7)
     decided = assignor.assign({"t": plain(4)}, {"a": wants("t"), "m": member})
     assert set(had) == set(decided["m"].partitions)
 

@@ -7,8 +7,8 @@ from typing import Any
 from barnabas.client.group.assignors.assignor import (
     Assignment,
     AssignorError,
+    MemberSubscription,
     RebalanceProtocol,
-    Subscription,
 )
 from barnabas.client.group.classic.group_leader import GroupLeader
 from barnabas.client.group.classic.member_payloads import write_subscription
@@ -34,7 +34,7 @@ def outcome(owner: str, protocol: RebalanceProtocol) -> tuple[list[Any], BaseExc
     members = [
         JoinGroupResponseMember(
             member_id=name,
-            metadata=write_subscription(Subscription(["t"], [TP] if name == owner else [])),
+            metadata=write_subscription(MemberSubscription(["t"], [TP] if name == owner else [])),
         )
         for name in ("first", "second")
     ]

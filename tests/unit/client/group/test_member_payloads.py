@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.client.group.assignors.assignor import Assignment, Subscription
+from barnabas.client.group.assignors.assignor import Assignment, MemberSubscription
 from barnabas.client.group.classic.member_payloads import (
     VERSION_MAX,
     read_assignment,
@@ -16,7 +16,7 @@ from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.protocol_error import ProtocolError
 
 OWNED = [TopicPartition("s", 0), TopicPartition("t", 1), TopicPartition("t", 2)]
-FULL = Subscription(["s", "t"], OWNED, b"mine", 7, "rack")
+FULL = MemberSubscription(["s", "t"], OWNED, b"mine", 7, "rack")
 
 
 def test_a_subscription_comes_back_whole() -> None:
@@ -27,13 +27,13 @@ def test_a_subscription_comes_back_whole() -> None:
 @pytest.mark.parametrize(
     ("version", "read"),
     [
-        (0, Subscription(["s", "t"], [], b"mine")),
-        (1, Subscription(["s", "t"], OWNED, b"mine")),
-        (2, Subscription(["s", "t"], OWNED, b"mine", 7)),
+        (0, MemberSubscription(["s", "t"], [], b"mine")),
+        (1, MemberSubscription(["s", "t"], OWNED, b"mine")),
+        (2, MemberSubscription(["s", "t"], OWNED, b"mine", 7)),
         (3, FULL),
     ],
 )
-def test_older_versions_lack_what_they_did_not_have(version: int, read: Subscription) -> None:
+def test_older_versions_lack_what_they_did_not_have(version: int, read: MemberSubscription) -> None:
     assert read_subscription(write_subscription(FULL, version)) == read
 
 

@@ -30,8 +30,8 @@ __all__ = [
     "Assignment",
     "Assignor",
     "AssignorError",
+    "MemberSubscription",
     "RebalanceProtocol",
-    "Subscription",
     "Topics",
 ]
 
@@ -63,7 +63,7 @@ class AssignablePartition(NamedTuple):
 Topics: TypeAlias = Mapping[str, Sequence[AssignablePartition]]
 
 
-class Subscription(NamedTuple):
+class MemberSubscription(NamedTuple):
     """The subscription of one member, from its JoinGroup."""
 
     topics: Sequence[str]
@@ -97,7 +97,7 @@ class Assignor(Protocol):
         return None
 
     def assign(
-        self, topics: Topics, members: Mapping[str, Subscription]
+        self, topics: Topics, members: Mapping[str, MemberSubscription]
     ) -> Mapping[str, Assignment]:
         """Assign partitions for the whole group; runs on the member that leads it.
 

@@ -16,7 +16,7 @@ from barnabas.client.topic_partition import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from barnabas.client.group.assignors.assignor import Subscription, Topics
+    from barnabas.client.group.assignors.assignor import MemberSubscription, Topics
     from barnabas.client.group.assignors.claims import Claims
     from barnabas.client.group.assignors.rack_match import RackMatch
 
@@ -29,7 +29,7 @@ class BalancedAssignment:
     def __init__(
         self,
         topics: Topics,
-        members: Mapping[str, Subscription],
+        members: Mapping[str, MemberSubscription],
         racks: RackMatch,
         claims: Claims,
     ) -> None:

@@ -14,7 +14,7 @@ from barnabas.client.group.assignors.java_order import java_ordered
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from barnabas.client.group.assignors.assignor import Subscription, Topics
+    from barnabas.client.group.assignors.assignor import MemberSubscription, Topics
     from barnabas.client.topic_partition import TopicPartition
 
 __all__ = ["Claim", "Claims", "settle_claims"]
@@ -41,7 +41,7 @@ class Claims(NamedTuple):
 
 
 def settle_claims(
-    topics: Topics, members: Mapping[str, Subscription], claims: Mapping[str, Claim]
+    topics: Topics, members: Mapping[str, MemberSubscription], claims: Mapping[str, Claim]
 ) -> Claims:
     """Resolve which member owns which partition.
 
@@ -80,7 +80,7 @@ def settle_claims(
 
 
 def _former(
-    members: Mapping[str, Subscription], claims: Mapping[str, Claim]
+    members: Mapping[str, MemberSubscription], claims: Mapping[str, Claim]
 ) -> dict[TopicPartition, tuple[str, int]]:
     newest = max((claim.generation_id for claim in claims.values()), default=-1)
     former: dict[TopicPartition, tuple[str, int]] = {}

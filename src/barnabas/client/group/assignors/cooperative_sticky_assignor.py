@@ -16,7 +16,7 @@ from barnabas.client.group.assignors.sticky_assignor import StickyAssignor
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from barnabas.client.group.assignors.assignor import Subscription, Topics
+    from barnabas.client.group.assignors.assignor import MemberSubscription, Topics
     from barnabas.client.group.membership import GroupGeneration
     from barnabas.client.topic_partition import TopicPartition
 
@@ -45,7 +45,7 @@ class CooperativeStickyAssignor(StickyAssignor):
         del assignment
         self._generation_id = generation.generation_id
 
-    def claim_of(self, subscription: Subscription) -> Claim:
+    def claim_of(self, subscription: MemberSubscription) -> Claim:
         """Return the partitions that a member claims to own."""
         generation_id = subscription.generation_id
         data = subscription.user_data
@@ -54,7 +54,7 @@ class CooperativeStickyAssignor(StickyAssignor):
         return Claim(subscription.owned_partitions, generation_id)
 
     def assign(
-        self, topics: Topics, members: Mapping[str, Subscription]
+        self, topics: Topics, members: Mapping[str, MemberSubscription]
     ) -> Mapping[str, Assignment]:
         """Assign for the whole group; omit partitions that their owners must give up first."""
         decided, moving = self.decide(topics, members)
@@ -67,7 +67,7 @@ class CooperativeStickyAssignor(StickyAssignor):
 
 
 def _changing_hands(
-    members: Mapping[str, Subscription], decided: Mapping[str, list[TopicPartition]]
+    members: Mapping[str, MemberSubscription], decided: Mapping[str, list[TopicPartition]]
 ) -> dict[TopicPartition, str]:
     """Return the partitions that move from one member to another, with their new owners."""
     given_up = {

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from barnabas.client.group.assignors.assignor import Subscription
+    from barnabas.client.group.assignors.assignor import MemberSubscription
 
 __all__ = ["in_member_order"]
 
 
-def in_member_order(names: Iterable[str], members: Mapping[str, Subscription]) -> list[str]:
+def in_member_order(names: Iterable[str], members: Mapping[str, MemberSubscription]) -> list[str]:
     """Return the member ids in this order."""
 
     def place(name: str) -> tuple[bool, str]:

@@ -9,7 +9,7 @@ from barnabas.client.topic_partition import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from barnabas.client.group.assignors.assignor import Subscription, Topics
+    from barnabas.client.group.assignors.assignor import MemberSubscription, Topics
 
 __all__ = ["RackMatch", "partition_racks", "racks_matter"]
 
@@ -44,7 +44,7 @@ class RackMatch:
 
     __slots__ = ("_members_near", "of_member", "of_partition")
 
-    def __init__(self, topics: Topics, members: Mapping[str, Subscription]) -> None:
+    def __init__(self, topics: Topics, members: Mapping[str, MemberSubscription]) -> None:
         by_name = {name: each.rack_id for name, each in members.items() if each.rack_id}
         of_partition = partition_racks(topics) if by_name else {}
         matter = racks_matter(set(by_name.values()), of_partition)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from barnabas.client.group.assignors.assignor import (
         AssignablePartition,
-        Subscription,
+        MemberSubscription,
         Topics,
     )
 
@@ -32,7 +32,7 @@ class RangeAssignor(Assignor):
     name = "range"
 
     def assign(
-        self, topics: Topics, members: Mapping[str, Subscription]
+        self, topics: Topics, members: Mapping[str, MemberSubscription]
     ) -> Mapping[str, Assignment]:
         """Assign partitions for the whole group."""
         decided: dict[str, list[TopicPartition]] = {name: [] for name in members}
@@ -61,7 +61,7 @@ class _TopicShares:
         topic: str,
         partitions: Sequence[AssignablePartition],
         readers: list[str],
-        members: Mapping[str, Subscription],
+        members: Mapping[str, MemberSubscription],
     ) -> None:
         self.topic = topic
         self.readers = in_member_order(readers, members)

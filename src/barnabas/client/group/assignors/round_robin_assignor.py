@@ -12,7 +12,7 @@ from barnabas.client.topic_partition import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from barnabas.client.group.assignors.assignor import Subscription, Topics
+    from barnabas.client.group.assignors.assignor import MemberSubscription, Topics
 
 __all__ = ["RoundRobinAssignor"]
 
@@ -23,7 +23,7 @@ class RoundRobinAssignor(Assignor):
     name = "roundrobin"
 
     def assign(
-        self, topics: Topics, members: Mapping[str, Subscription]
+        self, topics: Topics, members: Mapping[str, MemberSubscription]
     ) -> Mapping[str, Assignment]:
         """Assign partitions for the whole group."""
         decided: dict[str, list[TopicPartition]] = {name: [] for name in members}

@@ -18,7 +18,7 @@ from barnabas.client.group.assignors.sticky_user_data import read_sticky_user_da
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from barnabas.client.group.assignors.assignor import Subscription, Topics
+    from barnabas.client.group.assignors.assignor import MemberSubscription, Topics
     from barnabas.client.group.membership import GroupGeneration
     from barnabas.client.topic_partition import TopicPartition
 
@@ -43,19 +43,19 @@ class StickyAssignor(Assignor):
         """Store the assignment."""
         self._assigned = Claim(tuple(assignment.partitions), generation.generation_id)
 
-    def claim_of(self, subscription: Subscription) -> Claim:
+    def claim_of(self, subscription: MemberSubscription) -> Claim:
         """Return the partitions that a member claims to have had."""
         return read_sticky_user_data(subscription.user_data)
 
     def assign(
-        self, topics: Topics, members: Mapping[str, Subscription]
+        self, topics: Topics, members: Mapping[str, MemberSubscription]
     ) -> Mapping[str, Assignment]:
         """Assign partitions for the whole group."""
         decided, _ = self.decide(topics, members)
         return {name: Assignment(partitions) for name, partitions in decided.items()}
 
     def decide(
-        self, topics: Topics, members: Mapping[str, Subscription]
+        self, topics: Topics, members: Mapping[str, MemberSubscription]
     ) -> tuple[dict[str, list[TopicPartition]], dict[TopicPartition, str] | None]:
         """Return the partitions by member, and the new owners of moving partitions if known."""
         wanted = {topic for each in members.values() for topic in each.topics}

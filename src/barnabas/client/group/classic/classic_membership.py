@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.client.errors import ClientConfigError, ClientError
-from barnabas.client.group.assignors.assignor import Subscription
+from barnabas.client.group.assignors.assignor import MemberSubscription
 from barnabas.client.group.classic.classic_member_state import (
     ClassicMemberState,
     ClassicMemberStatus,
@@ -264,7 +264,7 @@ class ClassicMembership:
         self._joined_topics = topics
         self._subscription_changed = False
         self._leader.resign()
-        subscription = Subscription(
+        subscription = MemberSubscription(
             sorted(topics),
             sorted(self._host.owned_partitions),
             generation_id=self._status.generation_id,

@@ -14,8 +14,8 @@ from barnabas.client.group.assignors.assignor import (
     Assignment,
     Assignor,
     AssignorError,
+    MemberSubscription,
     RebalanceProtocol,
-    Subscription,
 )
 from barnabas.client.group.classic.member_payloads import read_subscription, write_assignment
 from barnabas.client.group.user_code import UserCode
@@ -127,7 +127,7 @@ class GroupLeader:
     def _assign(
         self,
         joined: JoinGroupResponse,
-        members: Mapping[str, Subscription],
+        members: Mapping[str, MemberSubscription],
         on_assigned: OnAssigned,
     ) -> None:
         topics = self._topics()
@@ -151,7 +151,7 @@ class GroupLeader:
         )
 
     def _decide(
-        self, protocol_name: str | None, topics: Topics, members: Mapping[str, Subscription]
+        self, protocol_name: str | None, topics: Topics, members: Mapping[str, MemberSubscription]
     ) -> dict[str, Assignment]:
         assignor = self._assignors.get(protocol_name or "")
         if assignor is None:
@@ -219,7 +219,7 @@ def _rack(nodes: Mapping[int, Any], node_id: int) -> str | None:
 
 
 def _check_nothing_owned_is_added(
-    members: Mapping[str, Subscription], decided: Mapping[str, Assignment]
+    members: Mapping[str, MemberSubscription], decided: Mapping[str, Assignment]
 ) -> None:
     """Check that no partition moves to another member before its owner gave it up (KIP-429).
 

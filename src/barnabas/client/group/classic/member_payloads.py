@@ -6,7 +6,7 @@ Both begin with a version. A reader uses the known part of a later version (KIP-
 
 from __future__ import annotations
 
-from barnabas.client.group.assignors.assignor import Assignment, Subscription
+from barnabas.client.group.assignors.assignor import Assignment, MemberSubscription
 from barnabas.client.topic_partition import TopicPartition, numbers_by_topic
 from barnabas.protocol.codec import decode_from, encode_bytes
 from barnabas.protocol.protocol_error import ProtocolError
@@ -38,7 +38,7 @@ VERSION_MAX = 3
 _VERSION_BYTES = 2
 
 
-def write_subscription(subscription: Subscription, version: int = VERSION_MAX) -> bytes:
+def write_subscription(subscription: MemberSubscription, version: int = VERSION_MAX) -> bytes:
     """Serialize a subscription for JoinGroup; older versions omit fields that they lack."""
     owned = [
         OwnedTopic(topic=topic, partitions=numbers)
@@ -54,7 +54,7 @@ def write_subscription(subscription: Subscription, version: int = VERSION_MAX) -
     return version.to_bytes(_VERSION_BYTES, "big") + encode_bytes(message, version)
 
 
-def read_subscription(payload: bytes, instance_id: str | None = None) -> Subscription:
+def read_subscription(payload: bytes, instance_id: str | None = None) -> MemberSubscription:
     """Parse a member's subscription.
 
     Args:
@@ -67,7 +67,7 @@ def read_subscription(payload: bytes, instance_id: str | None = None) -> Subscri
     version = _version(payload)
     found, _ = decode_from(ConsumerProtocolSubscription, version, payload, _VERSION_BYTES)
     owned = [TopicPartition(t.topic, n) for t in found.owned_partitions for n in t.partitions]
-    return Subscription(
+    return MemberSubscription(
         found.topics, owned, found.user_data, found.generation_id, found.rack_id, instance_id
     )
 
