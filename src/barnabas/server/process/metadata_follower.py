@@ -14,7 +14,6 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.group_coordinator import OFFSETS_TOPIC
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import ClusterImage
 from barnabas.replication.partition.partition_registry import LeadershipChanges
@@ -41,6 +40,7 @@ class MetadataFollower:
     __slots__ = (
         "_cluster",
         "_configs",
+        "_coordinators",
         "_dynamic",
         "_groups",
         "_logs",
@@ -66,6 +66,8 @@ class MetadataFollower:
         self._logs = logs
         self._replicas = replicas
         self._groups = groups
+        # The runtimes of all coordinators, by the internal topic that stores their state.
+        self._coordinators = {each.topic: each for each in (groups.runtime,)}
         # Whether the logs are open, so that new images are applied.
         self.logs_open = False
         # Offset of the last metadata record that was applied; -1 before the first.
@@ -111,7 +113,7 @@ class MetadataFollower:
     def _apply(self, delta: ClusterDelta, image: ClusterImage) -> Iterator[None]:
         changes = LeadershipChanges()
         yield from self._replicas.apply_in_steps(delta, image, changes)
-        self._tell_groups(changes)
+        self._update_coordinators(changes)
         for told in self._on_changes:
             self._guarded(partial(told, changes))
         deleted = delta.topics_delta.deleted.values()
@@ -135,14 +137,16 @@ class MetadataFollower:
         self._configs.take_broker_config(broker)
         self._logs.update_configs(lambda topic: self._configs.of_topic(self._cluster.image, topic))
 
-    def _tell_groups(self, changes: LeadershipChanges) -> None:
-        runtime = self._groups.runtime
+    def _update_coordinators(self, changes: LeadershipChanges) -> None:
+        """Report won and lost leaderships of state partitions to their coordinators."""
         resigned = [*changes.deleted, *changes.failed]
         resigned += [each.topic_partition for each in changes.followers]
         for key in resigned:
-            if key.topic == OFFSETS_TOPIC:
+            runtime = self._coordinators.get(key.topic)
+            if runtime is not None:
                 self._guarded(partial(runtime.on_resigned, key.partition))
         for partition in changes.leaders:
             key = partition.topic_partition
-            if key.topic == OFFSETS_TOPIC:
+            runtime = self._coordinators.get(key.topic)
+            if runtime is not None:
                 self._guarded(partial(runtime.on_elected, key.partition, partition.leader_epoch))
