@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from barnabas.coordinator.runtime.shard import Shard
     from barnabas.record.batch import BatchHeader
+    from barnabas.record.record import Record
     from barnabas.runtime.executor import Executor
     from barnabas.runtime.timer import Timer
     from barnabas.storage.log.log import Log
@@ -54,7 +55,7 @@ class Loader:
         "_log",
         "_offset",
         "_on_done",
-        "_replayed",
+        "_read_records",
         "_shard",
         "_slices",
         "_timer",
@@ -70,8 +71,8 @@ class Loader:
         on_done: Callable[[bool], None],
     ) -> None:
         self._executor = executor
-        # Number of replayed records.
-        self._replayed = 0
+        # Number of records that were read. Decides when a slice ends.
+        self._read_records = 0
         self._log = log
         self._shard = shard
         self._timer = timer
@@ -102,7 +103,9 @@ class Loader:
         if self._cancelled:
             return
         try:
-            asked = self._slices.send(answer) if failure is None else self._slices.throw(failure)
+            requested = (
+                self._slices.send(answer) if failure is None else self._slices.throw(failure)
+            )
         except StopIteration:
             self._report_skips()
             self._on_done(True)
@@ -118,10 +121,10 @@ class Loader:
             _log.exception("Cannot load a coordinator partition: %s", self._where())
             self._on_done(False)
         else:
-            if asked is None:
+            if requested is None:
                 self._timer.call_soon(self._slice)
             else:
-                self._executor.submit(asked.work, self._slice)
+                self._executor.submit(requested.work, self._slice)
 
     def _replay(self) -> Steps:
         """Replay the whole log. Yield between slices."""
@@ -157,18 +160,30 @@ class Loader:
                 payload = yield OffLoop(partial(records_payload, content, position, header))
             else:
                 payload = records_payload(content, position, header)
+            last_offset = header.base_offset - 1
             # Decode the records one by one, since a compressed batch may have any number of them.
             for record in decoded_records(payload, header):
-                if record.offset >= self._offset and record.key is not None:
-                    try:
-                        self._shard.replay(record.offset, record.key, record.value, producer_id)
-                    except ProtocolError as error:
-                        self._skip(record.offset, error)
-                self._replayed += 1
-                if self._replayed % _SLICE_RECORDS == 0:
+                if not last_offset < record.offset <= header.last_offset:
+                    # The log checks the offsets of batches, not those of their records.
+                    reason = f"its offset is not between {last_offset} and {header.next_offset}"
+                    self._skip(record.offset, CorruptBatchError(reason))
+                else:
+                    last_offset = record.offset
+                    self._replay_record(record, producer_id)
+                self._read_records += 1
+                if self._read_records % _SLICE_RECORDS == 0:
                     yield None
         except (CorruptBatchError, CorruptRecordError) as error:
             self._skip(header.base_offset, error)
+
+    def _replay_record(self, record: Record, producer_id: int) -> None:
+        # The first batch of the log may begin below the log start offset.
+        if record.offset < self._offset or record.key is None:
+            return
+        try:
+            self._shard.replay(record.offset, record.key, record.value, producer_id)
+        except ProtocolError as error:
+            self._skip(record.offset, error)
 
     def _replay_end_marker(self, batch: memoryview, header: BatchHeader) -> None:
         marker = read_end_marker(batch, header)

@@ -14,11 +14,14 @@ from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
+from barnabas.record.batch import HEADER_SIZE, set_crc
 from barnabas.record.builder import BatchBuilder
 from barnabas.record.compression import GZIP
 from barnabas.record.control import ControlType
+from barnabas.record.varint import read_varint
+from barnabas.storage.append_info import AppendOrigin
 from steps import finish
-from unit.coordinator.coordinator_world import CoordinatorWorld
+from unit.coordinator.coordinator_world import STATE, CoordinatorWorld
 from unit.coordinator.members_world import MembersWorld
 from unit.coordinator.state_records import (
     PRODUCER,
@@ -121,6 +124,33 @@ def test_a_record_that_cannot_be_read_is_skipped(world: MembersWorld, key, value
     append_record(world, *offset_record(5))
     load(world)
     assert world.committed()[:2] == (ErrorCode.NONE, 5)
+    assert world.coordinator.runtime.skipped_records == 1
+
+
+@pytest.mark.parametrize("deltas", [(1, 1), (1, 0), (0, 7), (0, -3)])
+def test_a_record_whose_offset_is_out_of_order_is_skipped(
+    world: MembersWorld, deltas: tuple[int, int]
+) -> None:
+    builder = BatchBuilder()
+    for offset in (5, 6):
+        builder.append(1, *offset_record(offset, group=f"g{offset}"))
+    batch = builder.build()
+    # A record is: length, attributes, timestamp delta, offset delta, key, value, headers.
+    position = HEADER_SIZE
+    for delta in deltas:
+        length, start = read_varint(batch, position)
+        batch[start + 2] = delta * 2 if delta >= 0 else -2 * delta - 1
+        position = start + length
+    set_crc(batch, 0, len(batch))
+    world.replicas.manager.append_records(
+        100, -1, {STATE: memoryview(batch)}, AppendOrigin.COORDINATOR, lambda _: None
+    )
+    append_record(world, *offset_record(7))
+    load(world)
+    assert world.coordinator.runtime.state(0) is ShardState.ACTIVE
+    assert world.committed(group="g5")[:2] == (ErrorCode.NONE, 5)
+    assert world.committed(group="g6")[:2] == (ErrorCode.NONE, -1)
+    assert world.committed()[:2] == (ErrorCode.NONE, 7)
     assert world.coordinator.runtime.skipped_records == 1
 
 
