@@ -177,7 +177,7 @@ class Story:
 
     def check(self) -> None:
         for answers in self.asked:
-            assert len(answers) <= 1, "a request is answered once"
+            assert len(answers) <= 1, f"EveryRequestAnsweredOnce: {answers}"
             assert {each.error_code for each in answers} <= NEVER_FATAL
         self.asked = [each for each in self.asked if not each]
         group = self.world.shard.groups.find("g")
@@ -211,7 +211,9 @@ def check_group(group: ClassicGroup) -> None:
     assert (group.leader_id in group.members) if group.members else group.leader_id is None
     assert not set(group.pending_join_members) & set(group.members)
     assert set(group.pending_sync_members) <= set(group.members)
-    assert group.is_in(GroupState.PREPARING_REBALANCE) or bool(members) == group.has_members
+    assert group.is_in(GroupState.PREPARING_REBALANCE) or bool(members) == group.has_members, (
+        f"GroupStateMatchesMembers: state={group.state} members={list(group.members)}"
+    )
     if group.is_in(GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
         assert group.protocol_name is not None
         assert group.supporters[group.protocol_name] == len(members)

@@ -145,7 +145,7 @@ class GroupShard:
             if len(group.members) > self._group_size_max:
                 result = self._rebalance.prepare(group, "loaded, and larger than group.max.size")
                 # No member has joined since the group was loaded.
-                assert not result.records, (group.group_id, group.state, result.records)
+                assert not result.records, f"group={group.group_id} records={result.records}"
         self._cleaner.start()
 
     def on_unloaded(self) -> None:

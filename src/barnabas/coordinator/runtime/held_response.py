@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.protocol.errors import ErrorCode
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.protocol.errors import ErrorCode
     from barnabas.replication.partition.results import ProduceResult
     from barnabas.storage.topic_partition import TopicPartition
 
@@ -41,6 +42,9 @@ class HeldResponse:
 
     def finish(self, error: ErrorCode) -> None:
         """Send the response, or the error. Do nothing if it was sent before."""
+        assert self.end_offset >= 0 or error is not ErrorCode.NONE, (
+            f"StateFollowsLog: a response is sent before its write, end_offset={self.end_offset}"
+        )
         if not self.is_done:
             self.is_done = True
             self._send(error)

@@ -42,7 +42,7 @@ class PendingResponse(Generic[R]):
         if self._has_failed:
             return
         send, self._send = self._send, None
-        assert send is not None, f"a second response to one request: {response!r}"
+        assert send is not None, f"EveryRequestAnsweredOnce: second response {response!r}"
         send(response)
 
     def on_written(self, error: ErrorCode, failed: Callable[[ErrorCode], R]) -> None:

@@ -89,7 +89,7 @@ class StatePartition(Generic[S]):
 
     def load(self, log: Log) -> None:
         """Replay the log into the shard, in slices."""
-        assert self.state is ShardState.LOADING, (self.key, self.state)
+        assert self.state is ShardState.LOADING, f"partition={self.key} state={self.state}"
         self._loader = Loader(
             log,
             self.shard,
@@ -114,7 +114,7 @@ class StatePartition(Generic[S]):
             held.finish(error)
 
     def _on_loading_done(self, succeeded: bool) -> None:
-        assert self._loader is not None, (self.key, self.state)
+        assert self._loader is not None, f"partition={self.key} state={self.state}"
         self.skipped_records = self._loader.skips
         self._loader = None
         found = self._dependencies.log.partition(self.key)
@@ -128,7 +128,7 @@ class StatePartition(Generic[S]):
 
     def _on_event(self, event: ShardEvent) -> None:
         after = TRANSITIONS[event].get(self.state)
-        assert after is not None, (self.key, self.state, event)
+        assert after is not None, f"partition={self.key} state={self.state} event={event}"
         self.state = after
 
     # Requests.
@@ -194,7 +194,7 @@ class StatePartition(Generic[S]):
 
     def _on_timer(self, operation: Callable[[], CoordinatorResult[None]]) -> None:
         """Run the operation of an expired timer. Only active shards have open timers."""
-        assert self.state is ShardState.ACTIVE, (self.key, self.state)
+        assert self.state is ShardState.ACTIVE, f"partition={self.key} state={self.state}"
         self._write(operation(), _ignore)
 
     # Records and held responses.
@@ -238,7 +238,10 @@ class StatePartition(Generic[S]):
             return
         end_offset = self._end_of(outcome)
         base_offset = end_offset - len(records)
-        assert base_offset >= self._written_end, (self.key, base_offset, self._written_end)
+        assert base_offset >= self._written_end, (
+            f"StateFollowsLog: partition={self.key} written_end={self._written_end} "
+            f"appended_base_offset={base_offset}"
+        )
         if result.is_replayed:
             for offset, record in enumerate(records, base_offset):
                 self.shard.replay(offset, record.key, record.value)
@@ -261,14 +264,13 @@ class StatePartition(Generic[S]):
         if outcome is not None:
             return outcome.last_offset + 1
         found = self._dependencies.log.partition(self.key)
-        assert not isinstance(found, ErrorCode), (self.key, found)
+        assert not isinstance(found, ErrorCode), f"partition={self.key} error={found}"
         return found.log.log_end_offset
 
     def _hold(self, held: HeldResponse, end_offset: int) -> None:
         assert not self._held or self._held[-1].end_offset <= end_offset, (
-            self.key,
-            self._held[-1].end_offset,
-            end_offset,
+            f"StateFollowsLog: partition={self.key} held_end={self._held[-1].end_offset} "
+            f"next_held_end={end_offset}"
         )
         held.end_offset = end_offset
         self._held.append(held)
@@ -278,7 +280,7 @@ class StatePartition(Generic[S]):
 
         A failed append may still be committed later.
         """
-        assert held.outcome is not None
+        assert held.outcome is not None, f"partition={self.key} end_offset={held.end_offset}"
         if held.outcome.error is not ErrorCode.NONE:
             held.finish(held.outcome.error)
         self._advance()

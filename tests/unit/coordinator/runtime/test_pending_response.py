@@ -17,7 +17,7 @@ def test_a_completed_response_is_sent_once() -> None:
     pending = PendingResponse(sent.append)
     pending.complete("first")
     assert pending.is_sent
-    with pytest.raises(AssertionError, match="a second response to one request: 'second'"):
+    with pytest.raises(AssertionError, match="EveryRequestAnsweredOnce: second response 'second'"):
         pending.complete("second")
     assert sent == ["first"]
 

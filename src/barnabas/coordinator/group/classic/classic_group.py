@@ -10,7 +10,7 @@ import logging
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.classic.group_memory import pending_id_bytes
+from barnabas.coordinator.group.classic.group_memory import PENDING_IDS_MAX, pending_id_bytes
 from barnabas.coordinator.group.classic.group_state import (
     TRANSITIONS,
     GroupEvent,
@@ -107,10 +107,34 @@ class ClassicGroup:
     def on_event(self, event: GroupEvent, now_ms: int) -> None:
         """Enter the state after an event. The transition table must allow the event."""
         after = TRANSITIONS[event].get(self.state)
-        assert after is not None, (self.group_id, self.state, event.name)
+        assert after is not None, f"group={self.group_id} state={self.state} event={event.name}"
         self.previous_state = self.state
         self.state = after
         self.state_timestamp = now_ms
+        self._check_state()
+
+    def _check_state(self) -> None:
+        """Assert what must hold when a state is entered."""
+        members, protocol = self.members, self.protocol_name
+        match self.state:
+            case GroupState.EMPTY:
+                is_valid = not (members or self.static_members or self.leader_id or protocol)
+            case GroupState.PREPARING_REBALANCE:
+                is_valid = not self.pending_sync_members
+            case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
+                is_valid = (
+                    self.leader_id in members
+                    and protocol is not None
+                    and self.supporters[protocol] == len(members)
+                )
+            case GroupState.DEAD:
+                is_valid = True
+        assert is_valid, (
+            f"GroupStateMatchesMembers: group={self.group_id} state={self.state} "
+            f"members={list(members)} static_members={self.static_members} "
+            f"leader={self.leader_id} protocol={protocol} supporters={self.supporters} "
+            f"pending_sync_members={list(self.pending_sync_members)}"
+        )
 
     def is_in(self, *states: GroupState) -> bool:
         """Whether the group is in one of these states."""
@@ -150,9 +174,11 @@ class ClassicGroup:
     ) -> None:
         """Add a member whose protocols match the group. The first member becomes the leader."""
         identity = member.identity
-        assert identity.member_id not in self.members, identity
+        assert identity.member_id not in self.members, f"group={self.group_id} member={identity}"
         if identity.group_instance_id is not None:
-            assert identity.group_instance_id not in self.static_members, identity
+            assert identity.group_instance_id not in self.static_members, (
+                f"group={self.group_id} member={identity} static_members={self.static_members}"
+            )
             self.static_members[identity.group_instance_id] = identity.member_id
         if not self.members:
             self.protocol_type = identity.protocol_type
@@ -207,8 +233,10 @@ class ClassicGroup:
         Pending requests of the old id get FENCED_INSTANCE_ID.
         """
         instance_id = old.identity.group_instance_id
-        assert instance_id is not None, old.identity
-        assert new.identity.group_instance_id == instance_id, new.identity
+        assert instance_id is not None, f"group={self.group_id} member={old.identity}"
+        assert new.identity.group_instance_id == instance_id, (
+            f"group={self.group_id} old={old.identity} new={new.identity}"
+        )
         self.complete_join(
             old,
             JoinGroupResponse(
@@ -235,6 +263,9 @@ class ClassicGroup:
     def give_out_id(self, member_id: str) -> None:
         """Issue a member id for a later JoinGroup."""
         self.pending_join_members[member_id] = None
+        assert len(self.pending_join_members) <= PENDING_IDS_MAX, (
+            f"Bounded: group={self.group_id} pending_join_members={len(self.pending_join_members)}"
+        )
         self._resize(pending_id_bytes(member_id))
 
     def take_back_id(self, member_id: str) -> None:
@@ -250,7 +281,10 @@ class ClassicGroup:
     def _resize(self, growth: int) -> None:
         self.held_bytes += growth
         self.memory.held_bytes += growth
-        assert self.held_bytes >= 0, (self.group_id, self.held_bytes)
+        assert 0 <= self.held_bytes <= self.memory.held_bytes, (
+            f"group={self.group_id} held_bytes={self.held_bytes} "
+            f"held_bytes_of_all_groups={self.memory.held_bytes} growth={growth}"
+        )
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
         """Return whether a request may act for this member.
@@ -313,6 +347,7 @@ class ClassicGroup:
         # Protocols that all members support are also in the list of any one member.
         member = next(iter(self.members.values()))
         candidates = {name for name in member.protocols if self.supporters[name] == count}
+        assert candidates, f"group={self.group_id} members={count} supporters={self.supporters}"
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return votes.most_common(1)[0][0]
 
@@ -348,7 +383,7 @@ class ClassicGroup:
 
     def join_response(self, member_id: str, *, with_members: bool) -> JoinGroupResponse:
         """Return the JoinGroup response of a member for this generation."""
-        assert self.leader_id is not None, self.group_id
+        assert self.leader_id is not None, f"group={self.group_id} state={self.state}"
         return JoinGroupResponse(
             error_code=ErrorCode.NONE,
             generation_id=self.generation_id,
@@ -361,7 +396,7 @@ class ClassicGroup:
 
     def described_members(self) -> list[JoinGroupResponseMember]:
         """Return the member list that the leader needs for the assignment."""
-        assert self.protocol_name is not None, self.group_id
+        assert self.protocol_name is not None, f"group={self.group_id} state={self.state}"
         return [
             JoinGroupResponseMember(
                 member_id=member.id,
@@ -377,7 +412,9 @@ class ClassicGroup:
         if pending is not None:
             member.awaiting_join = None
             self.awaiting_join_count -= 1
-            assert self.awaiting_join_count >= 0, (self.group_id, self.awaiting_join_count)
+            assert self.awaiting_join_count >= 0, (
+                f"group={self.group_id} awaiting_join_count={self.awaiting_join_count}"
+            )
             pending.complete(response)
 
     def complete_sync(self, member: ClassicMember, error: ErrorCode) -> bool:

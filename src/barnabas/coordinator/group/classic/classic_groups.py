@@ -50,7 +50,7 @@ class ClassicGroups:
 
     def create(self, group_id: str) -> ClassicGroup:
         """Create a group without members."""
-        assert group_id not in self._by_id, group_id
+        assert group_id not in self._by_id, f"group={group_id} exists"
         now_ms = self._clock.wall_ms()
         group = ClassicGroup(group_id, GroupState.EMPTY, now_ms, self._memory)
         self._by_id[group_id] = group
@@ -58,7 +58,7 @@ class ClassicGroups:
 
     def replace(self, group: ClassicGroup) -> None:
         """Add a group that was loaded from a record, instead of an earlier one with its id."""
-        assert not group.is_in(GroupState.DEAD), group.group_id
+        assert not group.is_in(GroupState.DEAD), f"group={group.group_id} state={group.state}"
         known = self._by_id.get(group.group_id)
         if known is not None:
             known.release_memory()
@@ -66,7 +66,9 @@ class ClassicGroups:
 
     def remove(self, group: ClassicGroup, error: ErrorCode) -> None:
         """Remove a group. Its pending JoinGroup and SyncGroup requests fail with `error`."""
-        assert self._by_id.get(group.group_id) is group, (group.group_id, group.state)
+        assert self._by_id.get(group.group_id) is group, (
+            f"group={group.group_id} state={group.state} is not in the shard"
+        )
         group.on_event(GroupEvent.REMOVED, self._clock.wall_ms())
         del self._by_id[group.group_id]
         group.release_memory()

@@ -80,7 +80,8 @@ class ClassicMembership:
             return nothing()
         group = self._groups.create(request.group_id)
         result = self._join_group(group, joining)
-        assert not result.records, (group.group_id, group.state, result.records)
+        # The initial delay has started: no generation follows at once.
+        assert not result.records, f"group={group.group_id} records={result.records}"
         return CoordinatorResult(
             None,
             [new_group_record(group)],
@@ -326,7 +327,7 @@ class ClassicMembership:
             return error
         if request.generation_id != group.generation_id:
             return ErrorCode.ILLEGAL_GENERATION
-        assert group.has_members, (group.group_id, group.state)
+        assert group.has_members, f"group={group.group_id} state={group.state}"
         self._rebalance.restart_session(group, group.members[request.member_id])
         if group.is_in(GroupState.PREPARING_REBALANCE):
             return ErrorCode.REBALANCE_IN_PROGRESS

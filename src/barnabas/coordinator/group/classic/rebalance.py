@@ -238,7 +238,7 @@ class Rebalance:
             # No JoinGroup is pending, so the join phase cannot complete at once.
             reason = f"the assignment cannot be written: {for_members.name}"
             result = self.prepare_or_complete_join(group, reason)
-            assert not result.records, (group.group_id, group.state, result.records)
+            assert not result.records, f"group={group.group_id} records={result.records}"
             return
         for member in group.members.values():
             member.assignment = assignments[member.id]

@@ -42,7 +42,10 @@ class OffsetStore:
         self, offset: int, group_id: str, key: PartitionKey, value: CommittedOffset | None
     ) -> None:
         """Set the partition's offset by the record at `offset`. None as `value` removes it."""
-        assert not self._pending or self._pending[-1][0] < offset
+        assert not self._pending or self._pending[-1][0] < offset, (
+            f"StateFollowsLog: group={group_id} partition={key} record_offset={offset} "
+            f"last_replayed={self._pending[-1][0]}"
+        )
         self._pending.append((offset, group_id, key, value))
         if value is not None:
             self._supersede((group_id, key), offset)
