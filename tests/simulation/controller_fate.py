@@ -155,7 +155,7 @@ class ControllerFate:
             want_fence=False,
             want_shut_down=broker.wants_shut_down,
         )
-        self._ask("broker_heartbeat", request, on_done)
+        self._send(request, on_done)
 
     def _register(self, broker: SimBroker) -> None:
         life = broker.life
@@ -177,7 +177,7 @@ class ControllerFate:
             log_dirs=[broker.id.to_bytes(16, "big")],
             previous_broker_epoch=-1,
         )
-        self._ask("register_broker", request, on_done)
+        self._send(request, on_done)
 
     def _read_offset(self) -> int:
         """How far a broker has read: as far as some replica."""
@@ -221,7 +221,7 @@ class ControllerFate:
                 CreatableTopicConfig(name="unclean.leader.election.enable", value=unclean),
             ],
         )
-        self._ask("create_topics", CreateTopicsRequest(topics=[topic], timeout_ms=30_000))
+        self._send(CreateTopicsRequest(topics=[topic], timeout_ms=30_000))
 
     def _change_isr(self) -> None:
         found = self._some_partition()
@@ -247,7 +247,7 @@ class ControllerFate:
             broker_epoch=leader.epoch,
             topics=[TopicDataRequest(topic_id=topic_id, partitions=[proposal])],
         )
-        self._ask("alter_partition", request)
+        self._send(request)
 
     def _reassign(self) -> None:
         found = self._some_partition()
@@ -266,7 +266,7 @@ class ControllerFate:
                 )
             ],
         )
-        self._ask("alter_partition_reassignments", request)
+        self._send(request)
 
     def _elect(self) -> None:
         found = self._some_partition()
@@ -276,7 +276,7 @@ class ControllerFate:
         request = ElectLeadersRequest(
             election_type=self.rng.randint(0, 1), topic_partitions=wanted, timeout_ms=30_000
         )
-        self._ask("elect_leaders", request)
+        self._send(request)
 
     def _configure(self) -> None:
         found = self._some_partition()
@@ -295,7 +295,7 @@ class ControllerFate:
             ],
             validate_only=False,
         )
-        self._ask("incremental_alter_configs", request)
+        self._send(request)
 
     def _kill_or_revive_controller(self) -> None:
         down = [each for each, replica in self.hosts.replicas.items() if replica is None]
@@ -339,10 +339,8 @@ class ControllerFate:
         index = self.rng.randint(0, len(topic.partitions) - 1)
         return topic.id, topic.name, index, topic.partitions[index]
 
-    def _ask(
-        self, method: str, request: Any, on_done: Callable[[Any], None] = lambda _: None
-    ) -> None:
-        """Ask who is active, or at times any other."""
+    def _send(self, request: Any, on_done: Callable[[Any], None] = lambda _: None) -> None:
+        """Send a request to the active controller, or sometimes to another one."""
         replica = self.hosts.active()
         running = self.hosts.running()
         if replica is None or self.rng.random() < 0.05:
@@ -361,4 +359,4 @@ class ControllerFate:
             if asked in self.hosts.running():
                 on_done(answer)
 
-        getattr(replica.controller, method)(request, answered)
+        replica.controller.serve(request, answered)

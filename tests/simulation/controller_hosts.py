@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from barnabas.controller.config import CONTROLLER_CONFIGS, ControllerConfig
-from barnabas.controller.controller import Controller, ControllerParts
+from barnabas.controller.controller import Controller, ControllerDependencies
 from barnabas.metadata.broker_registration import ControllerRegistration, SupportedLevels
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import ClusterImage
@@ -70,7 +70,7 @@ class ControllerReplica(Replica):
         rng = hosts.host(node_id).runtime.rng
         self.controller = Controller(
             ControllerConfig(node_id, CLUSTER_ID, config),
-            ControllerParts(self.driver, self.publisher, rng, registration),
+            ControllerDependencies(self.driver, self.publisher, rng, registration),
         )
         self.publisher.add_listener(self._check)
         self.driver.add_listener(self.controller)
@@ -142,10 +142,10 @@ class ControllerHosts(QuorumHosts):
         assert found is not None
         return found
 
-    def ask(self, method: str, request: Any) -> Any:
+    def ask(self, request: Any) -> Any:
         """Ask the active controller; the answer, once it is there."""
         answers: list[Any] = []
-        getattr(self.await_active().controller, method)(request, answers.append)
+        self.await_active().controller.serve(request, answers.append)
         assert self.run_until(lambda: bool(answers)), request
         return answers[0]
 

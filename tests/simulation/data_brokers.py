@@ -129,7 +129,7 @@ class DataBrokers:
                     CreatableTopicConfig(name="min.insync.replicas", value=str(self._min_isr))
                 ],
             )
-            answer = self.hosts.ask("create_topics", CreateTopicsRequest(topics=[topic]))
+            answer = self.hosts.ask(CreateTopicsRequest(topics=[topic]))
             assert answer.topics[0].error_code == 0, answer
         self.live(500)
         assert all(self.acknowledged[key] for key in self._partitions())
@@ -261,7 +261,7 @@ class DataBrokers:
             want_fence=False,
             want_shut_down=False,
         )
-        self._ask(broker, "broker_heartbeat", request, lambda _: None)
+        self._ask(broker, request, lambda _: None)
 
     def _register(self, broker: DataBroker) -> None:
         def on_done(answer: Any) -> None:
@@ -281,11 +281,9 @@ class DataBrokers:
             log_dirs=broker.directories,
             previous_broker_epoch=broker.clean_epoch,
         )
-        self._ask(broker, "register_broker", request, on_done)
+        self._ask(broker, request, on_done)
 
-    def _ask(
-        self, broker: DataBroker, method: str, request: Any, on_done: Callable[[Any], None]
-    ) -> None:
+    def _ask(self, broker: DataBroker, request: Any, on_done: Callable[[Any], None]) -> None:
         active, life = self.hosts.active(), broker.life
         if active is None:
             broker.is_asking = False
@@ -296,7 +294,7 @@ class DataBrokers:
                 broker.is_asking = False
                 on_done(answer)
 
-        getattr(active.controller, method)(request, answered)
+        active.controller.serve(request, answered)
 
     def _replicate(self, key: Key, partition: PartitionRegistration) -> None:
         """Replicas tell where they lie; the leader appends, the others copy."""
@@ -363,7 +361,7 @@ class DataBrokers:
             broker_epoch=leader.epoch,
             topics=[TopicDataRequest(topic_id=topic.id, partitions=[proposal])],
         )
-        self._ask_beside(leader, "alter_partition", request, lambda: leader.joining.pop(key, None))
+        self._ask_beside(leader, request, lambda: leader.joining.pop(key, None))
 
     def _assign(self, broker: DataBroker, key: Key, directory: bytes) -> None:
         """Tell where a replica lies."""
@@ -380,13 +378,9 @@ class DataBrokers:
             broker_epoch=broker.epoch,
             directories=[DirectoryDataRequest(id=directory, topics=[where])],
         )
-        self._ask_beside(
-            broker, "assign_replicas_to_dirs", request, lambda: broker.assigning.discard(key)
-        )
+        self._ask_beside(broker, request, lambda: broker.assigning.discard(key))
 
-    def _ask_beside(
-        self, broker: DataBroker, method: str, request: Any, on_done: Callable[[], object]
-    ) -> None:
+    def _ask_beside(self, broker: DataBroker, request: Any, on_done: Callable[[], object]) -> None:
         """Ask beside heartbeats; without a controller try again in the next tick."""
         active, life = self.hosts.active(), broker.life
         if active is None:
@@ -397,4 +391,4 @@ class DataBrokers:
             if broker.life == life and broker.is_alive:
                 on_done()
 
-        getattr(active.controller, method)(request, answered)
+        active.controller.serve(request, answered)

@@ -56,7 +56,7 @@ def test_what_a_controller_without_a_majority_appended_is_dropped_and_answered()
     answers: dict[str, Any] = {}
     for name, timeout_ms in (("patient", 60_000), ("hasty", 300)):
         request = CreateTopicsRequest(topics=[three_replicas(name)], timeout_ms=timeout_ms)
-        old.controller.create_topics(request, partial(answers.__setitem__, name))
+        old.controller.serve(request, partial(answers.__setitem__, name))
     assert old.controller.image is not None
     assert old.controller.image.topics.by_name("patient") is not None
     fate.hosts.run_for(350)
@@ -77,7 +77,7 @@ def test_a_controller_that_was_away_loads_a_snapshot_and_serves_from_it() -> Non
     for number in range(60):
         topic = three_replicas(f"new-{number}")
         request = CreateTopicsRequest(topics=[topic], timeout_ms=60_000)
-        answer = fate.hosts.ask("create_topics", request)
+        answer = fate.hosts.ask(request)
         assert answer.topics[0].error_code == ErrorCode.NONE
     for replica in fate.hosts.running():
         replica.generator.maybe_begin()

@@ -17,7 +17,6 @@ import msgspec
 from barnabas.controller.result import ControllerResult, ControllerView, Refusal
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.provenance import Provenance
-from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.raft.errors import MetadataBatchTooLargeError, NotLeaderError, RaftError
@@ -26,6 +25,7 @@ from barnabas.waiting.steps import run_in_slices
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
+    from barnabas.controller.apis import ApiControl, Serve
     from barnabas.controller.result import MutationLimit, VersionedRecord
     from barnabas.metadata.image import ClusterImage
     from barnabas.raft.driver.raft_driver import RaftDriver
@@ -42,8 +42,6 @@ _TRIES_IN_SLICES = 5
 _NOT_CONTROLLER = Refusal(
     ErrorCode.NOT_CONTROLLER, "this node is not the active controller, or has just ceased to be"
 )
-# Kafka also ignores the timeout of these requests.
-_UNLIMITED = (ApiKey.LIST_PARTITION_REASSIGNMENTS, ApiKey.UPDATE_FEATURES)
 # Kafka sends no message with this error either.
 _NO_TIME = Refusal(ErrorCode.REQUEST_TIMED_OUT)
 _TOO_MANY = Refusal(
@@ -164,11 +162,8 @@ class AppendedState:
 
     def serve(
         self,
-        handle: Callable[
-            [ControllerView, Any],
-            ControllerResult[Any] | Generator[None, None, ControllerResult[Any]],
-        ],
-        refuse: Callable[[Any, Refusal], Any],
+        api: ApiControl,
+        handle: Serve,
         request: Any,
         on_done: Callable[[Any], None],
         mutations: MutationLimit | None = None,
@@ -176,17 +171,15 @@ class AppendedState:
         """Handle a request, append its records, and answer once they are committed.
 
         Args:
+            api: how the API is served: its error response, and whether its timeout counts.
             handle: returns the result, or a generator of it, which runs in slices; the records are
                 appended together at the end.
-            refuse: returns the response for a refusal, or a generator of it.
             request: the request; its `timeout_ms` limits the time until the response.
             on_done: called once with the response, perhaps before this returns.
             mutations: the partition mutation quota of the client; None for no limit.
         """
-        answer = _Answer(request, on_done, refuse, self._driver)
-        timeout_ms = None
-        if request.__api_key__ not in _UNLIMITED:
-            timeout_ms = getattr(request, "timeout_ms", None)
+        answer = _Answer(request, on_done, api.refuse, self._driver)
+        timeout_ms = getattr(request, "timeout_ms", None) if api.has_timeout else None
         is_late = timeout_ms is not None and timeout_ms <= 0
         view = self.view(None if is_late else mutations)
         if view is None:
@@ -242,12 +235,17 @@ class AppendedState:
 
     def _answer(self, result: ControllerResult[Any], answer: _Answer) -> None:
         records = result.records
+
+        def on_committed() -> None:
+            finish = result.finish
+            answer.give(result.response if finish is None else finish())
+
         if not records:
-            self._hold(lambda: answer.give(result.response), lambda: answer.refuse(_NOT_CONTROLLER))
+            self._hold(on_committed, lambda: answer.refuse(_NOT_CONTROLLER))
         elif result.atomic and len(records) > BATCH_RECORDS_MAX:
             answer.refuse(_TOO_MANY)
         else:
-            self._append(records, lambda: answer.give(result.response), answer.refuse)
+            self._append(records, on_committed, answer.refuse)
 
     def append(self, records: Sequence[VersionedRecord]) -> None:
         """Append records of the controller itself; do nothing for an empty list."""

@@ -13,9 +13,7 @@ if TYPE_CHECKING:
 
     from barnabas.controller.appended_state import AppendedState
     from barnabas.controller.config import ControllerConfig
-    from barnabas.controller.nodes.broker_sessions import BrokerSessions
-    from barnabas.controller.nodes.brokers import BrokerControl
-    from barnabas.controller.partitions.leader_elections import LeaderElectionControl
+    from barnabas.controller.controls import Controls
     from barnabas.controller.result import ControllerResult, ControllerView
     from barnabas.runtime.timer import Cancellable, Timer
 
@@ -34,22 +32,20 @@ class Background:
         self,
         config: ControllerConfig,
         state: AppendedState,
-        brokers: BrokerControl,
-        sessions: BrokerSessions,
-        elections: LeaderElectionControl,
+        controls: Controls,
         timer: Timer,
     ) -> None:
         self._config = config
         self._state = state
-        self._brokers = brokers
-        self._sessions = sessions
-        self._elections = elections
+        self._brokers = controls.brokers
+        self._sessions = controls.sessions
+        self._elections = controls.leader_elections
         self._timer = timer
         self._session_timer: Cancellable | None = None
         # When that timer is due, monotonic ms.
         self._session_deadline = 0.0
-        # Whether a call of `_go_on` is scheduled.
-        self._is_going_on = False
+        # Whether a call of `_move_leaderships` is scheduled.
+        self._is_move_scheduled = False
         # Log end offset at the last run of the idle task; -1 before the first.
         self._idle_since = -1
         self._tasks = PeriodicTasks(timer, self._make_tasks())
@@ -76,8 +72,7 @@ class Background:
     def start(self) -> None:
         """Start all tasks when this controller becomes active."""
         self._tasks.start()
-        self.watch_sessions()
-        self.go_on()
+        self.on_sessions_changed()
 
     def stop(self) -> None:
         """Stop all tasks when this controller is no longer active."""
@@ -88,7 +83,12 @@ class Background:
 
     # -- sessions ----------------------------------------------------------------------------------
 
-    def watch_sessions(self) -> None:
+    def on_sessions_changed(self) -> None:
+        """Set the timer of the sessions, and move leaderships of brokers that shut down."""
+        self._watch_sessions()
+        self._continue_shutdowns()
+
+    def _watch_sessions(self) -> None:
         """Set a timer for the next end of a broker session, unless one is set."""
         if self._session_timer is not None or self._state.image is None:
             return
@@ -104,11 +104,11 @@ class Background:
         if stalled_ms > _STALL_MS:
             # Heartbeats of this time may still be in the socket buffers, and are read before the
             # next check.
-            _log.warning("The controller stood still for %d ms; no broker is fenced", stalled_ms)
+            _log.warning("Controller stalled, no broker is fenced: stalled_ms=%d", stalled_ms)
             self._sessions.renew(self._state.now_ms)
         self._brokers.note_silent(self._state.now_ms)
         self._fence()
-        self.watch_sessions()
+        self._watch_sessions()
 
     def broker_doubted(self, broker_id: int, broker_epoch: int) -> None:
         """Note that a broker's connection is lost; the broker may connect again."""
@@ -132,18 +132,18 @@ class Background:
                 self._timer.call_soon(self._fence)
                 return
 
-    def go_on(self) -> None:
+    def _continue_shutdowns(self) -> None:
         """Continue to move leaderships away from brokers that shut down, in a later turn."""
-        if self._brokers.is_anybody_leaving and not self._is_going_on:
-            self._is_going_on = True
-            self._timer.call_soon(self._go_on)
+        if self._brokers.is_anybody_leaving and not self._is_move_scheduled:
+            self._is_move_scheduled = True
+            self._timer.call_soon(self._move_leaderships)
 
-    def _go_on(self) -> None:
-        self._is_going_on = False
+    def _move_leaderships(self) -> None:
+        self._is_move_scheduled = False
         view = self._state.view()
         if view is not None and self._brokers.is_anybody_leaving:
             self._state.append(self._brokers.move_some(view))
-            self.go_on()
+            self._continue_shutdowns()
 
     # -- timers ------------------------------------------------------------------------------------
 

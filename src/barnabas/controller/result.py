@@ -9,6 +9,8 @@ import msgspec
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from barnabas.metadata.image import ClusterImage
     from barnabas.protocol.schema import Record
 
@@ -28,6 +30,8 @@ class ControllerResult(msgspec.Struct, Generic[R], frozen=True):
     # Whether the result does not depend on the controller's state. The response is then sent even
     # if the request's timeout is 0.
     at_once: bool = False
+    # Returns the final response once the records are committed; None if `response` is final.
+    finish: Callable[[], R] | None = None
 
 
 class MutationLimit(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnabas.controller.controller import Controller, ControllerParts
+from barnabas.controller.controller import Controller, ControllerDependencies
 from barnabas.metadata.broker_registration import ControllerRegistration
 from barnabas.metadata.publisher import MetadataPublisher
 from barnabas.raft.config import RaftConfig
@@ -38,7 +38,7 @@ class Node:
         registered = ControllerRegistration(1, bytes(16), {}, {})
         self.controller = Controller(
             config_of(**settings),
-            ControllerParts(self.driver, self.publisher, runtime.rng, registered),
+            ControllerDependencies(self.driver, self.publisher, runtime.rng, registered),
         )
         self.driver.add_listener(self.controller)
         self.driver.start()
@@ -52,11 +52,11 @@ class Node:
     def ready(self, **options: int) -> int:
         """Active, with the own broker registered and unfenced; returns its epoch."""
         assert self.world.run_until(lambda: self.controller.is_active)
-        self.controller.register_broker(
+        self.controller.serve(
             registration(**options),
             self.answers.append,  # type: ignore[arg-type]
         )
         epoch: int = self.wait().broker_epoch
-        self.controller.broker_heartbeat(heartbeat(epoch), self.answers.append)
+        self.controller.serve(heartbeat(epoch), self.answers.append)
         assert not self.wait().is_fenced
         return epoch

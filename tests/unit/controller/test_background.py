@@ -62,16 +62,14 @@ class Cluster:
         assert self.world.run_until(lambda: self.node.controller.is_active)
         self.epochs = {broker_id: self.enter(broker_id) for broker_id in (2, 3)}
 
-    def ask(self, method: str, request: Any) -> Any:
+    def ask(self, request: Any) -> Any:
         answers: list[Any] = []
-        getattr(self.node.controller, method)(request, answers.append)
+        self.node.controller.serve(request, answers.append)
         assert self.world.run_until(lambda: bool(answers)), request
         return answers[0]
 
     def enter(self, broker_id: int, incarnation: int = 1) -> int:
-        answer = self.ask(
-            "register_broker", registration(broker_id=broker_id, incarnation=incarnation)
-        )
+        answer = self.ask(registration(broker_id=broker_id, incarnation=incarnation))
         assert answer.error_code == ErrorCode.NONE
         epoch: int = answer.broker_epoch
         self.epochs = {**getattr(self, "epochs", {}), broker_id: epoch}
@@ -81,7 +79,7 @@ class Cluster:
     def beat(self, *brokers: int) -> None:
         for broker_id in brokers:
             request = heartbeat(self.epochs[broker_id], broker_id=broker_id)
-            assert not self.ask("broker_heartbeat", request).is_fenced
+            assert not self.ask(request).is_fenced
 
     def live(self, duration_ms: int, *brokers: int) -> None:
         for _ in range(0, duration_ms, _BEAT_MS):
@@ -96,7 +94,7 @@ class Cluster:
             assignments={0: [2, 3]},
             configs={key.replace("_", "."): value for key, value in configs.items()},
         )
-        assert self.ask("create_topics", creation(wanted)).topics[0].error_code == ErrorCode.NONE
+        assert self.ask(creation(wanted)).topics[0].error_code == ErrorCode.NONE
 
     def partition(self, name: str = "a") -> PartitionRegistration:
         found = self.node.publisher.image.topics.partition(name, 0)
@@ -119,7 +117,7 @@ class Cluster:
             broker_epoch=self.epochs[leader],
             topics=[TopicDataRequest(topic_id=topic.id, partitions=[proposal])],
         )
-        (answer,) = self.ask("alter_partition", request).topics
+        (answer,) = self.ask(request).topics
         assert answer.partitions[0].error_code == ErrorCode.NONE
 
     def settle(self) -> None:
@@ -140,7 +138,7 @@ def test_a_broker_whose_connection_is_gone_is_fenced_at_once() -> None:
 def test_its_next_process_need_not_wait_for_the_end_of_its_session() -> None:
     cluster = Cluster(2)
     again = registration(broker_id=2, incarnation=7)
-    refused = cluster.ask("register_broker", again)
+    refused = cluster.ask(again)
     assert refused.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
     cluster.node.controller.on_broker_lost(2, cluster.epochs[2])
     assert cluster.enter(2, incarnation=7) > cluster.epochs[3]
@@ -198,7 +196,7 @@ def test_a_topic_that_comes_to_allow_it_is_led_uncleanly_by_time() -> None:
     cluster.node.controller.on_broker_lost(2, cluster.epochs[2])
     cluster.live(6_000, 3)
     assert (cluster.partition("no").leader, cluster.partition("yes").leader) == (-1, -1)
-    cluster.ask("incremental_alter_configs", _allow_unclean("yes"))
+    cluster.ask(_allow_unclean("yes"))
     cluster.live(6_000, 3)
     assert (cluster.partition("no").leader, cluster.partition("yes").leader) == (-1, 3)
     assert cluster.partition("yes").leader_recovery_state == RECOVERING
@@ -253,7 +251,7 @@ def test_a_death_that_concerns_many_partitions_is_written_in_several_batches() -
         wanted = new_topic(
             name, partitions=-1, factor=-1, assignments={each: [2, 3] for each in range(4000)}
         )
-        assert cluster.ask("create_topics", creation(wanted)).topics[0].error_code == 0
+        assert cluster.ask(creation(wanted)).topics[0].error_code == 0
     before = len(cluster.recorder.batches)
     cluster.node.controller.on_broker_lost(2, cluster.epochs[2])
     assert cluster.world.run_until(lambda: cluster.node.publisher.image.brokers[2].fenced)
@@ -277,11 +275,11 @@ def test_without_eligible_replicas_a_death_of_many_lone_partitions_ends_too() ->
         ],
         timeout_ms=60_000,
     )
-    assert cluster.ask("update_features", wanted).error_code == ErrorCode.NONE
+    assert cluster.ask(wanted).error_code == ErrorCode.NONE
     alone = new_topic(
         "a", partitions=-1, factor=-1, assignments={each: [2] for each in range(2500)}
     )
-    assert cluster.ask("create_topics", creation(alone)).topics[0].error_code == 0
+    assert cluster.ask(creation(alone)).topics[0].error_code == 0
     cluster.node.controller.on_broker_lost(2, cluster.epochs[2])
     publisher = cluster.node.publisher
     assert cluster.world.run_until(lambda: publisher.image.brokers[2].fenced)
@@ -299,7 +297,7 @@ def test_one_request_may_not_make_more_records_than_a_batch_has() -> None:
         wanted = new_topic(
             name, partitions=-1, factor=-1, assignments={each: [2, 3] for each in range(6000)}
         )
-        assert cluster.ask("create_topics", creation(wanted)).topics[0].error_code == 0
+        assert cluster.ask(creation(wanted)).topics[0].error_code == 0
     brokers = cluster.node.publisher
     cluster.node.controller.on_broker_lost(2, cluster.epochs[2])
     assert cluster.world.run_until(lambda: brokers.image.brokers[2].fenced)
@@ -308,14 +306,14 @@ def test_one_request_may_not_make_more_records_than_a_batch_has() -> None:
     # 3 was the last in sync, and stays away.
     cluster.beat(2)
     everything = ElectLeadersRequest(election_type=1, topic_partitions=None, timeout_ms=60_000)
-    assert cluster.ask("elect_leaders", everything).error_code == ErrorCode.POLICY_VIOLATION
+    assert cluster.ask(everything).error_code == ErrorCode.POLICY_VIOLATION
     topics = cluster.node.publisher.image.topics
     assert {each.leader for topic in topics for each in topic.partitions.values()} == {-1}
 
 
 def shut_down(cluster: Cluster, broker_id: int) -> BrokerHeartbeatResponse:
     request = heartbeat(cluster.epochs[broker_id], broker_id=broker_id, shut_down=True)
-    answer = cluster.ask("broker_heartbeat", request)
+    answer = cluster.ask(request)
     assert isinstance(answer, BrokerHeartbeatResponse)
     return answer
 
@@ -343,10 +341,10 @@ def test_a_shutdown_that_concerns_many_partitions_is_written_in_several_turns(le
             factor=-1,
             assignments={each: [leader, follower] for each in range(3000)},
         )
-        assert cluster.ask("create_topics", creation(wanted)).topics[0].error_code == 0
+        assert cluster.ask(creation(wanted)).topics[0].error_code == 0
     before = len(cluster.recorder.batches)
     known = cluster.node.publisher.image.provenance.offset
-    cluster.ask("broker_heartbeat", heartbeat(cluster.epochs[3], broker_id=3, offset=known))
+    cluster.ask(heartbeat(cluster.epochs[3], broker_id=3, offset=known))
     assert not shut_down(cluster, 2).should_shut_down
     assert cluster.world.run_until(lambda: leaders_and_isr(cluster) == {(3, (3,))})
     assert max(sizes_since(cluster, before)) <= 1_001
@@ -362,9 +360,9 @@ def test_a_controller_that_takes_over_in_the_midst_of_a_shutdown_goes_on_with_it
     wanted = new_topic(
         "a", partitions=-1, factor=-1, assignments={each: [2, 3] for each in range(3000)}
     )
-    assert cluster.ask("create_topics", creation(wanted)).topics[0].error_code == 0
+    assert cluster.ask(creation(wanted)).topics[0].error_code == 0
     request = heartbeat(cluster.epochs[2], broker_id=2, shut_down=True)
-    cluster.node.controller.broker_heartbeat(request, lambda _: None)
+    cluster.node.controller.serve(request, lambda _: None)
     assert cluster.world.run_until(lambda: len(leaders_and_isr(cluster)) == 2)
     cluster.node.host.kill()
     cluster.node.host.start()

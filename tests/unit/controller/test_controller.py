@@ -32,7 +32,7 @@ def test_a_new_cluster_begins_with_the_formatted_features_and_a_pinned_minimum()
 def test_a_controller_that_is_not_active_says_so() -> None:
     world = SimWorld(2)
     node = Node(world)
-    node.controller.create_topics(creation(new_topic("a")), node.answers.append)
+    node.controller.serve(creation(new_topic("a")), node.answers.append)
     (answer,) = node.answers
     assert answer.topics[0].error_code == ErrorCode.NOT_CONTROLLER
 
@@ -53,7 +53,7 @@ def test_the_answer_comes_with_the_commit_and_not_before() -> None:
     node = Node(world)
     node.ready()
     count = len(node.answers)
-    node.controller.create_topics(creation(new_topic("a")), node.answers.append)
+    node.controller.serve(creation(new_topic("a")), node.answers.append)
     assert len(node.answers) == count
     assert node.publisher.image.topics.by_name("a") is None
     assert node.controller.image is not None
@@ -67,7 +67,7 @@ def test_a_second_request_sees_the_first_one_before_it_is_committed() -> None:
     node = Node(world)
     node.ready()
     for _ in range(2):
-        node.controller.create_topics(creation(new_topic("a")), node.answers.append)
+        node.controller.serve(creation(new_topic("a")), node.answers.append)
     node.wait(2)
     errors = [each.topics[0].error_code for each in node.answers[-2:]]
     assert sorted(errors) == [ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS]
@@ -78,8 +78,8 @@ def test_an_answer_without_records_waits_for_what_it_saw() -> None:
     node = Node(world)
     node.ready()
     order: list[str] = []
-    node.controller.create_topics(creation(new_topic("a")), lambda _: order.append("created"))
-    node.controller.create_topics(creation(new_topic("a")), lambda _: order.append("refused"))
+    node.controller.serve(creation(new_topic("a")), lambda _: order.append("created"))
+    node.controller.serve(creation(new_topic("a")), lambda _: order.append("refused"))
     assert order == []
     world.run_until(lambda: len(order) == 2)
     assert node.driver.high_watermark == node.driver.log_end_offset
@@ -90,8 +90,8 @@ def test_what_is_not_committed_is_answered_with_not_controller_when_it_stops() -
     node = Node(world)
     node.ready()
     answers: list[Any] = []
-    node.controller.create_topics(creation(new_topic("a")), answers.append)
-    node.controller.create_topics(creation(new_topic("a")), answers.append)
+    node.controller.serve(creation(new_topic("a")), answers.append)
+    node.controller.serve(creation(new_topic("a")), answers.append)
     node.driver.shutdown()
     errors = [each.topics[0].error_code for each in answers]
     assert errors == [ErrorCode.NOT_CONTROLLER] * 2
@@ -102,7 +102,7 @@ def test_everything_is_there_after_a_restart() -> None:
     world = SimWorld(8)
     node = Node(world)
     epoch = node.ready()
-    node.controller.create_topics(creation(new_topic("a", 3)), node.answers.append)
+    node.controller.serve(creation(new_topic("a", 3)), node.answers.append)
     topic_id = node.wait().topics[0].topic_id
     node.host.lose_power()
     node.host.start()
@@ -120,7 +120,7 @@ def test_registration_is_refused_to_another_cluster() -> None:
     node = Node(world)
     world.run_until(lambda: node.controller.is_active)
     assert CLUSTER_ID != "other"
-    node.controller.register_broker(registration(cluster_id="other"), node.answers.append)
+    node.controller.serve(registration(cluster_id="other"), node.answers.append)
     world.run_for(50)
     assert node.answers[0].error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
 
@@ -129,9 +129,9 @@ def test_a_silent_broker_is_fenced_by_time_alone() -> None:
     world = SimWorld(10)
     node = Node(world)
     node.ready()
-    node.controller.register_broker(registration(broker_id=2), node.answers.append)
+    node.controller.serve(registration(broker_id=2), node.answers.append)
     epoch = node.wait().broker_epoch
-    node.controller.broker_heartbeat(heartbeat(epoch, broker_id=2), node.answers.append)
+    node.controller.serve(heartbeat(epoch, broker_id=2), node.answers.append)
     assert not node.wait().is_fenced
     world.run_for(8000)
     assert not node.publisher.image.brokers[2].fenced
@@ -150,5 +150,5 @@ def test_records_that_cannot_be_written_leave_neither_log_nor_image_changed() ->
     assert state.image is image
     assert node.driver.log_end_offset == log_end
     assert not node.fatal
-    node.controller.create_topics(creation(new_topic("a")), node.answers.append)
+    node.controller.serve(creation(new_topic("a")), node.answers.append)
     assert node.wait().topics[0].error_code == ErrorCode.NONE

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from barnabas.controller.apis import ApiControl
 from barnabas.controller.appended_state import AppendedState
 from barnabas.controller.result import ControllerResult, ControllerView, Refusal
 from barnabas.metadata.image import ClusterImage
@@ -77,8 +78,8 @@ class Scene:
 
     def serve(self, *, validate_only: bool = False) -> None:
         self.state.serve(
+            ApiControl(lambda _: self.handle, lambda _, refusal: refusal),  # type: ignore[arg-type, return-value]
             self.handle,
-            lambda _, refusal: refusal,
             CreateTopicsRequest(topics=[], timeout_ms=1000, validate_only=validate_only),
             self.answers.append,
         )

@@ -51,9 +51,7 @@ def refuse_controller_registration(
     _request: ControllerRegistrationRequest, error: Refusal
 ) -> ControllerRegistrationResponse:
     """Return the error response to a controller registration."""
-    return ControllerRegistrationResponse(
-        error_code=error.error_code, error_message=error.message or None
-    )
+    return ControllerRegistrationResponse(error_code=error.error_code, error_message=error.message)
 
 
 def unregister_controller(
@@ -75,6 +73,4 @@ def refuse_unregister_controller(
     _request: UnregisterControllerRequest, error: Refusal
 ) -> UnregisterControllerResponse:
     """Return the error response to a controller unregistration."""
-    return UnregisterControllerResponse(
-        error_code=error.error_code, error_message=error.message or None
-    )
+    return UnregisterControllerResponse(error_code=error.error_code, error_message=error.message)

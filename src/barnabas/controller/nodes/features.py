@@ -93,9 +93,11 @@ class FeatureControl:
         response = UpdateFeaturesResponse(
             error_code=ErrorCode.NONE, error_message=None, results=results
         )
-        return ControllerResult([] if request.validate_only else records, response)
+        if request.validate_only:
+            return ControllerResult([], response)
+        return ControllerResult(records, response, finish=lambda: self._finish(request, response))
 
-    def finish(
+    def _finish(
         self, request: UpdateFeaturesRequest, response: UpdateFeaturesResponse
     ) -> UpdateFeaturesResponse:
         """Raise kraft.version after the commit of the other records.
@@ -103,8 +105,6 @@ class FeatureControl:
         Returns:
             The final response to the request.
         """
-        if request.validate_only or response.error_code != ErrorCode.NONE:
-            return response
         for update in request.feature_updates:
             if update.feature == KRAFT_VERSION:
                 problem = self._raise_kraft_version(update.max_version_level, validate_only=False)

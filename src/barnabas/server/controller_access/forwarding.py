@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from barnabas.controller.apis import refuse_request
+from barnabas.controller.result import Refusal
 from barnabas.protocol.api_keys import api_row
 from barnabas.protocol.error_counting import error_counter
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.server.controller_access.controller_channel import ControllerChannel
-from barnabas.server.controller_access.refusals import refuse
 from barnabas.server.dispatch.envelope import unwrap_response, wrap_request
 from barnabas.waiting.steps import run_in_slices
 
@@ -298,7 +299,7 @@ class Forwarding:
         self._refuse(attempt, ErrorCode.REQUEST_TIMED_OUT, _NO_CONTROLLER)
 
     def _refuse(self, attempt: _Attempt, error: ErrorCode, words: str) -> None:
-        refused = refuse(attempt.request, error, words)
+        refused = refuse_request(attempt.request, Refusal(error, words))
         if not isinstance(refused, GeneratorType):
             attempt.finish(refused)
         elif not attempt.is_done:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.controller.config import ControllerConfig
-from barnabas.controller.controller import Controller, ControllerParts
+from barnabas.controller.controller import Controller, ControllerDependencies
 from barnabas.metadata.broker_registration import ControllerRegistration, Endpoint
 from barnabas.server.controller_access.local_controller import LocalController
 from barnabas.server.startup.features import SUPPORTED_FEATURES
@@ -43,7 +43,9 @@ class ControllerServer:
         )
         self.controller = Controller(
             ControllerConfig(shared.node_id, shared.cluster_id, shared.config),
-            ControllerParts(shared.quorum, shared.publisher, shared.runtime.rng, self.registration),
+            ControllerDependencies(
+                shared.quorum, shared.publisher, shared.runtime.rng, self.registration
+            ),
         )
         self.local = LocalController(
             self.controller, self._describe_quorum, lambda: shared.raft_rpc

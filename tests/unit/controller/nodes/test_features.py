@@ -124,7 +124,8 @@ def raise_kraft_version(quorum: Quorum, level: int, *, validate_only: bool = Fal
     asked = request((KRAFT, level, UPGRADE), validate_only=validate_only)
     result = control.update(view_of(image_at(33)), asked)
     assert result.records == []
-    return ErrorCode(control.finish(asked, result.response).error_code)
+    response = result.response if result.finish is None else result.finish()
+    return ErrorCode(response.error_code)
 
 
 def test_the_quorums_own_level_is_raised_by_the_quorum() -> None:

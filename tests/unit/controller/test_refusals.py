@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from barnabas.controller.apis import refuse_request
+from barnabas.controller.result import Refusal
 from barnabas.protocol.codec import encode_bytes
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import (
@@ -19,7 +21,6 @@ from barnabas.protocol.messages import (
     elect_leaders,
     incremental_alter_configs,
 )
-from barnabas.server.controller_access.refusals import refuse
 from steps import counted
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ LARGE: list[Message] = [
 
 @pytest.mark.parametrize("request_", LARGE, ids=lambda each: type(each).__name__)
 def test_a_refusal_of_many_items_is_made_in_steps(request_: Message) -> None:
-    refused = refuse(request_, ErrorCode.REQUEST_TIMED_OUT, "no controller")
+    refused = refuse_request(request_, Refusal(ErrorCode.REQUEST_TIMED_OUT, "no controller"))
     assert isinstance(refused, GeneratorType)
     response, steps = counted(refused)
     assert steps >= COUNT

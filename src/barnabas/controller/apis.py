@@ -1,0 +1,156 @@
+"""The APIs that the active controller serves: one row each, with all that differs between them.
+
+A new API is a row here and the function or class that turns its request into records. Brokers
+forward the requests of clients without code of their own (`server/handlers/forwarded.py`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from barnabas.controller.configs.client_quotas import (
+    alter_client_quotas,
+    refuse_alter_client_quotas,
+)
+from barnabas.controller.configs.configs import (
+    refuse_alter_configs,
+    refuse_incremental_alter_configs,
+)
+from barnabas.controller.nodes.brokers import refuse_heartbeat
+from barnabas.controller.nodes.controllers import (
+    refuse_controller_registration,
+    refuse_unregister_controller,
+    register_controller,
+    unregister_controller,
+)
+from barnabas.controller.nodes.features import refuse_update_features
+from barnabas.controller.nodes.producer_ids import allocate_producer_ids, refuse_producer_ids
+from barnabas.controller.nodes.registrations import refuse_registration
+from barnabas.controller.nodes.unregistration import refuse_unregister_broker
+from barnabas.controller.partitions.directories import refuse_assign_replicas
+from barnabas.controller.partitions.in_sync_replicas import refuse_alter_partition
+from barnabas.controller.partitions.leader_elections import refuse_elect_leaders
+from barnabas.controller.partitions.reassignments import (
+    refuse_alter_reassignments,
+    refuse_list_reassignments,
+)
+from barnabas.controller.topics.partitions import refuse_create_partitions
+from barnabas.controller.topics.topics import refuse_create_topics, refuse_delete_topics
+from barnabas.protocol.api_keys import response_class
+from barnabas.protocol.api_table import ApiKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping
+
+    from barnabas.controller.controls import Controls
+    from barnabas.controller.result import ControllerResult, ControllerView, Refusal
+    from barnabas.protocol.schema import Message
+
+    # Turns a request into a result, at once or in steps.
+    Serve = Callable[
+        [ControllerView, Any],
+        ControllerResult[Any] | Generator[None, None, ControllerResult[Any]],
+    ]
+    # Returns the error response to a request, or makes it in steps.
+    Refuse = Callable[[Any, Refusal], Message | Generator[None, None, Message]]
+
+_ERROR, _ERROR_MESSAGE = "error_code", "error_message"
+
+
+class ApiControl(msgspec.Struct, frozen=True):
+    """How the controller serves one API."""
+
+    # Returns the function that serves a request.
+    serve: Callable[[Controls], Serve]
+    # Makes the error response for a request that is not served as a whole.
+    refuse: Refuse
+    # First version whose clients know THROTTLING_QUOTA_EXCEEDED (KIP-599). Requests of older
+    # versions are served, and their clients are throttled afterwards. None for APIs that neither
+    # create nor delete partitions: the partition mutation quota does not limit them.
+    strict_since: int | None = None
+    # Whether `timeout_ms` of the request limits the time until the response. Kafka ignores the
+    # timeout of two APIs.
+    has_timeout: bool = True
+    # Whether requests change broker sessions. The timers of sessions are set again afterwards.
+    changes_sessions: bool = False
+
+
+API_CONTROLS: Mapping[int, ApiControl] = {
+    ApiKey.CREATE_TOPICS: ApiControl(
+        lambda controls: controls.topics.create, refuse_create_topics, strict_since=6
+    ),
+    ApiKey.DELETE_TOPICS: ApiControl(
+        lambda controls: controls.topics.delete, refuse_delete_topics, strict_since=5
+    ),
+    ApiKey.ALTER_CONFIGS: ApiControl(lambda controls: controls.configs.alter, refuse_alter_configs),
+    ApiKey.CREATE_PARTITIONS: ApiControl(
+        lambda controls: controls.partitions.create, refuse_create_partitions, strict_since=3
+    ),
+    ApiKey.ELECT_LEADERS: ApiControl(
+        lambda controls: controls.leader_elections.elect, refuse_elect_leaders
+    ),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: ApiControl(
+        lambda controls: controls.configs.alter_incrementally, refuse_incremental_alter_configs
+    ),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: ApiControl(
+        lambda controls: controls.reassignments.alter, refuse_alter_reassignments
+    ),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: ApiControl(
+        lambda controls: controls.reassignments.list, refuse_list_reassignments, has_timeout=False
+    ),
+    ApiKey.ALTER_CLIENT_QUOTAS: ApiControl(
+        lambda _: alter_client_quotas, refuse_alter_client_quotas
+    ),
+    ApiKey.ALTER_PARTITION: ApiControl(lambda controls: controls.isr.alter, refuse_alter_partition),
+    ApiKey.UPDATE_FEATURES: ApiControl(
+        lambda controls: controls.features.update, refuse_update_features, has_timeout=False
+    ),
+    ApiKey.BROKER_REGISTRATION: ApiControl(
+        lambda controls: controls.registrations.register,
+        refuse_registration,
+        changes_sessions=True,
+    ),
+    ApiKey.BROKER_HEARTBEAT: ApiControl(
+        lambda controls: controls.brokers.heartbeat, refuse_heartbeat, changes_sessions=True
+    ),
+    ApiKey.UNREGISTER_BROKER: ApiControl(
+        lambda controls: controls.unregistration.unregister, refuse_unregister_broker
+    ),
+    ApiKey.ALLOCATE_PRODUCER_IDS: ApiControl(lambda _: allocate_producer_ids, refuse_producer_ids),
+    ApiKey.CONTROLLER_REGISTRATION: ApiControl(
+        lambda _: register_controller, refuse_controller_registration
+    ),
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: ApiControl(
+        lambda controls: controls.directories.assign, refuse_assign_replicas
+    ),
+    ApiKey.UNREGISTER_CONTROLLER: ApiControl(
+        lambda _: unregister_controller, refuse_unregister_controller
+    ),
+}
+
+
+def refuse_request(request: Message, refusal: Refusal) -> Message | Generator[None, None, Message]:
+    """Return the error response for a whole request, or a generator of the response.
+
+    APIs with many items in a request use a generator, which yields after each item. APIs without a
+    row, which the quorum leader serves, have a top-level error, and at most an error message and
+    arrays.
+    """
+    row = API_CONTROLS.get(request.__api_key__)
+    if row is not None:
+        return row.refuse(request, refusal)
+    response = response_class(request.__api_key__)
+    values: dict[str, Any] = {
+        each.name: refusal.message if each.name == _ERROR_MESSAGE else []
+        for each in response.__fields__
+        if each.is_required and each.name != _ERROR
+    }
+    return response(**{_ERROR: refusal.error_code, **values})
+
+
+def strict_version(api_key: int) -> int | None:
+    """Return `strict_since` of an API; None also for APIs that the quorum leader serves."""
+    row = API_CONTROLS.get(api_key)
+    return None if row is None else row.strict_since
