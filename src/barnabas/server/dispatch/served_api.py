@@ -11,3 +11,5 @@ class ServedApi(NamedTuple):
     first_version: int
     last_version: int
     module: str
+    # Whether the active controller serves the API, to which brokers forward its requests.
+    is_forwarded: bool = False

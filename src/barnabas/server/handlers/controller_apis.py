@@ -10,27 +10,16 @@ from barnabas.protocol.api_table import ApiKey
 from barnabas.server.dispatch.served_api import ServedApi
 from barnabas.server.handlers.broker_apis import SERVED_APIS
 
-# APIs with the same handler as on brokers. Here, `forwarding` is the controller of this process.
+# Other APIs with the same handler as on brokers.
 _AS_BROKERS = (
     ApiKey.API_VERSIONS,
-    ApiKey.CREATE_TOPICS,
-    ApiKey.DELETE_TOPICS,
     ApiKey.DESCRIBE_CONFIGS,
-    ApiKey.ALTER_CONFIGS,
-    ApiKey.CREATE_PARTITIONS,
-    ApiKey.ELECT_LEADERS,
-    ApiKey.INCREMENTAL_ALTER_CONFIGS,
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
-    ApiKey.LIST_PARTITION_REASSIGNMENTS,
-    ApiKey.ALTER_CLIENT_QUOTAS,
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
-    ApiKey.UPDATE_FEATURES,
-    ApiKey.UNREGISTER_BROKER,
-    ApiKey.DESCRIBE_QUORUM,
-    ApiKey.UNREGISTER_CONTROLLER,
 )
 
 CONTROLLER_APIS: dict[int, ServedApi] = {
+    # Here, the requests go to the controller of this process.
+    **{key: api for key, api in SERVED_APIS.items() if api.is_forwarded},
     **{key: SERVED_APIS[key] for key in _AS_BROKERS},
     ApiKey.FETCH: ServedApi(4, 18, "controller.quorum_request"),
     ApiKey.VOTE: ServedApi(0, 2, "controller.quorum_request"),

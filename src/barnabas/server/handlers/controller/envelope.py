@@ -9,38 +9,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.codec import decode
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.server.dispatch.envelope import read_address, read_header, read_principal
 from barnabas.server.dispatch.forwarded_context import ForwardedContext, ForwardedRequest
+from barnabas.server.handlers.broker_apis import SERVED_APIS
 
 if TYPE_CHECKING:
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import ControllerListenerParts
 
 # APIs that Kafka's brokers forward, as far as they are served here.
-FORWARDABLE = frozenset(
-    {
-        ApiKey.CREATE_TOPICS,
-        ApiKey.DELETE_TOPICS,
-        ApiKey.ALTER_CONFIGS,
-        ApiKey.CREATE_PARTITIONS,
-        ApiKey.ELECT_LEADERS,
-        ApiKey.INCREMENTAL_ALTER_CONFIGS,
-        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
-        ApiKey.LIST_PARTITION_REASSIGNMENTS,
-        ApiKey.ALTER_CLIENT_QUOTAS,
-        ApiKey.DESCRIBE_QUORUM,
-        ApiKey.UPDATE_FEATURES,
-        ApiKey.UNREGISTER_BROKER,
-        ApiKey.UNREGISTER_CONTROLLER,
-        ApiKey.ADD_RAFT_VOTER,
-        ApiKey.REMOVE_RAFT_VOTER,
-    }
-)
+FORWARDABLE = frozenset(key for key, api in SERVED_APIS.items() if api.is_forwarded)
 
 
 def handler(parts: ControllerListenerParts) -> Handle:

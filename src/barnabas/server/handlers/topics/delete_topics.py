@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from barnabas.controller.result import Refusal
 from barnabas.controller.topics.topics import refuse_delete_topics
 from barnabas.protocol.errors import ErrorCode
-from barnabas.server.handlers.mutations import forward_mutation
+from barnabas.server.handlers.forwarded import forward_request
 
 if TYPE_CHECKING:
     from barnabas.protocol.messages.delete_topics import (
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import NodeParts
 
-# First version whose clients know THROTTLING_QUOTA_EXCEEDED (KIP-599).
-_STRICT_SINCE = 5
 # First version whose clients know TOPIC_DELETION_DISABLED (KIP-322).
 _DISABLED_SINCE = 3
 
@@ -44,5 +42,5 @@ class DeleteTopicsHandler:
         if not self._is_enabled and context.version < _DISABLED_SINCE:
             refusal = Refusal(ErrorCode.INVALID_REQUEST, "delete.topic.enable is false")
             return context.in_slices(refuse_delete_topics(request, refusal))
-        forward_mutation(self._parts, context, request, _STRICT_SINCE)
+        forward_request(self._parts, context, request)
         return None
