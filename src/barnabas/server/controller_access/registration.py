@@ -1,12 +1,14 @@
 """Registration and heartbeats of the broker (Kafka's BrokerLifecycleManager; KIP-500, KIP-631).
 
 A broker registers with a new incarnation id and is fenced at first. The controller unfences the
-broker once its heartbeats show that it has caught up with the metadata.
+broker once its heartbeats show that it has caught up with the metadata. The states are in
+`registration_states`.
 """
 
 from __future__ import annotations
 
 import logging
+from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,6 +21,7 @@ from barnabas.protocol.messages.broker_registration import (
     Feature,
     Listener,
 )
+from barnabas.server.controller_access.registration_states import Event, State, next_state
 from barnabas.server.startup.features import SUPPORTED_FEATURES
 
 if TYPE_CHECKING:
@@ -34,6 +37,14 @@ _log = logging.getLogger(__name__)
 
 _PLAINTEXT = 0
 _NO_EPOCH = -1
+# States after the first unfencing and before the stop: the controller counts this broker as one
+# that may lead partitions, so that a stop asks for a controlled shutdown.
+_ADMITTED = (
+    State.SERVING,
+    State.UNREGISTERED,
+    State.REGISTERING_AGAIN,
+    State.REGISTERED_AGAIN,
+)
 # Delay between heartbeats until the broker is unfenced, and between retries of a shutdown.
 _RETRY_MS = 20
 # Delay before a rejected registration is retried: the previous incarnation may have a session.
@@ -42,7 +53,7 @@ _REFUSED_RETRY_MS = 100
 _MAY_PASS = (ErrorCode.NONE, ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT)
 
 
-class Leaving(msgspec.Struct, frozen=True):
+class ShutdownLimits(msgspec.Struct, frozen=True):
     """Timeouts of a controlled shutdown."""
 
     # Limit of the whole controlled shutdown.
@@ -70,46 +81,52 @@ class Registrant(msgspec.Struct, frozen=True):
     offline_directories: Callable[[], list[bytes]] = list
     # Returns the ids of the directories that take no new partitions (KIP-1066).
     cordoned_directories: Callable[[], list[bytes]] = list
-    leaving: Leaving = Leaving()
+    shutdown: ShutdownLimits = ShutdownLimits()
+
+
+class _Pending(Enum):
+    """The request whose response is pending. There is at most one."""
+
+    NONE = auto()
+    REGISTRATION = auto()
+    HEARTBEAT = auto()
+    # A heartbeat that is outdated already: the next one follows its response immediately.
+    OUTDATED_HEARTBEAT = auto()
 
 
 class Registration:
     """Registers the broker and sends heartbeats until it is stopped."""
 
     __slots__ = (
-        "_forwarding",
-        "_has_begun",
-        "_hurries",
-        "_in_flight",
-        "_limit",
+        "_broker",
+        "_controller",
         "_metadata_offset",
-        "_on_let_go",
+        "_on_left",
         "_on_registered",
         "_on_unfenced",
+        "_pending",
         "_previous_epoch",
-        "_registers_again",
-        "_registrant",
-        "_silence",
-        "_stopped",
+        "_shutdown_timer",
+        "_silence_timer",
+        "_state",
         "_timer",
         "_timer_entry",
-        "_unfenced",
         "epoch",
         "last_refusal",
     )
 
     def __init__(
         self,
-        registrant: Registrant,
-        forwarding: ControllerAccess,
+        broker: Registrant,
+        controller: ControllerAccess,
         timer: Timer,
         metadata_offset: Callable[[], int],
         on_unfenced: Callable[[], None],
         on_registered: Callable[[int], None] | None = None,
     ) -> None:
         """Args:
-        registrant: data for registrations and heartbeats.
-        forwarding: access to the active controller.
+        broker: data for registrations and heartbeats.
+        controller: access to the active controller.
         timer: runs the delays between requests.
         metadata_offset: returns the offset of the last metadata record that this broker has
             applied.
@@ -117,32 +134,31 @@ class Registration:
         on_registered: called with the broker epoch after each registration. The callee later calls
             `begin_heartbeats`. None: heartbeats begin immediately.
         """
-        self._registrant = registrant
-        self._forwarding = forwarding
+        self._broker = broker
+        self._controller = controller
         self._timer = timer
         self._metadata_offset = metadata_offset
         self._on_unfenced = on_unfenced
         self._on_registered = on_registered
-        # Whether a registration or a heartbeat waits for its response.
-        self._in_flight = False
-        # Whether to send the next heartbeat immediately after the pending response.
-        self._hurries = False
-        # Whether to register again after the response to the pending heartbeat.
-        self._registers_again = False
-        # Whether `begin_heartbeats` was called. Never cleared.
-        self._has_begun = False
+        # Changed by `_on_event` alone.
+        self._state = State.NEW
+        # Set when a request is sent, NONE again when its response arrives.
+        self._pending = _Pending.NONE
         # Last error of the controller, NONE after a success. Prevents repeated log lines.
         self.last_refusal = ErrorCode.NONE
-        # Broker epoch that the controller assigned; -1 before the first registration.
+        # Broker epoch of the last accepted registration; -1 before the first. It only grows.
         self.epoch = _NO_EPOCH
+        # Broker epoch at the last clean stop, sent with each registration; -1 if unknown.
         self._previous_epoch = _NO_EPOCH
-        self._unfenced = False
-        self._stopped = False
+        # Delay before the next request. Obsolete while a response is pending.
         self._timer_entry: Cancellable | None = None
-        # Called when the controlled shutdown ends. None unless the broker is shutting down.
-        self._on_let_go: Callable[[], None] | None = None
-        self._limit: Cancellable | None = None
-        self._silence: Cancellable | None = None
+        # Called once when the controlled shutdown ends. Set only in LEAVING.
+        self._on_left: Callable[[], None] | None = None
+        # Limits of the controlled shutdown as a whole, and without a response. Set only in LEAVING.
+        self._shutdown_timer: Cancellable | None = None
+        self._silence_timer: Cancellable | None = None
+
+    # -- calls of the owner -------------------------------------------------------------------
 
     def start(self, previous_epoch: int) -> None:
         """Register the broker, with retries until the controller accepts the registration.
@@ -150,187 +166,219 @@ class Registration:
         Args:
             previous_epoch: broker epoch at the last clean stop, -1 if unknown (KIP-966).
         """
+        if self._state is State.STOPPED:
+            # The node was stopped while the logs were opened.
+            return
+        self._on_event(Event.START)
         self._previous_epoch = previous_epoch
-        self._register()
-
-    def _register(self) -> None:
-        me = self._registrant
-        request = BrokerRegistrationRequest(
-            broker_id=me.node_id,
-            cluster_id=me.cluster_id,
-            incarnation_id=me.incarnation_id,
-            listeners=[
-                Listener(
-                    name=each.name, host=each.host, port=each.port, security_protocol=_PLAINTEXT
-                )
-                for each in me.endpoints
-            ],
-            features=features_as(Feature, SUPPORTED_FEATURES),
-            rack=me.rack,
-            log_dirs=me.directories,
-            previous_broker_epoch=self._previous_epoch,
-        )
-        self._in_flight = True
-        self._forwarding.send(request, self._on_registration)
+        self._send_registration()
 
     def begin_heartbeats(self) -> None:
         """Begin to send heartbeats, once the metadata is known and the logs are open."""
-        if not self._stopped and self._on_let_go is None:
-            self._has_begun = True
-            self._heartbeat()
+        if self._state in (State.REGISTERED, State.REGISTERED_AGAIN):
+            self._on_event(Event.LOGS_OPEN)
+            self._send_heartbeat()
 
     def on_unregistered(self) -> None:
         """Register this broker again after it was unregistered while it runs.
 
         Apache Kafka has to be restarted in this case.
         """
-        if self._stopped or self._on_let_go is not None or not self._unfenced:
+        if self._state not in _ADMITTED or self._state is State.UNREGISTERED:
             return
+        self._on_event(Event.UNREGISTERED)
         _log.warning(
-            "This broker was unregistered with epoch %d while it runs; it registers again. Stop it "
-            "first if it is to leave the cluster",
+            "Broker unregistered while it runs, registering again: id=%d epoch=%d. To remove a "
+            "broker, stop it first",
+            self._broker.node_id,
             self.epoch,
         )
-        if self._in_flight:
-            self._registers_again = True
-            return
-        if self._timer_entry is not None:
-            self._timer_entry.cancel()
-        self._register()
+        if self._pending is _Pending.NONE:
+            self._register_again()
 
     def heartbeat_now(self) -> None:
-        """Send the next heartbeat immediately.
+        """Send the next heartbeat immediately, if heartbeats have begun.
 
-        Use this after a lost connection, because the controller would soon consider this broker
-        dead. Also use it after a data directory has failed, to inform the controller without delay.
+        Use this after a lost connection, because the controller would soon fence this broker. Also
+        use it after a data directory has failed, to inform the controller without delay.
         """
-        if self._stopped or not self._has_begun:
+        if self._state not in (State.FENCED, State.SERVING, State.LEAVING):
             return
-        if self._in_flight:
-            self._hurries = True
-            return
-        if self._timer_entry is not None:
-            self._timer_entry.cancel()
-        self._later(0, self._heartbeat)
+        if self._pending is _Pending.HEARTBEAT:
+            self._pending = _Pending.OUTDATED_HEARTBEAT
+        elif self._pending is _Pending.NONE:
+            self._schedule(0, self._send_heartbeat)
 
-    def stop(self) -> None:
-        """Send no more heartbeats."""
-        self._stopped = True
-        if self._timer_entry is not None:
-            self._timer_entry.cancel()
-
-    def shut_down(self, on_let_go: Callable[[], None]) -> None:
-        """Ask the controller to elect other leaders, then call `on_let_go`.
+    def shut_down(self, on_left: Callable[[], None]) -> None:
+        """Ask the controller to elect other leaders, then call `on_left`.
 
         The call is immediate if the broker was never unfenced. It always comes within a limited
         time, because a stop must end even if no controller responds.
         """
-        if self._timer_entry is not None:
-            self._timer_entry.cancel()
-        if not self._unfenced or self._stopped:
-            on_let_go()
-            return
-        self._on_let_go = on_let_go
-        self._limit = self._timer.call_later(self._registrant.leaving.ms_max, self._let_go)
-        self._await_word()
-        if not self._in_flight:
-            self._heartbeat()
-
-    def _await_word(self) -> None:
-        """Restart the limit for a silent controller: the last nodes to stop have no controller."""
-        if self._silence is not None:
-            self._silence.cancel()
-        self._silence = self._timer.call_later(
-            self._registrant.leaving.silence_ms_max, self._let_go
-        )
-
-    def _let_go(self) -> None:
-        on_let_go, self._on_let_go = self._on_let_go, None
-        for timer in (self._limit, self._silence):
-            if timer is not None:
-                timer.cancel()
-        if on_let_go is not None:
+        if self._state not in _ADMITTED:
             self.stop()
-            on_let_go()
+            on_left()
+            return
+        self._on_event(Event.SHUT_DOWN)
+        self._cancel_timer()
+        self._on_left = on_left
+        limits = self._broker.shutdown
+        self._shutdown_timer = self._timer.call_later(limits.ms_max, self._end_shutdown)
+        self._restart_silence_timer()
+        if self._pending is _Pending.NONE:
+            self._send_heartbeat()
 
-    def _on_registration(self, response: BrokerRegistrationResponse) -> None:
-        self._in_flight = False
-        if self._stopped:
+    def stop(self) -> None:
+        """Send nothing more, and ignore pending responses."""
+        self._on_event(Event.STOP)
+        self._cancel_timer()
+
+    # -- registration -------------------------------------------------------------------------
+
+    def _register_again(self) -> None:
+        self._on_event(Event.REGISTER_AGAIN)
+        self._cancel_timer()
+        self._send_registration()
+
+    def _send_registration(self) -> None:
+        broker = self._broker
+        request = BrokerRegistrationRequest(
+            broker_id=broker.node_id,
+            cluster_id=broker.cluster_id,
+            incarnation_id=broker.incarnation_id,
+            listeners=[
+                Listener(
+                    name=each.name, host=each.host, port=each.port, security_protocol=_PLAINTEXT
+                )
+                for each in broker.endpoints
+            ],
+            features=features_as(Feature, SUPPORTED_FEATURES),
+            rack=broker.rack,
+            log_dirs=broker.directories,
+            previous_broker_epoch=self._previous_epoch,
+        )
+        self._begin_request(_Pending.REGISTRATION)
+        self._controller.send(request, self._on_registration_response)
+
+    def _on_registration_response(self, response: BrokerRegistrationResponse) -> None:
+        self._pending = _Pending.NONE
+        if self._state is State.STOPPED:
+            return
+        if self._state is State.UNREGISTERED:
+            self._register_again()
             return
         if response.error_code:
-            self._complain("the registration", ErrorCode.of(response.error_code))
-            self._later(_REFUSED_RETRY_MS, self._register)
+            self._report_refusal("the registration", ErrorCode.of(response.error_code))
+            self._schedule(_REFUSED_RETRY_MS, self._send_registration)
             return
+        self._on_event(Event.ACCEPTED)
         self.last_refusal = ErrorCode.NONE
         self.epoch = response.broker_epoch
-        _log.info("Registered as broker %d with epoch %d", self._registrant.node_id, self.epoch)
-        if self._on_registered is None:
+        _log.info("Broker registered: id=%d epoch=%d", self._broker.node_id, self.epoch)
+        if self._state is State.LEAVING:
+            self._send_heartbeat()
+        elif self._on_registered is None:
             self.begin_heartbeats()
         else:
             self._on_registered(self.epoch)
 
-    def _complain(self, what: str, error: ErrorCode) -> None:
+    def _report_refusal(self, request_name: str, error: ErrorCode) -> None:
         if error is ErrorCode.REQUEST_TIMED_OUT:
             # No controller was found, so the request was not rejected. `quorum_wait` reports this
             # case during a start.
-            _log.info("No controller has taken %s in time", what)
+            _log.info("No controller responded to %s in time", request_name)
         elif error is not self.last_refusal:
             self.last_refusal = error
-            _log.warning("The controller refuses %s: %s", what, error.name)
+            _log.warning("The controller refused %s: error=%s", request_name, error.name)
 
-    def _heartbeat(self) -> None:
+    # -- heartbeats ---------------------------------------------------------------------------
+
+    def _send_heartbeat(self) -> None:
+        broker = self._broker
         request = BrokerHeartbeatRequest(
-            broker_id=self._registrant.node_id,
+            broker_id=broker.node_id,
             broker_epoch=self.epoch,
             current_metadata_offset=self._metadata_offset(),
             want_fence=False,
-            want_shut_down=self._on_let_go is not None,
-            offline_log_dirs=self._registrant.offline_directories(),
-            cordoned_log_dirs=self._registrant.cordoned_directories(),
+            want_shut_down=self._state is State.LEAVING,
+            offline_log_dirs=broker.offline_directories(),
+            cordoned_log_dirs=broker.cordoned_directories(),
         )
-        self._in_flight = True
-        self._forwarding.send(request, self._on_heartbeat)
+        self._begin_request(_Pending.HEARTBEAT)
+        self._controller.send(request, self._on_heartbeat_response)
 
-    def _on_heartbeat(self, response: BrokerHeartbeatResponse) -> None:
-        self._in_flight = False
-        if self._stopped:
+    def _on_heartbeat_response(self, response: BrokerHeartbeatResponse) -> None:
+        was_outdated = self._pending is _Pending.OUTDATED_HEARTBEAT
+        self._pending = _Pending.NONE
+        if self._state is State.STOPPED:
             return
-        if self._registers_again and self._on_let_go is None:
-            self._registers_again = False
-            self._register()
+        if self._state is State.UNREGISTERED:
+            self._register_again()
             return
         if response.error_code:
-            self._complain("a heartbeat", ErrorCode.of(response.error_code))
+            self._report_refusal("a heartbeat", ErrorCode.of(response.error_code))
         else:
             self.last_refusal = ErrorCode.NONE
-        if self._on_let_go is not None:
-            self._on_shut_down_answer(response)
+        if self._state is State.LEAVING:
+            self._continue_shutdown(response)
             return
-        let_in = not response.error_code and not response.is_fenced
-        if let_in and not self._unfenced:
-            self._unfenced = True
-            _log.info("The controller has let this broker in")
+        is_unfenced = not response.error_code and not response.is_fenced
+        is_first = is_unfenced and self._state is State.FENCED
+        if is_first:
+            self._on_event(Event.UNFENCED)
+            _log.info("Broker unfenced: id=%d epoch=%d", self._broker.node_id, self.epoch)
+        # Errors while serving are retried at the normal interval: the broker was unregistered, for
+        # example.
+        is_urgent = not is_unfenced and not (response.error_code and self._state is State.SERVING)
+        interval_ms = _RETRY_MS if is_urgent else self._broker.heartbeat_interval_ms
+        self._schedule(0 if was_outdated else interval_ms, self._send_heartbeat)
+        if is_first:
             self._on_unfenced()
-        # After an unfenced broker gets an error (it was unregistered, for example), retry at the
-        # normal interval.
-        hurries = not let_in and not (response.error_code and self._unfenced)
-        interval_ms = _RETRY_MS if hurries else self._registrant.heartbeat_interval_ms
-        if self._hurries:
-            self._hurries = False
-            interval_ms = 0
-        self._later(interval_ms, self._heartbeat)
 
-    def _on_shut_down_answer(self, response: BrokerHeartbeatResponse) -> None:
+    # -- controlled shutdown ------------------------------------------------------------------
+
+    def _continue_shutdown(self, response: BrokerHeartbeatResponse) -> None:
         if response.should_shut_down or response.error_code not in _MAY_PASS:
-            self._let_go()
+            self._end_shutdown()
             return
-        retry_ms = self._registrant.leaving.retry_ms
+        retry_ms = self._broker.shutdown.retry_ms
         if response.error_code:
             # The error can be temporary, but an immediate retry would not help.
             retry_ms = max(retry_ms, _RETRY_MS)
         else:
-            self._await_word()
-        self._later(retry_ms, self._heartbeat)
+            self._restart_silence_timer()
+        self._schedule(retry_ms, self._send_heartbeat)
 
-    def _later(self, delay_ms: float, action: Callable[[], None]) -> None:
+    def _restart_silence_timer(self) -> None:
+        """Restart the limit for a silent controller: the last nodes to stop have no controller."""
+        if self._silence_timer is not None:
+            self._silence_timer.cancel()
+        limit_ms = self._broker.shutdown.silence_ms_max
+        self._silence_timer = self._timer.call_later(limit_ms, self._end_shutdown)
+
+    def _end_shutdown(self) -> None:
+        on_left, self._on_left = self._on_left, None
+        for timer in (self._shutdown_timer, self._silence_timer):
+            if timer is not None:
+                timer.cancel()
+        if on_left is not None:
+            self.stop()
+            on_left()
+
+    # -- steps that all of these share --------------------------------------------------------
+
+    def _on_event(self, event: Event) -> None:
+        self._state = next_state(self._state, event)
+
+    def _begin_request(self, request: _Pending) -> None:
+        assert self._pending is _Pending.NONE, f"{self._pending.name} is pending in {self._state}"
+        self._pending = request
+
+    def _schedule(self, delay_ms: float, action: Callable[[], None]) -> None:
+        self._cancel_timer()
         self._timer_entry = self._timer.call_later(delay_ms, action)
+
+    def _cancel_timer(self) -> None:
+        if self._timer_entry is not None:
+            self._timer_entry.cancel()
+            self._timer_entry = None

@@ -26,7 +26,11 @@ from barnabas.server.controller_access.alter_partition_sender import ForwardedAl
 from barnabas.server.controller_access.auto_topics import AutoTopics
 from barnabas.server.controller_access.directory_assignments import DirectoryAssignments
 from barnabas.server.controller_access.producer_ids import ProducerIds
-from barnabas.server.controller_access.registration import Leaving, Registrant, Registration
+from barnabas.server.controller_access.registration import (
+    Registrant,
+    Registration,
+    ShutdownLimits,
+)
 from barnabas.server.conversion.conversion_queue import ConversionQueue
 from barnabas.server.dispatch.dispatcher import Dispatcher
 from barnabas.server.handlers.broker_apis import served_apis
@@ -64,7 +68,7 @@ STOP_TRIES = 100
 # How long a stop waits for pending responses and for clients that read slowly.
 DRAIN_MS_MAX = 1_500.0
 # Limits of a controlled shutdown in a cluster where other brokers can take over the partitions.
-_LEAVING_OTHERS = Leaving(ms_max=30_000, silence_ms_max=2_000, retry_ms=50)
+_SHUTDOWN_IN_CLUSTER = ShutdownLimits(ms_max=30_000, silence_ms_max=2_000, retry_ms=50)
 
 
 class BrokerServer:
@@ -130,7 +134,7 @@ class BrokerServer:
             return f"waiting for the metadata up to offset {self._awaited_epoch}; {known} is known"
         if not self.follower.logs_open:
             return f"opening the logs; {len(self.logs.logs)} are open"
-        return f"waiting for controller {controller} to let this broker in, which is registered"
+        return f"waiting for controller {controller} to unfence this broker, which is registered"
 
     def _on_registered(self, epoch: int) -> None:
         if self.follower.logs_open:
@@ -382,7 +386,7 @@ class BrokerServer:
             heartbeat_interval_ms=config.integer("broker.heartbeat.interval.ms"),
             offline_directories=lambda: self.logs.offline_directory_ids,
             cordoned_directories=lambda: self.logs.cordoned_directory_ids,
-            leaving=Leaving() if shared.configuration.is_single else _LEAVING_OTHERS,
+            shutdown=ShutdownLimits() if shared.configuration.is_single else _SHUTDOWN_IN_CLUSTER,
         )
         return Registration(
             registrant,

@@ -89,7 +89,7 @@ def test_who_waits_for_its_controller_says_what_for(caplog: pytest.LogCaptureFix
     assert told >= {
         "waiting for controller N to register this broker",
         "waiting for the metadata up to offset N; N is known",
-        "waiting for controller N to let this broker in, which is registered",
+        "waiting for controller N to unfence this broker, which is registered",
     }
 
 
