@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from barnabas.metadata.publisher import MetadataPublisher
 from barnabas.metadata.snapshot_generator import SnapshotGenerator
-from barnabas.network.connection import Connection, ConnectionDoors, ConnectionLimits
+from barnabas.network.connection import Connection, ConnectionDependencies, ConnectionLimits
 from barnabas.network.framed_protocol import new_receive_buffer
 from barnabas.protocol.api_keys import last_stable_version, request_class, schema_versions
 from barnabas.protocol.api_table import ApiKey
@@ -118,7 +118,7 @@ class Replica:
         self.driver.add_listener(self.generator)
         self.driver.add_listener(self)
         self.rpc = RaftRpc(self.driver)
-        self._doors = ConnectionDoors(runtime.clock, runtime.timer, new_receive_buffer())
+        self._doors = ConnectionDependencies(runtime.clock, runtime.timer, new_receive_buffer())
         self._connections = 0
         if config.can_be_voter:
             runtime.sockets.listen("", hosts.ports[config.node_id], self._accept)

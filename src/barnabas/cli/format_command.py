@@ -71,7 +71,7 @@ def format_command(
     if sum((standalone, no_initial_controllers, initial_controllers is not None)) > 1:
         raise click.UsageError("Only one can say who votes first.")
     from barnabas.runtime.clock import SystemClock
-    from barnabas.server.startup.formatting import FormatDoors, FormatError, format_node
+    from barnabas.server.startup.formatting import FormatDependencies, FormatError, format_node
     from barnabas.settings.key import ConfigError
     from barnabas.settings.properties import PropertiesError
     from barnabas.storage.errors import StorageError
@@ -80,7 +80,7 @@ def format_command(
         done = format_node(
             _configuration(properties_file, cluster_id),
             _first_voters(standalone, initial_controllers, no_initial_controllers),
-            FormatDoors(RealDisk(), SystemClock(), SystemRng()),
+            FormatDependencies(RealDisk(), SystemClock(), SystemRng()),
             skip_formatted=ignore_formatted,
         )
     except (FormatError, ConfigError, PropertiesError, StorageError, OSError) as error:

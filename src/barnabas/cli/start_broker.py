@@ -86,7 +86,10 @@ def _run(properties: dict[str, str], options: StartOptions, surroundings: StartS
                 from barnabas.server.process.first_topics import FirstTopics
 
                 FirstTopics(
-                    broker.broker.parts, runtime.timer, lambda: on_ready(address), control.fail
+                    broker.broker.dependencies,
+                    runtime.timer,
+                    lambda: on_ready(address),
+                    control.fail,
                 ).create(topics)
 
         def on_ready(address: str) -> None:

@@ -134,14 +134,14 @@ class Background:
 
     def _continue_shutdowns(self) -> None:
         """Continue to move leaderships away from brokers that shut down, in a later turn."""
-        if self._brokers.is_anybody_leaving and not self._is_move_scheduled:
+        if self._brokers.has_leaving_brokers and not self._is_move_scheduled:
             self._is_move_scheduled = True
             self._timer.call_soon(self._move_leaderships)
 
     def _move_leaderships(self) -> None:
         self._is_move_scheduled = False
         view = self._state.view()
-        if view is not None and self._brokers.is_anybody_leaving:
+        if view is not None and self._brokers.has_leaving_brokers:
             self._state.append(self._brokers.move_some(view))
             self._continue_shutdowns()
 

@@ -34,7 +34,7 @@ FRAME_BYTES_MAX = 0x7FFFFFFF
 _CORRELATION_ID_MASK = 0x7FFFFFFF
 
 
-class ChannelDoors(msgspec.Struct, frozen=True):
+class ChannelDependencies(msgspec.Struct, frozen=True):
     """The resources that all channels of a client share."""
 
     clock: Clock
@@ -84,7 +84,7 @@ class Channel(FramedHandler):
 
     def __init__(
         self,
-        doors: ChannelDoors,
+        dependencies: ChannelDependencies,
         client_id: str | None,
         on_closed: Callable[[Channel, NetworkError], None],
         frame_bytes_max: int = FRAME_BYTES_MAX,
@@ -92,24 +92,29 @@ class Channel(FramedHandler):
         """Create an unconnected channel.
 
         Args:
-            doors: resources that all channels of the client share.
+            dependencies: resources that all channels of the client share.
             client_id: the client id in request headers.
             on_closed: called once when an established connection ends, after all pending requests
                 have failed.
             frame_bytes_max: limit on the size of a response.
         """
-        super().__init__(doors.timer, doors.receive_buffer, frame_bytes_max, doors.large_buffers)
+        super().__init__(
+            dependencies.timer,
+            dependencies.receive_buffer,
+            frame_bytes_max,
+            dependencies.large_buffers,
+        )
         self.client_id = client_id
-        self._clock = doors.clock
-        self._sockets = doors.sockets
-        self._wheel = doors.wheel
+        self._clock = dependencies.clock
+        self._sockets = dependencies.sockets
+        self._wheel = dependencies.wheel
         self._on_closed = on_closed
         self._on_connected: Callable[[NetworkError | None], None] | None = None
         self._connecting: Cancellable | None = None
         # Pending requests by correlation id, oldest first.
         self._pending: dict[int, _Pending] = {}
         self._correlation_id = 0
-        self._last_activity_ms = doors.clock.monotonic_ms()
+        self._last_activity_ms = dependencies.clock.monotonic_ms()
         # Whether a complete frame has arrived: the peer then speaks Kafka's protocol.
         self._has_answered = False
         # The reason why this side closed the connection, or None.

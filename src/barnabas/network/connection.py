@@ -56,7 +56,7 @@ class ConnectionLimits(msgspec.Struct, frozen=True):
     waiting_bytes_max: int = 16 * 1024 * 1024
 
 
-class ConnectionDoors(msgspec.Struct, frozen=True):
+class ConnectionDependencies(msgspec.Struct, frozen=True):
     """The resources that all connections of a broker share."""
 
     clock: Clock
@@ -148,7 +148,7 @@ class Connection(FramedHandler):
     def __init__(
         self,
         connection_id: int,
-        doors: ConnectionDoors,
+        dependencies: ConnectionDependencies,
         limits: ConnectionLimits,
         on_request: Callable[[Connection, memoryview], None],
         on_closed: Callable[[Connection, Exception | None], None],
@@ -157,21 +157,21 @@ class Connection(FramedHandler):
 
         Args:
             connection_id: the id of the connection.
-            doors: resources that all connections of the broker share.
+            dependencies: resources that all connections of the broker share.
             limits: limits of this connection.
             on_request: called with each frame. It must `reserve()` a slot for each accepted
                 request.
             on_closed: called once when the connection has ended.
         """
         super().__init__(
-            doors.timer,
-            doors.receive_buffer,
+            dependencies.timer,
+            dependencies.receive_buffer,
             limits.frame_bytes_max,
-            frame_memory=doors.frame_budget,
+            frame_memory=dependencies.frame_budget,
         )
         self.id = connection_id
-        self._clock = doors.clock
-        self._frame_budget = doors.frame_budget
+        self._clock = dependencies.clock
+        self._frame_budget = dependencies.frame_budget
         self._limits = limits
         self._on_request = on_request
         self._on_closed = on_closed
@@ -202,7 +202,7 @@ class Connection(FramedHandler):
         self._peer_check: Cancellable | None = None
         self._throttled_until_ms = 0.0
         # Arrival time of the current or last request.
-        self.last_activity_ms = doors.clock.monotonic_ms()
+        self.last_activity_ms = dependencies.clock.monotonic_ms()
         # Time in ms between its full arrival and the start of its processing.
         self.queued_ms = 0.0
         # The protocol error that ended the connection, or None.

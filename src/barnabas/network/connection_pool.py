@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from barnabas.network.channel import Channel, ChannelDoors
+from barnabas.network.channel import Channel, ChannelDependencies
 from barnabas.network.framed_protocol import new_receive_buffer
 from barnabas.network.network_error import NetworkError, NetworkErrorKind
 from barnabas.network.reconnect_backoff import ReconnectBackoff
@@ -73,7 +73,7 @@ class _Slot:
 class ConnectionPool:
     """The channels of a client, or of a broker to its peers."""
 
-    __slots__ = ("_closed", "_doors", "_prepare", "_rng", "_settings", "_slots", "_wheel")
+    __slots__ = ("_closed", "_dependencies", "_prepare", "_rng", "_settings", "_slots", "_wheel")
 
     def __init__(
         self, runtime: Runtime, settings: PoolSettings, prepare: Prepare | None = None
@@ -82,7 +82,7 @@ class ConnectionPool:
         self._prepare = prepare
         self._rng = runtime.rng
         self._wheel = TimingWheel(runtime.clock, runtime.timer)
-        self._doors = ChannelDoors(
+        self._dependencies = ChannelDependencies(
             clock=runtime.clock,
             timer=runtime.timer,
             sockets=runtime.sockets,
@@ -162,7 +162,7 @@ class ConnectionPool:
         slot.ready = False
         slot.retry = None
         on_closed = partial(self._on_closed, slot)
-        channel = Channel(self._doors, self._settings.client_id, on_closed)
+        channel = Channel(self._dependencies, self._settings.client_id, on_closed)
         slot.channel = channel
         timeout_ms = self._settings.connect_timeout_ms
         on_connected = partial(self._on_connected, slot, channel)

@@ -178,7 +178,7 @@ class BrokerOnLoop:
             failures.append(error)
             ended.set()
 
-        parts = self._node.broker.parts
+        parts = self._node.broker.dependencies
         FirstTopics(parts, self._timer, ended.set, on_failed).create([NewTopic(name, partitions)])
         await ended.wait()
         if failures:

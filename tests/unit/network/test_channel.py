@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from barnabas.network.channel import Channel
-from barnabas.network.connection import Connection, ConnectionDoors, ConnectionLimits
+from barnabas.network.connection import Connection, ConnectionDependencies, ConnectionLimits
 from barnabas.network.connection_pool import ConnectionPool, Node, PoolSettings
 from barnabas.network.framed_protocol import new_receive_buffer
 from barnabas.network.network_error import NetworkError, NetworkErrorKind
@@ -34,7 +34,7 @@ class Broker:
 
     def start(self) -> None:
         runtime = self.world.host(self.name).runtime
-        doors = ConnectionDoors(runtime.clock, runtime.timer, new_receive_buffer(4096))
+        doors = ConnectionDependencies(runtime.clock, runtime.timer, new_receive_buffer(4096))
 
         def accept() -> Connection:
             self.accepted += 1

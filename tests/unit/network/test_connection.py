@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.network.connection import (
     Connection,
-    ConnectionDoors,
+    ConnectionDependencies,
     ConnectionLimits,
     ResponseSlot,
 )
@@ -27,7 +27,9 @@ class Server:
 
     def __init__(self, world: SimWorld, limits: ConnectionLimits, buffer_bytes: int = 4096) -> None:
         runtime = world.host("s").runtime
-        self.doors = ConnectionDoors(runtime.clock, runtime.timer, new_receive_buffer(buffer_bytes))
+        self.doors = ConnectionDependencies(
+            runtime.clock, runtime.timer, new_receive_buffer(buffer_bytes)
+        )
         self.limits = limits
         self.connections: list[Connection] = []
         self.requests: list[bytes] = []
@@ -251,7 +253,7 @@ def working(each_ms: float) -> tuple[SimWorld, Server, Recorder, list[bytes]]:
     server = Server(world, ConnectionLimits(), buffer_bytes=1 << 16)
     clock = WorkingClock(world)
     timer = world.host("s").runtime.timer
-    server.doors = ConnectionDoors(clock, timer, new_receive_buffer(1 << 16))
+    server.doors = ConnectionDependencies(clock, timer, new_receive_buffer(1 << 16))
     order: list[bytes] = []
 
     def work(connection: Connection, view: memoryview) -> None:

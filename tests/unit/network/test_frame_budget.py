@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from barnabas.network.connection import Connection, ConnectionDoors, ConnectionLimits
+from barnabas.network.connection import Connection, ConnectionDependencies, ConnectionLimits
 from barnabas.network.frame_budget import AGE_MAX_MS, FREE_BYTES, LOAN_MS, FrameBudget
 from barnabas.sim.world import SimWorld, sim_runtime
 from unit.network.test_connection import Server, frame
@@ -158,7 +158,7 @@ class BudgetedServer(Server):
         super().__init__(world, ConnectionLimits(), 64 * 1024)
         runtime = world.host("s").runtime
         self.budget = FrameBudget(bytes_max, runtime.clock, runtime.timer)
-        self.doors = ConnectionDoors(
+        self.doors = ConnectionDependencies(
             runtime.clock, runtime.timer, self.doors.receive_buffer, self.budget
         )
         self.handle = self.echo

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.provenance import Provenance
-from barnabas.network.channel import ChannelDoors
-from barnabas.network.connection import Connection, ConnectionDoors, ConnectionLimits
+from barnabas.network.channel import ChannelDependencies
+from barnabas.network.connection import Connection, ConnectionDependencies, ConnectionLimits
 from barnabas.network.framed_protocol import new_receive_buffer
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.config_record import ConfigRecord
@@ -42,7 +42,7 @@ from barnabas.server.configs.configuration import read_configuration
 from barnabas.server.conversion.conversion_queue import ConversionQueue
 from barnabas.server.dispatch.dispatcher import Dispatcher
 from barnabas.server.dispatch.missing_features import MissingFeatures
-from barnabas.server.dispatch.request import RequestServices
+from barnabas.server.dispatch.request import RequestDependencies
 from barnabas.server.dispatch.request_statistics import RequestStatistics
 from barnabas.server.dispatch.slices import SliceQueue
 from barnabas.server.handlers.broker_apis import served_apis
@@ -277,7 +277,7 @@ class Node:
         self.logs.startup(lambda _: self.log_config({}))
         self.wheel = TimingWheel(runtime.clock, runtime.timer)
         self.view = ClusterView(runtime.clock, Backlog(runtime.clock, runtime.timer, fail_test))
-        channels = ChannelDoors(
+        channels = ChannelDependencies(
             runtime.clock, runtime.timer, runtime.sockets, self.wheel, new_receive_buffer()
         )
         parts = ReplicationParts(
@@ -318,7 +318,7 @@ class Node:
             config=config,
             conversions=ConversionQueue(runtime.timer, runtime.executor),
         )
-        services = RequestServices(
+        services = RequestDependencies(
             LISTENER,
             runtime.clock,
             quotas,
@@ -328,7 +328,7 @@ class Node:
         )
         self.handlers = HandlerTable(parts, RequestStatistics())  # type: ignore[arg-type]
         dispatcher = Dispatcher(self.handlers.find, services)
-        doors = ConnectionDoors(runtime.clock, runtime.timer, new_receive_buffer())
+        doors = ConnectionDependencies(runtime.clock, runtime.timer, new_receive_buffer())
         self.connections: list[Connection] = []
 
         def accept() -> Connection:

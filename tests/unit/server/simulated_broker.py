@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from barnabas.network.channel import Channel, ChannelDoors
+from barnabas.network.channel import Channel, ChannelDependencies
 from barnabas.network.framed_protocol import new_receive_buffer
 from barnabas.protocol.messages.create_topics import (
     CreatableTopic,
@@ -119,7 +119,7 @@ class SimulatedClient:
         self._world = world
         runtime = world.host(name).runtime
         wheel = TimingWheel(runtime.clock, runtime.timer)
-        doors = ChannelDoors(
+        doors = ChannelDependencies(
             runtime.clock, runtime.timer, runtime.sockets, wheel, new_receive_buffer()
         )
         self.closed: list[NetworkError] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from barnabas.network.channel import Channel, ChannelDoors
+from barnabas.network.channel import Channel, ChannelDependencies
 from barnabas.network.framed_protocol import new_receive_buffer
 from barnabas.server.configs.configuration import read_configuration
 from barnabas.server.process.node import Node
@@ -152,7 +152,7 @@ class SimulatedCluster:
         self._connections += 1
         runtime = self.world.host(f"client-{self._connections}").runtime
         wheel = TimingWheel(runtime.clock, runtime.timer)
-        doors = ChannelDoors(
+        doors = ChannelDependencies(
             runtime.clock, runtime.timer, runtime.sockets, wheel, new_receive_buffer()
         )
         closed: list[NetworkError] = []

@@ -168,7 +168,7 @@ class BrokerControl:
         return records
 
     @property
-    def is_anybody_leaving(self) -> bool:
+    def has_leaving_brokers(self) -> bool:
         """Whether a broker in controlled shutdown still has partitions to move."""
         return bool(self._leaving)
 

@@ -15,7 +15,7 @@ from barnabas.network.network_error import NetworkError, NetworkErrorKind
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.network.channel import ChannelDoors
+    from barnabas.network.channel import ChannelDependencies
     from barnabas.protocol.schema import Message
 
     # Called with (response, None) or (None, error).
@@ -61,7 +61,7 @@ class PeerChannels:
 
     def __init__(
         self,
-        doors: ChannelDoors,
+        doors: ChannelDependencies,
         endpoint_of: EndpointOf,
         on_lost: Callable[[int], None],
         connect_timeout_ms: float = 10_000.0,
@@ -93,7 +93,7 @@ class PeerChannel:
 
     def __init__(
         self,
-        doors: ChannelDoors,
+        doors: ChannelDependencies,
         client_id: str,
         endpoint: Callable[[], tuple[str, int] | None],
         on_lost: Callable[[], None],

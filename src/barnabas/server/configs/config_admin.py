@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 Outcome = Refusal | None
 
 
-def settle_incremental(
+def handle_locally(
     node_id: int,
     resources: Sequence[AlterConfigsResource],
     *,
@@ -76,13 +76,13 @@ def settle_incremental(
     return settled
 
 
-def settle_legacy(
+def handle_legacy_locally(
     node_id: int, resources: Sequence[LegacyResource], own: GradualKeys | None
 ) -> dict[int, Outcome]:
     """Reject resources of AlterConfigs that must not reach the controller.
 
     AlterConfigs does not support loggers, and it deletes every key that it does not name.
-    Parameters and result are those of `settle_incremental`.
+    Parameters and result are those of `handle_locally`.
     """
     settled = _refused_twice([(each.resource_type, each.resource_name) for each in resources])
     if own is None:

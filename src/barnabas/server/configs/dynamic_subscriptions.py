@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from barnabas.storage.manager.log_manager import LogManager
 
 
-def subscribe_parts(
+def subscribe_to_dynamic_keys(
     dynamic: DynamicBrokerConfig,
     logs: LogManager,
     replicas: ReplicaManager,

@@ -20,7 +20,7 @@ from barnabas.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.network.channel import ChannelDoors
+    from barnabas.network.channel import ChannelDependencies
     from barnabas.protocol.schema import Message
     from barnabas.runtime.rng import Rng
     from barnabas.runtime.timer import Cancellable
@@ -48,12 +48,11 @@ class ChannelSettings(msgspec.Struct, frozen=True):
 
 
 class ControllerChannel:
-    """Keeps a connection to its target controller, and informs the owner about its state."""
+    """Keeps a connection to its target controller, and reports when it is ready or lost."""
 
     __slots__ = (
-        "_aim",
         "_channel",
-        "_doors",
+        "_dependencies",
         "_failures",
         "_is_ready",
         "_on_lost",
@@ -61,29 +60,30 @@ class ControllerChannel:
         "_retry",
         "_rng",
         "_settings",
+        "_target",
     )
 
     def __init__(
         self,
-        doors: ChannelDoors,
+        dependencies: ChannelDependencies,
         settings: ChannelSettings,
         rng: Rng,
         on_ready: Callable[[], None],
         on_lost: Callable[[], None],
     ) -> None:
         """Args:
-        doors: services for the connection.
+        dependencies: what a channel needs, for the connection.
         settings: client id and timeouts.
         rng: randomness of the backoff.
         on_ready: called when requests can be sent.
         on_lost: called when a ready connection is lost. The channel already reconnects.
         """
-        self._doors = doors
+        self._dependencies = dependencies
         self._settings = settings
         self._rng = rng
         self._on_ready = on_ready
         self._on_lost = on_lost
-        self._aim: ControllerAddress | None = None
+        self._target: ControllerAddress | None = None
         # The connection, connecting or ready. None during a backoff and without a target.
         self._channel: Channel | None = None
         # Whether the API versions of the controller are known, so that requests can be sent.
@@ -102,11 +102,11 @@ class ControllerChannel:
         """Number of requests that wait for a response."""
         return 0 if self._channel is None else self._channel.in_flight
 
-    def aim_at(self, address: ControllerAddress | None) -> None:
+    def connect_to(self, address: ControllerAddress | None) -> None:
         """Connect to this controller. None: disconnect."""
-        if address == self._aim:
+        if address == self._target:
             return
-        self._aim = address
+        self._target = address
         self._failures = 0
         self._drop()
         if address is not None:
@@ -114,7 +114,7 @@ class ControllerChannel:
 
     def close(self) -> None:
         """Disconnect. Requests in flight fail."""
-        self.aim_at(None)
+        self.connect_to(None)
 
     def version_of(self, api_key: int, wanted: int) -> int | None:
         """Return the supported version nearest to `wanted`, or None for an unknown API."""
@@ -148,22 +148,22 @@ class ControllerChannel:
 
     def _open(self) -> None:
         self._retry = None
-        aim = self._aim
-        assert aim is not None
-        channel = Channel(self._doors, self._settings.client_id, self._on_closed)
+        target = self._target
+        assert target is not None
+        channel = Channel(self._dependencies, self._settings.client_id, self._on_closed)
         self._channel = channel
 
         def on_connected(error: NetworkError | None) -> None:
             if self._channel is not channel:
                 return
             if error is None:
-                self._settle_versions(channel)
+                self._negotiate_versions(channel)
             else:
                 self._on_failure()
 
-        channel.connect(aim.host, aim.port, self._settings.connect_timeout_ms, on_connected)
+        channel.connect(target.host, target.port, self._settings.connect_timeout_ms, on_connected)
 
-    def _settle_versions(self, channel: Channel) -> None:
+    def _negotiate_versions(self, channel: Channel) -> None:
         request = ApiVersionsRequest(
             client_software_name=_SOFTWARE, client_software_version=__version__
         )
@@ -189,7 +189,9 @@ class ControllerChannel:
     def _on_closed(self, channel: Channel, error: NetworkError) -> None:
         if self._channel is not channel:
             return
-        assert error.kind is not NetworkErrorKind.CLOSED, "only who drops a channel closes it"
+        assert error.kind is not NetworkErrorKind.CLOSED, (
+            "only this object closes a channel, and it drops the channel first"
+        )
         was_ready = self._is_ready
         if was_ready:
             # The first attempt after a lost connection is immediate.
@@ -203,4 +205,4 @@ class ControllerChannel:
         self._drop()
         self._failures += 1
         delay_ms = self._settings.backoff.delay_ms(self._failures, self._rng)
-        self._retry = self._doors.timer.call_later(delay_ms, self._open)
+        self._retry = self._dependencies.timer.call_later(delay_ms, self._open)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.controller.result import MutationLimit
-    from barnabas.network.channel import ChannelDoors
+    from barnabas.network.channel import ChannelDependencies
     from barnabas.network.network_error import NetworkError
     from barnabas.protocol.schema import Message
     from barnabas.runtime.rng import Rng
@@ -56,12 +56,11 @@ _NO_CONTROLLER = "no active controller took the request in time"
 _CODES = max(ErrorCode) + 2
 
 
-class ForwardingParts(msgspec.Struct, frozen=True):
-    """Dependencies of `Forwarding`."""
+class ForwardingDependencies(msgspec.Struct, frozen=True):
+    """What all `Forwarding` objects of a node share."""
 
-    doors: ChannelDoors
+    channel: ChannelDependencies
     rng: Rng
-    settings: ChannelSettings
     # Returns the active controller; None if it is unknown or in this process.
     find_controller: Callable[[], ControllerAddress | None]
     # The controller of this process, or None.
@@ -110,16 +109,21 @@ class Forwarding:
     """Sends requests to the active controller, in this process or on another node."""
 
     def __init__(
-        self, parts: ForwardingParts, on_connection_lost: Callable[[], None] | None = None
+        self,
+        dependencies: ForwardingDependencies,
+        settings: ChannelSettings,
+        on_connection_lost: Callable[[], None] | None = None,
     ) -> None:
         """Args:
-        parts: dependencies.
+        dependencies: what the requests of this node share.
+        settings: client id and timeouts of the connection.
         on_connection_lost: called when an established connection is lost.
         """
-        self._parts = parts
-        self._timer = parts.doors.timer
+        self._dependencies = dependencies
+        self._settings = settings
+        self._timer = dependencies.channel.timer
         self._channel = ControllerChannel(
-            parts.doors, parts.settings, parts.rng, self._pump, self._on_lost
+            dependencies.channel, settings, dependencies.rng, self._pump, self._on_lost
         )
         self._on_connection_lost = on_connection_lost
         # Pending requests in order of arrival. A retried request goes to the end.
@@ -143,7 +147,7 @@ class Forwarding:
         if self._is_full or self._is_closed:
             self._give_up(attempt)
             return
-        local = self._parts.local
+        local = self._dependencies.local
         if local is not None and local.is_active:
             self._call(local, attempt)
             return
@@ -155,20 +159,20 @@ class Forwarding:
 
     def on_leader_change(self) -> None:
         """Connect to the new leader of the quorum, if known, and send the pending requests."""
-        local = self._parts.local
-        found = self._parts.find_controller()
+        local = self._dependencies.local
+        found = self._dependencies.find_controller()
         if found is not None and not self._is_closed:
-            self._channel.aim_at(found)
+            self._channel.connect_to(found)
         elif self._is_closed or (local is not None and local.is_active):
-            self._channel.aim_at(None)
+            self._channel.connect_to(None)
         # Otherwise the leader is unknown for now. Keep the connection: the old controller may still
-        # be active and would take a disconnect as the death of this node.
+        # be active and would fence this node after a disconnect.
         self._pump()
 
     @property
     def reaches_controller(self) -> bool:
         """Whether a request would be sent now: the controller is in this process or connected."""
-        local = self._parts.local
+        local = self._dependencies.local
         return (local is not None and local.is_active) or self._channel.is_ready
 
     def close(self) -> None:
@@ -184,7 +188,7 @@ class Forwarding:
 
     def _pump(self) -> None:
         """Send the pending requests while the controller can take them."""
-        local = self._parts.local
+        local = self._dependencies.local
         while self._waiting:
             if self._waiting[0].is_done:
                 self._take()
@@ -213,9 +217,9 @@ class Forwarding:
     def _arm(self) -> None:
         """Schedule a retry: the quorum may not report that a leader has a new address."""
         if self._retry is None:
-            self._retry = self._timer.call_later(_RETRY_MS, self._look_again)
+            self._retry = self._timer.call_later(_RETRY_MS, self._on_retry)
 
-    def _look_again(self) -> None:
+    def _on_retry(self) -> None:
         self._retry = None
         if not self._is_closed:
             self.on_leader_change()
@@ -237,7 +241,7 @@ class Forwarding:
 
         def on_answer(answer: Any, error: NetworkError | None) -> None:
             if error is not None:
-                _log.debug("A request to the controller is tried again: %s", error)
+                _log.debug("Request to the controller failed, retrying: error=%s", error)
                 self._try_again(attempt)
             elif client_context is None:
                 self._on_response(attempt, answer)
@@ -257,13 +261,13 @@ class Forwarding:
             self._try_again(attempt)
         elif answer.error_code != ErrorCode.NONE or answer.response_data is None:
             error = ErrorCode.of(answer.error_code)
-            _log.warning("The controller does not open an envelope: %s", error.name)
+            _log.warning("Envelope rejected by the controller: error=%s", error.name)
             self._refuse(attempt, error, error.message)
         else:
             try:
                 response = unwrap_response(attempt.request, version, answer.response_data)
             except ProtocolError as error:
-                _log.warning("The controller's answer cannot be read: %s", error)
+                _log.warning("Response of the controller cannot be decoded: error=%s", error)
                 self._refuse(attempt, ErrorCode.UNKNOWN_SERVER_ERROR, "")
                 return
             self._on_response(attempt, response)
@@ -290,8 +294,8 @@ class Forwarding:
 
     def _add_deadline(self, attempt: _Attempt) -> None:
         own_ms: int = getattr(attempt.request, "timeout_ms", 0)
-        limit_ms = self._parts.settings.request_timeout_ms
-        wheel = self._parts.doors.wheel
+        limit_ms = self._settings.request_timeout_ms
+        wheel = self._dependencies.channel.wheel
         delay_ms = own_ms if own_ms > 0 else limit_ms
         attempt.deadline = wheel.add(delay_ms, lambda: self._give_up(attempt))
 
@@ -304,7 +308,9 @@ class Forwarding:
             attempt.finish(refused)
         elif not attempt.is_done:
             attempt.abandon()
-            run_in_slices(refused, self._parts.doors.clock, self._timer.call_soon, attempt.on_done)
+            run_in_slices(
+                refused, self._dependencies.channel.clock, self._timer.call_soon, attempt.on_done
+            )
 
     def _on_lost(self) -> None:
         if self._on_connection_lost is not None and not self._is_closed:

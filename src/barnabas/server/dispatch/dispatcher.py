@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from barnabas.network.connection import Connection
     from barnabas.protocol.schema import Message
-    from barnabas.server.dispatch.request import Entry, RequestServices
+    from barnabas.server.dispatch.request import Entry, RequestDependencies
 
 
 _API_VERSIONS = int(ApiKey.API_VERSIONS)
@@ -31,17 +31,19 @@ _WITH_RECORDS = frozenset({int(ApiKey.PRODUCE), int(ApiKey.FETCH)})
 class Dispatcher:
     """Decodes the frames of one listener's connections and calls the handlers."""
 
-    __slots__ = ("_find", "_monotonic_ms", "_services", "_watch")
+    __slots__ = ("_dependencies", "_find", "_monotonic_ms", "_watch")
 
-    def __init__(self, find: Callable[[int], Entry | None], services: RequestServices) -> None:
+    def __init__(
+        self, find: Callable[[int], Entry | None], dependencies: RequestDependencies
+    ) -> None:
         """Args:
         find: returns the entry of an API key; None if the API is not served (see `HandlerTable`).
-        services: what every request of the listener uses.
+        dependencies: what every request of the listener uses.
         """
         self._find = find
-        self._services = services
-        self._monotonic_ms = services.clock.monotonic_ms
-        self._watch = services.watch
+        self._dependencies = dependencies
+        self._monotonic_ms = dependencies.clock.monotonic_ms
+        self._watch = dependencies.watch
 
     def on_request(self, connection: Connection, frame: memoryview) -> None:
         """Serve one request. `frame` is valid only during the call.
@@ -54,7 +56,7 @@ class Dispatcher:
         api_key, version, correlation_id, _, offset = header
         entry = self._find(api_key)
         if entry is None:
-            self._services.missing.note_api(connection, api_key)
+            self._dependencies.missing.note_api(connection, api_key)
             raise ProtocolError(f"API {api_key} is not served")
         first_version, last_version, request_cls, handle, statistics = entry
         if not first_version <= version <= last_version:
@@ -62,7 +64,7 @@ class Dispatcher:
                 response = unsupported_api_versions(first_version, last_version)
                 connection.reserve().complete(encode_response(correlation_id, response, 0))
                 return
-            self._services.missing.note_version(connection, api_key)
+            self._dependencies.missing.note_version(connection, api_key)
             raise ProtocolError(
                 f"API {api_key} is served in versions {first_version} to "
                 f"{last_version}, not {version}"
@@ -73,7 +75,7 @@ class Dispatcher:
             return
         request = decode(request_cls, version, frame, offset)
         slot = connection.reserve()
-        context = RequestContext(connection, slot, header, size, self._services, statistics)
+        context = RequestContext(connection, slot, header, size, self._dependencies, statistics)
         answer = handle(context, request)
         if answer is not None:
             context.respond(answer)
@@ -107,7 +109,9 @@ class Dispatcher:
         _, _, request_cls, handle, statistics = entry
         version, size = header[1], len(frame)
         slot = connection.reserve()
-        context = LargeRequestContext(connection, slot, header, size, self._services, statistics)
+        context = LargeRequestContext(
+            connection, slot, header, size, self._dependencies, statistics
+        )
         statistics.versions[version] += 1
         statistics.request_bytes += size
         # Copy the frame: another connection uses the receive buffer in the next turn.

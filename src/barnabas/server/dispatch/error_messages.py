@@ -17,7 +17,7 @@ _ENDING = "error_message"
 _MORE = "..."
 
 
-def cut_long_words(response: Struct) -> bool:
+def truncate_error_messages(response: Struct) -> bool:
     """Truncate the error messages that are too long, and return whether there were any."""
     found = False
     for each in response.__fields__:
@@ -29,7 +29,7 @@ def cut_long_words(response: Struct) -> bool:
         elif isinstance(value, list):
             for item in value:
                 # Only structs can have error messages.
-                if isinstance(item, Struct) and cut_long_words(item):
+                if isinstance(item, Struct) and truncate_error_messages(item):
                     found = True
     return found
 

@@ -40,7 +40,7 @@ class ForwardedContext(RequestContext):
             envelope._slot,  # this context never completes the slot
             forwarded.header,
             envelope.request_bytes,
-            envelope._services,
+            envelope._dependencies,
             statistics,
         )
         self._envelope = envelope

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from barnabas.network.connection import Connection
     from barnabas.network.response_slot import ResponseSlot
     from barnabas.protocol.schema import Message
-    from barnabas.server.dispatch.request import Handle, RequestServices
+    from barnabas.server.dispatch.request import Handle, RequestDependencies
     from barnabas.server.dispatch.request_statistics import ApiStatistics
 
 
@@ -33,10 +33,10 @@ class LargeRequestContext(RequestContext):
         slot: ResponseSlot,
         header: tuple[int, int, int, str | None, int],
         request_bytes: int,
-        services: RequestServices,
+        dependencies: RequestDependencies,
         statistics: ApiStatistics,
     ) -> None:
-        super().__init__(connection, slot, header, request_bytes, services, statistics)
+        super().__init__(connection, slot, header, request_bytes, dependencies, statistics)
         # Whether the handler is running, and the slices that it has submitted.
         self._collects = False
         self._collected: Generator[None, None, None] | None = None
@@ -49,7 +49,7 @@ class LargeRequestContext(RequestContext):
         """Decode and serve the request after all earlier large requests."""
         self.connection.begin_work()
         steps = self._serve(request_cls, frame, offset, handle)
-        self._services.slices.add(steps, self, is_large=True)
+        self._dependencies.slices.add(steps, self, is_large=True)
 
     def respond(self, response: Message, throttle_ms: int = 0, *, is_clean: bool = False) -> None:
         """Send the response, then free the request in slices."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from barnabas.protocol.headers import encode_response, encode_response_in_steps
 from barnabas.protocol.protocol_error import ProtocolError
-from barnabas.server.dispatch.error_messages import cut_long_words
+from barnabas.server.dispatch.error_messages import truncate_error_messages
 from barnabas.server.dispatch.slices import UNFINISHED, release
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ EXEMPT = -1
 _log = logging.getLogger(__name__)
 
 
-class RequestServices:
+class RequestDependencies:
     """Services that all requests of a listener share."""
 
     __slots__ = ("clock", "listener_name", "missing", "quotas", "slices", "watch")
@@ -92,9 +92,9 @@ class RequestContext:
     """One request: its header, and its place in the order of responses of the connection."""
 
     __slots__ = (
+        "_dependencies",
         "_parked_ms",
         "_queued_ms",
-        "_services",
         "_slot",
         "_statistics",
         "_total_ms",
@@ -112,7 +112,7 @@ class RequestContext:
         slot: ResponseSlot,
         header: tuple[int, int, int, str | None, int],
         request_bytes: int,
-        services: RequestServices,
+        dependencies: RequestDependencies,
         statistics: ApiStatistics,
     ) -> None:
         self.connection = connection
@@ -120,7 +120,7 @@ class RequestContext:
         self._slot = slot
         _, self.version, self.correlation_id, self.client_id, _ = header
         self.request_bytes = request_bytes
-        self._services = services
+        self._dependencies = dependencies
         self._statistics = statistics
         # When the handler returned without a response, in ms of the monotonic clock; 0 before that.
         self._parked_ms = 0.0
@@ -131,12 +131,12 @@ class RequestContext:
     @property
     def listener_name(self) -> str:
         """Name of the listener that received the request. Responses contain its addresses only."""
-        return self._services.listener_name
+        return self._dependencies.listener_name
 
     @property
     def quotas(self) -> ClientQuotas:
         """Client quotas. Check `is_active` before any other use."""
-        return self._services.quotas
+        return self._dependencies.quotas
 
     @property
     def user(self) -> str:
@@ -150,7 +150,7 @@ class RequestContext:
 
     def note_missing(self, feature: str) -> None:
         """Log that the client asked for a feature that this broker does not have."""
-        self._services.missing.note(self.connection, feature)
+        self._dependencies.missing.note(self.connection, feature)
 
     def respond(self, response: Message, throttle_ms: int = 0, *, is_clean: bool = False) -> None:
         """Send the response after the responses to all earlier requests of the connection.
@@ -162,7 +162,7 @@ class RequestContext:
             is_clean: whether the handler knows that the response has no error. The search for error
                 codes is skipped then.
         """
-        if throttle_ms or self._services.quotas.is_active:
+        if throttle_ms or self._dependencies.quotas.is_active:
             self._throttle(response, throttle_ms)
         statistics = self._statistics
         if statistics.arrays and statistics.is_large(response):
@@ -200,7 +200,7 @@ class RequestContext:
             The response if the generator ends within the first slice. Otherwise None: the rest
             runs in later turns, and the next requests of the connection wait for it.
         """
-        slices = self._services.slices
+        slices = self._dependencies.slices
         made = slices.try_now(steps)
         if made is UNFINISHED:
             self._work(self._finish(steps))
@@ -210,12 +210,12 @@ class RequestContext:
 
     def _work(self, steps: Generator[None, None, None]) -> None:
         self.connection.begin_work()
-        self._services.slices.add(steps, self)
+        self._dependencies.slices.add(steps, self)
 
     def _finish(self, steps: Generator[None, None, Message | None]) -> Generator[None, None, None]:
         response = yield from steps
         if response is not None:
-            if self._services.quotas.is_active:
+            if self._dependencies.quotas.is_active:
                 self._throttle(response, 0)
             yield from self._respond_in_steps(response)
 
@@ -263,7 +263,7 @@ class RequestContext:
         try:
             return encode_response(self.correlation_id, response, self.version)
         except ProtocolError:
-            if not cut_long_words(response):
+            if not truncate_error_messages(response):
                 raise
         return encode_response(self.correlation_id, response, self.version)
 
@@ -277,7 +277,7 @@ class RequestContext:
 
     def respond_nothing(self) -> None:
         """Complete a request that has no response (Produce with acks=0)."""
-        if self._services.quotas.is_active:
+        if self._dependencies.quotas.is_active:
             self._throttle(None, 0)
         if self._parked_ms:
             self._count_parked()
@@ -310,7 +310,7 @@ class RequestContext:
             self._statistics.request_queue.add(self._queued_ms)
 
     def _count_parked(self) -> None:
-        remote_ms = self._services.clock.monotonic_ms() - self._parked_ms
+        remote_ms = self._dependencies.clock.monotonic_ms() - self._parked_ms
         statistics = self._statistics
         statistics.parked_local.add(self.local_ms)
         statistics.remote.add(remote_ms)
@@ -322,7 +322,7 @@ class RequestContext:
         self.local_ms = local_ms
         queued_ms = self.connection.queued_ms
         self._total_ms = queued_ms + local_ms
-        self._parked_ms = self._services.clock.monotonic_ms()
+        self._parked_ms = self._dependencies.clock.monotonic_ms()
         self._statistics.count_queued(queued_ms, local_ms)
 
     def on_released(self, held_ms: float) -> None:
@@ -342,7 +342,7 @@ class RequestContext:
             statistics.parked_total.remove(self._total_ms)
         else:
             # Move the request out of the requests whose total time equals the local time.
-            self._parked_ms = self._services.clock.monotonic_ms()
+            self._parked_ms = self._dependencies.clock.monotonic_ms()
             self._total_ms = self.local_ms
             statistics.immediate.remove(self.local_ms)
             statistics.parked_local.add(self.local_ms)
@@ -357,9 +357,9 @@ class RequestContext:
         if self._parked_ms:
             spent_ms = self.local_ms
         else:
-            spent_ms = self._services.clock.monotonic_ms() - self.connection.last_activity_ms
+            spent_ms = self._dependencies.clock.monotonic_ms() - self.connection.last_activity_ms
         statistics = self._statistics
-        wait_ms = self._services.quotas.record_request(
+        wait_ms = self._dependencies.quotas.record_request(
             statistics.api_key, self.user, self.client_id or "", self.request_bytes, spent_ms
         )
         wait_ms = max(wait_ms, throttle_ms)

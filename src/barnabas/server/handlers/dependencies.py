@@ -1,4 +1,4 @@
-"""Parts of a running node that its servers pass to the request handlers."""
+"""What a running node gives to its request handlers."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from barnabas.storage.manager.log_manager import LogManager
 
 
-class NodeParts(msgspec.Struct):
-    """Parts for the handlers of every listener. A handler keeps only the parts that it uses."""
+class NodeDependencies(msgspec.Struct):
+    """What handlers of every listener may use. A handler keeps only what it uses."""
 
     node_id: int
     cluster_id: str
@@ -56,8 +56,8 @@ class NodeParts(msgspec.Struct):
     alters_any_broker: bool
 
 
-class ServerParts(NodeParts):
-    """Parts for the handlers of a broker's listeners."""
+class BrokerDependencies(NodeDependencies):
+    """What handlers of a broker's listeners may use."""
 
     logs: LogManager
     disk: Disk
@@ -74,8 +74,8 @@ class ServerParts(NodeParts):
     telemetry: ClientTelemetry | None
 
 
-class ControllerListenerParts(NodeParts):
-    """Parts for the handlers of a controller's listeners. `forwarding` is the local controller."""
+class ControllerListenerDependencies(NodeDependencies):
+    """What handlers of a controller's listeners may use. `forwarding` is the local controller."""
 
     # APIs of the metadata quorum.
     raft: QuorumApi

@@ -13,19 +13,21 @@ from barnabas.controller.apis import strict_version
 if TYPE_CHECKING:
     from barnabas.protocol.schema import Message
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import NodeParts
+    from barnabas.server.handlers.dependencies import NodeDependencies
 
 
-def handler(parts: NodeParts) -> Handle:
+def handler(dependencies: NodeDependencies) -> Handle:
     """Return the handler that forwards requests."""
 
     def handle_forwarded(context: RequestContext, request: Message) -> None:
-        forward_request(parts, context, request)
+        forward_request(dependencies, context, request)
 
     return handle_forwarded
 
 
-def forward_request(parts: NodeParts, context: RequestContext, request: Message) -> None:
+def forward_request(
+    dependencies: NodeDependencies, context: RequestContext, request: Message
+) -> None:
     """Forward the request. The response follows when its changes are committed.
 
     Requests that create or delete partitions count for the mutation quota of the client (KIP-599).
@@ -33,7 +35,7 @@ def forward_request(parts: NodeParts, context: RequestContext, request: Message)
     """
     strict_since = strict_version(request.__api_key__)
     if strict_since is None:
-        parts.forwarding.send(request, context.respond_forwarded, client_context=context)
+        dependencies.forwarding.send(request, context.respond_forwarded, client_context=context)
         return
     mutations = None
     if context.quotas.is_active:
@@ -43,6 +45,8 @@ def forward_request(parts: NodeParts, context: RequestContext, request: Message)
 
     def on_done(response: Any) -> None:
         throttle_ms = 0 if mutations is None else mutations.throttle_ms()
-        parts.cluster.backlog.when_empty(lambda: context.respond_forwarded(response, throttle_ms))
+        dependencies.cluster.backlog.when_empty(
+            lambda: context.respond_forwarded(response, throttle_ms)
+        )
 
-    parts.forwarding.send(request, on_done, mutations, context)
+    dependencies.forwarding.send(request, on_done, mutations, context)

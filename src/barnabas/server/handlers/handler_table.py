@@ -10,21 +10,21 @@ from barnabas.protocol.api_keys import api_row, request_class, response_class
 if TYPE_CHECKING:
     from barnabas.server.dispatch.request import Entry, Handle
     from barnabas.server.dispatch.request_statistics import RequestStatistics
-    from barnabas.server.handlers.dependencies import NodeParts
+    from barnabas.server.handlers.dependencies import NodeDependencies
 
 
 class HandlerTable:
     """Handlers by API key. A handler is imported and created at the first request for its API."""
 
-    __slots__ = ("_parts", "_ready", "_statistics")
+    __slots__ = ("_dependencies", "_ready", "_statistics")
 
-    def __init__(self, parts: NodeParts, statistics: RequestStatistics) -> None:
+    def __init__(self, dependencies: NodeDependencies, statistics: RequestStatistics) -> None:
         """Args:
-        parts: the parts of the node that handlers use.
+        dependencies: what the handlers use.
         statistics: statistics of the whole process. A combined broker and controller has two
             tables.
         """
-        self._parts = parts
+        self._dependencies = dependencies
         self._ready: dict[int, Entry] = {}
         self._statistics = statistics
 
@@ -32,11 +32,11 @@ class HandlerTable:
         """Return versions, request class, handler and statistics of an API; None if not served."""
         entry = self._ready.get(api_key)
         if entry is None:
-            api = self._parts.served.get(api_key)
+            api = self._dependencies.served.get(api_key)
             if api is None:
                 return None
             module = importlib.import_module(f"barnabas.server.handlers.{api.module}")
-            handle: Handle = module.handler(self._parts)
+            handle: Handle = module.handler(self._dependencies)
             statistics = self._statistics.of(
                 api_key, api_row(api_key).name, api.last_version, response_class(api_key)
             )

@@ -13,27 +13,27 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.network.connection import Connection, ConnectionDoors
+    from barnabas.network.connection import Connection, ConnectionDependencies
     from barnabas.runtime.timer import Cancellable
     from barnabas.server.quotas.connection_quotas import ConnectionQuotas
 
 _log = logging.getLogger(__name__)
 
 
-class WaitingRoom:
+class ConnectionAdmission:
     """Queue of the connections that wait for admission to one listener, first in first out."""
 
     def __init__(
         self,
         listener: str,
         quotas: ConnectionQuotas,
-        doors: ConnectionDoors,
+        dependencies: ConnectionDependencies,
         seats: int,
         admit: Callable[[Connection], None],
     ) -> None:
         self._listener = listener
         self._quotas = quotas
-        self._doors = doors
+        self._dependencies = dependencies
         self._seats = seats
         self._admit = admit
         # Muted connections in order of arrival, at most `seats`.
@@ -81,7 +81,7 @@ class WaitingRoom:
     def check(self) -> None:
         """Admit connections from the front of the queue as far as limits and rates allow."""
         while self._waiting:
-            now_ms = self._doors.clock.monotonic_ms()
+            now_ms = self._dependencies.clock.monotonic_ms()
             if self._wait_until_ms is None:
                 self._wait_until_ms = now_ms + self._quotas.count_arrival(self._listener)
             if now_ms < self._wait_until_ms:
@@ -112,7 +112,7 @@ class WaitingRoom:
             self._refuse(connection, "its address makes them too fast")
             return
         connection.mute()
-        self._put_off[connection] = self._doors.timer.call_later(delay_ms, connection.abort)
+        self._put_off[connection] = self._dependencies.timer.call_later(delay_ms, connection.abort)
 
     def _refuse(self, connection: Connection, reason: str) -> None:
         if not self._reported:
@@ -122,7 +122,7 @@ class WaitingRoom:
 
     def _arm(self, delay_ms: float) -> None:
         if self._timer is None:
-            self._timer = self._doors.timer.call_later(delay_ms, self._on_timer)
+            self._timer = self._dependencies.timer.call_later(delay_ms, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None

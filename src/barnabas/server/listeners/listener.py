@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from barnabas.network.connection import Connection, ConnectionDoors, ConnectionLimits
+from barnabas.network.connection import Connection, ConnectionDependencies, ConnectionLimits
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.runtime.sockets import ListenOptions
-from barnabas.server.listeners.connection_admission import WaitingRoom, address_of
+from barnabas.server.listeners.connection_admission import ConnectionAdmission, address_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,12 +37,12 @@ class Listener:
         self,
         endpoint: Endpoint,
         config: ParsedConfig,
-        doors: ConnectionDoors,
+        dependencies: ConnectionDependencies,
         quotas: ConnectionQuotas,
         on_request: Callable[[Connection, memoryview], None],
     ) -> None:
         self._endpoint = endpoint
-        self._doors = doors
+        self._dependencies = dependencies
         self._quotas = quotas
         self._on_request = on_request
         self._limits = ConnectionLimits(config.integer("socket.request.max.bytes"))
@@ -57,8 +57,8 @@ class Listener:
         # Admitted open connections by connection id. Connections in the waiting room are not
         # included.
         self._connections: dict[int, Connection] = {}
-        self._room = WaitingRoom(
-            endpoint.name, quotas, doors, self._options.backlog, self._on_admitted
+        self._room = ConnectionAdmission(
+            endpoint.name, quotas, dependencies, self._options.backlog, self._on_admitted
         )
         quotas.add_holder(endpoint.name, self._longest_silent)
         # Called for each admitted connection after it has closed.
@@ -145,7 +145,7 @@ class Listener:
     def _accept(self) -> Connection:
         self._next_id += 1
         connection = ServerConnection(
-            self._next_id, self._doors, self._limits, self._serve, self._on_closed
+            self._next_id, self._dependencies, self._limits, self._serve, self._on_closed
         )
         connection.room = self._room
         return connection
@@ -185,7 +185,7 @@ class Listener:
 
     def _schedule_idle_check(self) -> None:
         delay_ms = min(self._idle_ms / _IDLE_CHECKS_PER_PERIOD, _IDLE_CHECK_MS_MAX)
-        self._doors.timer.call_later(delay_ms, self._begin_idle_check)
+        self._dependencies.timer.call_later(delay_ms, self._begin_idle_check)
 
     def _begin_idle_check(self) -> None:
         self._close_idle(self.connections)
@@ -199,7 +199,7 @@ class Listener:
                 self._close_idle_one(connection)
         rest = unchecked[_IDLE_SLICE:]
         if rest:
-            self._doors.timer.call_soon(lambda: self._close_idle(rest))
+            self._dependencies.timer.call_soon(lambda: self._close_idle(rest))
         else:
             self._schedule_idle_check()
 
@@ -218,7 +218,7 @@ class ServerConnection(Connection):
 
     __slots__ = ("room",)
 
-    room: WaitingRoom
+    room: ConnectionAdmission
 
     def on_opened(self) -> None:
         """Enter the waiting room, which may admit the connection immediately."""

@@ -19,7 +19,7 @@ from barnabas.replication.replica_metrics import ReplicaMetrics
 from barnabas.replication.requests.fetch_session_cache import FetchSessionCache
 from barnabas.server.cluster.lost_leaders import LostLeaders
 from barnabas.server.configs.described_configs import DescribedConfigs
-from barnabas.server.configs.dynamic_subscriptions import subscribe_parts
+from barnabas.server.configs.dynamic_subscriptions import subscribe_to_dynamic_keys
 from barnabas.server.configs.listener_endpoints import advertised_endpoints
 from barnabas.server.configs.topic_configs import TopicConfigs
 from barnabas.server.controller_access.alter_partition_sender import ForwardedAlterPartition
@@ -34,7 +34,7 @@ from barnabas.server.controller_access.registration import (
 from barnabas.server.conversion.conversion_queue import ConversionQueue
 from barnabas.server.dispatch.dispatcher import Dispatcher
 from barnabas.server.handlers.broker_apis import served_apis
-from barnabas.server.handlers.dependencies import ServerParts
+from barnabas.server.handlers.dependencies import BrokerDependencies
 from barnabas.server.handlers.handler_table import HandlerTable
 from barnabas.server.listeners.listener import Listener
 from barnabas.server.process.metadata_follower import MetadataFollower
@@ -101,8 +101,8 @@ class BrokerServer:
         self.listeners: list[Listener] = []
         self._lost_leaders = LostLeaders(self._runtime.clock, shared.wheel)
         self._join_replicas()
-        subscribe_parts(shared.dynamic, self.logs, self.replicas, shared.connections)
-        self.parts = self._make_parts()
+        subscribe_to_dynamic_keys(shared.dynamic, self.logs, self.replicas, shared.connections)
+        self.dependencies = self._make_dependencies()
         # Endpoints with the real ports, in the order of the configuration.
         self.bound: list[Endpoint] = []
         self._bind()
@@ -297,30 +297,30 @@ class BrokerServer:
             return None if found is None else (found.host, found.port)
 
         return PeerChannels(
-            shared.channel_doors, endpoint_of, self._lost_leaders.on_connection_lost
+            shared.channel_dependencies, endpoint_of, self._lost_leaders.on_connection_lost
         )
 
     def _bind(self) -> None:
         """Listen on every endpoint. Connections are accepted but not read until `_serve`."""
         shared, runtime = self._shared, self._runtime
-        handlers = HandlerTable(self.parts, shared.statistics)
+        handlers = HandlerTable(self.dependencies, shared.statistics)
         for endpoint in shared.configuration.endpoints:
-            services = shared.request_services(endpoint.name)
-            dispatcher = Dispatcher(handlers.find, services)
+            dependencies = shared.request_dependencies(endpoint.name)
+            dispatcher = Dispatcher(handlers.find, dependencies)
             listener = Listener(
                 endpoint,
                 self._config,
-                shared.connection_doors,
+                shared.connection_dependencies,
                 shared.connections,
                 dispatcher.on_request,
             )
             self.bound.append(listener.bind(runtime.sockets))
             self.listeners.append(listener)
 
-    def _make_parts(self) -> ServerParts:
+    def _make_dependencies(self) -> BrokerDependencies:
         shared, runtime, config = self._shared, self._runtime, self._config
         telemetry = self._make_telemetry()
-        return ServerParts(
+        return BrokerDependencies(
             node_id=shared.node_id,
             cluster_id=shared.cluster_id,
             config=config,

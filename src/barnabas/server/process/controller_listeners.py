@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from barnabas.server.configs.described_configs import DescribedConfigs
 from barnabas.server.dispatch.dispatcher import Dispatcher
 from barnabas.server.handlers.controller_apis import CONTROLLER_APIS
-from barnabas.server.handlers.dependencies import ControllerListenerParts
+from barnabas.server.handlers.dependencies import ControllerListenerDependencies
 from barnabas.server.handlers.handler_table import HandlerTable
 from barnabas.server.listeners.listener import Listener
 from barnabas.server.quorum.broker_watch import BrokerWatch
@@ -46,11 +46,11 @@ class ControllerListeners:
             shared.node_id,
             controller,
             shared.runtime.timer,
-            lambda: shared.channel_doors,
+            lambda: shared.channel_dependencies,
             shared.configuration.inter_broker_listener or "PLAINTEXT",
         )
         # Handlers also look up each other here: an envelope contains a request of another API.
-        self._handlers = HandlerTable(self._make_parts(local, raft), shared.statistics)
+        self._handlers = HandlerTable(self._make_dependencies(local, raft), shared.statistics)
         self._bind()
 
     def serve(self) -> None:
@@ -64,9 +64,11 @@ class ControllerListeners:
             listener.on_gone = None
             listener.close()
 
-    def _make_parts(self, local: LocalController, raft: QuorumApi) -> ControllerListenerParts:
+    def _make_dependencies(
+        self, local: LocalController, raft: QuorumApi
+    ) -> ControllerListenerDependencies:
         shared = self._shared
-        return ControllerListenerParts(
+        return ControllerListenerDependencies(
             node_id=shared.node_id,
             cluster_id=shared.cluster_id,
             config=shared.config,
@@ -96,13 +98,13 @@ class ControllerListeners:
             runtime.clock, shared.configuration.connections, quota_windows(shared.config)
         )
         for endpoint in shared.configuration.controller_endpoints:
-            services = shared.request_services(endpoint.name)
+            dependencies = shared.request_dependencies(endpoint.name)
             listener = Listener(
                 endpoint,
                 shared.config,
-                shared.connection_doors,
+                shared.connection_dependencies,
                 connections,
-                Dispatcher(self._handlers.find, services).on_request,
+                Dispatcher(self._handlers.find, dependencies).on_request,
             )
             listener.on_gone = self.watch.on_closed
             self.bound.append(listener.bind(runtime.sockets))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from barnabas.protocol.messages.create_topics import CreateTopicsResponse
     from barnabas.runtime.timer import Timer
-    from barnabas.server.handlers.dependencies import ServerParts
+    from barnabas.server.handlers.dependencies import BrokerDependencies
 
 __all__ = ["FirstTopics", "NewTopic", "TopicError", "parse_topic"]
 
@@ -59,18 +59,18 @@ class FirstTopics:
 
     def __init__(
         self,
-        parts: ServerParts,
+        dependencies: BrokerDependencies,
         timer: Timer,
         on_created: Callable[[], None],
         on_failed: Callable[[TopicError], None],
     ) -> None:
         """Args:
-        parts: parts of a broker that serves requests.
+        dependencies: dependencies of a broker that serves requests.
         timer: runs the checks for leaders.
         on_created: called once all topics can be used, perhaps before `create` returns.
         on_failed: called instead if a topic cannot be created.
         """
-        self._parts = parts
+        self._dependencies = dependencies
         self._timer = timer
         self._on_created = on_created
         self._on_failed = on_failed
@@ -85,7 +85,7 @@ class FirstTopics:
         from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
         self._names = [topic.name for topic in topics]
-        self._deadline_ms = self._parts.clock.monotonic_ms() + _TIMEOUT_MS
+        self._deadline_ms = self._dependencies.clock.monotonic_ms() + _TIMEOUT_MS
         request = CreateTopicsRequest(
             topics=[
                 CreatableTopic(
@@ -100,7 +100,7 @@ class FirstTopics:
             timeout_ms=_TIMEOUT_MS,
             validate_only=False,
         )
-        self._parts.forwarding.send(request, self._on_answered)
+        self._dependencies.forwarding.send(request, self._on_answered)
 
     def _on_answered(self, response: CreateTopicsResponse) -> None:
         for topic in response.topics:
@@ -117,17 +117,17 @@ class FirstTopics:
         missing = [name for name in self._names if not self._can_be_used(name)]
         if not missing:
             self._on_created()
-        elif self._parts.clock.monotonic_ms() < self._deadline_ms:
+        elif self._dependencies.clock.monotonic_ms() < self._deadline_ms:
             self._timer.call_later(_LOOK_MS, self._await_leaders)
         else:
             self._on_failed(TopicError(f"topics without a leader: {', '.join(missing)}"))
 
     def _can_be_used(self, name: str) -> bool:
         """Return whether all partitions have leaders, and the replicas on this node are open."""
-        topic = self._parts.cluster.image.topics.by_name(name)
+        topic = self._dependencies.cluster.image.topics.by_name(name)
         if topic is None:
             return False
-        node_id, replicas = self._parts.node_id, self._parts.replicas
+        node_id, replicas = self._dependencies.node_id, self._dependencies.replicas
         return all(
             each.leader >= 0
             and (

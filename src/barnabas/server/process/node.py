@@ -26,13 +26,13 @@ from barnabas.storage.files.meta_properties import is_formatted
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.network.channel import ChannelDoors
+    from barnabas.network.channel import ChannelDependencies
     from barnabas.runtime.loop import Runtime
     from barnabas.runtime.timer import Cancellable
     from barnabas.server.configs.configuration import Configuration
     from barnabas.server.controller_access.controller_access import ControllerAccess
+    from barnabas.server.controller_access.controller_channels import ControllerChannels
     from barnabas.server.process.broker_server import BrokerServer
-    from barnabas.server.process.controller_channels import WaysToController
     from barnabas.server.process.controller_server import ControllerServer
     from barnabas.server.quorum.quorum_wait import QuorumWait
     from barnabas.server.startup.cluster_ids import ClusterIdCheck, ClusterIds
@@ -64,7 +64,7 @@ class Node:
         self._on_failed = on_failed
         self.controller: ControllerServer | None = None
         self.broker: BrokerServer | None = None
-        self._ways: WaysToController | None = None
+        self._channels: ControllerChannels | None = None
         # Logs what the node waits for during a start in a cluster.
         self._waiting: QuorumWait | None = None
         # Ends the node if the broker is not registered in time. None if no timeout is pending.
@@ -107,18 +107,20 @@ class Node:
             self._start()
             return
         ask_cluster_ids(
-            self._first_doors(), controllers, lambda found: self._start_empty(path, found)
+            self._first_channel_dependencies(),
+            controllers,
+            lambda found: self._start_empty(path, found),
         )
 
-    def _first_doors(self) -> ChannelDoors:
-        """Return the services that channels need before the shared server exists."""
-        from barnabas.network.channel import ChannelDoors
+    def _first_channel_dependencies(self) -> ChannelDependencies:
+        """Return what channels need before the shared server exists."""
+        from barnabas.network.channel import ChannelDependencies
         from barnabas.network.framed_protocol import new_receive_buffer
         from barnabas.waiting.timing_wheel import TimingWheel
 
         runtime = self._runtime
         wheel = TimingWheel(runtime.clock, runtime.timer)
-        return ChannelDoors(
+        return ChannelDependencies(
             runtime.clock, runtime.timer, runtime.sockets, wheel, new_receive_buffer()
         )
 
@@ -148,7 +150,7 @@ class Node:
             from barnabas.server.process.controller_server import ControllerServer
 
             self.controller = ControllerServer(self.shared)
-        requests, heartbeats = self._ways_to_controller()
+        requests, heartbeats = self._controller_access()
         if cluster.is_broker:
             from barnabas.server.process.broker_server import BrokerServer
 
@@ -157,8 +159,8 @@ class Node:
         self.shared.follow_quorum()
         if self.controller is not None:
             self.controller.follow_quorum(requests)
-        if self._ways is not None:
-            self.shared.quorum.add_listener(self._ways)
+        if self._channels is not None:
+            self.shared.quorum.add_listener(self._channels)
         if cluster.is_alone:
             assert self.controller is not None
             assert self.broker is not None
@@ -213,23 +215,30 @@ class Node:
             on_stopped()
 
         self.observation.close()
-        if self._ways is not None:
-            self._ways.close()
+        if self._channels is not None:
+            self._channels.close()
         if self.broker is None:
             finish()
         else:
             self.broker.close(finish)
 
-    def _ways_to_controller(self) -> tuple[ControllerAccess, ControllerAccess]:
+    def _controller_access(self) -> tuple[ControllerAccess, ControllerAccess]:
         """Return the two paths to the active controller: for requests, and for heartbeats."""
         local = None if self.controller is None else self.controller.local
         if self._configuration.cluster.is_alone:
             assert local is not None
             return local, local
-        from barnabas.server.process.controller_channels import WaysToController
+        from barnabas.server.controller_access.controller_channels import ControllerChannels
+        from barnabas.server.controller_access.forwarding import ForwardingDependencies
 
-        self._ways = WaysToController(self.shared, local, self._on_heartbeats_lost)
-        return self._ways.requests, self._ways.heartbeats
+        shared = self.shared
+        dependencies = ForwardingDependencies(
+            shared.channel_dependencies, shared.runtime.rng, shared.find_controller, local
+        )
+        self._channels = ControllerChannels(
+            shared.node_id, shared.config, dependencies, self._on_heartbeats_lost
+        )
+        return self._channels.requests, self._channels.heartbeats
 
     def _observe(self) -> None:
         controller, broker = self.controller, self.broker
@@ -239,7 +248,7 @@ class Node:
         ]
         self.observation = Observation(self.shared, listeners)
         if broker is not None:
-            self.observation.observe_broker(broker.parts)
+            self.observation.observe_broker(broker.dependencies)
         address = self.shared.config.optional_string("metrics.listener")
         host_and_port = parse_address(address) if address else None
         if host_and_port is not None:
@@ -253,7 +262,7 @@ class Node:
         shared, cluster = self.shared, self._configuration.cluster
         others = {voter: at for voter, at in cluster.voters.items() if voter != cluster.node_id}
         self._waiting = QuorumWait(
-            shared.channel_doors,
+            shared.channel_dependencies,
             others,
             self._has_controller,
             None if self.broker is None else self.broker.awaits,
@@ -275,8 +284,8 @@ class Node:
         self.broker.start_in_cluster()
 
     def _has_controller(self) -> bool:
-        if self.broker is not None and self._ways is not None:
-            return self._ways.heartbeats.reaches_controller
+        if self.broker is not None and self._channels is not None:
+            return self._channels.heartbeats.reaches_controller
         return self.shared.quorum.leader_and_epoch.leader_id >= 0
 
     def _on_not_taken_in(self, limit_ms: int) -> None:
@@ -327,7 +336,7 @@ class Node:
         metadata = shared.directories.metadata
         is_new = metadata.was_formatted or shared.quorum.log_end_offset == 0
         self._cluster_ids = ClusterIdCheck(
-            shared.channel_doors,
+            shared.channel_dependencies,
             controllers,
             (metadata.path, shared.cluster_id, is_new),
             shared.has_quorum_contact,
@@ -339,7 +348,7 @@ class Node:
         from barnabas.server.quorum.quorum_watch import QuorumWatch
 
         watch = QuorumWatch(
-            self.shared.channel_doors,
+            self.shared.channel_dependencies,
             self.shared.quorum,
             self.shared.has_quorum_contact,
             lambda: self._waiting is not None and self._waiting.is_waiting,

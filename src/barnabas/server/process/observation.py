@@ -29,7 +29,7 @@ from barnabas.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from barnabas.server.handlers.dependencies import ServerParts
+    from barnabas.server.handlers.dependencies import BrokerDependencies
     from barnabas.server.listeners.listener import Listener
     from barnabas.server.metrics.metrics_listener import MetricsListener
     from barnabas.server.process.shared_server import SharedServer
@@ -46,7 +46,7 @@ class Observation:
 
     def __init__(self, shared: SharedServer, listeners: Sequence[Listener]) -> None:
         """Args:
-        shared: the shared parts of the node.
+        shared: the shared dependencies of the node.
         listeners: all listeners of the process, read at each request for metrics.
         """
         self._shared = shared
@@ -77,11 +77,11 @@ class Observation:
         ):
             self.registry.add_source(source)
 
-    def observe_broker(self, parts: ServerParts) -> None:
+    def observe_broker(self, dependencies: BrokerDependencies) -> None:
         """Add the metrics that only brokers have."""
-        publish_replica_metrics(parts.replicas, self.registry, self._address_of)
-        publisher, counts = self._shared.publisher, parts.replicas.metrics
-        logs = parts.logs
+        publish_replica_metrics(dependencies.replicas, self.registry, self._address_of)
+        publisher, counts = self._shared.publisher, dependencies.replicas.metrics
+        logs = dependencies.logs
         for source in (
             lambda: [
                 MetricFamily(
@@ -91,8 +91,8 @@ class Observation:
             ],
             lambda: cleaner_families(logs.cleaner, logs.directories),
             lambda: log_families(logs),
-            lambda: session_families(parts.fetch_sessions),
-            lambda: group_families(parts.groups),
+            lambda: session_families(dependencies.fetch_sessions),
+            lambda: group_families(dependencies.groups),
         ):
             self.registry.add_source(source)
 

@@ -15,7 +15,7 @@ from barnabas.metadata.configs_image import BROKER
 from barnabas.metadata.election_counts import ElectionCounts
 from barnabas.metadata.publisher import MetadataPublisher
 from barnabas.metadata.snapshot_generator import SnapshotGenerator
-from barnabas.network.connection import ConnectionDoors
+from barnabas.network.connection import ConnectionDependencies
 from barnabas.network.frame_budget import FrameBudget
 from barnabas.network.framed_protocol import new_receive_buffer
 from barnabas.raft.config import RaftConfig
@@ -28,7 +28,7 @@ from barnabas.server.cluster.cluster_view import ClusterView
 from barnabas.server.configs.config import log_directories, metadata_directory, request_memory
 from barnabas.server.configs.dynamic_config import DynamicBrokerConfig
 from barnabas.server.dispatch.missing_features import MissingFeatures
-from barnabas.server.dispatch.request import RequestServices
+from barnabas.server.dispatch.request import RequestDependencies
 from barnabas.server.dispatch.request_statistics import RequestStatistics
 from barnabas.server.dispatch.slices import SliceQueue
 from barnabas.server.quotas.client_quotas import ClientQuotas
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from barnabas.metadata.delta import ClusterDelta
     from barnabas.metadata.image import ClusterImage
-    from barnabas.network.channel import ChannelDoors
+    from barnabas.network.channel import ChannelDependencies
     from barnabas.raft.driver.raft_driver import RaftDriver
     from barnabas.raft.transport.transport import RaftTransport
     from barnabas.raft.voter_set import VoterSet
@@ -104,7 +104,7 @@ class SharedServer:
             runtime.rng,
             offload=runtime.offload,
         )
-        self.connection_doors = ConnectionDoors(
+        self.connection_dependencies = ConnectionDependencies(
             runtime.clock, runtime.timer, new_receive_buffer(), self._frame_budget()
         )
         self.statistics = RequestStatistics()
@@ -115,7 +115,7 @@ class SharedServer:
             runtime.clock, configuration.connections, quota_windows(self.config)
         )
         self._raft_config = _raft_config(configuration, self.directories, self.is_newcomer)
-        self._channel_doors: ChannelDoors | None = None
+        self._channel_dependencies: ChannelDependencies | None = None
         self.quorum = self._open_quorum()
         self.publisher = MetadataPublisher()
         self.publisher.add_listener(self._on_image)
@@ -130,16 +130,16 @@ class SharedServer:
         return self.directories.cluster_id
 
     @property
-    def channel_doors(self) -> ChannelDoors:
+    def channel_dependencies(self) -> ChannelDependencies:
         """Services that channels to other nodes need. Created at the first use."""
-        if self._channel_doors is None:
-            from barnabas.network.channel import ChannelDoors
+        if self._channel_dependencies is None:
+            from barnabas.network.channel import ChannelDependencies
 
             runtime = self.runtime
-            self._channel_doors = ChannelDoors(
+            self._channel_dependencies = ChannelDependencies(
                 runtime.clock, runtime.timer, runtime.sockets, self.wheel, new_receive_buffer()
             )
-        return self._channel_doors
+        return self._channel_dependencies
 
     @property
     def raft_rpc(self) -> QuorumApi:
@@ -221,9 +221,9 @@ class SharedServer:
         endpoints = tuple((name, Address(*at)) for name, at in config.advertised.items())
         return VoterSet([Voter(config.key, endpoints)])
 
-    def request_services(self, listener_name: str) -> RequestServices:
+    def request_dependencies(self, listener_name: str) -> RequestDependencies:
         """Return what the requests of one listener need."""
-        return RequestServices(
+        return RequestDependencies(
             listener_name,
             self.runtime.clock,
             self.quotas,

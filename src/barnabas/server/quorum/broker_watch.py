@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from barnabas.metadata.broker_registration import BrokerRegistration, Endpoint
     from barnabas.metadata.image import ClusterImage
-    from barnabas.network.channel import ChannelDoors
+    from barnabas.network.channel import ChannelDependencies
     from barnabas.network.connection import Connection
     from barnabas.network.network_error import NetworkError
     from barnabas.raft.listener import CommittedBatch, LeaderAndEpoch, LoadedSnapshot
@@ -64,21 +64,21 @@ class BrokerWatch:
         node_id: int,
         listener: LossListener,
         timer: Timer,
-        doors: Callable[[], ChannelDoors],
+        dependencies: Callable[[], ChannelDependencies],
         inter_broker_listener: str,
     ) -> None:
         """Args:
         node_id: id of this controller.
         listener: reacts to the death of brokers.
         timer: runs the delay before a check.
-        doors: returns services for probes, created at the first use.
+        dependencies: returns what channels need, for the probes, created at the first use.
         inter_broker_listener: listener for probes. The addresses of other listeners are for
             clients.
         """
         self._node_id = node_id
         self._listener = listener
         self._timer = timer
-        self._doors = doors
+        self._dependencies = dependencies
         self._inter_broker_listener = inter_broker_listener
         # Connection and broker epoch of the last heartbeat, by broker id. `_brokers` is the inverse
         # map.
@@ -127,7 +127,7 @@ class BrokerWatch:
                     broker, f"another life of it has come, and this one answers no more: {error}"
                 )
 
-        probe(self._doors(), endpoint.host, endpoint.port, on_result)
+        probe(self._dependencies(), endpoint.host, endpoint.port, on_result)
 
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
         """Ignore committed records."""
@@ -162,7 +162,7 @@ class BrokerWatch:
                 return
             self._lose_if_silent(broker, f"nobody answers at {endpoint.host}:{endpoint.port}")
 
-        probe(self._doors(), endpoint.host, endpoint.port, on_result)
+        probe(self._dependencies(), endpoint.host, endpoint.port, on_result)
 
     def _registered(self) -> Mapping[int, BrokerRegistration]:
         image = self._listener.image

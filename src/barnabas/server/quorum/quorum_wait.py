@@ -10,7 +10,7 @@ from barnabas.server.quorum.reachability import PROBE_MS, probe
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from barnabas.network.channel import ChannelDoors
+    from barnabas.network.channel import ChannelDependencies
     from barnabas.network.network_error import NetworkError
     from barnabas.runtime.timer import Cancellable
 
@@ -33,14 +33,14 @@ class QuorumWait:
 
     def __init__(
         self,
-        doors: ChannelDoors,
+        dependencies: ChannelDependencies,
         voters: Mapping[int, tuple[str, int]],
         has_controller: Callable[[], bool],
         broker_awaits: Callable[[], str] | None,
         has_vote: Callable[[], bool] = lambda: True,
     ) -> None:
         """Args:
-        doors: services for the probes.
+        dependencies: what a channel needs, for the probes.
         voters: addresses of the other voters by node id.
         has_controller: returns whether the active controller is known and, for a broker, connected.
         broker_awaits: returns what the broker waits for if there is a controller. None without a
@@ -49,10 +49,10 @@ class QuorumWait:
         """
         self._has_vote = has_vote
         self._broker_awaits = broker_awaits
-        self._doors = doors
+        self._dependencies = dependencies
         self._voters = voters
         self._has_controller = has_controller
-        self._timer: Cancellable | None = doors.timer.call_later(_FIRST_MS, self._look)
+        self._timer: Cancellable | None = dependencies.timer.call_later(_FIRST_MS, self._look)
 
     @property
     def is_waiting(self) -> bool:
@@ -66,7 +66,7 @@ class QuorumWait:
             self._timer = None
 
     def _look(self) -> None:
-        self._timer = self._doors.timer.call_later(_NEXT_MS, self._look)
+        self._timer = self._dependencies.timer.call_later(_NEXT_MS, self._look)
         if self._has_controller():
             if self._broker_awaits is None:
                 self.finish()
@@ -77,8 +77,8 @@ class QuorumWait:
         silent: list[str] = []
         for voter, (host, port) in sorted(self._voters.items()):
             name = f"{voter} at {host}:{port}"
-            probe(self._doors, host, port, self._noting(name, silent))
-        self._doors.timer.call_later(PROBE_MS, lambda: self._tell(silent))
+            probe(self._dependencies, host, port, self._noting(name, silent))
+        self._dependencies.timer.call_later(PROBE_MS, lambda: self._tell(silent))
 
     def _noting(self, name: str, silent: list[str]) -> Callable[[NetworkError | None], None]:
         def note(error: NetworkError | None) -> None:

@@ -15,7 +15,7 @@ from barnabas.server.quorum.reachability import probe
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.network.channel import ChannelDoors
+    from barnabas.network.channel import ChannelDependencies
     from barnabas.network.network_error import NetworkError
     from barnabas.raft.driver.raft_driver import RaftDriver
     from barnabas.runtime.timer import Cancellable
@@ -34,13 +34,13 @@ class QuorumWatch:
 
     def __init__(
         self,
-        doors: ChannelDoors,
+        dependencies: ChannelDependencies,
         quorum: RaftDriver,
         has_contact: Callable[[], bool],
         is_awaited: Callable[[], bool],
     ) -> None:
         """Args:
-        doors: services for the probes of voters.
+        dependencies: what a channel needs, for the probes of voters.
         quorum: the replica of this node.
         has_contact: returns whether this node has had recent contact with the quorum.
         is_awaited: returns whether the node still waits for its first leader. `QuorumWait` writes
@@ -48,7 +48,7 @@ class QuorumWatch:
         """
         self._has_contact = has_contact
         self._is_awaited = is_awaited
-        self._doors = doors
+        self._dependencies = dependencies
         self._quorum = quorum
         self._timer: Cancellable | None = None
         # Time (ms, monotonic) since when contact is missing. None while there is contact.
@@ -71,7 +71,7 @@ class QuorumWatch:
 
     def start(self) -> None:
         """Begin the checks."""
-        self._timer = self._doors.timer.call_later(_INTERVAL_MS, self._look)
+        self._timer = self._dependencies.timer.call_later(_INTERVAL_MS, self._look)
 
     def stop(self) -> None:
         """Stop the checks."""
@@ -80,8 +80,8 @@ class QuorumWatch:
             self._timer = None
 
     def _look(self) -> None:
-        self._timer = self._doors.timer.call_later(_INTERVAL_MS, self._look)
-        now_ms = self._doors.clock.monotonic_ms()
+        self._timer = self._dependencies.timer.call_later(_INTERVAL_MS, self._look)
+        now_ms = self._dependencies.clock.monotonic_ms()
         if self._has_contact():
             self._end_loss()
             self._without_since = None
@@ -105,7 +105,7 @@ class QuorumWatch:
                 self._end_probe(silent)
                 continue
             name = f"{voter.key.id} at {address.host}:{address.port}"
-            probe(self._doors, address.host, address.port, self._noting(name, silent))
+            probe(self._dependencies, address.host, address.port, self._noting(name, silent))
         self._end_probe(silent)
 
     def _noting(self, name: str, silent: list[str]) -> Callable[[NetworkError | None], None]:
@@ -120,7 +120,7 @@ class QuorumWatch:
         self._pending -= 1
         if self._pending or self._timer is None:
             return
-        now_ms = self._doors.clock.monotonic_ms()
+        now_ms = self._dependencies.clock.monotonic_ms()
         since_ms = self._without_since
         if since_ms is None or self._has_contact():
             return

@@ -10,7 +10,7 @@ from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.network.channel import ChannelDoors
+    from barnabas.network.channel import ChannelDependencies
     from barnabas.network.network_error import NetworkError
     from barnabas.protocol.schema import Message
 
@@ -19,7 +19,7 @@ PROBE_MS = 1_000.0
 
 
 def ask_once(
-    doors: ChannelDoors,
+    dependencies: ChannelDependencies,
     address: tuple[str, int],
     request: Message,
     version: int,
@@ -29,14 +29,14 @@ def ask_once(
     """Connect, send a request, and close the connection after the response.
 
     Args:
-        doors: services for the connection.
+        dependencies: what a channel needs, for the connection.
         address: host and port.
         request: any request with a response.
         version: its version; ApiVersions is not asked first.
         timeout_ms: the limit of the connection, and again of the response.
         on_result: called once with the response and None, or with None and the error.
     """
-    channel = Channel(doors, None, lambda *_: None)
+    channel = Channel(dependencies, None, lambda *_: None)
 
     def on_connected(error: NetworkError | None) -> None:
         if error is None:
@@ -52,7 +52,7 @@ def ask_once(
 
 
 def probe(
-    doors: ChannelDoors,
+    dependencies: ChannelDependencies,
     host: str,
     port: int,
     on_result: Callable[[NetworkError | None], None],
@@ -63,5 +63,10 @@ def probe(
     that is down.
     """
     ask_once(
-        doors, (host, port), ApiVersionsRequest(), 0, PROBE_MS, lambda _, error: on_result(error)
+        dependencies,
+        (host, port),
+        ApiVersionsRequest(),
+        0,
+        PROBE_MS,
+        lambda _, error: on_result(error),
     )

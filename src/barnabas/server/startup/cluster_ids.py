@@ -21,7 +21,7 @@ from barnabas.server.startup.node_failure import NodeFailedError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from barnabas.network.channel import ChannelDoors
+    from barnabas.network.channel import ChannelDependencies
     from barnabas.network.network_error import NetworkError
     from barnabas.runtime.timer import Cancellable
     from barnabas.server.configs.configuration import Configuration
@@ -80,14 +80,14 @@ def other_controllers(configuration: Configuration) -> list[Controller]:
 
 
 def ask_cluster_ids(
-    doors: ChannelDoors,
+    dependencies: ChannelDependencies,
     controllers: Sequence[Controller],
     on_done: Callable[[ClusterIds], None],
 ) -> None:
     """Send DescribeCluster to all controllers in parallel, and call `on_done` with the results.
 
     Args:
-        doors: services for the connections.
+        dependencies: what a channel needs, for the connections.
         controllers: at least one controller.
         on_done: called once, after every controller has responded or failed. Never called before
             this function returns.
@@ -108,7 +108,7 @@ def ask_cluster_ids(
             include_cluster_authorized_operations=False, endpoint_type=CONTROLLERS
         )
         address = each.host, each.port
-        ask_once(doors, address, request, _VERSION, _ANSWER_MS, partial(end, each))
+        ask_once(dependencies, address, request, _VERSION, _ANSWER_MS, partial(end, each))
 
 
 def check_before_format(found: ClusterIds, path: str, cluster_id: str | None) -> None:
@@ -146,20 +146,20 @@ class ClusterIdCheck:
 
     def __init__(
         self,
-        doors: ChannelDoors,
+        dependencies: ChannelDependencies,
         controllers: Sequence[Controller],
         directory: tuple[str, str, bool],
         has_joined: Callable[[], bool],
         on_failed: Callable[[NodeFailedError], None],
     ) -> None:
         """Args:
-        doors: services for the connections.
+        dependencies: what a channel needs, for the connections.
         controllers: the other controllers.
         directory: path and cluster id of the metadata log's directory, and whether it is new.
         has_joined: returns whether this node has contact with the quorum.
         on_failed: called once if this node belongs to another cluster.
         """
-        self._doors = doors
+        self._dependencies = dependencies
         self._controllers = controllers
         self._path, self._cluster_id, self._is_new = directory
         self._has_joined = has_joined
@@ -184,7 +184,7 @@ class ClusterIdCheck:
     def _look(self) -> None:
         self._timer = None
         if not self._has_joined():
-            ask_cluster_ids(self._doors, self._controllers, self._on_found)
+            ask_cluster_ids(self._dependencies, self._controllers, self._on_found)
 
     def _on_found(self, found: ClusterIds) -> None:
         if self._is_stopped:
@@ -201,7 +201,7 @@ class ClusterIdCheck:
             _log.warning("%s, and this node belongs to %s", _listed(others), self._cluster_id)
         if agreeing == len(self._controllers):
             return
-        self._timer = self._doors.timer.call_later(self._pause_ms, self._look)
+        self._timer = self._dependencies.timer.call_later(self._pause_ms, self._look)
         self._pause_ms = min(2 * self._pause_ms, _PAUSE_MS_MAX)
 
     def _is_wrong(self, odd: int, agreeing: int) -> bool:

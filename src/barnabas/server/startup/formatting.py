@@ -71,7 +71,7 @@ class Formatted(msgspec.Struct, frozen=True):
     is_new: bool
 
 
-class FormatDoors(msgspec.Struct, frozen=True):
+class FormatDependencies(msgspec.Struct, frozen=True):
     """The disk, clock and random numbers for formatting."""
 
     disk: Disk
@@ -113,7 +113,7 @@ def _initial_controller(word: str) -> InitialController:
 def format_node(
     configuration: Configuration,
     voters: FirstVoters | Sequence[InitialController],
-    doors: FormatDoors,
+    dependencies: FormatDependencies,
     *,
     skip_formatted: bool = False,
 ) -> list[Formatted]:
@@ -125,7 +125,7 @@ def format_node(
     Args:
         configuration: configuration of the node.
         voters: the first voters, as a list or as a rule.
-        doors: disk, clock and random numbers.
+        dependencies: disk, clock and random numbers.
         skip_formatted: whether to skip formatted directories instead of raising an error.
 
     Returns:
@@ -143,8 +143,8 @@ def format_node(
             "which cluster the node belongs to is not said: give all its nodes the same "
             "--cluster-id UUID (`barnabas format --random-uuid` prints a new one)"
         )
-    paths, metadata_path = _paths(configuration, doors.disk)
-    known = {path: MetaProperties.read(doors.disk, path) for path in paths}
+    paths, metadata_path = _paths(configuration, dependencies.disk)
+    known = {path: MetaProperties.read(dependencies.disk, path) for path in paths}
     formatted = [path for path, meta in known.items() if meta is not None]
     if formatted and not skip_formatted:
         raise FormatError(
@@ -158,9 +158,11 @@ def format_node(
             made = MetaProperties(
                 cluster_id,
                 configuration.node_id,
-                _directory_id(configuration, voters, doors.rng, is_metadata=is_metadata),
+                _directory_id(configuration, voters, dependencies.rng, is_metadata=is_metadata),
             )
-            _format(configuration, voters, doors, path if is_metadata else None, (path, made))
+            _format(
+                configuration, voters, dependencies, path if is_metadata else None, (path, made)
+            )
             done.append(Formatted(path, uuid_to_string(made.directory_id), is_new=True))
         else:
             done.append(Formatted(path, uuid_to_string(meta.directory_id), is_new=False))
@@ -193,20 +195,20 @@ def _directory_id(
 def _format(
     configuration: Configuration,
     voters: FirstVoters | Sequence[InitialController],
-    doors: FormatDoors,
+    dependencies: FormatDependencies,
     metadata_path: str | None,
     identity: tuple[str, MetaProperties],
 ) -> None:
     """Format one directory. Write meta.properties last: without it the directory is unformatted."""
     path, meta = identity
-    disk = doors.disk
+    disk = dependencies.disk
     disk.make_directory(path)
     lock = disk.lock(f"{path}/{LOCK_FILE}")
     if lock is None:
         raise DirectoryInUseError(f"{path} is used by another process; stop that one first")
     try:
         if metadata_path is not None and configuration.cluster.is_controller:
-            _begin_metadata_log(configuration, voters, doors, path, meta.directory_id)
+            _begin_metadata_log(configuration, voters, dependencies, path, meta.directory_id)
             # An operator who formats explicitly confirms that this node cannot forget a vote.
             NewcomerFile(disk, path).remove()
         write_identity(disk, path, meta)
@@ -219,12 +221,12 @@ def _format(
 def _begin_metadata_log(
     configuration: Configuration,
     voters: FirstVoters | Sequence[InitialController],
-    doors: FormatDoors,
+    dependencies: FormatDependencies,
     path: str,
     directory_id: bytes,
 ) -> None:
     directory = f"{path}/{METADATA_PARTITION.directory_name}"
-    disk = doors.disk
+    disk = dependencies.disk
     if disk.exists(directory) and BOOTSTRAP_SNAPSHOT in list_snapshots(disk, directory):
         # The snapshot is from an earlier format that was interrupted.
         delete_snapshot(disk, directory, BOOTSTRAP_SNAPSHOT)
@@ -232,7 +234,7 @@ def _begin_metadata_log(
         disk,
         directory,
         BOOTSTRAP_FEATURES,
-        doors.clock.wall_ms(),
+        dependencies.clock.wall_ms(),
         _voter_set(configuration, voters, directory_id),
         is_dynamic=voters is not FirstVoters.AS_CONFIGURED,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from barnabas.network.connection import Connection, ConnectionDoors, ConnectionLimits
+from barnabas.network.connection import Connection, ConnectionDependencies, ConnectionLimits
 from barnabas.network.framed_protocol import new_receive_buffer
 from barnabas.protocol.api_keys import ApiKey, request_class, schema_versions
 from barnabas.protocol.codec import decode
@@ -47,7 +47,7 @@ class ScriptedCoordinator:
         self.coordinator_lookups = 0
         self.connections: list[Connection] = []
         runtime = world.host(name).runtime
-        doors = ConnectionDoors(runtime.clock, runtime.timer, new_receive_buffer())
+        doors = ConnectionDependencies(runtime.clock, runtime.timer, new_receive_buffer())
 
         def accept() -> Connection:
             made = Connection(1, doors, ConnectionLimits(), self._on_request, lambda *_: None)

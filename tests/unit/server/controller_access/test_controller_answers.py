@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.network.channel import ChannelDoors
+from barnabas.network.channel import ChannelDependencies
 from barnabas.network.framed_protocol import new_receive_buffer
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.alter_partition import (
@@ -20,7 +20,7 @@ from barnabas.replication.partition.alter_partition import (
 )
 from barnabas.server.controller_access.alter_partition_sender import ForwardedAlterPartition
 from barnabas.server.controller_access.controller_channel import ChannelSettings
-from barnabas.server.controller_access.forwarding import Forwarding, ForwardingParts
+from barnabas.server.controller_access.forwarding import Forwarding, ForwardingDependencies
 from barnabas.sim.world import SimWorld
 from barnabas.storage.topic_partition import TopicPartition
 from barnabas.waiting.timing_wheel import TimingWheel
@@ -46,15 +46,17 @@ def answer_to(response: AlterPartitionResponse) -> AlterPartitionAnswer:
     world = SimWorld(1)
     runtime = world.host("broker").runtime
     wheel = TimingWheel(runtime.clock, runtime.timer)
-    doors = ChannelDoors(runtime.clock, runtime.timer, runtime.sockets, wheel, new_receive_buffer())
+    channel = ChannelDependencies(
+        runtime.clock, runtime.timer, runtime.sockets, wheel, new_receive_buffer()
+    )
     forwarding = Forwarding(
-        ForwardingParts(
-            doors,
+        ForwardingDependencies(
+            channel,
             runtime.rng,
-            ChannelSettings("test", 1_000),
             lambda: None,
             ScriptedController(response),  # type: ignore[arg-type]
-        )
+        ),
+        ChannelSettings("test", 1_000),
     )
     sender = ForwardedAlterPartition(1, lambda: 10, forwarding, runtime.timer)
     answers: list[AlterPartitionAnswer] = []

@@ -39,7 +39,7 @@ from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from barnabas.protocol.primitives import STRING_BYTES_MAX
-from barnabas.server.dispatch.request import RequestContext, RequestServices
+from barnabas.server.dispatch.request import RequestContext, RequestDependencies
 from barnabas.server.dispatch.request_statistics import ApiStatistics
 from unit.server.simulated_broker import SimulatedBroker, SimulatedClient, produce_request
 
@@ -134,7 +134,7 @@ def test_an_answer_that_cannot_be_written_with_its_words_cut_either_ends_the_con
         connection.reserve(),
         (DELETE_TOPICS, 5, 1, None, 0),
         0,
-        RequestServices(
+        RequestDependencies(
             "PLAINTEXT",
             shared.runtime.clock,
             shared.quotas,

@@ -174,7 +174,7 @@ def test_a_partition_that_is_gone_when_the_work_is_done_takes_nothing(
     broker.host.runtime.executor.delay_max_ms = 5_000.0
     many = records(broker, 15 * MANY, compression=4)
     waiting = client.client.send(produce_request("t", many), VERSION)
-    conversions = broker.node.broker.parts.conversions
+    conversions = broker.node.broker.dependencies.conversions
     assert broker.world.run_until(lambda: len(conversions) == 1), answers(waiting[0][0])
     other.all_of((DeleteTopicsRequest(topic_names=["t"], timeout_ms=10_000), 4))
     assert not waiting
@@ -185,7 +185,7 @@ def test_a_partition_that_is_gone_when_the_work_is_done_takes_nothing(
 def test_a_client_that_is_gone_costs_nothing_but_its_answer(broker: SimulatedBroker) -> None:
     client, other = Client(broker, "first"), Client(broker, "second")
     client.client.send(produce_request("t", records(broker, MANY)), VERSION)
-    conversions = broker.node.broker.parts.conversions
+    conversions = broker.node.broker.dependencies.conversions
     assert broker.world.run_until(lambda: len(conversions) == 1)
     client.client.channel.close()
     assert broker.world.run_until(lambda: len(conversions) == 0)

@@ -42,7 +42,8 @@ AT_START = {
     "barnabas.server.quorum.quorum_watch",
     "barnabas.server.telemetry.client_telemetry",
     "barnabas.server.telemetry.receiver",
-    "barnabas.server.process.controller_channels",
+    "barnabas.server.controller_access.controller_channels",
+    "barnabas.server.controller_access.forwarding",
     "barnabas.waiting.timing_wheel",
 }
 # Packages that a broker does not run.

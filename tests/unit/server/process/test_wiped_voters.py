@@ -7,7 +7,7 @@ import pytest
 from barnabas.protocol.errors import ErrorCode
 from barnabas.raft.core.newcomer import NewcomerFile
 from barnabas.server.configs.configuration import read_configuration
-from barnabas.server.startup.formatting import FirstVoters, FormatDoors, format_node
+from barnabas.server.startup.formatting import FirstVoters, FormatDependencies, format_node
 from unit.server.process.test_cluster import creation
 from unit.server.simulated_cluster import SimulatedCluster, three_nodes
 
@@ -133,7 +133,7 @@ def test_one_of_two_wiped_voters_is_formatted_by_hand_and_has_its_vote_at_once()
     format_node(
         read_configuration(cluster.properties(1)),
         FirstVoters.AS_CONFIGURED,
-        FormatDoors(runtime.disk, runtime.clock, runtime.rng),
+        FormatDependencies(runtime.disk, runtime.clock, runtime.rng),
     )
     assert not has_note(cluster, 1)
     for node_id in (1, 2, 3):

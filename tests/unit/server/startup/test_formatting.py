@@ -13,7 +13,7 @@ from barnabas.raft.voter_set import VoterSet
 from barnabas.server.configs.configuration import read_configuration
 from barnabas.server.startup.formatting import (
     FirstVoters,
-    FormatDoors,
+    FormatDependencies,
     FormatError,
     Formatted,
     format_node,
@@ -61,7 +61,7 @@ class FormattedCluster(SimulatedCluster):
         return format_node(
             read_configuration(properties),
             voters,
-            FormatDoors(host.disk, host.clock, host.rng),
+            FormatDependencies(host.disk, host.clock, host.rng),
             skip_formatted=skip_formatted,
         )
 

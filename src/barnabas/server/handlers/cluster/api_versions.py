@@ -24,14 +24,14 @@ from barnabas.server.startup.features import SUPPORTED_FEATURES
 if TYPE_CHECKING:
     from barnabas.metadata.image import ClusterImage
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import NodeParts
+    from barnabas.server.handlers.dependencies import NodeDependencies
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def handler(parts: NodeParts) -> Handle:
+def handler(dependencies: NodeDependencies) -> Handle:
     """Return the handler that describes API versions and features."""
-    return ApiVersionsHandler(parts).handle_api_versions
+    return ApiVersionsHandler(dependencies).handle_api_versions
 
 
 class ApiVersionsHandler:
@@ -39,12 +39,12 @@ class ApiVersionsHandler:
 
     __slots__ = ("_cluster", "_cluster_id", "_node_id", "_quorum", "_served")
 
-    def __init__(self, parts: NodeParts) -> None:
-        self._cluster = parts.cluster
-        self._cluster_id = parts.cluster_id
-        self._node_id = parts.node_id
-        self._quorum = parts.quorum
-        self._served = parts.served
+    def __init__(self, dependencies: NodeDependencies) -> None:
+        self._cluster = dependencies.cluster
+        self._cluster_id = dependencies.cluster_id
+        self._node_id = dependencies.node_id
+        self._quorum = dependencies.quorum
+        self._served = dependencies.served
 
     def handle_api_versions(
         self, context: RequestContext, request: ApiVersionsRequest

@@ -15,12 +15,12 @@ from barnabas.server.listeners.endpoint_type import BROKERS, refuse_endpoint_typ
 
 if TYPE_CHECKING:
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import ServerParts
+    from barnabas.server.handlers.dependencies import BrokerDependencies
 
 
-def handler(parts: ServerParts) -> Handle:
+def handler(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that describes the cluster and its brokers."""
-    return DescribeClusterHandler(parts).handle_describe_cluster
+    return DescribeClusterHandler(dependencies).handle_describe_cluster
 
 
 class DescribeClusterHandler:
@@ -28,10 +28,10 @@ class DescribeClusterHandler:
 
     __slots__ = ("_cluster", "_cluster_id", "_node_id")
 
-    def __init__(self, parts: ServerParts) -> None:
-        self._cluster = parts.cluster
-        self._cluster_id = parts.cluster_id
-        self._node_id = parts.node_id
+    def __init__(self, dependencies: BrokerDependencies) -> None:
+        self._cluster = dependencies.cluster
+        self._cluster_id = dependencies.cluster_id
+        self._node_id = dependencies.node_id
 
     def handle_describe_cluster(
         self, context: RequestContext, request: DescribeClusterRequest

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
         GetTelemetrySubscriptionsRequest,
     )
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import ServerParts
+    from barnabas.server.handlers.dependencies import BrokerDependencies
 
 
-def handler(parts: ServerParts) -> Handle:
+def handler(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that tells clients which metrics to push."""
-    return GetTelemetrySubscriptionsHandler(parts).handle_get_telemetry_subscriptions
+    return GetTelemetrySubscriptionsHandler(dependencies).handle_get_telemetry_subscriptions
 
 
 class GetTelemetrySubscriptionsHandler:
@@ -33,10 +33,10 @@ class GetTelemetrySubscriptionsHandler:
 
     __slots__ = ("_rng", "_telemetry")
 
-    def __init__(self, parts: ServerParts) -> None:
-        assert parts.telemetry is not None
-        self._telemetry = parts.telemetry
-        self._rng = parts.rng
+    def __init__(self, dependencies: BrokerDependencies) -> None:
+        assert dependencies.telemetry is not None
+        self._telemetry = dependencies.telemetry
+        self._rng = dependencies.rng
 
     def handle_get_telemetry_subscriptions(
         self, context: RequestContext, request: GetTelemetrySubscriptionsRequest

@@ -13,12 +13,12 @@ from barnabas.server.telemetry.pushing_client import pushing_client
 if TYPE_CHECKING:
     from barnabas.protocol.messages.push_telemetry import PushTelemetryRequest
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import ServerParts
+    from barnabas.server.handlers.dependencies import BrokerDependencies
 
 
-def handler(parts: ServerParts) -> Handle:
+def handler(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that receives metrics from clients."""
-    return PushTelemetryHandler(parts).handle_push_telemetry
+    return PushTelemetryHandler(dependencies).handle_push_telemetry
 
 
 class PushTelemetryHandler:
@@ -26,9 +26,9 @@ class PushTelemetryHandler:
 
     __slots__ = ("_telemetry",)
 
-    def __init__(self, parts: ServerParts) -> None:
-        assert parts.telemetry is not None
-        self._telemetry = parts.telemetry
+    def __init__(self, dependencies: BrokerDependencies) -> None:
+        assert dependencies.telemetry is not None
+        self._telemetry = dependencies.telemetry
 
     def handle_push_telemetry(
         self, context: RequestContext, request: PushTelemetryRequest

@@ -9,17 +9,17 @@ from barnabas.protocol.messages.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
-from barnabas.server.configs.config_admin import joined, settle_legacy
+from barnabas.server.configs.config_admin import handle_legacy_locally, joined
 from barnabas.server.handlers.configs.own_limits import own_limits
 
 if TYPE_CHECKING:
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import NodeParts
+    from barnabas.server.handlers.dependencies import NodeDependencies
 
 
-def handler(parts: NodeParts) -> Handle:
+def handler(dependencies: NodeDependencies) -> Handle:
     """Return the handler that replaces configurations."""
-    return AlterConfigsHandler(parts).handle_alter_configs
+    return AlterConfigsHandler(dependencies).handle_alter_configs
 
 
 class AlterConfigsHandler:
@@ -27,16 +27,16 @@ class AlterConfigsHandler:
 
     __slots__ = ("_forwarding", "_node_id", "_own")
 
-    def __init__(self, parts: NodeParts) -> None:
-        self._forwarding = parts.forwarding
-        self._node_id = parts.node_id
-        self._own = own_limits(parts)
+    def __init__(self, dependencies: NodeDependencies) -> None:
+        self._forwarding = dependencies.forwarding
+        self._node_id = dependencies.node_id
+        self._own = own_limits(dependencies)
 
     def handle_alter_configs(
         self, context: RequestContext, request: AlterConfigsRequest
     ) -> AlterConfigsResponse | None:
         """Forward the request. The response follows when the configurations are committed."""
-        settled = settle_legacy(self._node_id, request.resources, self._own)
+        settled = handle_legacy_locally(self._node_id, request.resources, self._own)
         rest = [each for place, each in enumerate(request.resources) if place not in settled]
 
         def on_rest(response: AlterConfigsResponse) -> None:

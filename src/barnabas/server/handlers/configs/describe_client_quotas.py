@@ -18,7 +18,7 @@ from barnabas.protocol.messages.describe_client_quotas import (
 if TYPE_CHECKING:
     from barnabas.metadata.client_quotas_image import QuotaEntity
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import ServerParts
+    from barnabas.server.handlers.dependencies import BrokerDependencies
 
 
 class MatchType(IntEnum):
@@ -41,9 +41,9 @@ class _FilterError(Exception):
         self.error_code = error_code
 
 
-def handler(parts: ServerParts) -> Handle:
+def handler(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that lists client quotas."""
-    return DescribeClientQuotasHandler(parts).handle_describe_client_quotas
+    return DescribeClientQuotasHandler(dependencies).handle_describe_client_quotas
 
 
 class DescribeClientQuotasHandler:
@@ -51,8 +51,8 @@ class DescribeClientQuotasHandler:
 
     __slots__ = ("_cluster",)
 
-    def __init__(self, parts: ServerParts) -> None:
-        self._cluster = parts.cluster
+    def __init__(self, dependencies: BrokerDependencies) -> None:
+        self._cluster = dependencies.cluster
 
     def handle_describe_client_quotas(
         self,

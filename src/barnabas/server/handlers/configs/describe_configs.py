@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from barnabas.server.configs.described_configs import DescribedConfig
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import NodeParts
+    from barnabas.server.handlers.dependencies import NodeDependencies
 
 Refusal = tuple[ErrorCode, str]
 
@@ -42,9 +42,9 @@ Refusal = tuple[ErrorCode, str]
 _KINDS = {TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP}
 
 
-def handler(parts: NodeParts) -> Handle:
+def handler(dependencies: NodeDependencies) -> Handle:
     """Return the handler that describes configurations."""
-    return DescribeConfigsHandler(parts).handle_describe_configs
+    return DescribeConfigsHandler(dependencies).handle_describe_configs
 
 
 class DescribeConfigsHandler:
@@ -52,10 +52,10 @@ class DescribeConfigsHandler:
 
     __slots__ = ("_cluster", "_configs", "_node_id")
 
-    def __init__(self, parts: NodeParts) -> None:
-        self._cluster = parts.cluster
-        self._configs = parts.described_configs
-        self._node_id = parts.node_id
+    def __init__(self, dependencies: NodeDependencies) -> None:
+        self._cluster = dependencies.cluster
+        self._configs = dependencies.described_configs
+        self._node_id = dependencies.node_id
 
     def handle_describe_configs(
         self,

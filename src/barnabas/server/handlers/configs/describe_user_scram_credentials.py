@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import NodeParts
+    from barnabas.server.handlers.dependencies import NodeDependencies
 
 
-def handler(parts: NodeParts) -> Handle:
+def handler(dependencies: NodeDependencies) -> Handle:
     """Return the handler that lists SCRAM credentials."""
-    return DescribeUserScramCredentialsHandler(parts).handle_describe_user_scram_credentials
+    return DescribeUserScramCredentialsHandler(dependencies).handle_describe_user_scram_credentials
 
 
 class DescribeUserScramCredentialsHandler:
@@ -36,8 +36,8 @@ class DescribeUserScramCredentialsHandler:
 
     __slots__ = ("_cluster",)
 
-    def __init__(self, parts: NodeParts) -> None:
-        self._cluster = parts.cluster
+    def __init__(self, dependencies: NodeDependencies) -> None:
+        self._cluster = dependencies.cluster
 
     def handle_describe_user_scram_credentials(
         self,

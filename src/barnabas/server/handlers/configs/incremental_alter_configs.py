@@ -9,17 +9,17 @@ from barnabas.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from barnabas.server.configs.config_admin import joined, settle_incremental
+from barnabas.server.configs.config_admin import handle_locally, joined
 from barnabas.server.handlers.configs.own_limits import own_limits
 
 if TYPE_CHECKING:
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import NodeParts
+    from barnabas.server.handlers.dependencies import NodeDependencies
 
 
-def handler(parts: NodeParts) -> Handle:
+def handler(dependencies: NodeDependencies) -> Handle:
     """Return the handler that changes single configuration values."""
-    return IncrementalAlterConfigsHandler(parts).handle_incremental_alter_configs
+    return IncrementalAlterConfigsHandler(dependencies).handle_incremental_alter_configs
 
 
 class IncrementalAlterConfigsHandler:
@@ -27,16 +27,16 @@ class IncrementalAlterConfigsHandler:
 
     __slots__ = ("_forwarding", "_node_id", "_own")
 
-    def __init__(self, parts: NodeParts) -> None:
-        self._forwarding = parts.forwarding
-        self._node_id = parts.node_id
-        self._own = own_limits(parts)
+    def __init__(self, dependencies: NodeDependencies) -> None:
+        self._forwarding = dependencies.forwarding
+        self._node_id = dependencies.node_id
+        self._own = own_limits(dependencies)
 
     def handle_incremental_alter_configs(
         self, context: RequestContext, request: IncrementalAlterConfigsRequest
     ) -> IncrementalAlterConfigsResponse | None:
         """Apply the changes. The response follows when the configurations are committed."""
-        settled = settle_incremental(
+        settled = handle_locally(
             self._node_id,
             request.resources,
             validate_only=request.validate_only,

@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import ServerParts
+    from barnabas.server.handlers.dependencies import BrokerDependencies
 
 _TYPES = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
 
 
-def handler(parts: ServerParts) -> Handle:
+def handler(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that lists configuration resources."""
-    return ListConfigResourcesHandler(parts).handle_list_config_resources
+    return ListConfigResourcesHandler(dependencies).handle_list_config_resources
 
 
 class ListConfigResourcesHandler:
@@ -41,8 +41,8 @@ class ListConfigResourcesHandler:
 
     __slots__ = ("_cluster",)
 
-    def __init__(self, parts: ServerParts) -> None:
-        self._cluster = parts.cluster
+    def __init__(self, dependencies: BrokerDependencies) -> None:
+        self._cluster = dependencies.cluster
 
     def handle_list_config_resources(
         self, context: RequestContext, request: ListConfigResourcesRequest

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from barnabas.server.configs.gradual_keys import GradualKeys
 
 if TYPE_CHECKING:
-    from barnabas.server.handlers.dependencies import NodeParts
+    from barnabas.server.handlers.dependencies import NodeDependencies
 
 
-def own_limits(parts: NodeParts) -> GradualKeys | None:
+def own_limits(dependencies: NodeDependencies) -> GradualKeys | None:
     """Return the limits for this broker, or None on controllers, which accept any broker's keys."""
-    if parts.alters_any_broker:
+    if dependencies.alters_any_broker:
         return None
-    return GradualKeys(parts.dynamic_config, parts.cluster)
+    return GradualKeys(dependencies.dynamic_config, dependencies.cluster)

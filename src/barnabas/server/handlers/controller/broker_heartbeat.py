@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import ControllerListenerParts
+    from barnabas.server.handlers.dependencies import ControllerListenerDependencies
 
 
-def handler(parts: ControllerListenerParts) -> Handle:
+def handler(dependencies: ControllerListenerDependencies) -> Handle:
     """Return the handler that processes heartbeats of brokers."""
-    return BrokerHeartbeatHandler(parts).handle_broker_heartbeat
+    return BrokerHeartbeatHandler(dependencies).handle_broker_heartbeat
 
 
 class BrokerHeartbeatHandler:
@@ -20,9 +20,9 @@ class BrokerHeartbeatHandler:
 
     __slots__ = ("_controller", "_watch")
 
-    def __init__(self, parts: ControllerListenerParts) -> None:
-        self._controller = parts.forwarding
-        self._watch = parts.watch
+    def __init__(self, dependencies: ControllerListenerDependencies) -> None:
+        self._controller = dependencies.forwarding
+        self._watch = dependencies.watch
 
     def handle_broker_heartbeat(
         self, context: RequestContext, request: BrokerHeartbeatRequest

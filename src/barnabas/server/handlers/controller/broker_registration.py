@@ -12,12 +12,12 @@ if TYPE_CHECKING:
         BrokerRegistrationResponse,
     )
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import ControllerListenerParts
+    from barnabas.server.handlers.dependencies import ControllerListenerDependencies
 
 
-def handler(parts: ControllerListenerParts) -> Handle:
+def handler(dependencies: ControllerListenerDependencies) -> Handle:
     """Return the handler that registers brokers."""
-    return BrokerRegistrationHandler(parts).handle_broker_registration
+    return BrokerRegistrationHandler(dependencies).handle_broker_registration
 
 
 class BrokerRegistrationHandler:
@@ -25,9 +25,9 @@ class BrokerRegistrationHandler:
 
     __slots__ = ("_controller", "_watch")
 
-    def __init__(self, parts: ControllerListenerParts) -> None:
-        self._controller = parts.forwarding
-        self._watch = parts.watch
+    def __init__(self, dependencies: ControllerListenerDependencies) -> None:
+        self._controller = dependencies.forwarding
+        self._watch = dependencies.watch
 
     def handle_broker_registration(
         self, context: RequestContext, request: BrokerRegistrationRequest

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from barnabas.protocol.schema import Message
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import NodeParts
+    from barnabas.server.handlers.dependencies import NodeDependencies
 
 
-def handler(parts: NodeParts) -> Handle:
+def handler(dependencies: NodeDependencies) -> Handle:
     """Return the handler that passes requests of nodes to the controller of this process."""
-    return ControllerRequestHandler(parts).handle_controller_request
+    return ControllerRequestHandler(dependencies).handle_controller_request
 
 
 class ControllerRequestHandler:
@@ -24,8 +24,8 @@ class ControllerRequestHandler:
 
     __slots__ = ("_controller",)
 
-    def __init__(self, parts: NodeParts) -> None:
-        self._controller = parts.forwarding
+    def __init__(self, dependencies: NodeDependencies) -> None:
+        self._controller = dependencies.forwarding
 
     def handle_controller_request(self, context: RequestContext, request: Message) -> None:
         """Serve a request. The response follows when resulting changes are committed.

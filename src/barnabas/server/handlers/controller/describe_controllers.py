@@ -15,12 +15,12 @@ from barnabas.server.listeners.endpoint_type import CONTROLLERS, refuse_endpoint
 
 if TYPE_CHECKING:
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import NodeParts
+    from barnabas.server.handlers.dependencies import NodeDependencies
 
 
-def handler(parts: NodeParts) -> Handle:
+def handler(dependencies: NodeDependencies) -> Handle:
     """Return the handler that describes the controllers."""
-    return DescribeControllersHandler(parts).handle_describe_controllers
+    return DescribeControllersHandler(dependencies).handle_describe_controllers
 
 
 class DescribeControllersHandler:
@@ -28,10 +28,10 @@ class DescribeControllersHandler:
 
     __slots__ = ("_cluster", "_cluster_id", "_quorum")
 
-    def __init__(self, parts: NodeParts) -> None:
-        self._cluster = parts.cluster
-        self._cluster_id = parts.cluster_id
-        self._quorum = parts.quorum
+    def __init__(self, dependencies: NodeDependencies) -> None:
+        self._cluster = dependencies.cluster
+        self._cluster_id = dependencies.cluster_id
+        self._quorum = dependencies.quorum
 
     def handle_describe_controllers(
         self, context: RequestContext, request: DescribeClusterRequest

@@ -19,15 +19,15 @@ from barnabas.server.handlers.broker_apis import SERVED_APIS
 
 if TYPE_CHECKING:
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import ControllerListenerParts
+    from barnabas.server.handlers.dependencies import ControllerListenerDependencies
 
 # APIs that Kafka's brokers forward, as far as they are served here.
 FORWARDABLE = frozenset(key for key, api in SERVED_APIS.items() if api.is_forwarded)
 
 
-def handler(parts: ControllerListenerParts) -> Handle:
+def handler(dependencies: ControllerListenerDependencies) -> Handle:
     """Return the handler that serves forwarded requests."""
-    return EnvelopeHandler(parts).handle_envelope
+    return EnvelopeHandler(dependencies).handle_envelope
 
 
 class EnvelopeHandler:
@@ -35,8 +35,8 @@ class EnvelopeHandler:
 
     __slots__ = ("_find",)
 
-    def __init__(self, parts: ControllerListenerParts) -> None:
-        self._find = parts.find
+    def __init__(self, dependencies: ControllerListenerDependencies) -> None:
+        self._find = dependencies.find
 
     def handle_envelope(
         self, context: RequestContext, envelope: EnvelopeRequest

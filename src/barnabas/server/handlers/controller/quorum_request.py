@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from barnabas.protocol.schema import Message
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import ControllerListenerParts
+    from barnabas.server.handlers.dependencies import ControllerListenerDependencies
 
 
-def handler(parts: ControllerListenerParts) -> Handle:
+def handler(dependencies: ControllerListenerDependencies) -> Handle:
     """Return the handler that passes requests to the local replica of the quorum."""
-    return QuorumRequestHandler(parts).handle_quorum_request
+    return QuorumRequestHandler(dependencies).handle_quorum_request
 
 
 class QuorumRequestHandler:
@@ -24,8 +24,8 @@ class QuorumRequestHandler:
 
     __slots__ = ("_raft",)
 
-    def __init__(self, parts: ControllerListenerParts) -> None:
-        self._raft = parts.raft
+    def __init__(self, dependencies: ControllerListenerDependencies) -> None:
+        self._raft = dependencies.raft
 
     def handle_quorum_request(self, context: RequestContext, request: Message) -> None:
         """Serve a request. The response is immediate, or follows when the replica can respond."""

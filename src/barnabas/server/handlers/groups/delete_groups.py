@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import ServerParts
+    from barnabas.server.handlers.dependencies import BrokerDependencies
 
 
-def handler(parts: ServerParts) -> Handle:
+def handler(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that deletes groups."""
-    return DeleteGroupsHandler(parts).handle_delete_groups
+    return DeleteGroupsHandler(dependencies).handle_delete_groups
 
 
 class DeleteGroupsHandler:
@@ -20,8 +20,8 @@ class DeleteGroupsHandler:
 
     __slots__ = ("_groups",)
 
-    def __init__(self, parts: ServerParts) -> None:
-        self._groups = parts.groups.groups
+    def __init__(self, dependencies: BrokerDependencies) -> None:
+        self._groups = dependencies.groups.groups
 
     def handle_delete_groups(self, context: RequestContext, request: DeleteGroupsRequest) -> None:
         """Delete the groups. The response follows when all of them are deleted or rejected."""

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
     from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import ServerParts
+    from barnabas.server.handlers.dependencies import BrokerDependencies
 
 
-def handler(parts: ServerParts) -> Handle:
+def handler(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that describes groups."""
-    return DescribeGroupsHandler(parts).handle_describe_groups
+    return DescribeGroupsHandler(dependencies).handle_describe_groups
 
 
 class DescribeGroupsHandler:
@@ -27,8 +27,8 @@ class DescribeGroupsHandler:
 
     __slots__ = ("_groups",)
 
-    def __init__(self, parts: ServerParts) -> None:
-        self._groups = parts.groups.groups
+    def __init__(self, dependencies: BrokerDependencies) -> None:
+        self._groups = dependencies.groups.groups
 
     def handle_describe_groups(
         self, context: RequestContext, request: DescribeGroupsRequest

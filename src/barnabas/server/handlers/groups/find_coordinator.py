@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import ServerParts
+    from barnabas.server.handlers.dependencies import BrokerDependencies
 
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 _NOT_SERVED = {_TRANSACTION: "transactions", _SHARE: "share groups"}
@@ -32,9 +32,9 @@ _SHARE_SINCE = 6
 _BATCHED_SINCE = 4
 
 
-def handler(parts: ServerParts) -> Handle:
+def handler(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that finds group coordinators."""
-    return FindCoordinatorHandler(parts).handle_find_coordinator
+    return FindCoordinatorHandler(dependencies).handle_find_coordinator
 
 
 class FindCoordinatorHandler:
@@ -42,9 +42,9 @@ class FindCoordinatorHandler:
 
     __slots__ = ("_auto_topics", "_cluster")
 
-    def __init__(self, parts: ServerParts) -> None:
-        self._cluster = parts.cluster
-        self._auto_topics = parts.auto_topics
+    def __init__(self, dependencies: BrokerDependencies) -> None:
+        self._cluster = dependencies.cluster
+        self._auto_topics = dependencies.auto_topics
 
     def handle_find_coordinator(
         self, context: RequestContext, request: FindCoordinatorRequest

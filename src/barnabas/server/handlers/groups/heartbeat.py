@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from barnabas.protocol.messages.heartbeat import HeartbeatRequest
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import ServerParts
+    from barnabas.server.handlers.dependencies import BrokerDependencies
 
 
-def handler(parts: ServerParts) -> Handle:
+def handler(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that processes heartbeats of group members."""
-    return HeartbeatHandler(parts).handle_heartbeat
+    return HeartbeatHandler(dependencies).handle_heartbeat
 
 
 class HeartbeatHandler:
@@ -20,8 +20,8 @@ class HeartbeatHandler:
 
     __slots__ = ("_members",)
 
-    def __init__(self, parts: ServerParts) -> None:
-        self._members = parts.groups.members
+    def __init__(self, dependencies: BrokerDependencies) -> None:
+        self._members = dependencies.groups.members
 
     def handle_heartbeat(self, context: RequestContext, request: HeartbeatRequest) -> None:
         """Process a heartbeat. The response is immediate unless a write of the group is pending."""

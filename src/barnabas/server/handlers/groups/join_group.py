@@ -9,12 +9,12 @@ from barnabas.coordinator.group.classic.joining import ClientIdentity
 if TYPE_CHECKING:
     from barnabas.protocol.messages.join_group import JoinGroupRequest
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import ServerParts
+    from barnabas.server.handlers.dependencies import BrokerDependencies
 
 
-def handler(parts: ServerParts) -> Handle:
+def handler(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that adds members to groups."""
-    return JoinGroupHandler(parts).handle_join_group
+    return JoinGroupHandler(dependencies).handle_join_group
 
 
 class JoinGroupHandler:
@@ -22,8 +22,8 @@ class JoinGroupHandler:
 
     __slots__ = ("_members",)
 
-    def __init__(self, parts: ServerParts) -> None:
-        self._members = parts.groups.members
+    def __init__(self, dependencies: BrokerDependencies) -> None:
+        self._members = dependencies.groups.members
 
     def handle_join_group(self, context: RequestContext, request: JoinGroupRequest) -> None:
         """Join the group. The response follows when its next generation begins."""

@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 
     from barnabas.coordinator.group.member_requests import MemberRequests
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import ServerParts
+    from barnabas.server.handlers.dependencies import BrokerDependencies
 
 # Number of members that are removed in one turn of the loop and with one record of the group.
 MEMBERS_AT_ONCE = 500
 
 
-def handler(parts: ServerParts) -> Handle:
+def handler(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that removes members from groups."""
-    return LeaveGroupHandler(parts).handle_leave_group
+    return LeaveGroupHandler(dependencies).handle_leave_group
 
 
 class LeaveGroupHandler:
@@ -28,8 +28,8 @@ class LeaveGroupHandler:
 
     __slots__ = ("_members",)
 
-    def __init__(self, parts: ServerParts) -> None:
-        self._members = parts.groups.members
+    def __init__(self, dependencies: BrokerDependencies) -> None:
+        self._members = dependencies.groups.members
 
     def handle_leave_group(
         self, context: RequestContext, request: LeaveGroupRequest

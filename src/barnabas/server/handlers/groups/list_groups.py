@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from barnabas.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import ServerParts
+    from barnabas.server.handlers.dependencies import BrokerDependencies
 
 
-def handler(parts: ServerParts) -> Handle:
+def handler(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that lists groups."""
-    return ListGroupsHandler(parts).handle_list_groups
+    return ListGroupsHandler(dependencies).handle_list_groups
 
 
 class ListGroupsHandler:
@@ -20,8 +20,8 @@ class ListGroupsHandler:
 
     __slots__ = ("_groups",)
 
-    def __init__(self, parts: ServerParts) -> None:
-        self._groups = parts.groups.groups
+    def __init__(self, dependencies: BrokerDependencies) -> None:
+        self._groups = dependencies.groups.groups
 
     def handle_list_groups(
         self, context: RequestContext, request: ListGroupsRequest

@@ -18,12 +18,12 @@ from barnabas.protocol.messages.offset_commit import (
 
 if TYPE_CHECKING:
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import ServerParts
+    from barnabas.server.handlers.dependencies import BrokerDependencies
 
 
-def handler(parts: ServerParts) -> Handle:
+def handler(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that commits offsets."""
-    return OffsetCommitHandler(parts).handle_offset_commit
+    return OffsetCommitHandler(dependencies).handle_offset_commit
 
 
 class OffsetCommitHandler:
@@ -31,9 +31,9 @@ class OffsetCommitHandler:
 
     __slots__ = ("_cluster", "_offsets")
 
-    def __init__(self, parts: ServerParts) -> None:
-        self._cluster = parts.cluster
-        self._offsets = parts.groups.offsets
+    def __init__(self, dependencies: BrokerDependencies) -> None:
+        self._cluster = dependencies.cluster
+        self._offsets = dependencies.groups.offsets
 
     def handle_offset_commit(self, context: RequestContext, request: OffsetCommitRequest) -> None:
         """Commit the offsets. The response follows when they are written and replicated."""

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
         OffsetDeleteResponse,
     )
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import ServerParts
+    from barnabas.server.handlers.dependencies import BrokerDependencies
 
 
-def handler(parts: ServerParts) -> Handle:
+def handler(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that deletes committed offsets."""
-    return OffsetDeleteHandler(parts).handle_offset_delete
+    return OffsetDeleteHandler(dependencies).handle_offset_delete
 
 
 class OffsetDeleteHandler:
@@ -25,8 +25,8 @@ class OffsetDeleteHandler:
 
     __slots__ = ("_groups",)
 
-    def __init__(self, parts: ServerParts) -> None:
-        self._groups = parts.groups.groups
+    def __init__(self, dependencies: BrokerDependencies) -> None:
+        self._groups = dependencies.groups.groups
 
     def handle_offset_delete(self, context: RequestContext, request: OffsetDeleteRequest) -> None:
         """Delete the offsets. The response follows when all of them are deleted or rejected."""

@@ -18,12 +18,12 @@ from barnabas.protocol.messages.offset_fetch import (
 
 if TYPE_CHECKING:
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import ServerParts
+    from barnabas.server.handlers.dependencies import BrokerDependencies
 
 
-def handler(parts: ServerParts) -> Handle:
+def handler(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that reads committed offsets."""
-    return OffsetFetchHandler(parts).handle_offset_fetch
+    return OffsetFetchHandler(dependencies).handle_offset_fetch
 
 
 class OffsetFetchHandler:
@@ -31,8 +31,8 @@ class OffsetFetchHandler:
 
     __slots__ = ("_offsets",)
 
-    def __init__(self, parts: ServerParts) -> None:
-        self._offsets = parts.groups.offsets
+    def __init__(self, dependencies: BrokerDependencies) -> None:
+        self._offsets = dependencies.groups.offsets
 
     def handle_offset_fetch(
         self, context: RequestContext, request: OffsetFetchRequest

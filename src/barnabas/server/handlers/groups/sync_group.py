@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from barnabas.protocol.messages.sync_group import SyncGroupRequest
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import ServerParts
+    from barnabas.server.handlers.dependencies import BrokerDependencies
 
 
-def handler(parts: ServerParts) -> Handle:
+def handler(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that exchanges assignments of groups."""
-    return SyncGroupHandler(parts).handle_sync_group
+    return SyncGroupHandler(dependencies).handle_sync_group
 
 
 class SyncGroupHandler:
@@ -23,8 +23,8 @@ class SyncGroupHandler:
 
     __slots__ = ("_members",)
 
-    def __init__(self, parts: ServerParts) -> None:
-        self._members = parts.groups.members
+    def __init__(self, dependencies: BrokerDependencies) -> None:
+        self._members = dependencies.groups.members
 
     def handle_sync_group(self, context: RequestContext, request: SyncGroupRequest) -> None:
         """Exchange assignments. The response follows when the leader's assignment is written."""

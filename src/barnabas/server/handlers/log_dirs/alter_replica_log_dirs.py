@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import ServerParts
+    from barnabas.server.handlers.dependencies import BrokerDependencies
 
 
-def handler(parts: ServerParts) -> Handle:
+def handler(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that moves replicas between data directories."""
-    return AlterReplicaLogDirsHandler(parts).handle_alter_replica_log_dirs
+    return AlterReplicaLogDirsHandler(dependencies).handle_alter_replica_log_dirs
 
 
 class AlterReplicaLogDirsHandler:
@@ -31,8 +31,8 @@ class AlterReplicaLogDirsHandler:
 
     __slots__ = ("_moves",)
 
-    def __init__(self, parts: ServerParts) -> None:
-        self._moves = parts.log_dir_moves
+    def __init__(self, dependencies: BrokerDependencies) -> None:
+        self._moves = dependencies.log_dir_moves
 
     def handle_alter_replica_log_dirs(
         self,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import ServerParts
+    from barnabas.server.handlers.dependencies import BrokerDependencies
     from barnabas.storage.files.log_directory import LogDirectory
     from barnabas.storage.log.log import Log
     from barnabas.storage.topic_partition import TopicPartition
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 _UNKNOWN_LAG = -1
 
 
-def handler(parts: ServerParts) -> Handle:
+def handler(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that describes data directories."""
-    return DescribeLogDirsHandler(parts).handle_describe_log_dirs
+    return DescribeLogDirsHandler(dependencies).handle_describe_log_dirs
 
 
 class DescribeLogDirsHandler:
@@ -39,10 +39,10 @@ class DescribeLogDirsHandler:
 
     __slots__ = ("_disk", "_logs", "_replicas")
 
-    def __init__(self, parts: ServerParts) -> None:
-        self._disk = parts.disk
-        self._logs = parts.logs
-        self._replicas = parts.replicas
+    def __init__(self, dependencies: BrokerDependencies) -> None:
+        self._disk = dependencies.disk
+        self._logs = dependencies.logs
+        self._replicas = dependencies.replicas
 
     def handle_describe_log_dirs(
         self,

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import ServerParts
+    from barnabas.server.handlers.dependencies import BrokerDependencies
 
 
-def handler(parts: ServerParts) -> Handle:
+def handler(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that deletes records below an offset."""
-    return DeleteRecordsHandler(parts).handle_delete_records
+    return DeleteRecordsHandler(dependencies).handle_delete_records
 
 
 class DeleteRecordsHandler:
@@ -33,9 +33,9 @@ class DeleteRecordsHandler:
 
     __slots__ = ("_cluster", "_replicas")
 
-    def __init__(self, parts: ServerParts) -> None:
-        self._cluster = parts.cluster
-        self._replicas = parts.replicas
+    def __init__(self, dependencies: BrokerDependencies) -> None:
+        self._cluster = dependencies.cluster
+        self._replicas = dependencies.replicas
 
     def handle_delete_records(self, context: RequestContext, request: DeleteRecordsRequest) -> None:
         """Delete records. Each result has the lowest log start offset of all replicas."""

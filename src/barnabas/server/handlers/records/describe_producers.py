@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import ServerParts
+    from barnabas.server.handlers.dependencies import BrokerDependencies
     from barnabas.storage.producers.producer_entry import ProducerEntry
 
 
-def handler(parts: ServerParts) -> Handle:
+def handler(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that lists the producers of partitions."""
-    return DescribeProducersHandler(parts).handle_describe_producers
+    return DescribeProducersHandler(dependencies).handle_describe_producers
 
 
 class DescribeProducersHandler:
@@ -34,9 +34,9 @@ class DescribeProducersHandler:
 
     __slots__ = ("_cluster", "_replicas")
 
-    def __init__(self, parts: ServerParts) -> None:
-        self._cluster = parts.cluster
-        self._replicas = parts.replicas
+    def __init__(self, dependencies: BrokerDependencies) -> None:
+        self._cluster = dependencies.cluster
+        self._replicas = dependencies.replicas
 
     def handle_describe_producers(
         self,

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from barnabas.replication.requests.fetch_context import FetchContext
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import ServerParts
+    from barnabas.server.handlers.dependencies import BrokerDependencies
 
     Asked = tuple[TopicIdPartition, FetchPartitionData]
     Answered = tuple[TopicIdPartition, FetchResult]
@@ -60,9 +60,9 @@ _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 _NO_DIVERGENCE: EpochEndOffset = EpochEndOffset.default_instance()
 
 
-def handler(parts: ServerParts) -> Handle:
+def handler(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that reads records for consumers and followers."""
-    return FetchHandler(parts).handle_fetch
+    return FetchHandler(dependencies).handle_fetch
 
 
 class FetchHandler:
@@ -70,13 +70,13 @@ class FetchHandler:
 
     __slots__ = ("_cluster", "_max_bytes", "_old", "_quotas", "_replicas", "_sessions")
 
-    def __init__(self, parts: ServerParts) -> None:
-        self._cluster = parts.cluster
-        self._quotas = parts.quotas
-        self._replicas = parts.replicas
-        self._sessions = parts.fetch_sessions
-        self._max_bytes = parts.config.integer("fetch.max.bytes")
-        self._old = OldFetch(parts.replicas, parts.conversions)
+    def __init__(self, dependencies: BrokerDependencies) -> None:
+        self._cluster = dependencies.cluster
+        self._quotas = dependencies.quotas
+        self._replicas = dependencies.replicas
+        self._sessions = dependencies.fetch_sessions
+        self._max_bytes = dependencies.config.integer("fetch.max.bytes")
+        self._old = OldFetch(dependencies.replicas, dependencies.conversions)
 
     def handle_fetch(self, context: RequestContext, request: FetchRequest) -> FetchResponse | None:
         """Respond once enough bytes can be read, or immediately if the request is invalid."""

@@ -16,15 +16,15 @@ from barnabas.protocol.messages.init_producer_id import (
 
 if TYPE_CHECKING:
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import ServerParts
+    from barnabas.server.handlers.dependencies import BrokerDependencies
 
 _NO_PRODUCER_ID = -1
 _NO_EPOCH = -1
 
 
-def handler(parts: ServerParts) -> Handle:
+def handler(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that assigns producer ids."""
-    return InitProducerIdHandler(parts).handle_init_producer_id
+    return InitProducerIdHandler(dependencies).handle_init_producer_id
 
 
 class InitProducerIdHandler:
@@ -32,8 +32,8 @@ class InitProducerIdHandler:
 
     __slots__ = ("_producer_ids",)
 
-    def __init__(self, parts: ServerParts) -> None:
-        self._producer_ids = parts.producer_ids
+    def __init__(self, dependencies: BrokerDependencies) -> None:
+        self._producer_ids = dependencies.producer_ids
 
     def handle_init_producer_id(
         self, context: RequestContext, request: InitProducerIdRequest

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import ServerParts
+    from barnabas.server.handlers.dependencies import BrokerDependencies
     from barnabas.waiting.off_loop import OffLoop
 
 # First version of each special timestamp.
@@ -42,9 +42,9 @@ _NOT_AVAILABLE_SINCE = 5
 _LOOKUPS_PER_STEP = 20
 
 
-def handler(parts: ServerParts) -> Handle:
+def handler(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that looks up offsets by timestamp."""
-    return ListOffsetsHandler(parts).handle_list_offsets
+    return ListOffsetsHandler(dependencies).handle_list_offsets
 
 
 class ListOffsetsHandler:
@@ -52,9 +52,9 @@ class ListOffsetsHandler:
 
     __slots__ = ("_queue", "_replicas")
 
-    def __init__(self, parts: ServerParts) -> None:
-        self._replicas = parts.replicas
-        self._queue = parts.conversions
+    def __init__(self, dependencies: BrokerDependencies) -> None:
+        self._replicas = dependencies.replicas
+        self._queue = dependencies.conversions
 
     def handle_list_offsets(
         self, context: RequestContext, request: ListOffsetsRequest

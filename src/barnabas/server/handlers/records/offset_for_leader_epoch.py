@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import ServerParts
+    from barnabas.server.handlers.dependencies import BrokerDependencies
 
 
-def handler(parts: ServerParts) -> Handle:
+def handler(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that finds end offsets of leader epochs."""
-    return OffsetForLeaderEpochHandler(parts).handle_offset_for_leader_epoch
+    return OffsetForLeaderEpochHandler(dependencies).handle_offset_for_leader_epoch
 
 
 class OffsetForLeaderEpochHandler:
@@ -31,8 +31,8 @@ class OffsetForLeaderEpochHandler:
 
     __slots__ = ("_replicas",)
 
-    def __init__(self, parts: ServerParts) -> None:
-        self._replicas = parts.replicas
+    def __init__(self, dependencies: BrokerDependencies) -> None:
+        self._replicas = dependencies.replicas
 
     def handle_offset_for_leader_epoch(
         self,

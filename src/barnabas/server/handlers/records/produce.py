@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.conversion.old_produce import Converted
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import ServerParts
+    from barnabas.server.handlers.dependencies import BrokerDependencies
 
 _TOPIC_IDS_SINCE = 13
 _LEADER_SINCE = 10
@@ -46,9 +46,9 @@ _CLIENT = AppendOrigin.CLIENT
 _UNKNOWN_TOPIC_OR_PARTITION = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def handler(parts: ServerParts) -> Handle:
+def handler(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that appends records to partitions."""
-    return ProduceHandler(parts).handle_produce
+    return ProduceHandler(dependencies).handle_produce
 
 
 class ProduceHandler:
@@ -56,10 +56,10 @@ class ProduceHandler:
 
     __slots__ = ("_cluster", "_old", "_replicas")
 
-    def __init__(self, parts: ServerParts) -> None:
-        self._cluster = parts.cluster
-        self._replicas = parts.replicas
-        self._old = OldProduce(parts.replicas, parts.conversions)
+    def __init__(self, dependencies: BrokerDependencies) -> None:
+        self._cluster = dependencies.cluster
+        self._replicas = dependencies.replicas
+        self._old = OldProduce(dependencies.replicas, dependencies.conversions)
 
     def handle_produce(self, context: RequestContext, request: ProduceRequest) -> None:
         """Append the records. The response follows when `acks` is met, perhaps immediately."""

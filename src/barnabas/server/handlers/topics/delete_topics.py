@@ -15,25 +15,25 @@ if TYPE_CHECKING:
         DeleteTopicsResponse,
     )
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import NodeParts
+    from barnabas.server.handlers.dependencies import NodeDependencies
 
 # First version whose clients know TOPIC_DELETION_DISABLED (KIP-322).
 _DISABLED_SINCE = 3
 
 
-def handler(parts: NodeParts) -> Handle:
+def handler(dependencies: NodeDependencies) -> Handle:
     """Return the handler that deletes topics."""
-    return DeleteTopicsHandler(parts).handle_delete_topics
+    return DeleteTopicsHandler(dependencies).handle_delete_topics
 
 
 class DeleteTopicsHandler:
     """Forwards the request to the active controller."""
 
-    __slots__ = ("_is_enabled", "_parts")
+    __slots__ = ("_dependencies", "_is_enabled")
 
-    def __init__(self, parts: NodeParts) -> None:
-        self._parts = parts
-        self._is_enabled = parts.config.boolean("delete.topic.enable")
+    def __init__(self, dependencies: NodeDependencies) -> None:
+        self._dependencies = dependencies
+        self._is_enabled = dependencies.config.boolean("delete.topic.enable")
 
     def handle_delete_topics(
         self, context: RequestContext, request: DeleteTopicsRequest
@@ -42,5 +42,5 @@ class DeleteTopicsHandler:
         if not self._is_enabled and context.version < _DISABLED_SINCE:
             refusal = Refusal(ErrorCode.INVALID_REQUEST, "delete.topic.enable is false")
             return context.in_slices(refuse_delete_topics(request, refusal))
-        forward_request(self._parts, context, request)
+        forward_request(self._dependencies, context, request)
         return None

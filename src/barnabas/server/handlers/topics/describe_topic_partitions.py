@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from barnabas.metadata.partition_registration import PartitionRegistration
     from barnabas.metadata.topics_image import TopicImage
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import ServerParts
+    from barnabas.server.handlers.dependencies import BrokerDependencies
 
 
-def handler(parts: ServerParts) -> Handle:
+def handler(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that describes topics in pages."""
-    return DescribeTopicPartitionsHandler(parts).handle_describe_topic_partitions
+    return DescribeTopicPartitionsHandler(dependencies).handle_describe_topic_partitions
 
 
 class DescribeTopicPartitionsHandler:
@@ -31,9 +31,9 @@ class DescribeTopicPartitionsHandler:
 
     __slots__ = ("_cluster", "_partitions_max")
 
-    def __init__(self, parts: ServerParts) -> None:
-        self._cluster = parts.cluster
-        self._partitions_max = parts.config.integer("max.request.partition.size.limit")
+    def __init__(self, dependencies: BrokerDependencies) -> None:
+        self._cluster = dependencies.cluster
+        self._partitions_max = dependencies.config.integer("max.request.partition.size.limit")
 
     def handle_describe_topic_partitions(
         self,

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
         ElectLeadersResponse,
     )
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import NodeParts
+    from barnabas.server.handlers.dependencies import NodeDependencies
 
 _FIRST_WITH_ERROR = 1
 
 
-def handler(parts: NodeParts) -> Handle:
+def handler(dependencies: NodeDependencies) -> Handle:
     """Return the handler that runs leader elections."""
-    return ElectLeadersHandler(parts).handle_elect_leaders
+    return ElectLeadersHandler(dependencies).handle_elect_leaders
 
 
 class ElectLeadersHandler:
@@ -27,8 +27,8 @@ class ElectLeadersHandler:
 
     __slots__ = ("_forwarding",)
 
-    def __init__(self, parts: NodeParts) -> None:
-        self._forwarding = parts.forwarding
+    def __init__(self, dependencies: NodeDependencies) -> None:
+        self._forwarding = dependencies.forwarding
 
     def handle_elect_leaders(self, context: RequestContext, request: ElectLeadersRequest) -> None:
         """Forward the request. The response follows when the new leaders are committed."""

@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from barnabas.metadata.partition_registration import PartitionRegistration
     from barnabas.metadata.topics_image import TopicImage
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import ServerParts
+    from barnabas.server.handlers.dependencies import BrokerDependencies
 
 _TOPIC_IDS_SINCE = 12
 
 
-def handler(parts: ServerParts) -> Handle:
+def handler(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that describes brokers, topics and leaders."""
-    return MetadataHandler(parts).handle_metadata
+    return MetadataHandler(dependencies).handle_metadata
 
 
 class MetadataHandler:
@@ -48,12 +48,12 @@ class MetadataHandler:
 
     __slots__ = ("_auto_topics", "_cluster", "_cluster_id", "_lost_leaders", "_node_id")
 
-    def __init__(self, parts: ServerParts) -> None:
-        self._cluster = parts.cluster
-        self._cluster_id = parts.cluster_id
-        self._node_id = parts.node_id
-        self._auto_topics = parts.auto_topics
-        self._lost_leaders = parts.lost_leaders
+    def __init__(self, dependencies: BrokerDependencies) -> None:
+        self._cluster = dependencies.cluster
+        self._cluster_id = dependencies.cluster_id
+        self._node_id = dependencies.node_id
+        self._auto_topics = dependencies.auto_topics
+        self._lost_leaders = dependencies.lost_leaders
 
     def handle_metadata(
         self, context: RequestContext, request: MetadataRequest

@@ -1,7 +1,7 @@
 """Connections of a node to the active controller, which follow changes of the controller.
 
 Heartbeats have a separate connection. Other requests cannot delay them, and the end of the
-connection tells the controller that the node is dead.
+connection shows the controller that the process of the node has ended.
 """
 
 from __future__ import annotations
@@ -9,52 +9,38 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.server.controller_access.controller_channel import ChannelSettings
-from barnabas.server.controller_access.forwarding import Forwarding, ForwardingParts
+from barnabas.server.controller_access.forwarding import Forwarding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from barnabas.raft.listener import CommittedBatch, LeaderAndEpoch, LoadedSnapshot
-    from barnabas.server.controller_access.local_controller import LocalController
-    from barnabas.server.process.shared_server import SharedServer
+    from barnabas.server.controller_access.forwarding import ForwardingDependencies
+    from barnabas.settings.definition import ParsedConfig
 
 
-class WaysToController:
+class ControllerChannels:
     """Connects to the active controller. Listens to the raft driver for leader changes."""
 
     def __init__(
         self,
-        shared: SharedServer,
-        local: LocalController | None,
+        node_id: int,
+        config: ParsedConfig,
+        dependencies: ForwardingDependencies,
         on_heartbeats_lost: Callable[[], None],
     ) -> None:
         """Args:
-        shared: the shared parts of the node.
-        local: the controller of this process, or None.
+        node_id: id of this node, for the client ids of the connections.
+        config: the configuration of this node, for the timeouts.
+        dependencies: what both connections need.
         on_heartbeats_lost: called when an established heartbeat connection is lost.
         """
-        config = shared.config
-        name = f"barnabas-{shared.node_id}"
-        self.requests = Forwarding(
-            ForwardingParts(
-                shared.channel_doors,
-                shared.runtime.rng,
-                ChannelSettings(f"{name}-requests", config.integer("controller.socket.timeout.ms")),
-                shared.find_controller,
-                local,
-            )
-        )
+        name = f"barnabas-{node_id}"
+        requests_ms = config.integer("controller.socket.timeout.ms")
+        heartbeats_ms = config.integer("broker.session.timeout.ms") / 2
+        self.requests = Forwarding(dependencies, ChannelSettings(f"{name}-requests", requests_ms))
         self.heartbeats = Forwarding(
-            ForwardingParts(
-                shared.channel_doors,
-                shared.runtime.rng,
-                ChannelSettings(
-                    f"{name}-heartbeats", config.integer("broker.session.timeout.ms") / 2
-                ),
-                shared.find_controller,
-                local,
-            ),
-            on_heartbeats_lost,
+            dependencies, ChannelSettings(f"{name}-heartbeats", heartbeats_ms), on_heartbeats_lost
         )
 
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
