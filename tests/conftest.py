@@ -1,7 +1,7 @@
-"""What all tests share beside `barnabas.testing`: Apache Kafka, its tools and its jars.
+"""Fixtures for Apache Kafka, its tools and its jars; the order and the choice of tests.
 
-Where Java or Maven is missing, tests that ask for these are skipped, with CI=true they fail. The
-number of skipped tests is printed, and any is a failure with CI=true.
+Tests that need Java or Maven are skipped where these are missing. The number of skipped tests is
+printed. With CI=true each skipped test is a failure.
 """
 
 from __future__ import annotations
@@ -15,19 +15,27 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
-from xdist.scheduler import LoadScopeScheduling
 
 from jvm.kafka_process import KafkaProcess
 from jvm.maven import class_path
 from jvm.tool_host import ToolHost
+from schedule import DurationRecorder, LongestFirst, longest_first, read_durations
+from selection import is_short, left_out, starts_kafka
 from summary import SUMMARY
 
-# These folders take as long as all others together.
-_FIRST_HALF = {"conformance", "deploy"}
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("barnabas")
+    group.addoption("--short", action="store_true", help="ten minutes: see tests/selection.py")
+    group.addoption(
+        "--store-durations", action="store_true", help="write tests/durations.txt after a full run"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[SUMMARY] = []
+    if config.option.store_durations and not _is_worker(config):
+        config.pluginmanager.register(DurationRecorder())
     # How long an example takes is a matter of the machine.
     slow = [HealthCheck.too_slow]
     settings.register_profile("untimed", deadline=None, suppress_health_check=slow)
@@ -36,17 +44,29 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-class Halves(LoadScopeScheduling):
-    """Runs two halves that take about as long side by side, each in its order (`pytest -n 2`)."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        return "first" if nodeid.split("/")[1] in _FIRST_HALF else "others"
+def _is_worker(config: pytest.Config) -> bool:
+    """Return whether this is a process that `pytest -n` started."""
+    return hasattr(config, "workerinput")
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Halves:
-    """How `-n` shares the tests out."""
-    return Halves(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LongestFirst:
+    """Decide how `-n` shares the tests out."""
+    return LongestFirst(config, log)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out what `--short` does not run."""
+    return True if config.option.short and not is_short(collection_path) else None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.option.short:
+        config.hook.pytest_deselected(items=[item for item in items if starts_kafka(item)])
+        items[:] = [item for item in items if not starts_kafka(item)]
+    if _is_worker(config):
+        longest_first(items, read_durations())
 
 
 def _skipped(config: pytest.Config) -> int:
@@ -65,13 +85,16 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """A process that ran a half has ended."""
+    """Collect the summary of a process that ended."""
     node.config.stash[SUMMARY] += getattr(node, "workeroutput", {}).get("summary", [])
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for line in terminalreporter.config.stash[SUMMARY]:
         terminalreporter.write_line(line)
+    if terminalreporter.config.option.short:
+        for line in left_out():
+            terminalreporter.write_line(line)
     terminalreporter.write_line(f"skipped: {_skipped(terminalreporter.config)}")
 
 

@@ -9,17 +9,18 @@ from barnabas.cli.consume.command import consume
 from barnabas.cli.produce.command import produce
 from barnabas.cli.topics import topics
 
-NOBODY = ("-b", "127.0.0.1:1", "-X", "default.api.timeout.ms=200")
+NO_BROKER = ("-b", "127.0.0.1:1", "-X", "default.api.timeout.ms=200")
 
 
 def test_a_pattern_that_is_no_regular_expression_is_wrong_usage() -> None:
-    done = CliRunner().invoke(topics, ["list", "[", *NOBODY])
+    done = CliRunner().invoke(topics, ["list", "[", *NO_BROKER])
     assert done.exit_code == 2
     assert "[ is no regular expression" in done.output
 
 
 def test_a_topic_that_cannot_be_looked_for_ends_with_status_one() -> None:
-    done = CliRunner().invoke(topics, ["alter", "t", "-c", "retention.ms=1", *NOBODY])
+    words = ["alter", "t", "-c", "retention.ms=1", *NO_BROKER, "--timeout", "0.2"]
+    done = CliRunner().invoke(topics, words)
     assert done.exit_code == 1
     assert "Connection refused" in done.output
 

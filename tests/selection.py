@@ -1,0 +1,66 @@
+"""Choose the tests of `pytest --short`, which is what `make test` runs; `make check` runs all.
+
+The rule: all tests that start no server and no Spark, and of the others the files below, which
+show that clients, brokers, replication and pipelines work. Apache Kafka is not started.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+
+# Folders whose tests start no servers, or only a few.
+SHORT_FOLDERS = ("property", "simulation", "storms", "unit")
+
+# Real processes and real clients.
+SHORT_FILES = (
+    "chaos/test_checker.py",
+    "conformance/test_aiokafka.py",
+    "conformance/test_cli_cluster.py",
+    "conformance/test_client_producer.py",
+    "conformance/test_cluster.py",
+    "conformance/test_consumer_groups.py",
+    "conformance/test_kafka_python.py",
+    "conformance/test_librdkafka.py",
+    "conformance/test_process.py",
+    "conformance/test_produce_consume.py",
+    "conformance/test_protocol.py",
+    "scenario/test_language.py",
+    "scenario/test_stories.py",
+    "spark/test_read.py",
+    "spark/test_stream.py",
+    "spark/test_write.py",
+)
+
+
+def is_short(path: Path) -> bool:
+    """Return whether `pytest --short` runs the tests of this file or looks into this folder."""
+    name = path.relative_to(TESTS).as_posix()
+    if name == "." or name.split("/")[0] in SHORT_FOLDERS:
+        return True
+    if path.is_dir():
+        return any(file.startswith(f"{name}/") for file in SHORT_FILES)
+    return name in SHORT_FILES
+
+
+def starts_kafka(item: pytest.Item) -> bool:
+    """Return whether a parameter of a conformance test asks for Apache Kafka."""
+    call = getattr(item, "callspec", None)
+    if call is None or TESTS / "conformance" not in item.path.parents:
+        return False
+    return any(isinstance(value, str) and value == "kafka" for value in call.params.values())
+
+
+def left_out() -> list[str]:
+    """Return lines for the end of a run that name what `pytest --short` leaves out."""
+    lines = ["not run by --short, only by `make check`: tests beside Apache Kafka, and"]
+    for folder in sorted(path for path in TESTS.iterdir() if path.is_dir()):
+        files = sorted(folder.rglob("test_*.py"))
+        missing = [file for file in files if not is_short(file)]
+        if missing:
+            count = "all" if len(missing) == len(files) else len(missing)
+            lines.append(f"  tests/{folder.name}: {count} of {len(files)} files")
+    return lines

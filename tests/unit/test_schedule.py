@@ -1,0 +1,50 @@
+"""How `pytest -n` shares the tests out, and what `pytest --short` leaves out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import selection
+from schedule import DurationRecorder, longest_first, read_durations, unit_of
+
+
+def items(*node_ids: str) -> list[Any]:
+    return [SimpleNamespace(nodeid=node_id) for node_id in node_ids]
+
+
+def test_long_files_come_first_and_keep_the_order_of_their_tests() -> None:
+    tests = items("tests/a.py::one", "tests/b.py::two", "tests/c.py::three", "tests/b.py::first")
+    longest_first(tests, {"tests/b.py": 5.0, "tests/c.py": 9.0})
+    assert [test.nodeid[-5:].lstrip(":") for test in tests] == ["three", "two", "first", "one"]
+
+
+def test_files_with_a_common_broker_are_one_unit_of_work() -> None:
+    assert unit_of("tests/spark/test_read.py::a") == unit_of("tests/spark/test_write.py::b")
+    assert unit_of("tests/conformance/test_cli_why.py::a[x::y]") == "three brokers"
+    assert unit_of("tests/unit/test_tidy.py::a[x::y]") == "tests/unit/test_tidy.py"
+
+
+def test_stored_durations_are_read_back(tmp_path: Path) -> None:
+    recorder = DurationRecorder(tmp_path / "durations.txt")
+    for node_id, seconds in (("a.py::x", 3.0), ("b.py::x", 20.0), ("a.py::y", 2.1), ("c.py", 1.0)):
+        report: Any = SimpleNamespace(nodeid=node_id, duration=seconds)
+        recorder.pytest_runtest_logreport(report)
+    recorder.pytest_sessionfinish()
+    assert (tmp_path / "durations.txt").read_text() == "20 b.py\n5 a.py\n"
+    assert read_durations(tmp_path / "durations.txt") == {"a.py": 5.0, "b.py": 20.0}
+
+
+@pytest.mark.parametrize("name", [*selection.SHORT_FOLDERS, *selection.SHORT_FILES])
+def test_the_short_selection_names_what_exists(name: str) -> None:
+    assert (selection.TESTS / name).exists()
+    assert selection.is_short(selection.TESTS / name)
+
+
+def test_the_short_selection_says_what_it_leaves_out() -> None:
+    assert any("tests/differential: all" in line for line in selection.left_out())
+    assert not selection.is_short(selection.TESTS / "jvm" / "test_connect.py")
+    assert not any("tests/unit" in line for line in selection.left_out())
