@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from barnabas.protocol.primitives import uuid_to_string
 from barnabas.testing.node_process import NodeOptions, NodeProcess
 from barnabas.testing.server_process import BrokerStartError
-from jvm.java import QUICK, java_command
+from jvm.java import java_command
+from jvm.kafka_process import quick_machine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,7 +29,8 @@ class KafkaNode(NodeProcess):
     Args:
         options: what it is.
         settings: all of its server.properties.
-        machine: options of Java for memory, compiler and collector.
+        machine: options of Java for memory, compiler and collector; by default those that start
+            quickly.
     """
 
     # Options of `kafka-storage format` beside cluster id and file.
@@ -42,9 +44,11 @@ class KafkaNode(NodeProcess):
         self,
         options: NodeOptions,
         settings: Mapping[str, str],
-        machine: Sequence[str] = ("-Xms64m", *QUICK),
+        machine: Sequence[str] | None = None,
     ) -> None:
         super().__init__(options, settings)
+        if machine is None:
+            machine = ("-Xms64m", *quick_machine("kafka"))
         self._java = java_command("kafka", log_level="INFO", machine=machine)
 
     def prepare(self) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Self
 
 from barnabas.testing.free_ports import free_ports
+from jvm.class_archive import class_archive
 from jvm.java import QUICK, java_command
 
 # Limits for what hangs.
@@ -34,7 +35,8 @@ class KafkaProcess:
         directory: where data, settings and the log file lie.
         settings: broker keys, over those that make a small single node.
         jars: the folder of tests/jvm whose versions are used.
-        machine: options of Java for memory, compiler and collector.
+        machine: options of Java for memory, compiler and collector; by default those that start
+            quickly.
         features: levels that a new directory is formatted with, instead of Kafka's newest.
     """
 
@@ -43,7 +45,7 @@ class KafkaProcess:
         directory: Path,
         settings: Mapping[str, str] | None = None,
         jars: str = "kafka",
-        machine: Sequence[str] = QUICK,
+        machine: Sequence[str] | None = None,
         features: Mapping[str, int] | None = None,
     ) -> None:
         self.directory = directory
@@ -52,7 +54,9 @@ class KafkaProcess:
         self._properties = directory / "server.properties"
         self.host = "127.0.0.1"
         self.port, self._controller_port = free_ports(2)
-        self._java = java_command(jars, log_level="INFO", machine=machine)
+        self._java = java_command(
+            jars, log_level="INFO", machine=quick_machine(jars) if machine is None else machine
+        )
         self._settings = dict(settings or {})
         self._features = dict(features or {})
         self._process: subprocess.Popen[bytes] | None = None
@@ -185,3 +189,19 @@ class KafkaProcess:
             status = process.wait()
         self._process = None
         return status
+
+
+def quick_machine(jars: str) -> tuple[str, ...]:
+    """Return options of Java for a Kafka that starts quickly."""
+    if jars != "kafka":
+        # Few tests start other versions: the archive would cost more than it saves.
+        return QUICK
+
+    def start_and_stop(directory: Path, option: str) -> None:
+        process = KafkaProcess(directory, jars=jars, machine=(*QUICK, option))
+        try:
+            process.start().stop()
+        finally:
+            process.close()
+
+    return (*QUICK, class_archive(jars, start_and_stop))

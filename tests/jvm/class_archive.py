@@ -1,0 +1,40 @@
+"""An archive of the classes that Apache Kafka loads, made once: a start takes half the CPU time.
+
+Java calls this application class-data sharing. It ignores an archive that does not fit the running
+Java or the jars, so nothing depends on it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from jvm.installed import installed
+
+_NAME = "classes.jsa"
+
+
+def class_archive(jars: str, run_with: Callable[[Path, str], None]) -> str:
+    """Return the option of Java that uses the archive for the jars of tests/jvm/JARS.
+
+    Args:
+        jars: the folder with the pom.xml.
+        run_with: starts and stops a Kafka in the given directory with the given option of Java,
+            which writes the archive; called when there is no archive yet.
+    """
+
+    def install(target: Path) -> None:
+        target.mkdir()
+        archive = target / _NAME
+        scratch = target / "kafka"
+        try:
+            run_with(scratch, f"-XX:ArchiveClassesAtExit={archive}")
+        except (OSError, RuntimeError, subprocess.SubprocessError) as error:
+            # Kafka starts without an archive, too, and says there what is wrong.
+            (target / "error.txt").write_text(f"{error}\n")
+        shutil.rmtree(scratch, ignore_errors=True)
+
+    pom = Path(__file__).parent / jars / "pom.xml"
+    return f"-XX:SharedArchiveFile={installed(f'classes-{jars}', [pom], install) / _NAME}"
