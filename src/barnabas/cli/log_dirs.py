@@ -32,7 +32,7 @@ replica that it will replace. A future replica is the copy that a move between t
 one broker makes. Ends with status 1 if a directory cannot be used or a broker does not answer.
 """
 # Timeouts are short, because a broker that does not answer is part of the output.
-_DEFAULTS = {"request.timeout.ms": "5000", "default.api.timeout.ms": "15000"}
+_DEFAULTS = {"request.timeout.ms": "5000"}
 
 
 class _Place(NamedTuple):
@@ -75,7 +75,7 @@ def log_dirs(
     as_json: bool,
 ) -> None:
     """Show size, lag and future replicas of each data directory, of all topics or the TOPICs."""
-    with connected(bootstrap, properties, _DEFAULTS) as client:
+    with connected(bootstrap, properties, _DEFAULTS, limit_total=True) as client:
         brokers = _brokers(client, wanted)
         if names:
             client.describe_topics(names)

@@ -16,6 +16,7 @@ import logging
 import os
 import re
 import sys
+import time
 from contextlib import contextmanager
 from datetime import datetime
 from functools import wraps
@@ -52,6 +53,7 @@ __all__ = [
     "given_settings",
     "json_bytes",
     "key_values",
+    "late_message",
     "moment_ms",
     "problem",
     "warning",
@@ -189,9 +191,21 @@ def client_config(
 
 @contextmanager
 def connected(
-    bootstrap: str, properties: Sequence[str], defaults: Mapping[str, object] | None = None
+    bootstrap: str,
+    properties: Sequence[str],
+    defaults: Mapping[str, object] | None = None,
+    *,
+    limit_total: bool = False,
 ) -> Iterator[Client]:
-    """Yield a client for the duration of a command; print its errors and exit."""
+    """Yield a client for the duration of a command; print its errors and exit.
+
+    Args:
+        bootstrap: Brokers to start from.
+        properties: KEY=VALUE settings of the user.
+        defaults: Settings that the user's settings override.
+        limit_total: Whether --timeout limits all calls of the command together, instead of each
+            call. The calls then raise TimeoutError.
+    """
     from barnabas.client.facade import Client
 
     # A command prints its own messages instead of the client's log.
@@ -200,13 +214,20 @@ def connected(
     servers = config.pop("bootstrap_servers")
     try:
         with Client(servers, **config) as client:
-            client.await_broker(_timeout_ms(), notice_ms=_NOTICE_MS, on_notice=_tell_waiting)
+            started = time.monotonic()
+            client.await_broker(_timeout_ms(), notice_ms=_NOTICE_MS, on_notice=_report_waiting)
+            if limit_total:
+                elapsed_ms = 1000 * (time.monotonic() - started)
+                client.limit_total(max(1.0, _timeout_ms() - elapsed_ms))
             yield client
         sys.stdout.flush()
     except ClientConfigError as error:
         raise click.UsageError(str(error)) from None
     except ClientError as error:
         problem(str(error))
+        sys.exit(EXIT_FAILED)
+    except TimeoutError:
+        problem(late_message())
         sys.exit(EXIT_FAILED)
     except KeyboardInterrupt as interrupt:
         sys.exit(exit_status(interrupt))
@@ -217,9 +238,14 @@ def connected(
         sys.exit(0)
 
 
-def _tell_waiting(error: NoBrokersError) -> None:
-    dialled = "; ".join(f"{address}: {reason}" for address, reason in error.attempts)
-    warning(f"no broker answers yet ({dialled}); waiting up to {_timeout_ms() / 1000:g} s")
+def late_message() -> str:
+    """Return the error message of a command that reached the limit of all its calls."""
+    return f"the brokers did not answer all requests within {_timeout_ms() / 1000:g} s (--timeout)"
+
+
+def _report_waiting(error: NoBrokersError) -> None:
+    dialed = "; ".join(f"{address}: {reason}" for address, reason in error.attempts)
+    warning(f"no broker answers yet ({dialed}); waiting up to {_timeout_ms() / 1000:g} s")
 
 
 def problem(message: str) -> None:

@@ -124,6 +124,17 @@ class Client(WithBlock):
         """
         await_broker(self._session, timeout_ms, notice_ms, on_notice)
 
+    def limit_total(self, timeout_ms: float) -> None:
+        """Limit the duration of all further calls of this client together.
+
+        When the limit is reached, calls raise TimeoutError, which is no ClientError. Streams and
+        producers are not limited.
+
+        Args:
+            timeout_ms: Sum of the durations (ms).
+        """
+        self._session.waiter.limit_total(timeout_ms)
+
     def __repr__(self) -> str:
         servers = ",".join(f"{host}:{port}" for host, port in self.config.bootstrap_servers)
         return f"Client({servers!r})"

@@ -65,7 +65,7 @@ def show_partitions(
 
     if live and (as_json or not sys.stdout.isatty()):
         raise click.UsageError("--live is for terminals, and goes without --json")
-    with connected(bootstrap, properties, DEFAULTS) as client:
+    with connected(bootstrap, properties, DEFAULTS, limit_total=not live) as client:
         if live:
             _show_live(client, names, interval, unwell=unwell, internal=internal)
             return

@@ -14,6 +14,7 @@ from barnabas.cli.output import (
     client_options,
     connected,
     echo_json,
+    late_message,
     metrics_option,
     problem,
 )
@@ -94,7 +95,7 @@ def why(
     except MetricsError as error:
         problem(str(error))
         sys.exit(EXIT_FAILED)
-    with connected(bootstrap, properties, _DEFAULTS) as client:
+    with connected(bootstrap, properties, _DEFAULTS, limit_total=True) as client:
         inquiry = _Inquiry(client, seconds, measured)
         inquiry.ask_quorum()
         try:
@@ -110,7 +111,11 @@ def why(
             if not inquiry.answers:
                 raise
             # The findings so far usually explain why the remaining questions fail.
-            inquiry.add_unasked(error)
+            inquiry.add_unasked(str(error))
+        except TimeoutError:
+            if not inquiry.answers:
+                raise
+            inquiry.add_unasked(late_message())
         answers = inquiry.answers
     well = all(is_well(reasons) for _, reasons in answers)
     if as_json:
@@ -152,8 +157,8 @@ class _Inquiry:
         if self._quorum_lost:
             self.answers.append((_CLUSTER, [no_controller()]))
 
-    def add_unasked(self, error: ClientError) -> None:
-        """Report that the remaining questions could not be answered."""
+    def add_unasked(self, error: str) -> None:
+        """Report that the remaining questions could not be answered, and the error."""
         self.answers.append(("the rest", [note("not-asked", f"not looked at: {error}")]))
 
     def ask_all(self) -> None:

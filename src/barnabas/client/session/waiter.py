@@ -35,12 +35,30 @@ class Waiter:
         self._stepper = stepper
         self._check_usable = check_usable
         self._limit_ms = timeout_ms + _GRACE_MS
+        # Remaining time of all calls together (ms): `limit_total` sets it, each wait subtracts its
+        # duration; None: no such limit. It may become negative, since a wait can end late.
+        self._remaining_ms: float | None = None
+        # The argument of `limit_total` (ms), for the error message.
+        self._total_ms = 0.0
+
+    def limit_total(self, timeout_ms: float) -> None:
+        """Limit the duration of all further calls together.
+
+        When the limit is reached, calls raise a plain TimeoutError, which is no ClientError: code
+        that treats the error of a single call as a result must not hide the limit.
+
+        Args:
+            timeout_ms: the sum of the durations of all calls (ms). Time between calls does not
+                count.
+        """
+        self._remaining_ms = self._total_ms = timeout_ms
 
     def wait(self, start: Callable[[OnDone[T]], None], what: str) -> T:
         """Start a call and run the loop until its end.
 
         Raises:
             ClientError: the call failed.
+            TimeoutError: the limit of all calls together was reached.
         """
         found = self.wait_all({what: start})[what]
         if isinstance(found, ClientError):
@@ -48,17 +66,38 @@ class Waiter:
         return found
 
     def wait_all(self, starts: Mapping[K, Callable[[OnDone[T]], None]]) -> dict[K, T | ClientError]:
-        """Start calls in parallel and wait for all; return each one's result or error."""
+        """Start calls in parallel and wait for all; return each one's result or error.
+
+        Raises:
+            TimeoutError: the limit of all calls together was reached.
+        """
         self._check_usable()
+        if self._remaining_ms is not None and self._remaining_ms <= 0:
+            raise self._over_limit()
         outcomes: dict[K, T | ClientError] = {}
         for key, start in starts.items():
             start(_noting(outcomes, key))
         complete = len(starts)
-        if not self._stepper.run_until(lambda: len(outcomes) == complete, self._limit_ms):
+        if not self._run_until(lambda: len(outcomes) == complete):
             for key in starts:
                 late = f"{key} did not end within default.api.timeout.ms"
                 outcomes.setdefault(key, ClientTimeoutError(late))
         return {key: outcomes[key] for key in starts}
+
+    def _run_until(self, is_done: Callable[[], bool]) -> bool:
+        """Run the loop; return False if the calls did not end within their own timeout."""
+        if self._remaining_ms is None:
+            return self._stepper.run_until(is_done, self._limit_ms)
+        clock = self._stepper.runtime.clock
+        started_ms = clock.monotonic_ms()
+        is_complete = self._stepper.run_until(is_done, min(self._remaining_ms, self._limit_ms))
+        self._remaining_ms -= clock.monotonic_ms() - started_ms
+        if not is_complete and self._remaining_ms <= 0:
+            raise self._over_limit()
+        return is_complete
+
+    def _over_limit(self) -> TimeoutError:
+        return TimeoutError(f"the calls together took longer than {self._total_ms:.0f} ms")
 
     def pause(self, delay_ms: float) -> None:
         """Wait for `delay_ms`; network events are processed in the meantime."""

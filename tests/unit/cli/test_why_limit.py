@@ -1,0 +1,53 @@
+"""`barnabas why` when the brokers do not answer all requests within --timeout."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from click.testing import CliRunner, Result
+
+from barnabas.cli.quorum_state import QuorumState
+from barnabas.cli.why import commands
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from barnabas.client.facade import Client
+
+
+class SlowCluster:
+    """A client whose calls have reached their total limit."""
+
+    def topics(self, **_options: Any) -> list[str]:
+        raise TimeoutError("the calls together took longer than 10000 ms")
+
+
+def run_why(monkeypatch: pytest.MonkeyPatch, *, is_quorum_lost: bool) -> tuple[Result, list[bool]]:
+    limited: list[bool] = []
+
+    @contextmanager
+    def connected(*_words: Any, limit_total: bool = False) -> Iterator[Client]:
+        limited.append(limit_total)
+        yield cast("Client", SlowCluster())
+
+    monkeypatch.setattr(commands, "connected", connected)
+    state = QuorumState(None, is_lost=is_quorum_lost)
+    monkeypatch.setattr("barnabas.cli.quorum_state.quorum_state", lambda _client: state)
+    return CliRunner().invoke(commands.why, ["orders", "--json"]), limited
+
+
+def test_the_findings_before_the_limit_are_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    done, limited = run_why(monkeypatch, is_quorum_lost=True)
+    assert limited == [True]
+    assert done.exit_code == 1
+    subjects = {each["subject"]: each["reasons"] for each in json.loads(done.stdout)["answers"]}
+    assert list(subjects) == ["the cluster", "the rest"]
+    assert "within 10 s (--timeout)" in subjects["the rest"][0]["what"]
+
+
+def test_without_findings_the_limit_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    done, _ = run_why(monkeypatch, is_quorum_lost=False)
+    assert isinstance(done.exception, TimeoutError)
