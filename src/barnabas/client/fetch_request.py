@@ -12,9 +12,12 @@ from barnabas.protocol.messages.fetch import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from barnabas.client.config import ClientConfig
-    from barnabas.client.fetch_session import FetchPosition, SessionRequest
+    from barnabas.client.fetch_position import FetchPosition
     from barnabas.client.topic_partition import TopicPartition
+    from barnabas.protocol.fetch_session_handler import FetchSessionRequest
 
 __all__ = ["FetchLimits", "build_fetch_request"]
 
@@ -47,10 +50,12 @@ class FetchLimits(NamedTuple):
         )
 
 
-def build_fetch_request(request: SessionRequest, version: int, limits: FetchLimits) -> FetchRequest:
+def build_fetch_request(
+    request: FetchSessionRequest[TopicPartition, FetchPosition], version: int, limits: FetchLimits
+) -> FetchRequest:
     """Return the consumer's Fetch request for `request` at `version`."""
     topics: dict[tuple[str, bytes], FetchTopic] = {}
-    for tp, position in request.partitions.items():
+    for tp, position in request.to_send.items():
         topic = topics.get((tp.topic, position.topic_id))
         if topic is None:
             topic = FetchTopic(topic=tp.topic, topic_id=position.topic_id, partitions=[])
@@ -73,18 +78,18 @@ def build_fetch_request(request: SessionRequest, version: int, limits: FetchLimi
     if version >= _SESSIONS_FROM:
         made.session_id = request.session_id
         made.session_epoch = request.session_epoch
-        made.forgotten_topics_data = _forgotten(request.forgotten)
+        made.forgotten_topics_data = _forgotten(request.to_forget)
     if version >= _RACK_FROM:
         made.rack_id = limits.rack
     return made
 
 
-def _forgotten(partitions: dict[TopicPartition, FetchPosition]) -> list[ForgottenTopic]:
+def _forgotten(partitions: Mapping[TopicPartition, bytes]) -> list[ForgottenTopic]:
     topics: dict[tuple[str, bytes], ForgottenTopic] = {}
-    for tp, position in partitions.items():
-        topic = topics.get((tp.topic, position.topic_id))
+    for tp, topic_id in partitions.items():
+        topic = topics.get((tp.topic, topic_id))
         if topic is None:
-            topic = ForgottenTopic(topic=tp.topic, topic_id=position.topic_id, partitions=[])
-            topics[tp.topic, position.topic_id] = topic
+            topic = ForgottenTopic(topic=tp.topic, topic_id=topic_id, partitions=[])
+            topics[tp.topic, topic_id] = topic
         topic.partitions.append(tp.partition)
     return list(topics.values())

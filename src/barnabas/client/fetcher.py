@@ -19,8 +19,8 @@ from barnabas.client.errors import (
     OffsetOutOfRangeError,
     broker_error,
 )
+from barnabas.client.fetch_position import FetchPosition
 from barnabas.client.fetch_request import FetchLimits
-from barnabas.client.fetch_session import FetchPosition
 from barnabas.client.fetch_state import FetchState
 from barnabas.client.node_fetches import NodeFetches
 from barnabas.client.record_scan import scan_records

@@ -10,14 +10,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from barnabas.client.connections.connections import Call
-from barnabas.client.connections.metadata_cache import ZERO_ID
 from barnabas.client.connections.versions import FETCH_MAX_BY_NAME
 from barnabas.client.errors import ClientError, broker_error
+from barnabas.client.fetch_position import FetchPosition
 from barnabas.client.fetch_request import FetchLimits, build_fetch_request
-from barnabas.client.fetch_session import FetchPosition, FetchSession
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.fetch_session_handler import FetchSessionHandler
 from barnabas.protocol.messages.fetch import FetchResponse
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class _Node:
     __slots__ = ("delayed", "error", "failures", "in_flight", "session")
 
     def __init__(self) -> None:
-        self.session = FetchSession()
+        self.session = FetchSessionHandler[TopicPartition, FetchPosition]()
         # Error of the last request if it got no response, else None.
         self.error: ClientError | None = None
         self.in_flight = False
@@ -122,8 +122,7 @@ class NodeFetches:
         if node is None:
             node = self._nodes[node_id] = _Node()
         assert not node.in_flight, node_id
-        uses_ids = all(position.topic_id != ZERO_ID for position in wanted.values())
-        request = node.session.build(wanted, uses_ids=uses_ids)
+        request = node.session.build_all(wanted)
         node.in_flight = True
         self.sent += 1
         sent_ms = self._clock.monotonic_ms()
@@ -137,13 +136,13 @@ class NodeFetches:
                 return
             if response is None:
                 assert error is not None
-                self._on_request_failed(node, error)
+                self._on_request_failed(node, wanted, error)
                 self._owner.on_unanswered(node_id, wanted)
             else:
                 assert isinstance(response, FetchResponse)
                 self._on_response(node, wanted, response, sent_ms)
 
-        max_version = None if uses_ids else FETCH_MAX_BY_NAME
+        max_version = None if request.uses_topic_ids else FETCH_MAX_BY_NAME
         timeout_ms = self._limits.max_wait_ms + self._cluster.config.request_timeout_ms
         self._cluster.call(node_id, Call(ApiKey.FETCH, build, on_done, timeout_ms, max_version))
 
@@ -188,12 +187,12 @@ class NodeFetches:
         """Ignore all pending responses."""
         self._closed = True
 
-    def _on_request_failed(self, node: _Node, error: ClientError) -> None:
+    def _on_request_failed(self, node: _Node, wanted: Wanted, error: ClientError) -> None:
         """Handle a request without a response: reset the session and retry after a backoff."""
         node.session.reset()
         node.error = error
         if not error.retriable:
-            self._owner.on_hopeless(list(node.session.partitions), error)
+            self._owner.on_hopeless(wanted, error)
             return
         self._cluster.request_update()
         self._delay(node)
@@ -213,7 +212,7 @@ class NodeFetches:
         self, node: _Node, wanted: Wanted, response: FetchResponse, sent_ms: float
     ) -> None:
         node.error = None
-        node.session.on_answer(response.error_code, response.session_id)
+        node.session.on_response(ErrorCode.of(response.error_code), response.session_id)
         if response.error_code:
             self._on_session_error(node, response.error_code)
             return

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from barnabas.client.errors import CorruptRecordsError, OffsetOutOfRangeError
-from barnabas.client.fetch_session import FetchPosition, FetchSession
 from barnabas.client.fetcher import Fetcher, FetchFailure, RecordSet
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
@@ -251,14 +250,3 @@ def test_a_partition_that_was_not_asked_for_is_followed_by_a_full_fetch_after_a_
     cluster.time.advance(200)
     request, _ = cluster.take(VERSION)
     assert (request.session_id, request.session_epoch) == (7, 0)
-
-
-def test_a_topic_that_was_created_anew_takes_the_place_of_the_one_before() -> None:
-    other = b"u" * 16
-    session = FetchSession()
-    position = FetchPosition(0, 4, 100, TOPIC_ID)
-    session.build({TP: position}, uses_ids=True)
-    session.on_answer(0, 7)
-    request = session.build({TP: position._replace(topic_id=other)}, uses_ids=True)
-    assert request.partitions == {TP: position._replace(topic_id=other)}
-    assert request.forgotten == {TP: position}

@@ -12,11 +12,11 @@ import pytest
 from msgspec.structs import replace
 
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.fetch_metadata import next_epoch
 from barnabas.protocol.records.partition_record import PartitionRecord
 from barnabas.replication.partition.alter_partition import AlterPartitionAnswer
 from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
 from barnabas.replication.partition.results import EpochEndOffset, FetchResult
-from barnabas.replication.requests.fetch_session import next_epoch
 from barnabas.replication.requests.fetch_session_cache import FetchSessionCache, SessionRequest
 from barnabas.replication.requests.session_partition import SessionPartition
 from barnabas.storage.append_info import AppendOrigin

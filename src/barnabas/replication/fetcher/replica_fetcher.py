@@ -395,7 +395,7 @@ class ReplicaFetcher:
             for each in topic.partitions:
                 answered[TopicPartition(name or "", each.partition_index)] = each
         code = ErrorCode.of(response.error_code)
-        if not self._session.take_answer(code, response.session_id, answered):
+        if not self._session.on_response(code, response.session_id, answered):
             self._on_session_error(asked, code)
             return
         self._is_processing = True

@@ -10,17 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.replication.requests.fetch_session import (
-    NO_SESSION,
-    Answered,
-    Asked,
-    FetchSession,
-    next_epoch,
-)
+from barnabas.protocol.fetch_metadata import NO_SESSION, next_epoch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from barnabas.replication.requests.fetch_session import Answered, Asked, FetchSession
     from barnabas.replication.requests.quiet_session import QuietSession
 
 

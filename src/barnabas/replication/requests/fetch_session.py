@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.protocol.fetch_metadata import next_epoch
 from barnabas.replication.partition.fetch_params import FetchPartitionData
 from barnabas.replication.requests.session_partition import UNKNOWN, SessionKey, SessionPartition
 from barnabas.storage.topic_partition import TopicIdPartition
@@ -15,21 +16,8 @@ if TYPE_CHECKING:
     from barnabas.replication.requests.quiet_partitions import QuietPartitions
     from barnabas.replication.requests.quiet_session import QuietSession
 
-NO_SESSION = 0
-# Epochs of a request: a full request for a new session, and one that closes the session or uses
-# none.
-INITIAL_EPOCH = 0
-FINAL_EPOCH = -1
-
-_EPOCH_MAX = 0x7FFF_FFFF
-
 Asked = tuple[TopicIdPartition, FetchPartitionData]
 Answered = tuple[TopicIdPartition, "FetchResult"]
-
-
-def next_epoch(epoch: int) -> int:
-    """Return the epoch after `epoch`. Epochs run from 1 to 2^31 - 1 and wrap around to 1."""
-    return 1 if epoch == _EPOCH_MAX else epoch + 1
 
 
 def size_of(where: TopicIdPartition) -> int:

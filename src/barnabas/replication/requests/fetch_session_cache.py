@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.fetch_metadata import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
 from barnabas.replication.requests.fetch_context import (
     FetchContext,
     FullContext,
@@ -14,14 +15,7 @@ from barnabas.replication.requests.fetch_context import (
     RefusedContext,
     SessionlessContext,
 )
-from barnabas.replication.requests.fetch_session import (
-    FINAL_EPOCH,
-    INITIAL_EPOCH,
-    NO_SESSION,
-    Asked,
-    FetchSession,
-    size_of,
-)
+from barnabas.replication.requests.fetch_session import Asked, FetchSession, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
