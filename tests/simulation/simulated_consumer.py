@@ -78,7 +78,7 @@ class SimulatedConsumer:
             if self._strict:
                 assert part.offsets[0] == before[tp], (tp, part.offsets[0], before[tp])
                 assert part.offsets == list(range(before[tp], before[tp] + len(part)))
-                position = self.core.subscription.position(tp)
+                position = self.core.subscription.partition(tp)
                 assert position.offset == part.offsets[-1] + 1
             self.seen += [
                 (tp, offset, value) for offset, value in zip(part.offsets, part.values, strict=True)

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from barnabas.client.admin.configs.configs import ConfigEntry
     from barnabas.client.connections.metadata_cache import TopicInfo
     from barnabas.client.errors import BrokerError, NoBrokersError
-    from barnabas.client.fetcher import RecordSet
     from barnabas.client.producer.shared_producer import SharedProducer
+    from barnabas.client.record_set import RecordSet
     from barnabas.client.retries.retrying import OnDone
 
     PartitionKey = tuple[str, int]

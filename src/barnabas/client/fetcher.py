@@ -9,7 +9,6 @@ Sources: KIP-227, KIP-516, KIP-320.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.client.errors import (
@@ -19,24 +18,27 @@ from barnabas.client.errors import (
     OffsetOutOfRangeError,
     broker_error,
 )
+from barnabas.client.fetch_buffer import FetchBuffer
 from barnabas.client.fetch_position import FetchPosition
 from barnabas.client.fetch_request import FetchLimits
-from barnabas.client.fetch_state import FetchState
+from barnabas.client.fetched_set import FetchedSet
 from barnabas.client.node_fetches import NodeFetches
 from barnabas.client.record_scan import scan_records
+from barnabas.client.record_set import FetchFailure, RecordSet
 from barnabas.protocol.errors import ErrorCode
 from barnabas.runtime.memory import keep_freed_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     from barnabas.client.connections.cluster import Cluster
     from barnabas.client.connections.metadata_cache import PartitionInfo
-    from barnabas.client.record_scan import BatchSpan, Flaw
+    from barnabas.client.fetch_state import FetchState
+    from barnabas.client.record_scan import Flaw, Scan
     from barnabas.client.topic_partition import TopicPartition
     from barnabas.protocol.messages.fetch import PartitionData
 
-__all__ = ["FetchFailure", "Fetcher", "ReaderOptions", "RecordSet"]
+__all__ = ["Fetcher", "ReaderOptions"]
 
 _log = logging.getLogger(__name__)
 
@@ -54,38 +56,6 @@ _STALE_METADATA = frozenset({
 })  # fmt: skip
 
 
-class RecordSet(NamedTuple):
-    """Fetched bytes of one partition: whole record batches, as stored in the log.
-
-    The first batch may begin before `first_offset`, and the last batch may end after `end_offset`.
-    Records outside [first_offset, end_offset) do not belong to the set.
-    """
-
-    topic: str
-    partition: int
-    first_offset: int
-    # End offset (exclusive); the next set begins here.
-    end_offset: int
-    data: bytes
-    # High watermark as of this response.
-    high_watermark: int
-    # Start offset of the log as of this response.
-    log_start_offset: int
-    # (producer id, first offset) of aborted transactions; only with isolation.level=read_committed.
-    aborted: tuple[tuple[int, int], ...]
-    # The batches in `data`.
-    batches: Sequence[BatchSpan] = ()
-    # Last stable offset as of this response; -1 if unknown.
-    last_stable_offset: int = -1
-
-
-class FetchFailure(NamedTuple):
-    """A partition that cannot be read further; it stays stopped until it is assigned again."""
-
-    topic_partition: TopicPartition
-    error: ClientError
-
-
 class ReaderOptions(NamedTuple):
     """Options that differ between consumers and readers of offset ranges."""
 
@@ -94,7 +64,7 @@ class ReaderOptions(NamedTuple):
     # Whether to retry without limit, instead of failing a partition after default.api.timeout.ms.
     is_patient: bool = False
     # Called when a partition's leader has changed since its last fetch. Fetching from the partition
-    # stops until `validated` is called (KIP-320). None: continue without validation.
+    # stops until `start` is called (KIP-320). None: continue without validation.
     on_leader_changed: Callable[[TopicPartition], None] | None = None
     # Called with the latency (ms) of each response.
     on_latency: Callable[[float], None] | None = None
@@ -104,10 +74,12 @@ _RANGES = ReaderOptions()
 
 
 class Fetcher:
-    """Reads the assigned partitions; handles leader changes, fetch sessions and retries.
+    """Reads the started partitions; handles leader changes, fetch sessions and retries.
 
     Args:
         cluster: The cluster to fetch from.
+        partitions: The partitions by name, in the order in which requests name them. The caller
+            owns the mapping and may change it; before it removes a partition it calls `stop`.
         on_output: Called when output was added or a partition reached its end.
         options: Options of the reader.
     """
@@ -115,144 +87,53 @@ class Fetcher:
     def __init__(
         self,
         cluster: Cluster,
+        partitions: Mapping[TopicPartition, FetchState],
         on_output: Callable[[], None] = lambda: None,
         options: ReaderOptions = _RANGES,
     ) -> None:
         self._cluster = cluster
         self._config = cluster.config
+        self._partitions = partitions
         self._on_output = on_output
         self._options = options
         self._clock = cluster.runtime.clock
         self._nodes = NodeFetches(cluster, FetchLimits.of(self._config, options.rack), self)
-        self._partitions: dict[TopicPartition, FetchState] = {}
-        # Fetched record sets and failures that were not taken yet, in order of arrival.
-        self._output: deque[RecordSet | FetchFailure] = deque()
-        # Output that partitions had when they were paused.
-        self._held: dict[TopicPartition, deque[RecordSet | FetchFailure]] = {}
-        # Bytes in `_output`; at queued.max.bytes and above no fetch is sent.
-        self._queued_bytes = 0
-        # Number of partitions that are not stopped.
-        self._running = 0
-        # Whether the current response added output or finished a partition.
+        # The fetched output; no fetch is sent while it is full.
+        self.buffer = FetchBuffer(self._config.queued_max_bytes)
+        # Whether the current response added output or finished a partition. Cleared when
+        # `on_output` is called.
         self._has_news = False
-        # Last known high watermark, for lag and progress.
-        self.high_watermarks: dict[TopicPartition, int] = {}
-        # Last known last stable offset.
-        self._last_stable_offsets: dict[TopicPartition, int] = {}
         self._closed = False
         keep_freed_memory()
         cluster.on_update(self.send_fetches)
 
-    # Assignment and output
+    # Partitions and output
 
-    def assign(self, ranges: Mapping[TopicPartition, tuple[int, int | None]]) -> None:
-        """Start reading partitions, each from an offset to an exclusive end (None: no end).
+    def start(
+        self, state: FetchState, offset: int, epoch: int = -1, leader_epoch: int = -1
+    ) -> None:
+        """Fetch a partition from `offset`, and discard its output; `send_fetches` sends requests.
 
-        A partition that is already being read moves to the new offset, and its output is dropped.
+        See `FetchState.start` for the arguments.
         """
-        self._drop_output(set(ranges))
-        for tp, (position, end) in ranges.items():
-            before = self._partitions.get(tp)
-            if before is not None and not before.stopped:
-                self._running -= 1
-            state = FetchState(position, end)
-            if before is not None:
-                state.paused = before.paused
-            self._partitions[tp] = state
-            self._running += not state.stopped
-            self._cluster.tracked.add(tp.topic)
-        self.send_fetches()
+        assert self._partitions.get(state.tp) is state, state.tp
+        self.buffer.drop(state)
+        state.start(offset, epoch, leader_epoch)
+        self._cluster.tracked.add(state.tp.topic)
 
-    def validated(self, tp: TopicPartition, offset: int, offset_epoch: int, epoch: int) -> None:
-        """Continue reading at `offset`, which was validated with the leader of `epoch`.
-
-        Args:
-            tp: A partition that is not being read, or whose leader changed.
-            offset: The next offset to fetch.
-            offset_epoch: Leader epoch of the record before `offset`; -1 if unknown.
-            epoch: Epoch of the leader that the offset was validated with; -1 if there is none.
-        """
-        state = self._partitions.get(tp)
-        if state is None or state.position != offset:
-            self.assign({tp: (offset, None)})
-            state = self._partitions[tp]
-        elif state.stopped:
-            state.stopped = False
-            self._running += 1
-        state.position_epoch = offset_epoch
-        state.leader_epoch = epoch
-        self.send_fetches()
-
-    def remove(self, partitions: Iterable[TopicPartition]) -> None:
-        """Stop reading these partitions and drop their output."""
-        gone = {tp for tp in partitions if tp in self._partitions}
-        if not gone:
-            return
-        self._drop_output(gone)
-        for tp in gone:
-            self._running -= not self._partitions.pop(tp).stopped
-            self.high_watermarks.pop(tp, None)
-            self._last_stable_offsets.pop(tp, None)
-        self.send_fetches()
-
-    def pause(self, tp: TopicPartition) -> None:
-        """Neither fetch the partition nor return its output until `resume`.
-
-        Only its first record set is kept, so that many paused partitions use little memory.
-        """
-        state = self._partitions.get(tp)
-        if state is None or state.paused:
-            return
-        state.paused = True
-        mine = deque(item for item in self._output if _partition_of(item) == tp)
-        if not mine:
-            return
-        self._remove_output({tp})
-        first = mine[0]
-        if isinstance(first, RecordSet) and len(mine) > 1:
-            self._running += state.stopped
-            state.stopped = False
-            state.position = first.batches[-1].next_offset
-            state.position_epoch = first.batches[-1].leader_epoch
-        self._held[tp] = deque([first])
-
-    def resume(self, tp: TopicPartition) -> None:
-        """Undo `pause`."""
-        state = self._partitions.get(tp)
-        if state is None or not state.paused:
-            return
-        state.paused = False
-        for item in self._held.pop(tp, ()):
-            self._output.append(item)
-            if isinstance(item, RecordSet):
-                self._queued_bytes += len(item.data)
-        self.send_fetches()
-
-    def _drop_output(self, partitions: set[TopicPartition]) -> None:
-        for tp in partitions:
-            self._held.pop(tp, None)
-        self._remove_output(partitions)
-
-    def _remove_output(self, partitions: set[TopicPartition]) -> None:
-        if not any(_partition_of(item) in partitions for item in self._output):
-            return
-        kept: deque[RecordSet | FetchFailure] = deque()
-        for item in self._output:
-            if _partition_of(item) not in partitions:
-                kept.append(item)
-            elif isinstance(item, RecordSet):
-                self._queued_bytes -= len(item.data)
-        self._output = kept
-
-    @property
-    def has_output(self) -> bool:
-        """Whether `take` would return an item."""
-        return bool(self._output)
+    def stop(self, state: FetchState) -> None:
+        """Stop fetching a partition and discard its output."""
+        was_full = self.buffer.is_full
+        self.buffer.drop(state)
+        state.is_stopped = True
+        state.high_watermark = state.last_stable_offset = None
+        if was_full:
+            self.send_fetches()
 
     @property
     def is_finished(self) -> bool:
         """Whether every partition is stopped and all output was taken."""
-        return not self._running and not self._output
+        return not self.buffer and all(state.is_stopped for state in self._partitions.values())
 
     @property
     def trouble(self) -> ClientError | None:
@@ -260,8 +141,9 @@ class Fetcher:
         nodes = set()
         for tp, state in self._partitions.items():
             info = self._cluster.metadata.partition(tp)
-            if info is not None and not state.stopped:
-                nodes.add(info.leader if state.preferred < 0 else state.preferred)
+            if info is not None and not state.is_stopped:
+                at_leader = state.preferred_replica < 0
+                nodes.add(info.leader if at_leader else state.preferred_replica)
         return self._nodes.trouble(nodes)
 
     @property
@@ -274,39 +156,15 @@ class Fetcher:
         """Ids of the open fetch sessions, by node id."""
         return self._nodes.session_ids
 
-    def end_offset(self, tp: TopicPartition) -> int | None:
-        """Return the last known end offset at the configured isolation level; None if unknown."""
-        if self._config.isolation_level == "read_committed":
-            return self._last_stable_offsets.get(tp)
-        return self.high_watermarks.get(tp)
-
-    def position_epoch(self, tp: TopicPartition) -> int:
-        """Return the leader epoch of the record before the position; -1 if unknown."""
-        return self._partitions[tp].position_epoch
-
-    def position(self, tp: TopicPartition) -> int:
-        """Return the next offset to fetch; output that was not taken yet lies before it."""
-        return self._partitions[tp].position
-
-    def unfinished(self) -> dict[TopicPartition, tuple[int, int | None]]:
-        """Return position and end of the partitions that are not stopped."""
-        return {
-            tp: (state.position, state.end)
-            for tp, state in self._partitions.items()
-            if not state.stopped
-        }
-
     def take(self) -> RecordSet | FetchFailure | None:
         """Return the next record set or failure; None if there is none."""
-        if not self._output:
+        if not self.buffer:
             return None
-        item = self._output.popleft()
-        if isinstance(item, RecordSet):
-            was_full = self._queued_bytes >= self._config.queued_max_bytes
-            self._queued_bytes -= len(item.data)
-            if was_full and self._queued_bytes < self._config.queued_max_bytes:
-                self.send_fetches()
-        return item
+        was_full = self.buffer.is_full
+        item = self.buffer.pop()
+        if was_full and not self.buffer.is_full:
+            self.send_fetches()
+        return item.record_set if isinstance(item, FetchedSet) else item
 
     def end_sessions(self, on_done: Callable[[], None]) -> None:
         """Stop fetching and close the fetch sessions on the brokers; see `NodeFetches`."""
@@ -318,17 +176,16 @@ class Fetcher:
         self._closed = True
         self._nodes.close()
         self._cluster.remove_listener(self.send_fetches)
-        self._partitions.clear()
-        self._output.clear()
-        self._held.clear()
+        for state in self._partitions.values():
+            self.stop(state)
 
     # Requests
 
     def send_fetches(self) -> None:
         """Send a fetch request to each node that has none in flight and has partitions to read."""
-        if self._closed or not self._running:
+        if self._closed or self.buffer.is_full:
             return
-        if self._queued_bytes >= self._config.queued_max_bytes:
+        if all(state.is_stopped for state in self._partitions.values()):
             return
         self._cluster.maybe_update_by_age()
         for node_id, wanted in self._wanted_by_node().items():
@@ -341,46 +198,46 @@ class Fetcher:
         wanted: dict[int, dict[TopicPartition, FetchPosition]] = {}
         leaderless = False
         for tp, state in self._partitions.items():
-            if state.stopped or state.delayed or state.paused:
+            if not state.is_fetchable:
                 continue
             info = metadata.partition(tp)
             if info is None or info.leader not in metadata.nodes:
                 leaderless = True
-                self._note_failure(tp, state, ErrorCode.LEADER_NOT_AVAILABLE)
+                self._note_failure(state, ErrorCode.LEADER_NOT_AVAILABLE)
                 continue
-            if info.leader_epoch != state.leader_epoch and self._must_validate(tp, state, info):
+            if info.leader_epoch != state.leader_epoch and self._must_validate(state, info):
                 continue
-            node_id = info.leader if state.preferred < 0 else self._nearest(tp, state, info)
+            node_id = info.leader if state.preferred_replica < 0 else self._nearest(state, info)
             wanted.setdefault(node_id, {})[tp] = FetchPosition(
-                state.position, info.leader_epoch, max_bytes, metadata.topic_id(tp.topic)
+                state.fetch_offset, info.leader_epoch, max_bytes, metadata.topic_id(tp.topic)
             )
         if leaderless:
             self._cluster.request_update()
         return wanted
 
-    def _must_validate(self, tp: TopicPartition, state: FetchState, info: PartitionInfo) -> bool:
+    def _must_validate(self, state: FetchState, info: PartitionInfo) -> bool:
         """Return whether the position must be validated first, because the leader has changed."""
         before, state.leader_epoch = state.leader_epoch, info.leader_epoch
-        state.preferred = -1
-        if self._options.on_leader_changed is None or before < 0 or state.position_epoch < 0:
+        state.preferred_replica = -1
+        if self._options.on_leader_changed is None or before < 0 or state.fetch_epoch < 0:
             return False
-        state.stopped = True
-        self._running -= 1
-        self._options.on_leader_changed(tp)
+        state.is_stopped = True
+        self._options.on_leader_changed(state.tp)
         return True
 
-    def _nearest(self, tp: TopicPartition, state: FetchState, info: PartitionInfo) -> int:
+    def _nearest(self, state: FetchState, info: PartitionInfo) -> int:
         """Return the preferred replica, or the leader if the preference is expired or unusable."""
         if self._clock.monotonic_ms() >= state.preferred_until_ms:
-            state.preferred = -1
+            state.preferred_replica = -1
             return info.leader
-        is_known = state.preferred in self._cluster.metadata.nodes
-        if not is_known or state.preferred in info.offline_replicas:
-            _log.info("preferred replica is offline: partition=%s broker=%d", tp, state.preferred)
-            state.preferred = -1
+        is_known = state.preferred_replica in self._cluster.metadata.nodes
+        if not is_known or state.preferred_replica in info.offline_replicas:
+            replica = state.preferred_replica
+            _log.info("preferred replica is offline: partition=%s broker=%d", state.tp, replica)
+            state.preferred_replica = -1
             self._cluster.request_update()
             return info.leader
-        return state.preferred
+        return state.preferred_replica
 
     # Responses
 
@@ -391,7 +248,8 @@ class Fetcher:
     def on_hopeless(self, partitions: Iterable[TopicPartition], error: ClientError) -> None:
         """Fail partitions whose error no retry can resolve."""
         for tp in partitions:
-            self._fail(tp, error)
+            if tp in self._partitions:
+                self._fail(self._partitions[tp], error)
         self._on_output()
 
     def on_unanswered(self, node_id: int, partitions: Iterable[TopicPartition]) -> None:
@@ -399,8 +257,8 @@ class Fetcher:
         has_left = False
         for tp in partitions:
             state = self._partitions.get(tp)
-            if state is not None and state.preferred == node_id:
-                state.preferred = -1
+            if state is not None and state.preferred_replica == node_id:
+                state.preferred_replica = -1
                 has_left = True
         if has_left:
             _log.info("preferred replica does not answer: broker=%d", node_id)
@@ -418,36 +276,27 @@ class Fetcher:
     def on_partition(self, tp: TopicPartition, asked: FetchPosition, data: PartitionData) -> None:
         """Handle one partition of a response, unless its position has changed meanwhile."""
         state = self._partitions.get(tp)
-        if state is None or state.position != asked.offset:
+        if state is None or state.fetch_offset != asked.offset or not state.is_fetchable:
             return
-        if not (state.stopped or state.delayed or state.paused):
-            self._on_partition(tp, state, data)
-
-    def _on_partition(self, tp: TopicPartition, state: FetchState, data: PartitionData) -> None:
         if data.error_code:
-            self._on_partition_error(tp, state, data)
+            self._on_partition_error(state, data)
             return
-        self.high_watermarks[tp] = data.high_watermark
-        self._last_stable_offsets[tp] = data.last_stable_offset
-        if data.preferred_read_replica >= 0 and not self._prefer(tp, state, data):
+        state.high_watermark = data.high_watermark
+        state.last_stable_offset = data.last_stable_offset
+        if data.preferred_read_replica >= 0 and not self._prefer(state, data):
             return
-        if not data.records:
+        if data.records:
+            self._on_records(state, data)
+        else:
             state.attempts = 0
-            return
+
+    def _on_records(self, state: FetchState, data: PartitionData) -> None:
         # The only copy: `data.records` is a view of the connection's receive buffer.
         raw = bytes(data.records)  # type: ignore[arg-type]
         scan = scan_records(raw, check_crcs=self._config.check_crcs)
-        if scan.next_offset <= state.position:
-            if scan.flaw is not None:
-                self._fail_at(tp, state.position, scan.flaw)
-            elif scan.length == 0:
-                reason = f"a record batch is larger than {len(raw)} bytes; raise fetch.max.bytes"
-                self._fail(tp, CorruptRecordsError(tp, state.position, reason))
-            else:
-                # Only records before the position: retry after a backoff.
-                self._note_failure(tp, state, ErrorCode.UNKNOWN_SERVER_ERROR)
+        if scan.next_offset <= state.fetch_offset:
+            self._on_no_progress(state, scan, len(raw))
             return
-        state.attempts = 0
         if scan.length != len(raw):
             raw = raw[: scan.length]
         end = scan.next_offset if state.end is None else min(scan.next_offset, state.end)
@@ -455,75 +304,74 @@ class Fetcher:
             (transaction.producer_id, transaction.first_offset)
             for transaction in data.aborted_transactions or ()
         )
-        self._output.append(
-            RecordSet(
-                tp.topic,
-                tp.partition,
-                state.position,
-                end,
-                raw,
-                data.high_watermark,
-                data.log_start_offset,
-                aborted,
-                scan.batches,
-                data.last_stable_offset,
-            )
+        tp = state.tp
+        record_set = RecordSet(
+            tp.topic,
+            tp.partition,
+            state.fetch_offset,
+            end,
+            raw,
+            data.high_watermark,
+            data.log_start_offset,
+            aborted,
+            scan.batches,
+            data.last_stable_offset,
         )
-        self._queued_bytes += len(raw)
-        state.position = scan.next_offset
-        state.position_epoch = scan.batches[-1].leader_epoch
+        self.buffer.add(state, state.on_fetched(record_set))
         self._has_news = True
-        self._maybe_finish(state)
         if scan.flaw is not None:
-            self._fail_at(tp, state.position, scan.flaw)
+            self._fail_at_flaw(state, scan.flaw)
 
-    def _prefer(self, tp: TopicPartition, state: FetchState, data: PartitionData) -> bool:
+    def _on_no_progress(self, state: FetchState, scan: Scan, size: int) -> None:
+        """Handle a response of `size` bytes without a valid batch behind the fetch offset."""
+        if scan.flaw is not None:
+            self._fail_at_flaw(state, scan.flaw)
+        elif scan.length == 0:
+            reason = f"a record batch is larger than {size} bytes; raise fetch.max.bytes"
+            self._fail(state, CorruptRecordsError(state.tp, state.fetch_offset, reason))
+        else:
+            # Only records before the fetch offset: retry after a backoff.
+            self._note_failure(state, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    def _prefer(self, state: FetchState, data: PartitionData) -> bool:
         """Store the preferred replica; return whether the metadata contains it."""
         if data.preferred_read_replica not in self._cluster.metadata.nodes:
             # Retry after a backoff, when the metadata may contain the replica.
             self._cluster.request_update()
-            self._note_failure(tp, state, ErrorCode.REPLICA_NOT_AVAILABLE)
+            self._note_failure(state, ErrorCode.REPLICA_NOT_AVAILABLE)
             return False
-        state.preferred = data.preferred_read_replica
+        state.preferred_replica = data.preferred_read_replica
         until_ms = self._clock.monotonic_ms() + self._config.metadata_max_age_ms
         state.preferred_until_ms = until_ms
         return True
 
-    def _maybe_finish(self, state: FetchState) -> None:
-        if state.end is not None and state.position >= state.end and not state.stopped:
-            state.stopped = True
-            self._running -= 1
-            self._has_news = True
-
     # Errors
 
-    def _on_partition_error(
-        self, tp: TopicPartition, state: FetchState, data: PartitionData
-    ) -> None:
-        code = data.error_code
-        if state.preferred >= 0:
+    def _on_partition_error(self, state: FetchState, data: PartitionData) -> None:
+        tp, code = state.tp, data.error_code
+        if state.preferred_replica >= 0:
             # The error comes from the preferred follower; ask the leader instead.
-            state.preferred = -1
+            state.preferred_replica = -1
             if code in _STALE_METADATA:
                 self._cluster.request_update()
-            self._note_failure(tp, state, code)
+            self._note_failure(state, code)
             return
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._fail(tp, OffsetOutOfRangeError(tp, state.position, data.log_start_offset))
+            self._fail(state, OffsetOutOfRangeError(tp, state.fetch_offset, data.log_start_offset))
             return
         if code in _STALE_METADATA:
             leader = data.current_leader
             if not self._cluster.metadata.move_leader(tp, leader.leader_id, leader.leader_epoch):
                 self._cluster.request_update()
-            self._note_failure(tp, state, code)
+            self._note_failure(state, code)
             return
         error = broker_error(code, f"fetch from {tp}")
         if error.retriable:
-            self._note_failure(tp, state, code)
+            self._note_failure(state, code)
         else:
-            self._fail(tp, error)
+            self._fail(state, error)
 
-    def _note_failure(self, tp: TopicPartition, state: FetchState, code: int) -> None:
+    def _note_failure(self, state: FetchState, code: int) -> None:
         """Retry after a backoff; fail after default.api.timeout.ms of consecutive errors."""
         now = self._clock.monotonic_ms()
         if state.attempts == 0:
@@ -531,14 +379,16 @@ class Fetcher:
         state.attempts += 1
         late = now - state.failing_since_ms >= self._config.default_api_timeout_ms
         if late and not self._options.is_patient:
-            self._fail(tp, self._persistent_error(tp, code))
+            self._fail(state, self._persistent_error(state.tp, code))
             self._on_output()
             return
-        state.delayed = True
+        state.is_delayed = True
+        starts = state.starts
 
         def resume() -> None:
-            state.delayed = False
-            self.send_fetches()
+            if state.starts == starts:
+                state.is_delayed = False
+                self.send_fetches()
 
         delay = self._cluster.retry_backoff.delay_ms(state.attempts)
         self._cluster.runtime.timer.call_later(delay, resume)
@@ -547,23 +397,15 @@ class Fetcher:
         known = self._cluster.metadata.errors.get(tp.topic)
         return broker_error(known or code, f"fetch from {tp}")
 
-    def _fail_at(self, tp: TopicPartition, position: int, flaw: Flaw) -> None:
-        """Fail a partition because the bytes at the position are corrupt."""
-        offset = max(position, flaw.offset)
-        behind = max(offset + 1, flaw.next_offset)
-        self._fail(tp, CorruptRecordsError(tp, offset, flaw.reason, behind))
+    def _fail_at_flaw(self, state: FetchState, flaw: Flaw) -> None:
+        """Fail a partition because the bytes at its fetch offset are corrupt."""
+        offset = max(state.fetch_offset, flaw.offset)
+        next_offset = max(offset + 1, flaw.next_offset)
+        self._fail(state, CorruptRecordsError(state.tp, offset, flaw.reason, next_offset))
 
-    def _fail(self, tp: TopicPartition, error: ClientError) -> None:
-        state = self._partitions.get(tp)
-        if state is None or state.stopped:
+    def _fail(self, state: FetchState, error: ClientError) -> None:
+        if state.is_stopped:
             return
-        state.stopped = True
-        self._running -= 1
+        state.is_stopped = True
         self._has_news = True
-        self._output.append(FetchFailure(tp, error))
-
-
-def _partition_of(item: RecordSet | FetchFailure) -> tuple[str, int]:
-    if isinstance(item, RecordSet):
-        return (item.topic, item.partition)
-    return item.topic_partition
+        self.buffer.add(state, FetchFailure(state.tp, error))

@@ -10,8 +10,8 @@ from barnabas.record.columns import batch_records, iter_records, record_slices, 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from barnabas.client.fetcher import RecordSet
     from barnabas.client.record_scan import BatchSpan
+    from barnabas.client.record_set import RecordSet
     from barnabas.record.compiled import CompiledRecord
 
 __all__ = [

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 from barnabas.client.connections.topic_lookup import TopicLookup
 from barnabas.client.errors import RangeStalledError
-from barnabas.client.fetcher import Fetcher, FetchFailure, RecordSet
+from barnabas.client.fetch_state import FetchState
+from barnabas.client.fetcher import Fetcher
 from barnabas.client.record_decoding import ConsumerRecord, decode_record_set, iter_record_set
+from barnabas.client.record_set import FetchFailure, RecordSet
 from barnabas.client.session.with_block import WithBlock
 from barnabas.client.topic_partition import TopicPartition
 
@@ -37,14 +39,15 @@ class RecordStream(WithBlock):
         self._stepper = stepper
         self._check_usable = check_usable
         self._on_closed = on_closed
-        self._fetcher = Fetcher(cluster)
+        self._partitions = {tp: FetchState(tp, bounds[1]) for tp, bounds in ranges.items()}
+        self._fetcher = Fetcher(cluster, self._partitions)
         # For each partition the offset after the last record set returned to the caller.
         self._positions = {tp: bounds[0] for tp, bounds in ranges.items()}
-        # Exclusive end offset; None for a partition without an end.
-        self._ends = {tp: bounds[1] for tp, bounds in ranges.items()}
         self._closed = False
         self._learn_leaders({tp.topic for tp in ranges if ranges[tp][1] != ranges[tp][0]})
-        self._fetcher.assign(ranges)
+        for tp, state in self._partitions.items():
+            self._fetcher.start(state, self._positions[tp])
+        self._fetcher.send_fetches()
 
     def _learn_leaders(self, topics: set[str]) -> None:
         """Fetch metadata of the topics, so that a misspelled name raises here."""
@@ -77,7 +80,8 @@ class RecordStream(WithBlock):
     @property
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """The high watermark of each partition in its last fetch response."""
-        return self._fetcher.high_watermarks
+        known = ((tp, state.high_watermark) for tp, state in self._partitions.items())
+        return {tp: offset for tp, offset in known if offset is not None}
 
     @property
     def is_finished(self) -> bool:
@@ -97,7 +101,7 @@ class RecordStream(WithBlock):
         """
         self._check_usable()
         fetcher = self._fetcher
-        if not fetcher.has_output:
+        if not fetcher.buffer:
             if fetcher.is_finished:
                 return None
             self._stepper.run_until(self._has_something, timeout_ms)
@@ -112,14 +116,15 @@ class RecordStream(WithBlock):
     def seek(self, tp: TopicPartition, offset: int) -> None:
         """Continue a partition of this stream at another offset; works after a failure too."""
         self._positions[tp] = offset
-        self._fetcher.assign({tp: (offset, self._ends[tp])})
+        self._fetcher.start(self._partitions[tp], offset)
+        self._fetcher.send_fetches()
 
     def partition_of(self, record: ConsumerRecord) -> TopicPartition:
         """Return the partition of a record."""
         return TopicPartition(record.topic, record.partition)
 
     def _has_something(self) -> bool:
-        return self._fetcher.has_output or self._fetcher.is_finished
+        return bool(self._fetcher.buffer) or self._fetcher.is_finished
 
     def sets(self) -> Iterator[RecordSet]:
         """Yield record sets until every partition is at its end.
@@ -129,15 +134,18 @@ class RecordStream(WithBlock):
             ClientError: a partition failed.
         """
         timeout_ms = self._cluster.config.default_api_timeout_ms
-        bounded = all(end is not None for _, end in self._fetcher.unfinished().values())
+        is_bounded = all(
+            state.end is not None for state in self._partitions.values() if not state.is_stopped
+        )
         while not self.is_finished:
             item = self.poll(timeout_ms)
             if item is not None:
                 yield item
-            elif bounded and not self.is_finished:
-                tp, (position, end) = next(iter(self._fetcher.unfinished().items()))
-                assert end is not None
-                raise RangeStalledError(tp, position, end, timeout_ms / 1000)
+            elif is_bounded and not self.is_finished:
+                unfinished = (s for s in self._partitions.values() if not s.is_stopped)
+                state = next(unfinished)
+                assert state.end is not None, state.tp
+                raise RangeStalledError(state.tp, state.fetch_offset, state.end, timeout_ms / 1000)
 
     def records(self) -> Iterator[ConsumerRecord]:
         """Yield single records until every partition is at its end; raises as `sets` does."""

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from barnabas.client.errors import CorruptRecordsError, OffsetOutOfRangeError
-from barnabas.client.fetcher import Fetcher, FetchFailure, RecordSet
+from barnabas.client.fetch_state import FetchState
+from barnabas.client.fetcher import Fetcher, ReaderOptions
+from barnabas.client.record_set import FetchFailure, RecordSet
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
@@ -35,10 +37,26 @@ def answer(data: bytes = b"", code: int = 0, session_id: int = 7) -> FetchRespon
 
 def fetching(position: int = 0, end: int | None = None) -> tuple[ScriptedCluster, Fetcher]:
     cluster = ScriptedCluster()
-    stands_in: Any = cluster
-    fetcher = Fetcher(stands_in)
-    fetcher.assign({TP: (position, end)})
-    return cluster, fetcher
+    return cluster, started(cluster, position, end)
+
+
+def started(
+    cluster: ScriptedCluster,
+    position: int = 0,
+    end: int | None = None,
+    options: ReaderOptions | None = None,
+) -> Fetcher:
+    """A fetcher that has sent its first request."""
+    stand_in: Any = cluster
+    state = FetchState(TP, end)
+    fetcher = Fetcher(stand_in, {TP: state}, options=options or ReaderOptions())
+    restart(fetcher, position)
+    return fetcher
+
+
+def restart(fetcher: Fetcher, position: int) -> None:
+    fetcher.start(fetcher._partitions[TP], position)
+    fetcher.send_fetches()
 
 
 def asked_offset(request: Any) -> int:
@@ -79,9 +97,9 @@ def test_a_range_ends_behind_a_gap() -> None:
 def test_an_answer_for_a_position_that_changed_is_dropped() -> None:
     cluster, fetcher = fetching()
     _, reply = cluster.take(VERSION)
-    fetcher.assign({TP: (50, None)})
+    restart(fetcher, 50)
     reply(answer(batch(0, 5)))
-    assert not fetcher.has_output
+    assert not fetcher.buffer
     assert asked_offset(cluster.take(VERSION)[0]) == 50
 
 
@@ -94,7 +112,7 @@ def test_a_moved_leader_is_looked_up_and_the_fetch_repeated() -> None:
     request, _ = cluster.take(VERSION)
     # The session still holds the partition at the same offset: nothing to name.
     assert (request.session_epoch, request.topics, request.forgotten_topics_data) == (1, [], [])
-    assert not fetcher.has_output
+    assert not fetcher.buffer
 
 
 def test_an_offset_out_of_range_stops_the_partition_and_is_told() -> None:
@@ -129,9 +147,7 @@ def test_a_lost_connection_is_followed_by_a_full_fetch_after_a_back_off() -> Non
 
 def test_nothing_is_fetched_while_too_much_waits() -> None:
     cluster = ScriptedCluster(queued_max_bytes=10)
-    stands_in: Any = cluster
-    fetcher = Fetcher(stands_in)
-    fetcher.assign({TP: (0, None)})
+    fetcher = started(cluster)
     cluster.take(VERSION)[1](answer(batch(0, 5)))
     assert not cluster.calls
     fetcher.take()
@@ -155,8 +171,7 @@ def test_topics_without_an_id_are_fetched_by_name() -> None:
     cluster.metadata.topics["t"] = cluster.metadata.topics["t"].__class__(
         "t", bytes(16), False, cluster.metadata.topics["t"].partitions
     )
-    stands_in: Any = cluster
-    Fetcher(stands_in).assign({TP: (0, None)})
+    started(cluster)
     assert cluster.calls[0].max_version == 12
 
 
@@ -216,7 +231,7 @@ def test_an_answer_with_a_session_error_is_dropped() -> None:
     dropped = answer(batch(0, 5))
     dropped.error_code = ErrorCode.INVALID_FETCH_SESSION_EPOCH
     reply(dropped)
-    assert not fetcher.has_output
+    assert not fetcher.buffer
     request, _ = cluster.take(VERSION)
     assert (request.session_epoch, asked_offset(request)) == (0, 0)
 
@@ -243,7 +258,7 @@ def test_a_partition_that_was_not_asked_for_is_followed_by_a_full_fetch_after_a_
     unasked = answer(batch(0, 5))
     unasked.responses[0].partitions[0].partition_index = 1
     reply(unasked)
-    assert not fetcher.has_output
+    assert not fetcher.buffer
     assert "t-1, which was not asked for" in str(fetcher.trouble)
     assert not cluster.calls
     assert cluster.updates_requested == 1

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from barnabas.client.connections.metadata_cache import NodeInfo
-from barnabas.client.fetcher import Fetcher, ReaderOptions, RecordSet
+from barnabas.client.fetcher import Fetcher, ReaderOptions
+from barnabas.client.record_set import RecordSet
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from unit.client.scripted_cluster import TOPIC_ID, ScriptedCluster
-from unit.client.test_fetcher import TP, VERSION, answer, batch
+from unit.client.test_fetcher import VERSION, answer, batch, started
 
 LEADER = 1
 FOLLOWER = 2
@@ -23,9 +23,7 @@ def at_the_follower() -> tuple[ScriptedCluster, Fetcher]:
     """A fetcher that the leader has sent to a follower, whose fetch is the oldest call."""
     cluster = ScriptedCluster(metadata_max_age_ms=MAX_AGE_MS, client_rack="near")
     cluster.metadata.nodes[FOLLOWER] = NodeInfo(FOLLOWER, "h", 2)
-    stands_in: Any = cluster
-    fetcher = Fetcher(stands_in, options=ReaderOptions("near", True))
-    fetcher.assign({TP: (0, None)})
+    fetcher = started(cluster, options=ReaderOptions("near", True))
     request, reply = cluster.take(VERSION)
     assert request.rack_id == "near"
     partition = PartitionData(
@@ -82,7 +80,7 @@ def test_an_error_of_the_follower_sends_the_fetch_back_to_the_leader(code: Error
     cluster.take(VERSION)[1](answer(code=code, session_id=8))
     cluster.time.advance(1_000)
     assert cluster.called == [LEADER, FOLLOWER, LEADER]
-    assert not fetcher.has_output
+    assert not fetcher.buffer
     assert not cluster.updates_requested
 
 

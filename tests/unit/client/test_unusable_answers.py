@@ -15,7 +15,6 @@ from barnabas.client.errors import (
     UnusableResponseError,
     broker_error,
 )
-from barnabas.client.fetcher import Fetcher
 from barnabas.client.group.classic.member_payloads import read_assignment
 from barnabas.client.group.group_offsets import CommittedOffset, GroupOffsets
 from barnabas.client.list_offsets import LATEST, OffsetLookup
@@ -46,7 +45,7 @@ from barnabas.protocol.records.consumer_protocol_assignment import (
     TopicPartition as AssignedTopic,
 )
 from unit.client.scripted_cluster import TOPIC_ID, ScriptedCluster
-from unit.client.test_fetcher import TP, VERSION, answer, batch, fetching
+from unit.client.test_fetcher import TP, VERSION, answer, batch, fetching, started
 
 # Of a broker that is newer than this client.
 FUTURE = 9_999
@@ -253,16 +252,14 @@ def test_records_before_the_position_are_not_asked_for_at_once_again() -> None:
     cluster, fetcher = fetching(50)
     cluster.take(VERSION)[1](answer(batch(0, 5)))
     assert not cluster.calls
-    assert not fetcher.has_output
+    assert not fetcher.buffer
     cluster.time.advance(200)
     assert len(cluster.calls) == 1
 
 
 def test_a_range_that_never_goes_on_is_given_up() -> None:
     cluster = ScriptedCluster(default_api_timeout_ms=2_000)
-    stands_in: Any = cluster
-    fetcher = Fetcher(stands_in)
-    fetcher.assign({TP: (50, 60)})
+    fetcher = started(cluster, 50, end=60)
     for _ in range(60):
         if cluster.calls:
             cluster.take(VERSION)[1](answer(batch(0, 5)))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from barnabas.cli.bench.measurement import Measurement
     from barnabas.client.facade import Client
-    from barnabas.client.fetcher import RecordSet
+    from barnabas.client.record_set import RecordSet
     from barnabas.record.compiled import CompiledRecord
 
 __all__ = ["run_consume"]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from barnabas.cli.consume.skipping import ErrorPolicy
     from barnabas.client.errors import ClientError
     from barnabas.client.facade import Client
-    from barnabas.client.fetcher import RecordSet
+    from barnabas.client.record_set import RecordSet
     from barnabas.client.record_stream import RecordStream
     from barnabas.record.compiled import CompiledRecord
 

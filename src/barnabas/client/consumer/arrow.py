@@ -14,8 +14,8 @@ from barnabas.record.errors import CorruptBatchError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from barnabas.client.consumer.fetched_set import Piece
     from barnabas.client.consumer.partition_records import PartitionRecords
+    from barnabas.client.fetched_set import Piece
 
 __all__ = ["SCHEMA", "to_table"]
 

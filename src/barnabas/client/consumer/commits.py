@@ -128,9 +128,9 @@ class Commits:
     def consumed(self) -> Offsets:
         """Return the offset to commit for each assigned partition that has a position."""
         return {
-            tp: CommittedOffset(position.offset, position.epoch)
-            for tp, position in self._parts.subscription.assignment.items()
-            if position.has_position
+            tp: CommittedOffset(state.offset, state.epoch)
+            for tp, state in self._parts.subscription.assignment.items()
+            if state.has_position
         }
 
     # Synchronous commits

@@ -191,9 +191,9 @@ class Consumer(WithBlock, ConsumerFace):
         """
         tp = as_partition(partition)
         with self._calls as calls:
-            position = self._core.subscription.position(tp)
-            calls.until(lambda: position.has_position, timeout, f"position of {tp}")
-            return position.offset
+            state = self._core.subscription.partition(tp)
+            calls.until(lambda: state.has_position, timeout, f"position of {tp}")
+            return state.offset
 
     def seek_to_time(self, timestamp_ms: int, *partitions: Partitions) -> None:
         """Continue at the first record at or after a timestamp; at the end if there is none.

@@ -43,7 +43,7 @@ class ConsumerCalls(ABC):
         self._begin()
         # Before the call, set positions to the records that the user has seen, and back to batches
         # that could not be decoded.
-        corrupt = self._core.buffer.corrupt_since()
+        corrupt = self._core.collector.pop_corrupt()
         self._iterator.settle()
         if corrupt:
             self._core.positions.go_back_to(corrupt)

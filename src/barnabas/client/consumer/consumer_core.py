@@ -19,12 +19,12 @@ from barnabas.client.consumer.errors import (
     SubscriptionError,
     WakeupError,
 )
+from barnabas.client.consumer.fetch_collector import CollectedRecords, FetchCollector
 from barnabas.client.consumer.group_host import GroupHost, HostParts
 from barnabas.client.consumer.group_members import make_membership
 from barnabas.client.consumer.offset_reset import OffsetReset
 from barnabas.client.consumer.partition_records import PartitionRecords
 from barnabas.client.consumer.positions import PositionParts, Positions
-from barnabas.client.consumer.record_buffer import RecordBuffer, Taken
 from barnabas.client.consumer.subscribed_topics import SubscribedTopics
 from barnabas.client.consumer.subscription import (
     Subscription,
@@ -97,8 +97,9 @@ class ConsumerCore:
         options = ReaderOptions(
             config.client_rack or "", True, self._on_leader_changed, self.metrics.on_fetch
         )
-        self.fetcher = Fetcher(cluster, self.wake, options)
-        self.buffer = RecordBuffer(self.fetcher)
+        assignment = self.subscription.assignment
+        self.fetcher = Fetcher(cluster, assignment, self.wake, options)
+        self.collector = FetchCollector(self.fetcher, assignment)
         self.offsets = GroupOffsets(cluster, coordinators)
         self.commits = self._make_commits()
         self.positions = Positions(
@@ -106,7 +107,7 @@ class ConsumerCore:
             PositionParts(
                 self.subscription,
                 self.fetcher,
-                self.buffer,
+                self.collector,
                 self._read_committed if config.group_id else None,
                 self.wake,
             ),
@@ -117,7 +118,7 @@ class ConsumerCore:
             cluster,
             HostParts(
                 self.subscription,
-                self.buffer,
+                self.collector,
                 self.commits,
                 run_callback,
                 self.wake,
@@ -242,7 +243,7 @@ class ConsumerCore:
             self.membership = membership
         else:
             self.subscription.subscribe(topics, listener)
-        self._drop_unwanted()
+        self._hold_unsubscribed()
         self.topics.refresh()
         self.membership.on_subscription_changed()
 
@@ -253,13 +254,12 @@ class ConsumerCore:
                 "the consumer is giving up its partitions: subscribe when unsubscribe() has ended"
             )
 
-    def _drop_unwanted(self) -> None:
-        """Discard fetched records of topics that are no longer subscribed to."""
+    def _hold_unsubscribed(self) -> None:
+        """Hold back partitions of topics that are no longer subscribed to."""
         if self.subscription.kind is SubscriptionKind.TOPICS:
-            for tp in self.subscription.assignment:
+            for tp, state in self.subscription.assignment.items():
                 if tp.topic not in self.subscription.topics:
-                    self.buffer.drop(tp)
-                    self.subscription.assignment[tp].is_revoking = True
+                    self.collector.revoke(state)
 
     def assign(self, partitions: Iterable[tuple[str, int]] | None) -> None:
         """Assign exactly these partitions by hand.
@@ -269,8 +269,8 @@ class ConsumerCore:
                 subscribed to topics.
         """
         self._check_not_leaving()
-        for tp in self.subscription.assign_by_hand(partitions):
-            self.buffer.drop(tp)
+        for state in self.subscription.assign_by_hand(partitions):
+            self.collector.drop(state)
         self.topics.track()
         self.topics.refresh()
 
@@ -304,8 +304,8 @@ class ConsumerCore:
             self.membership.stop()
             self.membership = None
         self.host.is_leaving = False
-        for tp in self.subscription.unsubscribe():
-            self.buffer.drop(tp)
+        for state in self.subscription.unsubscribe():
+            self.collector.drop(state)
         self.topics.track()
 
     # Poll
@@ -364,22 +364,22 @@ class ConsumerCore:
             ClientError: A partition cannot be read further, or its next record cannot be
                 deserialized.
         """
-        taken = self.buffer.take(limit, self.subscription.assignment)
-        if taken.failure is not None:
-            tp, error = taken.failure
-            told = self.positions.on_failure(tp, error)
-            if told is not None:
-                raise told
+        collected = self.collector.take(limit)
+        if collected.failure is not None:
+            tp, error = collected.failure
+            user_error = self.positions.on_failure(tp, error)
+            if user_error is not None:
+                raise user_error
             self.is_awake = True
             return None
-        if not taken.has_moved:
+        if not collected.has_moved:
             return None
-        records = self._records(taken)
+        records = self._records(collected)
         self.fetcher.send_fetches()
         return self._user.interceptors.on_consume(records)
 
-    def _records(self, taken: Taken) -> ConsumerRecords:
-        parts = {tp: PartitionRecords(tp, pieces) for tp, pieces in taken.pieces.items()}
+    def _records(self, collected: CollectedRecords) -> ConsumerRecords:
+        parts = {tp: PartitionRecords(tp, pieces) for tp, pieces in collected.pieces.items()}
         if self._user.deserializing.is_needed:
             parts = self._deserialized(parts)
         assignment = self.subscription.assignment
@@ -428,7 +428,7 @@ class ConsumerCore:
 
     def give_back(self, counts: Mapping[TopicPartition, int]) -> None:
         """Undo the last `take` for the last `counts[tp]` records of each partition."""
-        self.buffer.give_back(counts, self.subscription.assignment)
+        self.collector.give_back(counts)
 
     def has_sent_fetches(self) -> bool:
         """Return whether fetch requests were sent since the last call of this method."""
@@ -457,9 +457,8 @@ class ConsumerCore:
         Raises:
             SubscriptionError: A partition is not assigned; no partition is paused.
         """
-        for position, tp in [(self.subscription.position(tp), tp) for tp in partitions]:
-            position.is_paused = True
-            self.buffer.pause(tp)
+        for state in [self.subscription.partition(tp) for tp in partitions]:
+            self.collector.pause(state)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Undo `pause`.
@@ -467,13 +466,12 @@ class ConsumerCore:
         Raises:
             SubscriptionError: A partition is not assigned; no partition is resumed.
         """
-        for position, tp in [(self.subscription.position(tp), tp) for tp in partitions]:
-            position.is_paused = False
-            self.buffer.resume(tp)
+        for state in [self.subscription.partition(tp) for tp in partitions]:
+            self.collector.resume(state)
 
     def paused(self) -> set[TopicPartition]:
         """Return the paused partitions."""
-        return {tp for tp, at in self.subscription.assignment.items() if at.is_paused}
+        return {tp for tp, state in self.subscription.assignment.items() if state.is_paused}
 
     # Reasons why no records arrive
 
@@ -498,9 +496,10 @@ class ConsumerCore:
         Raises:
             SubscriptionError: The partition is not assigned.
         """
-        position = self.subscription.position(tp)
-        end = self.fetcher.end_offset(tp)
-        return None if end is None or not position.has_position else max(0, end - position.offset)
+        state = self.subscription.partition(tp)
+        is_committed = self.config.isolation_level == "read_committed"
+        end = state.last_stable_offset if is_committed else state.high_watermark
+        return None if end is None or not state.has_position else max(0, end - state.offset)
 
     def lags(self) -> dict[TopicPartition, int]:
         """Return the lag of each assigned partition whose lag is known."""

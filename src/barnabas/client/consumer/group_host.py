@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from barnabas.client.connections.cluster import Cluster
     from barnabas.client.consumer.commits import Commits
-    from barnabas.client.consumer.record_buffer import RecordBuffer
+    from barnabas.client.consumer.fetch_collector import FetchCollector
     from barnabas.client.consumer.subscription import Subscription
     from barnabas.client.errors import ClientError
     from barnabas.client.group.membership import OnHostDone
@@ -28,7 +28,7 @@ class HostParts(NamedTuple):
     """What a membership changes in the consumer, and the functions that it needs."""
 
     subscription: Subscription
-    buffer: RecordBuffer
+    collector: FetchCollector
     commits: Commits
     # Runs a callback of the user and reports the exception or None. The report comes before the
     # function returns, or, for an `async def` callback, when its task has ended.
@@ -112,7 +112,7 @@ class GroupHost:
         assignment = self._subscription.assignment
         for tp in partitions:
             if tp in assignment:
-                assignment[tp].is_revoking = True
+                self._parts.collector.revoke(assignment[tp])
 
     def revoke(self, partitions: Collection[TopicPartition], on_done: OnHostDone) -> None:
         """Call `on_partitions_revoked`, then remove these partitions from the assignment."""
@@ -149,16 +149,15 @@ class GroupHost:
     ) -> None:
         """Set the whole assignment, then call `on_partitions_assigned` with the added ones."""
         self._take(partitions)
-        for position in self._subscription.assignment.values():
-            # A revocation of this partition was planned and then canceled.
-            position.is_revoking = False
+        for state in self._subscription.assignment.values():
+            self._parts.collector.cancel_revocation(state)
         listener = self._subscription.listener
         call = None if listener is None else partial(listener.on_partitions_assigned, added)
         self._run(call, partial(self._settle, on_done))
 
     def _take(self, partitions: Collection[TopicPartition]) -> None:
-        for tp in self._subscription.assign_by_group(partitions):
-            self._parts.buffer.drop(tp)
+        for state in self._subscription.assign_by_group(partitions):
+            self._parts.collector.drop(state)
         self._parts.on_assignment()
 
     def _run(self, call: Callable[[], object] | None, on_called: OnHostDone) -> None:

@@ -157,7 +157,7 @@ class Lookups:
         subscription, positions = self._core.subscription, self._core.positions
         wanted = flat_partitions(partitions) or list(subscription.assignment)
         for tp in wanted:
-            subscription.position(tp)
+            subscription.partition(tp)
 
         def seek(found: dict[TopicPartition, ListedOffset | None]) -> bool:
             for tp, listed in found.items():

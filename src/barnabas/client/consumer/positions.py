@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.client.consumer.errors import LogTruncationError, NoOffsetError
 from barnabas.client.consumer.offset_reset import OffsetReset
-from barnabas.client.consumer.position import PartitionPosition, PositionState
+from barnabas.client.consumer.position_state import PositionState
 from barnabas.client.epoch_ends import EpochEnd, ask_epoch_ends
 from barnabas.client.errors import (
     ClientError,
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from barnabas.client.connections.cluster import Cluster
-    from barnabas.client.consumer.record_buffer import RecordBuffer
+    from barnabas.client.consumer.fetch_collector import FetchCollector
+    from barnabas.client.consumer.partition_state import PartitionState
     from barnabas.client.consumer.subscription import Subscription
     from barnabas.client.errors import CorruptRecordsError
     from barnabas.client.fetcher import Fetcher
@@ -49,11 +50,18 @@ class PositionParts(NamedTuple):
 
     subscription: Subscription
     fetcher: Fetcher
-    buffer: RecordBuffer
+    collector: FetchCollector
     # Fetches the group's committed offsets; None without a group.
     read_committed: ReadCommitted | None
     # Called when a position was found or an error is pending.
     on_change: Callable[[], None]
+
+
+class _Request(NamedTuple):
+    """A partition in a request, and the version of its state when the request began."""
+
+    state: PartitionState
+    version: int
 
 
 class Positions:
@@ -64,7 +72,7 @@ class Positions:
         self._config = cluster.config
         self._subscription = parts.subscription
         self._fetcher = parts.fetcher
-        self._buffer = parts.buffer
+        self._collector = parts.collector
         self._read_committed = parts.read_committed
         self._on_change = parts.on_change
         self._default_reset = default_reset
@@ -85,10 +93,10 @@ class Positions:
         if error is not None:
             raise error
         self._note_moved()
-        waiting: dict[PositionState, list[TopicPartition]] = {}
-        for tp, position in self._subscription.assignment.items():
-            if position.state is not _S.FETCHING and not position.busy:
-                waiting.setdefault(position.state, []).append(tp)
+        waiting: dict[PositionState, list[PartitionState]] = {}
+        for state in self._subscription.assignment.values():
+            if state.state is not _S.FETCHING and not state.is_requesting:
+                waiting.setdefault(state.state, []).append(state)
         if not waiting:
             return
         if _S.INITIALIZING in waiting:
@@ -100,37 +108,38 @@ class Positions:
 
     def seek(self, tp: TopicPartition, offset: int, epoch: int = -1) -> None:
         """Continue at `offset`; discard fetched records of the partition."""
-        position = self._subscription.position(tp)
-        position.seek(offset, epoch)
-        self._refetch(tp, position)
+        state = self._subscription.partition(tp)
+        state.seek(offset, epoch)
+        self._refetch(state)
 
     def go_back_to(self, corrupt: Iterable[CorruptRecordsError]) -> None:
         """Move positions back to batches that were returned but could not be decoded."""
         for error in corrupt:
-            position = self._subscription.assignment.get(error.partition)
-            if position is not None and position.has_position and position.offset > error.offset:
+            state = self._subscription.assignment.get(error.partition)
+            if state is not None and state.has_position and state.offset > error.offset:
                 self.seek(error.partition, error.offset)
 
     def reset(self, tp: TopicPartition, reset: OffsetReset) -> None:
         """Discard the position; continue at the offset that `reset` selects."""
-        self._subscription.position(tp).request_reset(reset)
-        self._buffer.drop(tp)
+        state = self._subscription.partition(tp)
+        state.request_reset(reset)
+        self._collector.drop(state)
 
     def on_failure(self, tp: TopicPartition, error: ClientError) -> ClientError | None:
         """Handle a failed fetch of a partition; return the error to raise, or None."""
-        position = self._subscription.assignment.get(tp)
-        if position is None or not position.has_position:
+        state = self._subscription.assignment.get(tp)
+        if state is None or not state.has_position:
             return None
         if isinstance(error, OffsetOutOfRangeError) and not self._default_reset.is_none:
-            if error.position == position.offset:
+            if error.position == state.offset:
                 self.reset(tp, self._default_reset)
                 self._on_change()
                 return None
             # The fetcher read ahead to an offset that no longer exists; fetch again from the user's
             # position.
-            self._refetch(tp, position)
+            self._refetch(state)
             return None
-        self._refetch(tp, position)
+        self._refetch(state)
         return error
 
     def on_leader_changed(self, tp: TopicPartition) -> None:
@@ -148,82 +157,83 @@ class Positions:
     def _note_moved(self) -> None:
         moved, self._moved = self._moved, set()
         for tp in moved:
-            position = self._subscription.assignment.get(tp)
-            if position is None or position.state is not _S.FETCHING:
+            state = self._subscription.assignment.get(tp)
+            if state is None or state.state is not _S.FETCHING:
                 continue
-            if position.epoch >= 0:
-                position.request_validation()
-            self._refetch(tp, position)
+            if state.epoch >= 0:
+                state.request_validation()
+            self._refetch(state)
 
-    def _refetch(self, tp: TopicPartition, position: PartitionPosition) -> None:
+    def _refetch(self, state: PartitionState) -> None:
         """Discard fetched records; fetch again from the position once it is valid."""
-        self._buffer.drop(tp)
-        if position.state is _S.FETCHING:
-            self._start_fetching(tp, position)
+        self._collector.drop(state)
+        if state.state is _S.FETCHING:
+            self._start_fetching(state)
 
-    def _start_fetching(self, tp: TopicPartition, position: PartitionPosition) -> None:
-        info = self._cluster.metadata.partition(tp)
+    def _start_fetching(self, state: PartitionState) -> None:
+        info = self._cluster.metadata.partition(state.tp)
         leader_epoch = -1 if info is None else info.leader_epoch
-        self._fetcher.validated(tp, position.offset, position.epoch, leader_epoch)
-        if position.is_paused:
-            self._buffer.pause(tp)
+        self._fetcher.start(state, state.offset, state.epoch, leader_epoch)
+        self._fetcher.send_fetches()
         self._on_change()
 
     # Committed offsets
 
-    def _initialize(self, partitions: list[TopicPartition]) -> None:
+    def _initialize(self, states: list[PartitionState]) -> None:
         if self._read_committed is None:
-            self._reset_missing(partitions)
+            self._reset_missing(states)
             return
-        asked = self._begin(partitions)
+        requested = _begin(states)
 
         def on_done(found: Committed | None, error: ClientError | None) -> None:
-            waiting = self._still(asked)
+            waiting = self._still_waiting(requested)
             if found is None:
                 assert error is not None
                 self._retry(waiting, error)
                 return
-            for tp in waiting:
-                if tp in found:
-                    self.seek(tp, found[tp].offset, found[tp].leader_epoch)
+            for state in waiting:
+                if state.tp in found:
+                    committed = found[state.tp]
+                    self.seek(state.tp, committed.offset, committed.leader_epoch)
             try:
-                self._reset_missing([tp for tp in waiting if tp not in found])
+                self._reset_missing([state for state in waiting if state.tp not in found])
             except NoOffsetError as missing:
                 self._fail(missing)
             self._on_change()
 
-        self._read_committed(partitions, on_done)
+        self._read_committed([state.tp for state in states], on_done)
 
-    def _reset_missing(self, partitions: list[TopicPartition]) -> None:
-        if not partitions:
+    def _reset_missing(self, states: list[PartitionState]) -> None:
+        if not states:
             return
-        positions = [self._subscription.position(tp) for tp in partitions]
         if self._default_reset.is_none:
-            for position in positions:
-                position.busy = False
-            raise NoOffsetError(partitions)
-        for position in positions:
-            position.request_reset(self._default_reset)
-        self._look_up(partitions)
+            for state in states:
+                state.is_requesting = False
+            raise NoOffsetError(state.tp for state in states)
+        for state in states:
+            state.request_reset(self._default_reset)
+        self._look_up(states)
 
     # Resets
 
-    def _look_up(self, partitions: list[TopicPartition]) -> None:
-        asked = self._begin(partitions)
+    def _look_up(self, states: list[PartitionState]) -> None:
+        requested = _begin(states)
         now_ms = self._cluster.runtime.clock.wall_ms()
         specs = {}
-        for tp, (position, _) in asked.items():
-            assert position.reset is not None
-            specs[tp] = position.reset.timestamp(now_ms)
+        for state in states:
+            assert state.reset is not None, (state.tp, state.state)
+            specs[state.tp] = state.reset.timestamp(now_ms)
 
         def on_found(tp: TopicPartition, found: ListedOffset) -> None:
-            if tp not in self._still(asked):
+            request = requested[tp]
+            if not self._is_waiting(request):
                 return
             if found.offset < 0 and specs[tp] < 0:
                 # Every log has a first and an end offset, so an unknown offset is temporary: retry
                 # after a backoff.
                 subject = f"offset of {tp}"
-                self._retry([tp], broker_error(ErrorCode.OFFSET_NOT_AVAILABLE, subject))
+                error = broker_error(ErrorCode.OFFSET_NOT_AVAILABLE, subject)
+                self._retry([request.state], error)
             elif found.offset < 0:
                 # No record is that recent: continue at the end of the log.
                 self.reset(tp, OffsetReset.latest())
@@ -235,7 +245,7 @@ class Positions:
             _found: dict[TopicPartition, ListedOffset] | None, error: ClientError | None
         ) -> None:
             if error is not None:
-                self._retry(self._still(asked), error)
+                self._retry(self._still_waiting(requested), error)
 
         isolation = int(self._config.isolation_level == "read_committed")
         timeout_ms = self._config.default_api_timeout_ms
@@ -243,85 +253,69 @@ class Positions:
 
     # Validation
 
-    def _validate(self, partitions: list[TopicPartition]) -> None:
-        asked = self._begin(partitions)
+    def _validate(self, states: list[PartitionState]) -> None:
+        requested = _begin(states)
         metadata = self._cluster.metadata
-        if any(metadata.leader(tp) not in metadata.nodes for tp in partitions):
-            self._cluster.tracked.update(tp.topic for tp in partitions)
-        epochs = {tp: position.epoch for tp, (position, _) in asked.items()}
+        if any(metadata.leader(tp) not in metadata.nodes for tp in requested):
+            self._cluster.tracked.update(tp.topic for tp in requested)
+        epochs = {state.tp: state.epoch for state in states}
 
         def on_end(tp: TopicPartition, end: EpochEnd | ClientError | None) -> None:
-            if tp not in self._still(asked):
+            request = requested[tp]
+            if not self._is_waiting(request):
                 return
             if isinstance(end, ClientError):
                 self._cluster.request_update()
-                self._retry([tp], end)
+                self._retry([request.state], end)
             else:
-                self._on_validated(tp, asked[tp][0], end)
+                self._on_validated(request.state, end)
 
         ask_epoch_ends(self._cluster, epochs, on_end)
 
-    def _on_validated(
-        self, tp: TopicPartition, position: PartitionPosition, end: EpochEnd | None
-    ) -> None:
-        known = end is not None and end.end_offset >= 0 and end.leader_epoch >= 0
-        if end is None or (known and end.end_offset >= position.offset):
-            position.validated()
-            self._start_fetching(tp, position)
+    def _on_validated(self, state: PartitionState, end: EpochEnd | None) -> None:
+        is_known = end is not None and end.end_offset >= 0 and end.leader_epoch >= 0
+        if end is None or (is_known and end.end_offset >= state.offset):
+            state.validated()
+            self._start_fetching(state)
         elif self._default_reset.is_none:
-            self._fail(LogTruncationError(tp, position.offset, end.end_offset))
-            position.busy = False
-        elif known:
-            position.seek(end.end_offset, end.leader_epoch)
-            position.validated()
-            self._start_fetching(tp, position)
+            self._fail(LogTruncationError(state.tp, state.offset, end.end_offset))
+            state.is_requesting = False
+        elif is_known:
+            state.seek(end.end_offset, end.leader_epoch)
+            state.validated()
+            self._start_fetching(state)
         else:
-            self.reset(tp, self._default_reset)
+            self.reset(state.tp, self._default_reset)
             self._on_change()
 
     # Requests in flight
 
-    def _begin(
-        self, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, tuple[PartitionPosition, int]]:
-        """Mark partitions as busy; return their objects and versions to identify the request."""
-        asked = {}
-        for tp in partitions:
-            position = self._subscription.assignment[tp]
-            position.busy = True
-            asked[tp] = (position, position.version)
-        return asked
+    def _is_waiting(self, request: _Request) -> bool:
+        """Return whether the partition still waits for the response to this request."""
+        state = request.state
+        is_assigned = self._subscription.assignment.get(state.tp) is state
+        return is_assigned and state.version == request.version
 
-    def _still(
-        self, asked: dict[TopicPartition, tuple[PartitionPosition, int]]
-    ) -> list[TopicPartition]:
-        """Return the partitions that still wait for the response to this request."""
-        assignment = self._subscription.assignment
-        return [
-            tp
-            for tp, (position, version) in asked.items()
-            if assignment.get(tp) is position and position.version == version
-        ]
+    def _still_waiting(self, requested: dict[TopicPartition, _Request]) -> list[PartitionState]:
+        return [request.state for request in requested.values() if self._is_waiting(request)]
 
-    def _retry(self, partitions: list[TopicPartition], error: ClientError) -> None:
+    def _retry(self, states: list[PartitionState], error: ClientError) -> None:
         """Retry after a backoff; also report errors that are not retriable to the user."""
         if not error.retriable:
             self._fail(error)
-        assignment = self._subscription.assignment
-        waiting = [assignment[tp] for tp in partitions if tp in assignment]
-        if not waiting:
+        if not states:
             return
-        versions = [(position, position.version) for position in waiting]
-        for position in waiting:
-            position.failures += 1
-        failures = min(position.failures for position in waiting)
+        versions = [(state, state.version) for state in states]
+        for state in states:
+            state.failures += 1
+        failures = min(state.failures for state in states)
         if failures == 1 and isinstance(error, UnknownTopicError):
-            _log.warning("%s; asked about until it is there", error)
+            _log.warning("Topic of an assigned partition is unknown; retrying: error=%s", error)
 
         def resume() -> None:
-            for position, version in versions:
-                if position.version == version:
-                    position.busy = False
+            for state, version in versions:
+                if state.version == version:
+                    state.is_requesting = False
             self._on_change()
 
         delay = self._cluster.retry_backoff.delay_ms(failures)
@@ -330,3 +324,12 @@ class Positions:
     def _fail(self, error: ClientError) -> None:
         self._error = error
         self._on_change()
+
+
+def _begin(states: Iterable[PartitionState]) -> dict[TopicPartition, _Request]:
+    """Mark partitions as requesting; return what identifies the request."""
+    requested = {}
+    for state in states:
+        state.is_requesting = True
+        requested[state.tp] = _Request(state, state.version)
+    return requested

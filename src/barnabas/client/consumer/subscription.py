@@ -12,7 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
 from barnabas.client.consumer.errors import SubscriptionError
-from barnabas.client.consumer.position import PartitionPosition
+from barnabas.client.consumer.partition_state import PartitionState
 from barnabas.client.topic_partition import as_partitions
 
 if TYPE_CHECKING:
@@ -75,8 +75,9 @@ class Subscription:
         # The pattern that the broker matches; set only for kind REGEX.
         self.regex: str | None = None
         self.listener: RebalanceListener | None = None
-        # Positions of the assigned partitions. A partition that stays assigned keeps its object.
-        self.assignment: dict[TopicPartition, PartitionPosition] = {}
+        # The assigned partitions. The fetcher shares this mapping. A partition that stays assigned
+        # keeps its object.
+        self.assignment: dict[TopicPartition, PartitionState] = {}
 
     @staticmethod
     def wanted(topics: Topics, pattern: str | None) -> Topics:
@@ -102,7 +103,7 @@ class Subscription:
         """Whether the group assigns the partitions."""
         return self.kind in (_K.TOPICS, _K.PATTERN, _K.REGEX)
 
-    def position(self, tp: TopicPartition) -> PartitionPosition:
+    def partition(self, tp: TopicPartition) -> PartitionState:
         """Return the state of an assigned partition.
 
         Raises:
@@ -167,7 +168,7 @@ class Subscription:
 
     # Assignment
 
-    def assign_by_hand(self, partitions: Iterable[tuple[str, int]] | None) -> list[TopicPartition]:
+    def assign_by_hand(self, partitions: Iterable[tuple[str, int]] | None) -> list[PartitionState]:
         """Assign exactly these partitions by hand; return those that are no longer assigned.
 
         Raises:
@@ -183,16 +184,17 @@ class Subscription:
             self._become(_K.MANUAL)
         return self._assign(wanted)
 
-    def assign_by_group(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    def assign_by_group(self, partitions: Iterable[TopicPartition]) -> list[PartitionState]:
         """Assign exactly these partitions for the group; return those no longer assigned."""
         return self._assign(list(partitions))
 
-    def _assign(self, wanted: list[TopicPartition]) -> list[TopicPartition]:
-        before = self.assignment
-        self.assignment = {tp: before.get(tp) or PartitionPosition() for tp in wanted}
-        return [tp for tp in before if tp not in self.assignment]
+    def _assign(self, wanted: list[TopicPartition]) -> list[PartitionState]:
+        before = dict(self.assignment)
+        self.assignment.clear()
+        self.assignment.update((tp, before.get(tp) or PartitionState(tp)) for tp in wanted)
+        return [state for tp, state in before.items() if tp not in self.assignment]
 
-    def unsubscribe(self) -> list[TopicPartition]:
+    def unsubscribe(self) -> list[PartitionState]:
         """Remove subscription and assignment; return the partitions that were assigned."""
         self.kind = _K.NONE
         self.topics = frozenset()

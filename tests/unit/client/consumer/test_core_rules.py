@@ -22,7 +22,7 @@ from barnabas.client.consumer.errors import (
     WakeupError,
 )
 from barnabas.client.consumer.lookups import Lookups
-from barnabas.client.consumer.position import PositionState
+from barnabas.client.consumer.position_state import PositionState
 from barnabas.client.consumer.subscription import Subscription
 from barnabas.client.errors import ClientClosedError, ClientError, OffsetOutOfRangeError
 from barnabas.client.group.group_offsets import CommittedOffset
@@ -101,9 +101,9 @@ def test_records_of_topics_that_are_not_subscribed_to_any_more_are_dropped() -> 
     core.subscription.assign_by_group([TP])
     core.positions.seek(TP, 0)
     reading.answer_records(0, 5)
-    assert core.fetcher.has_output
+    assert core.fetcher.buffer
     core.subscribe(["u"], None)
-    assert not core.buffer.has_output
+    assert not core.fetcher.buffer
     assert core.subscription.assignment[TP].is_revoking
     assert reading.read() == []
 
@@ -111,7 +111,7 @@ def test_records_of_topics_that_are_not_subscribed_to_any_more_are_dropped() -> 
 def test_records_of_partitions_that_are_not_assigned_any_more_are_dropped() -> None:
     reading = read_ahead()
     reading.core.assign([TopicPartition("t", 1)])
-    assert not reading.core.buffer.has_output
+    assert not reading.core.fetcher.buffer
 
 
 def read_ahead(**keys: object) -> Reading:
@@ -119,22 +119,80 @@ def read_ahead(**keys: object) -> Reading:
     reading = Reading(**keys)
     reading.core.positions.seek(TP, 0)
     reading.answer_records(0, 5)
-    assert reading.core.buffer.has_output
+    assert reading.core.fetcher.buffer
     return reading
 
 
 def test_a_seek_drops_what_was_fetched() -> None:
     reading = read_ahead()
     reading.core.positions.seek(TP, 0)
-    assert not reading.core.buffer.has_output
+    assert not reading.core.fetcher.buffer
 
 
 def test_nothing_of_a_paused_partition_is_handed_out() -> None:
     reading = read_ahead()
-    reading.core.subscription.position(TP).is_paused = True
+    reading.core.pause([TP])
     assert reading.read() == []
-    reading.core.subscription.position(TP).is_paused = False
     reading.core.resume([TP])
+    assert reading.read() == [0, 1, 2, 3, 4]
+
+
+def test_a_paused_partition_is_not_fetched_after_a_seek() -> None:
+    reading = Reading()
+    reading.core.pause([TP])
+    reading.core.positions.seek(TP, 3)
+    assert not reading.cluster.calls
+    reading.core.resume([TP])
+    assert reading.answer_records(3, 1).topics[0].partitions[0].fetch_offset == 3
+    assert reading.read() == [3]
+
+
+def test_the_user_may_pause_while_records_are_partly_taken() -> None:
+    reading = read_ahead()
+    reading.answer_records(5, 5)
+    reading.answer_records(10, 5)
+    records = reading.core.take(2)
+    assert records is not None
+    reading.core.pause([TP])
+    assert reading.read() == []
+    reading.core.resume([TP])
+    # The second set was kept, the third is fetched again.
+    assert reading.read() == [2, 3, 4, 5, 6, 7, 8, 9]
+    assert reading.core.subscription.partition(TP).fetch_offset == 10
+
+
+def test_records_are_returned_after_a_canceled_revocation() -> None:
+    reading, _committed = auto_committing()
+    reading.answer_records(7, 5)
+    reading.core.host.commit_before_revoke([TP], lambda _error: None)
+    assert reading.read() == []
+    reading.core.host.assign([TP], [], lambda _error: None)
+    assert reading.read() == [7, 8, 9, 10, 11]
+    assert reading.core.subscription.partition(TP).is_fetchable
+
+
+def test_a_topic_that_is_subscribed_again_is_read_on() -> None:
+    reading = Reading(**{"group.id": "g"})
+    core = reading.core
+    core.subscription.unsubscribe()
+    core.subscribe(["t"], None)
+    core.subscription.assign_by_group([TP])
+    core.positions.seek(TP, 0)
+    reading.answer_records(0, 5)
+    core.subscribe(["u"], None)
+    core.subscribe(["t"], None)
+    core.host.assign([TP], [], lambda _error: None)
+    assert reading.read() == [0, 1, 2, 3, 4]
+
+
+def test_a_revoked_partition_stays_held_when_the_user_resumes_it() -> None:
+    reading = read_ahead()
+    state = reading.core.subscription.partition(TP)
+    reading.core.pause([TP])
+    reading.core.collector.revoke(state)
+    reading.core.resume([TP])
+    assert reading.read() == []
+    reading.core.collector.cancel_revocation(state)
     assert reading.read() == [0, 1, 2, 3, 4]
 
 
@@ -180,7 +238,7 @@ def test_an_answer_of_markers_alone_moves_the_position_and_ends_the_poll() -> No
     records = reading.core.take(100)
     assert records is not None
     assert len(records) == 0
-    assert reading.core.subscription.position(TP).offset == 1
+    assert reading.core.subscription.partition(TP).offset == 1
 
 
 def test_a_failure_waits_until_the_records_before_it_are_handed_out() -> None:
@@ -193,7 +251,7 @@ def test_a_failure_waits_until_the_records_before_it_are_handed_out() -> None:
 
 def test_the_position_moves_with_what_is_handed_out() -> None:
     reading = read_ahead()
-    position = reading.core.subscription.position(TP)
+    position = reading.core.subscription.partition(TP)
     assert position.offset == 0
     reading.core.take(2)
     assert position.offset == 2
@@ -266,10 +324,10 @@ def test_read_ahead_behind_the_end_is_fetched_again_from_where_the_user_is() -> 
     reading.core.take(2)
     error = OffsetOutOfRangeError(TP, 5, 0)
     assert reading.core.positions.on_failure(TP, error) is None
-    position = reading.core.subscription.position(TP)
+    position = reading.core.subscription.partition(TP)
     assert (position.state, position.offset) == (PositionState.FETCHING, 2)
-    assert not reading.core.buffer.has_output
-    assert reading.core.fetcher.position(TP) == 2
+    assert not reading.core.fetcher.buffer
+    assert position.fetch_offset == 2
 
 
 def test_out_of_range_where_the_user_is_resets() -> None:
@@ -310,8 +368,8 @@ def test_the_isolation_level_goes_with_the_users_look_ups(level: str, number: in
 def test_the_lag_ends_where_this_isolation_level_reads_to(level: str, end: int) -> None:
     reading = Reading(isolation_level=level)
     reading.core.positions.seek(TP, 0)
-    reading.core.fetcher._last_stable_offsets[TP] = 40
-    reading.core.fetcher.high_watermarks[TP] = 100
+    state = reading.core.subscription.partition(TP)
+    state.last_stable_offset, state.high_watermark = 40, 100
     assert reading.core.lag(TP) == end
 
 
@@ -393,7 +451,7 @@ class Committing:
         self.changes = 0
         self.subscription = Subscription()
         self.subscription.assign_by_hand([TP])
-        self.subscription.position(TP).seek(5, 3)
+        self.subscription.partition(TP).seek(5, 3)
         parts = CommitParts(
             self.subscription,
             lambda: GroupGeneration("g", 1, "m"),
@@ -447,8 +505,11 @@ def test_a_poll_runs_the_callbacks_of_commits_that_have_ended() -> None:
 def test_where_the_user_is_is_committed_with_its_leader_epoch() -> None:
     committing = Committing()
     assert committing.commits.consumed() == {TP: CommittedOffset(5, 3)}
-    committing.subscription.position(TP).validated()
-    committing.subscription.position(TP).advance(9, 4)
+    state = committing.subscription.partition(TP)
+    state.validated()
+    state.start(5, 3)
+    state.fetch_offset = 9
+    state.advance(9, 4)
     assert committing.commits.consumed() == {TP: CommittedOffset(9, 4)}
     committing.subscription.assign_by_hand([TP, OTHER])
     assert set(committing.commits.consumed()) == {TP}

@@ -6,10 +6,11 @@ import tracemalloc
 
 import pytest
 
-from barnabas.client.consumer.fetched_set import DECODED_RECORDS_MAX, FetchedSet
-from barnabas.client.fetcher import RecordSet
+from barnabas.client.errors import CorruptRecordsError
+from barnabas.client.fetched_set import DECODED_RECORDS_MAX, FetchedSet
 from barnabas.client.record_decoding import decode_record_set, iter_record_set
 from barnabas.client.record_scan import scan_records
+from barnabas.client.record_set import RecordSet
 from barnabas.record.builder import BatchBuilder
 from barnabas.record.compression import ZSTD
 from barnabas.record.control import ControlType, encode_control_key
@@ -31,11 +32,20 @@ def marker(base_offset: int, producer_id: int, kind: ControlType) -> bytes:
     return bytes(builder.build())
 
 
-def fetched(data: bytes, first: int = 0, aborted: tuple[tuple[int, int], ...] = ()) -> FetchedSet:
-    scan = scan_records(data, check_crcs=True)
-    return FetchedSet(
-        RecordSet("t", 0, first, scan.next_offset, data, 99, 0, aborted, scan.batches)
-    )
+def fetched(
+    data: bytes,
+    first: int = 0,
+    aborted: tuple[tuple[int, int], ...] = (),
+    end: int | None = None,
+    epoch_before: int = -1,
+) -> FetchedSet:
+    """A set of these batches that has begun; CRCs are not checked."""
+    scan = scan_records(data, check_crcs=False)
+    end = scan.next_offset if end is None else end
+    record_set = RecordSet("t", 0, first, end, data, 99, 0, aborted, scan.batches)
+    found = FetchedSet(record_set, epoch_before)
+    found.begin(lambda _error: None)
+    return found
 
 
 def offsets(found: FetchedSet, limit: int) -> list[int]:
@@ -56,15 +66,13 @@ def test_nothing_is_decoded_for_counting() -> None:
     data = batch(0, 3, compression=ZSTD)
     broken = bytearray(data)
     broken[70:] = bytes(len(data) - 70)
-    scan = scan_records(bytes(broken), check_crcs=False)
-    found = FetchedSet(RecordSet("t", 0, 0, 3, bytes(broken), 9, 0, (), scan.batches))
+    found = fetched(bytes(broken))
     (piece,) = found.take(2)
     assert (piece.start, piece.stop, found.position) == (0, 2, 2)
 
 
 def test_what_is_given_back_is_taken_again() -> None:
-    found = fetched(batch(0, 3) + batch(3, 4))
-    found.begin(17)
+    found = fetched(batch(0, 3) + batch(3, 4), epoch_before=17)
     found.take(100)
     found.give_back(5)
     assert (found.position, found.leader_epoch, found.is_taken) == (2, 0, False)
@@ -87,8 +95,7 @@ def test_gaps_of_compaction_are_passed_over() -> None:
         builder.append(0, None, b"v")
     data = bytearray(builder.build())
     data[23:27] = (9).to_bytes(4, "big")
-    scan = scan_records(bytes(data), check_crcs=False)
-    found = FetchedSet(RecordSet("t", 0, 0, 10, bytes(data), 99, 0, (), scan.batches))
+    found = fetched(bytes(data), end=10)
     assert offsets(found, 1) == [0]
     assert found.position == 1
     assert offsets(found, 100) == [1]
@@ -141,8 +148,7 @@ def test_a_header_whose_name_is_not_utf_8_keeps_nothing_from_being_read() -> Non
     builder.append(0, b"k0", b"v0")
     builder.append(0, b"k1", b"v1", [("name", b"x")])
     data = bytes(builder.build()).replace(b"name", b"na\xffe")
-    scan = scan_records(data, check_crcs=False)
-    found = FetchedSet(RecordSet("t", 0, 0, 2, data, 9, 0, (), scan.batches))
+    found = fetched(data, end=2)
     columns: tuple[list[int], list[bytes | None], list[bytes | None]] = ([], [], [])
     for piece in found.take(2):
         piece.append_to(*columns)
@@ -187,3 +193,14 @@ def test_a_record_set_is_iterated_with_few_records_in_memory() -> None:
     assert most < 8_000_000
     small = fetched(batch(0, 3) + batch(3, 4, compression=ZSTD), 1).record_set
     assert list(iter_record_set(small)) == decode_record_set(small)
+
+
+def test_a_record_offset_outside_its_batch_is_an_error() -> None:
+    data = bytearray(batch(0, 3))
+    data[23:27] = (9).to_bytes(4, "big")
+    # The offset delta of the second record, as a zigzag varint.
+    data[61 + 8 + 3] = 126
+    found = fetched(bytes(data))
+    found.take(2)
+    with pytest.raises(CorruptRecordsError, match="outside"):
+        _ = found.position

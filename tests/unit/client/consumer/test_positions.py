@@ -10,7 +10,7 @@ import pytest
 from barnabas.client.consumer.consumer_core import ConsumerCore
 from barnabas.client.consumer.consumer_parts import take_consumer_parts
 from barnabas.client.consumer.errors import LogTruncationError, NoOffsetError
-from barnabas.client.consumer.position import PositionState
+from barnabas.client.consumer.position_state import PositionState
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.fetch import (
@@ -98,7 +98,7 @@ class Reading:
 
     @property
     def state(self) -> PositionState:
-        return self.core.subscription.position(TP).state
+        return self.core.subscription.partition(TP).state
 
 
 def reading_from_ten(reset: str = "earliest") -> Reading:
@@ -121,7 +121,7 @@ def test_without_a_group_the_reset_gives_the_position() -> None:
     assert reading.state is PositionState.AWAIT_RESET
     request = reading.answer_offset(7)
     assert request.topics[0].partitions[0].timestamp == -2
-    assert reading.core.subscription.position(TP).offset == 7
+    assert reading.core.subscription.partition(TP).offset == 7
     assert reading.answer_records(7, 1).topics[0].partitions[0].fetch_offset == 7
 
 
@@ -140,7 +140,7 @@ def test_an_answer_to_a_reset_comes_too_late_after_a_seek() -> None:
     reading.core.round()
     reading.core.positions.seek(TP, 50)
     reading.answer_offset(7)
-    assert reading.core.subscription.position(TP).offset == 50
+    assert reading.core.subscription.partition(TP).offset == 50
 
 
 def test_a_position_that_the_new_leader_has_is_read_on_from() -> None:
@@ -171,7 +171,7 @@ def test_what_was_read_ahead_and_is_gone_is_not_handed_out() -> None:
 def test_truncated_records_were_read_and_reading_goes_on_where_the_logs_part() -> None:
     reading = reading_from_ten()
     reading.answer_epoch(4, 12)
-    position = reading.core.subscription.position(TP)
+    position = reading.core.subscription.partition(TP)
     assert (position.state, position.offset) == (PositionState.FETCHING, 12)
 
 

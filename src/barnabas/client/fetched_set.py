@@ -21,8 +21,8 @@ from barnabas.record.errors import CorruptBatchError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from barnabas.client.fetcher import RecordSet
     from barnabas.client.record_scan import BatchSpan
+    from barnabas.client.record_set import RecordSet
     from barnabas.record.compiled import CompiledRecord
 
 __all__ = ["FetchedBatch", "FetchedSet", "Piece"]
@@ -183,7 +183,11 @@ class FetchedBatch:
                 return span.next_offset
             if span.next_offset - span.base_offset == span.record_count:
                 return span.base_offset + index
-        return self.part(index - 1, index)[0].offset + 1
+        offset = self.part(index - 1, index)[0].offset
+        if not self._first <= offset < self._end:
+            reason = f"a record's offset {offset} is outside [{self._first}, {self._end})"
+            raise self.corrupt(CorruptBatchError(reason))
+        return offset + 1
 
 
 class Piece(NamedTuple):
@@ -231,9 +235,9 @@ class Piece(NamedTuple):
 class FetchedSet:
     """A fetched record set and how much of it was taken.
 
-    Attributes:
-        position: Offset of the next record to take; the end of the record set once all were taken.
-        leader_epoch: Leader epoch of the last taken record; -1 if unknown.
+    Args:
+        record_set: The fetched bytes and their offset range.
+        epoch_before: Leader epoch of the record before the set; -1 if unknown.
     """
 
     __slots__ = (
@@ -241,56 +245,80 @@ class FetchedSet:
         "_epoch_before",
         "_index",
         "_taken",
-        "leader_epoch",
-        "position",
+        "has_begun",
         "record_set",
-        "tp",
     )
 
-    def __init__(
-        self,
-        record_set: RecordSet,
-        on_corrupt: Callable[[CorruptRecordsError], None] = lambda _error: None,
-    ) -> None:
-        """Split a record set into its visible batches.
+    def __init__(self, record_set: RecordSet, epoch_before: int = -1) -> None:
+        self.record_set = record_set
+        self._epoch_before = epoch_before
+        # Whether `begin` was called; it comes before the first `take`.
+        self.has_begun = False
+        # The visible batches; empty before `begin`.
+        self._batches: list[FetchedBatch] = []
+        # Index of the next batch, and how many of its records were taken. Moved by `take` and
+        # `give_back`. Invariant: `_taken` is 0 or less than the count of the batch.
+        self._index = 0
+        self._taken = 0
+
+    def begin(self, on_corrupt: Callable[[CorruptRecordsError], None]) -> None:
+        """Split the record set into its visible batches.
 
         Args:
-            record_set: The fetched bytes and their offset range.
             on_corrupt: Called with the error of each batch that cannot be decoded.
 
         Raises:
-            CorruptBatchError: A transaction marker cannot be decoded.
+            CorruptRecordsError: A transaction marker cannot be decoded.
         """
-        self.record_set = record_set
-        self.tp = TopicPartition(record_set.topic, record_set.partition)
-        first, end = record_set.first_offset, record_set.end_offset
-        origin = Origin(self.tp, on_corrupt)
-        self._batches = [
-            FetchedBatch(record_set.data, span, first, end, origin)
-            for span in visible_batches(record_set)
-        ]
-        # Index of the next batch, and how many of its records were taken.
-        self._index = 0
-        self._taken = 0
-        self.position = first
-        self._epoch_before = self.leader_epoch = -1
-
-    def begin(self, leader_epoch: int) -> None:
-        """Set the leader epoch of the record before the first one, if nothing was taken yet."""
-        if not self._index and not self._taken:
-            self._epoch_before = self.leader_epoch = leader_epoch
+        assert not self.has_begun, self.record_set[:4]
+        self.has_begun = True
+        topic, partition, first, end, data, *_ = self.record_set
+        tp = TopicPartition(topic, partition)
+        try:
+            spans = visible_batches(self.record_set)
+        except CorruptBatchError as error:
+            raise CorruptRecordsError(tp, first, str(error), end) from error
+        origin = Origin(tp, on_corrupt)
+        self._batches = [FetchedBatch(data, span, first, end, origin) for span in spans]
 
     @property
     def is_taken(self) -> bool:
         """Whether everything was taken."""
-        return self.position == self.record_set.end_offset
+        return self.has_begun and self._index == len(self._batches)
 
-    def take(self, limit: int) -> list[Piece]:
-        """Take up to `limit` records and move the position; invisible records are skipped.
+    @property
+    def position(self) -> int:
+        """Offset of the next record to take; the end of the record set once all were taken.
 
         Raises:
             CorruptRecordsError: The next batch must be decoded first and has malformed bytes.
         """
+        if self._taken:
+            return self._batches[self._index].offset_after(self._taken)
+        if self.is_taken:
+            # Also skip control records, aborted records and compacted gaps at the end.
+            return self.record_set.end_offset
+        first = self.record_set.first_offset
+        return max(first, self._batches[self._index - 1].span.next_offset) if self._index else first
+
+    @property
+    def leader_epoch(self) -> int:
+        """Leader epoch of the last taken record; -1 if unknown."""
+        if self._taken:
+            return self._batches[self._index].span.leader_epoch
+        if self.is_taken and self.record_set.batches:
+            return self.record_set.batches[-1].leader_epoch
+        return (
+            self._batches[self._index - 1].span.leader_epoch if self._index else self._epoch_before
+        )
+
+    def take(self, limit: int) -> list[Piece]:
+        """Take up to `limit` records; invisible records are skipped.
+
+        Raises:
+            CorruptRecordsError: The next batch must be decoded first and has malformed bytes.
+        """
+        assert self.has_begun, self.record_set[:4]
         pieces: list[Piece] = []
         batches = self._batches
         while limit > 0 and self._index < len(batches):
@@ -306,19 +334,11 @@ class FetchedSet:
             if stop > start:
                 pieces.append(Piece(batch, start, stop))
                 limit -= stop - start
-                self.leader_epoch = batch.span.leader_epoch
             if stop == count:
                 self._index += 1
                 self._taken = 0
-                self.position = max(self.position, batch.span.next_offset)
             else:
                 self._taken = stop
-                self.position = batch.offset_after(stop)
-        if self._index == len(batches):
-            # Also skip control records, aborted records and compacted gaps at the end.
-            self.position = self.record_set.end_offset
-            if self.record_set.batches:
-                self.leader_epoch = self.record_set.batches[-1].leader_epoch
         return pieces
 
     def give_back(self, count: int) -> None:
@@ -326,20 +346,8 @@ class FetchedSet:
         while count > 0:
             if self._taken == 0:
                 self._index -= 1
+                assert self._index >= 0, (self.record_set[:4], count)
                 self._taken = self._batches[self._index].count
             back = min(count, self._taken)
             self._taken -= back
             count -= back
-        self._note_position()
-
-    def _note_position(self) -> None:
-        index = self._index
-        if self._taken:
-            batch = self._batches[index]
-            self.position = batch.offset_after(self._taken)
-            self.leader_epoch = batch.span.leader_epoch
-            return
-        self.position, self.leader_epoch = self.record_set.first_offset, self._epoch_before
-        if index:
-            before = self._batches[index - 1].span
-            self.position, self.leader_epoch = before.next_offset, before.leader_epoch
