@@ -52,17 +52,24 @@ class FetchBuffer:
         """The partition whose first buffered item is returned next; None if there is none."""
         return self._queue[0] if self._queue else None
 
-    def add(self, state: FetchState, item: Output) -> None:
-        """Add an item behind all others."""
-        state.buffered.append(item)
+    def add(self, state: FetchState, fetched: FetchedSet) -> None:
+        """Add a fetched set of a partition that is not held, behind all other items."""
+        assert not state.is_held, state.tp
+        state.buffered.append(fetched)
+        self._queue.append(state)
+        self.queued_bytes += len(fetched.record_set.data)
+
+    def add_failure(self, state: FetchState, failure: FetchFailure) -> None:
+        """Add the failure that ends the fetched sets of a partition, behind all other items."""
+        state.buffered.append(failure)
         if not state.is_held:
             self._queue.append(state)
-            self._count(_queued_bytes(item))
 
     def pop(self) -> Output:
         """Remove and return the first item."""
         item = self._queue.popleft().buffered.popleft()
-        self._count(-_queued_bytes(item))
+        if isinstance(item, FetchedSet) and not item.has_begun:
+            self._count(-len(item.record_set.data))
         return item
 
     def begin(self, on_corrupt: Callable[[CorruptRecordsError], None]) -> None:
@@ -76,7 +83,7 @@ class FetchBuffer:
         """
         item = self._queue[0].buffered[0]
         assert isinstance(item, FetchedSet), item
-        self._count(-_queued_bytes(item))
+        self._count(-len(item.record_set.data))
         item.begin(on_corrupt)
 
     def replace_first(self, failure: FetchFailure) -> None:

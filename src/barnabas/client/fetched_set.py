@@ -293,21 +293,21 @@ class FetchedSet:
         Raises:
             CorruptRecordsError: The next batch must be decoded first and has malformed bytes.
         """
-        if self._taken:
-            return self._batches[self._index].offset_after(self._taken)
         if self.is_taken:
             # Also skip control records, aborted records and compacted gaps at the end.
             return self.record_set.end_offset
+        if self._taken:
+            return self._batches[self._index].offset_after(self._taken)
         first = self.record_set.first_offset
         return max(first, self._batches[self._index - 1].span.next_offset) if self._index else first
 
     @property
     def leader_epoch(self) -> int:
         """Leader epoch of the last taken record; -1 if unknown."""
+        if self.is_taken:
+            return self.record_set.batches[-1].leader_epoch
         if self._taken:
             return self._batches[self._index].span.leader_epoch
-        if self.is_taken and self.record_set.batches:
-            return self.record_set.batches[-1].leader_epoch
         return (
             self._batches[self._index - 1].span.leader_epoch if self._index else self._epoch_before
         )

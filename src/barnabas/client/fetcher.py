@@ -408,4 +408,4 @@ class Fetcher:
             return
         state.is_stopped = True
         self._has_news = True
-        self.buffer.add(state, FetchFailure(state.tp, error))
+        self.buffer.add_failure(state, FetchFailure(state.tp, error))

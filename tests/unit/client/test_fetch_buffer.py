@@ -121,7 +121,7 @@ def test_a_partition_with_discarded_sets_is_fetched_again_although_it_had_failed
     buffer, a = FetchBuffer(1_000), HoldableState(A)
     fetch(buffer, a)
     a.is_stopped = True
-    buffer.add(a, FetchFailure(A, ClientError("no")))
+    buffer.add_failure(a, FetchFailure(A, ClientError("no")))
     a.holds = True
     buffer.hold(a)
     assert not a.is_stopped

@@ -64,6 +64,11 @@ class PartitionState(FetchState):
         return self.is_paused or self.is_revoking
 
     @property
+    def is_fetchable(self) -> bool:
+        """Whether the partition is fetched now."""
+        return not (self.is_stopped or self.is_delayed or self.is_paused or self.is_revoking)
+
+    @property
     def has_position(self) -> bool:
         """Whether there is a position, validated or not."""
         return self.state in (_S.FETCHING, _S.AWAIT_VALIDATION)
