@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.replication.partition.alter_partition import AlterPartitionAnswer
+from barnabas.replication.partition.alter_partition import AlterPartitionResult
 from unit.replication.replica_set import LEADER, ReplicaSet
 
 FOLLOWERS = st.sampled_from([2, 3])
@@ -59,9 +59,9 @@ class Leader:
         proposal, on_done = self.replicas.sender.sent.pop()
         if accepted:
             epochs = (proposal.leader_epoch, proposal.broker_ids, proposal.partition_epoch + 1)
-            on_done(AlterPartitionAnswer(ErrorCode.NONE, LEADER, *epochs))
+            on_done(AlterPartitionResult(ErrorCode.NONE, LEADER, *epochs))
         else:
-            on_done(AlterPartitionAnswer(ErrorCode.INELIGIBLE_REPLICA))
+            on_done(AlterPartitionResult(ErrorCode.INELIGIBLE_REPLICA))
 
     def check(self) -> None:
         log, partition = self.replicas.log, self.replicas.partition

@@ -139,7 +139,7 @@ class RaftConfig(msgspec.Struct, frozen=True):
     # says.
     can_be_voter: bool = True
     # Whether this static voter may not vote yet, because it started with an empty directory.
-    is_newcomer: bool = False
+    is_unproven_voter: bool = False
     auto_join: bool = False
     election_timeout_ms: int = 1000
     fetch_timeout_ms: int = 2000

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-class DamageParts(msgspec.Struct, frozen=True):
+class DamageDependencies(msgspec.Struct, frozen=True):
     """The collaborators and callbacks of `DamagedReplicas`."""
 
     node_id: int
@@ -43,16 +43,16 @@ class DamageParts(msgspec.Struct, frozen=True):
 class DamagedReplicas:
     """Takes replicas with damaged logs offline."""
 
-    __slots__ = ("_parts",)
+    __slots__ = ("_dependencies",)
 
-    def __init__(self, parts: DamageParts) -> None:
-        self._parts = parts
+    def __init__(self, dependencies: DamageDependencies) -> None:
+        self._dependencies = dependencies
 
     def on_damage(self, key: TopicPartition, error: DamagedLogError) -> None:
         """Handle a damaged log. Without another live ISR member, the partition stays online."""
-        parts = self._parts
-        partition = parts.registry.online.get(key)
-        if parts.give_up is None or partition is None or not self._has_other_in_sync(key):
+        dependencies = self._dependencies
+        partition = dependencies.registry.online.get(key)
+        if dependencies.give_up is None or partition is None or not self._has_other_in_sync(key):
             return
         _log.warning(
             "Damaged replica goes offline: partition=%s path=%s; it is fetched again once the "
@@ -60,21 +60,22 @@ class DamagedReplicas:
             key,
             error.path,
         )
-        parts.registry.note_damage(key, error.path)
+        dependencies.registry.note_damage(key, error.path)
         where = TopicIdPartition(partition.topic_id, *key)
         # In the next turn, since this method may be called during a fetch.
-        parts.wheel.add(0, partial(self._give_up, where, parts.give_up))
+        dependencies.wheel.add(0, partial(self._give_up, where, dependencies.give_up))
 
     def _give_up(
         self, where: TopicIdPartition, give_up: Callable[[TopicIdPartition], None]
     ) -> None:
-        self._parts.take_offline(where.topic_partition)
-        self._parts.wake(where.topic_partition)
+        self._dependencies.take_offline(where.topic_partition)
+        self._dependencies.wake(where.topic_partition)
         give_up(where)
 
     def _has_other_in_sync(self, key: TopicPartition) -> bool:
-        brokers = self._parts.brokers
+        brokers = self._dependencies.brokers
         registration = None if brokers.image is None else brokers.image.topics.partition(*key)
         return registration is not None and any(
-            each != self._parts.node_id and brokers.is_alive(each) for each in registration.isr
+            each != self._dependencies.node_id and brokers.is_alive(each)
+            for each in registration.isr
         )

@@ -152,7 +152,7 @@ class LogDirMoves:
             partition.log,
             self._logs.futures[key],
             self._doors,
-            self._replicas.moves_throttle,
+            self._replicas.throttles.moves,
             lambda: self._on_caught_up(move),
             lambda error: self._on_failed(move, error),
         )

@@ -114,9 +114,9 @@ def _families(manager: ReplicaManager, address_of: AddressOf) -> Iterator[Metric
             name, [((("delayedOperation", each),), n) for each, n in by_purgatory.items()]
         )
     yield _single(names.OFFLINE_REPLICA_COUNT, len(manager.offline_partitions))
-    yield _single(names.LEADER_REPLICATION_RATE, manager.leader_throttle.byte_rate())
-    yield _single(names.FOLLOWER_REPLICATION_RATE, manager.follower_throttle.byte_rate())
-    yield _single(names.MOVES_RATE, manager.moves_throttle.byte_rate())
+    yield _single(names.LEADER_REPLICATION_RATE, manager.throttles.leader.byte_rate())
+    yield _single(names.FOLLOWER_REPLICATION_RATE, manager.throttles.follower.byte_rate())
+    yield _single(names.MOVES_RATE, manager.throttles.moves.byte_rate())
     yield from fetcher_families(manager.fetchers, address_of)
     yield from _of_partitions(list(manager.partitions()))
 

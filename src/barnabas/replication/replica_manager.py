@@ -11,7 +11,12 @@ import msgspec
 
 from barnabas.metadata.configs_image import TOPIC
 from barnabas.protocol.errors import ErrorCode
-from barnabas.replication.damaged_replicas import DamagedReplicas, DamageParts
+from barnabas.replication.damaged_replicas import DamageDependencies, DamagedReplicas
+from barnabas.replication.fetcher.followed_partitions import (
+    FollowedDependencies,
+    FollowedPartitions,
+    FollowerLogs,
+)
 from barnabas.replication.partition.isr_maintenance import IsrMaintenance
 from barnabas.replication.partition.offset_lookup import list_offset, offsets_before
 from barnabas.replication.partition.partition_registry import (
@@ -27,15 +32,15 @@ from barnabas.replication.partition.results import (
     EpochEndOffset,
     ListOffsetResult,
 )
-from barnabas.replication.replication_throttle import ReplicationThrottle
+from barnabas.replication.replication_throttles import ReplicationThrottles
 from barnabas.replication.requests.delayed_delete_records import (
     DelayedDeleteRecords,
     DeleteRecordsResult,
     PendingDelete,
 )
-from barnabas.replication.requests.quiet_partitions import QuietPartitions
-from barnabas.replication.requests.replica_appends import AppendParts, ReplicaAppends
-from barnabas.replication.requests.replica_reads import ReadParts, ReplicaReads
+from barnabas.replication.requests.idle_partition_registry import IdlePartitionRegistry
+from barnabas.replication.requests.replica_appends import AppendDependencies, ReplicaAppends
+from barnabas.replication.requests.replica_reads import ReadDependencies, ReplicaReads
 from barnabas.storage.errors import StorageError
 from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
 from barnabas.waiting.purgatory import Purgatory
@@ -52,8 +57,8 @@ if TYPE_CHECKING:
     from barnabas.replication.partition.partition import Partition
     from barnabas.replication.partition.results import FetchResult
     from barnabas.replication.replica_metrics import ReplicaMetrics
+    from barnabas.replication.requests.deferred_append import StepQueue
     from barnabas.replication.requests.preferred_replicas import PreferredReplicas
-    from barnabas.replication.requests.put_off_append import StepQueue
     from barnabas.runtime.clock import Clock
     from barnabas.storage.config import LogConfig
     from barnabas.storage.read_result import FetchIsolation
@@ -64,30 +69,17 @@ _log = logging.getLogger(__name__)
 
 # Attribute lookup on the enum class costs 100 ns, as much as a function call.
 _NONE = ErrorCode.NONE
-_MS_PER_S = 1000.0
 # Limit on the number of pending fetches, counted once per partition. Each costs about 1 KB.
 WATCHED_FETCHES_MAX = 200_000
 LEADER_THROTTLED_REPLICAS = "leader.replication.throttled.replicas"
 FOLLOWER_THROTTLED_REPLICAS = "follower.replication.throttled.replicas"
 
 
-class LogManagement(LogStore, Protocol):
+class LogManagement(LogStore, FollowerLogs, Protocol):
     """The part of the log manager that replication uses."""
 
-    def checkpoint_high_watermarks(self, on_done: Callable[[], None] = ...) -> None:
-        """Write the high watermarks of all logs to disk, then call `on_done` (maybe at once)."""
-        ...
 
-    def truncate_to(self, partition: TopicPartition, offset: int) -> bool:
-        """Truncate a log and its recovery point on disk. Return whether it was truncated."""
-        ...
-
-    def truncate_fully_and_start_at(self, partition: TopicPartition, offset: int) -> None:
-        """Empty a log, start it at `offset`, and update its recovery point on disk."""
-        ...
-
-
-class ReplicationParts(msgspec.Struct, frozen=True):
+class ReplicationDependencies(msgspec.Struct, frozen=True):
     """The collaborators and callbacks of a replica manager."""
 
     wheel: TimingWheel
@@ -110,80 +102,67 @@ class ReplicaManager:
     """Reads, appends and replicates the partitions that this broker hosts."""
 
     def __init__(
-        self, node_id: int, config: ReplicationConfig, logs: LogManagement, parts: ReplicationParts
+        self,
+        node_id: int,
+        config: ReplicationConfig,
+        logs: LogManagement,
+        dependencies: ReplicationDependencies,
     ) -> None:
         self._config = config
         self._logs = logs
-        self._wheel = parts.wheel
-        self._clock = parts.clock
-        self._parts = parts
-        self.metrics = parts.metrics
+        self._wheel = dependencies.wheel
+        self._clock = dependencies.clock
+        self.metrics = dependencies.metrics
         self._brokers = ImageBrokers()
         settings = PartitionSettings(
-            node_id, parts.clock, self._brokers, config.replica_lag_time_max_ms
+            node_id, self._clock, self._brokers, config.replica_lag_time_max_ms
         )
         self._node_id = node_id
-        self._registry = PartitionRegistry(logs, parts.log_config, settings, self._brokers)
+        self._registry = PartitionRegistry(logs, dependencies.log_config, settings, self._brokers)
         # The registry's own dict: the hot path does one lookup per partition.
         self._online = self._registry.online
-        self._produces = Purgatory("Produce", parts.wheel)
-        self._fetches = Purgatory("Fetch", parts.wheel, WATCHED_FETCHES_MAX)
-        self._deletes = Purgatory("DeleteRecords", parts.wheel)
+        self._produces = Purgatory("Produce", self._wheel)
+        self._fetches = Purgatory("Fetch", self._wheel, WATCHED_FETCHES_MAX)
+        self._deletes = Purgatory("DeleteRecords", self._wheel)
         # Fetch sessions whose partitions have no changes to report to the follower.
-        self.quiet = QuietPartitions(self._online, self._brokers, self._fetches, parts.metrics)
+        self.idle_partitions = IdlePartitionRegistry(
+            self._online, self._brokers, self._fetches, self.metrics
+        )
         self._isr = IsrMaintenance(
-            config.replica_lag_time_max_ms,
-            parts.wheel,
-            parts.alter_partition_sender,
-            parts.metrics,
-            self._online.values,
-            self.wake,
-        )
-        # Throttles for records sent as a leader and records fetched as a follower (KIP-73).
-        windows = config.replication_quota_window_num, config.replication_quota_window_size_seconds
-        self.leader_throttle = self._throttle(config.leader_replication_throttled_rate, windows)
-        self.follower_throttle = self._throttle(config.follower_replication_throttled_rate, windows)
-        # Throttle for records copied between this broker's data directories (KIP-113).
-        self.moves_throttle = self._throttle(
-            config.replica_alter_log_dirs_io_max_bytes_per_second,
-            (
-                config.alter_log_dirs_replication_quota_window_num,
-                config.alter_log_dirs_replication_quota_window_size_seconds,
-            ),
-        )
-        # None until this broker follows a partition. A single broker never has fetchers.
-        self.fetchers: FetcherManager | None = None
-        self._fetchers_per_leader = config.num_replica_fetchers
-        # Number of pending checkpoints. Fetching from new leaders starts after they are done.
-        self._checkpoints_awaited = 0
-        self._is_shutting_down = False
+            config.replica_lag_time_max_ms, self._wheel, dependencies.alter_partition_sender,
+            self.metrics, self._online.values, self.wake,
+        )  # fmt: skip
+        self.throttles = ReplicationThrottles(config, self._clock)
+        self._followed = FollowedPartitions(
+            FollowedDependencies(
+                node_id, config, self._registry, self._brokers, logs, self.metrics,
+                self.throttles.follower, self._wheel, self._clock, dependencies.leaders,
+                dependencies.broker_epoch, self.wake,
+            )
+        )  # fmt: skip
         self._checkpoint_entry: WheelEntry | None = None
         # Partitions whose waiting operations are checked after the current check is done.
         self._to_wake: deque[TopicPartition] = deque()
         self._waking = False
         # Bound methods of other objects, to save a call on the hot path.
         self.append_records = ReplicaAppends(
-            AppendParts(
+            AppendDependencies(
                 self._registry, self.metrics, self._clock, self._produces, self.wake,
-                self._take_offline, parts.inspections,
+                self._take_offline, dependencies.inspections,
             )
         ).append_records  # fmt: skip
         damaged = DamagedReplicas(
-            DamageParts(node_id, self._registry, self._brokers, parts.wheel, self._take_offline,
-                        self.wake, parts.give_up_replica)
+            DamageDependencies(
+                node_id, self._registry, self._brokers, self._wheel, self._take_offline, self.wake,
+                dependencies.give_up_replica,
+            )
         )  # fmt: skip
         self.fetch = ReplicaReads(
-            ReadParts(
+            ReadDependencies(
                 self._registry, self.metrics, self._isr, self._fetches, self._deletes,
-                self.leader_throttle, self._preferred_replicas(), self.wake, damaged.on_damage,
+                self.throttles.leader, self._preferred_replicas(), self.wake, damaged.on_damage,
             )
         ).fetch  # fmt: skip
-
-    def _throttle(self, bytes_per_second: int, windows: tuple[int, int]) -> ReplicationThrottle:
-        count, seconds = windows
-        throttle = ReplicationThrottle(self._clock, count, seconds * _MS_PER_S)
-        throttle.bytes_per_second = bytes_per_second
-        return throttle
 
     def _preferred_replicas(self) -> PreferredReplicas | None:
         if self._config.replica_selector_class is None:
@@ -203,9 +182,7 @@ class ReplicaManager:
 
     def shutdown(self) -> None:
         """Stop, drop pending operations without an answer, and write the high watermarks."""
-        self._is_shutting_down = True
-        if self.fetchers is not None:
-            self.fetchers.close()
+        self._followed.close()
         self._isr.stop()
         if self._checkpoint_entry is not None:
             self._checkpoint_entry.cancel()
@@ -218,8 +195,8 @@ class ReplicaManager:
         self._fetches.complete_all()
 
     def begin_controlled_shutdown(self) -> None:
-        """Prepare for shutdown: from now on, follow only the partitions that need this replica."""
-        self._is_shutting_down = True
+        """Prepare for shutdown: from now on, follow only partitions whose ISR has this replica."""
+        self._followed.begin_shutdown()
 
     # Partitions.
 
@@ -240,6 +217,16 @@ class ReplicaManager:
         """Return the number of pending operations, each counted once per partition it waits for."""
         purgatories = (self._produces, self._fetches, self._deletes)
         return {purgatory.name: purgatory.watched() for purgatory in purgatories}
+
+    @property
+    def fetchers(self) -> FetcherManager | None:
+        """The fetchers, or None if this broker has never followed a partition."""
+        return self._followed.fetchers
+
+    @property
+    def is_about_to_fetch(self) -> bool:
+        """Whether a checkpoint is pending, after which fetching from new leaders starts."""
+        return self._followed.is_about_to_fetch
 
     @property
     def offline_partitions(self) -> frozenset[TopicPartition]:
@@ -268,24 +255,18 @@ class ReplicaManager:
         """
         self._brokers.image = image
         local = delta.topics_delta.local_changes(self._node_id)
-        if self.fetchers is not None:
-            self.fetchers.remove(
-                TopicPartition(each.topic, each.partition) for each in local.leaders
-            )
-            self.fetchers.remove(
-                TopicPartition(each.topic, each.partition) for each in local.deletes
-            )
+        self._followed.remove(TopicPartition(each.topic, each.partition) for each in local.leaders)
+        self._followed.remove(TopicPartition(each.topic, each.partition) for each in local.deletes)
         new_followers = 0
         for _ in self._registry.apply(local, changes):
-            if self.fetchers is not None and len(changes.new_followers) > new_followers:
+            if len(changes.new_followers) > new_followers:
                 # Stop fetching from the old leader before the first fetch from the new leader.
                 new = changes.new_followers[new_followers:]
-                self.fetchers.remove(each.topic_partition for each in new)
+                self._followed.remove(each.topic_partition for each in new)
                 new_followers += len(new)
             yield
         self.metrics.metadata_apply_errors += len(changes.failed)
-        if self.fetchers is not None:
-            self.fetchers.remove(changes.failed)
+        self._followed.remove(changes.failed)
         for key in changes.deleted:
             if image.topics.by_name(key.topic) is None:
                 self.metrics.forget_topic(key.topic)
@@ -297,8 +278,8 @@ class ReplicaManager:
             self.wake(topic_partition)
             yield
         if changes.followers:
-            self._follow(changes)
-        self._close_idle_fetchers()
+            self._followed.follow(changes)
+        self._followed.close_idle()
 
     def _take_config(self, topic: str) -> list[TopicPartition]:
         """Apply a topic's configuration. Return the partitions whose high watermark moved."""
@@ -312,100 +293,18 @@ class ReplicaManager:
             self.metrics.metadata_apply_errors += 1
             return []
 
-    def _follow(self, changes: LeadershipChanges) -> None:
-        """Checkpoint the high watermarks, then fetch the partitions that have a new leader."""
-        if self._is_shutting_down:
-            # As in Kafka: replicas in the ISR keep fetching until the broker stops, the others
-            # stop.
-            useless = [each for each in changes.followers if not self._is_needed(each)]
-            if self.fetchers is not None:
-                self.fetchers.remove(each.topic_partition for each in useless)
-            changes.new_followers = [each for each in changes.new_followers if each not in useless]
-        if not changes.new_followers:
-            return
-        led = [(each, each.leader_epoch) for each in changes.new_followers if each.leader_id >= 0]
-        self._checkpoints_awaited += 1
-        self._logs.checkpoint_high_watermarks(partial(self._on_checkpointed, led))
-
-    def _on_checkpointed(self, led: list[tuple[Partition, int]]) -> None:
-        """Start to fetch the partitions that are still followed in the same leader epoch."""
-        self._checkpoints_awaited -= 1
-        current = [
-            partition
-            for partition, leader_epoch in led
-            if self._online.get(partition.topic_partition) is partition
-            and partition.leader_epoch == leader_epoch
-        ]
-        if current and self._parts.leaders is not None:
-            self._fetch_from_leaders(current, self._parts.leaders)
-        self._close_idle_fetchers()
-
-    def _fetch_from_leaders(self, followed: list[Partition], leaders: LeaderChannels) -> None:
-        from barnabas.replication.fetcher.fetch_state import InitialFetchState
-
-        if self.fetchers is None:
-            self.fetchers = self._make_fetchers(leaders)
-        self.fetchers.add(
-            {
-                each.topic_partition: InitialFetchState(
-                    each.topic_id, each.leader_id, each.leader_epoch, each.initial_fetch_offset
-                )
-                for each in followed
-            }
-        )
-
-    @property
-    def is_about_to_fetch(self) -> bool:
-        """Whether a checkpoint is pending, after which fetching from new leaders starts."""
-        return self._checkpoints_awaited > 0
-
-    def _close_idle_fetchers(self) -> None:
-        """Close fetchers without partitions, unless new partitions are pending."""
-        if self.fetchers is not None and not self._checkpoints_awaited:
-            self.fetchers.close_idle()
-
-    def _is_needed(self, partition: Partition) -> bool:
-        image = self._brokers.image
-        registration = None if image is None else image.topics.partition(*partition.topic_partition)
-        return (
-            registration is not None
-            and registration.leader >= 0
-            and self._node_id in registration.isr
-        )
-
-    def _make_fetchers(self, leaders: LeaderChannels) -> FetcherManager:
-        from barnabas.replication.fetcher.fetch_states import FailedPartitions
-        from barnabas.replication.fetcher.fetcher_manager import FetcherManager
-        from barnabas.replication.fetcher.local_replicas import LocalReplicas
-        from barnabas.replication.fetcher.replica_fetcher import FetcherParts
-        from barnabas.replication.fetcher_settings import FetcherSettings
-
-        local = LocalReplicas(
-            self._registry, self._logs, self.metrics, self.follower_throttle, self.wake
-        )
-        settings = FetcherSettings(
-            self._node_id, self._parts.broker_epoch, self._brokers.fetch_version, self._config
-        )
-        fetchers = FetcherManager(
-            leaders, FetcherParts(local, settings, FailedPartitions(), self._wheel, self._clock)
-        )
-        fetchers.resize(self._fetchers_per_leader)
-        return fetchers
-
     # Configuration that may change while the broker runs.
 
     def set_fetchers_per_leader(self, fetchers: int) -> None:
         """Apply a changed `num.replica.fetchers`."""
-        self._fetchers_per_leader = fetchers
-        if self.fetchers is not None:
-            self.fetchers.resize(fetchers)
+        self._followed.resize(fetchers)
 
     def _take_throttled_replicas(self, topic: str) -> None:
         image = self._brokers.image
         configs = {} if image is None else image.configs.get(TOPIC, topic)
         for key, throttle in (
-            (LEADER_THROTTLED_REPLICAS, self.leader_throttle),
-            (FOLLOWER_THROTTLED_REPLICAS, self.follower_throttle),
+            (LEADER_THROTTLED_REPLICAS, self.throttles.leader),
+            (FOLLOWER_THROTTLED_REPLICAS, self.throttles.follower),
         ):
             listed = [each.strip() for each in configs.get(key, "").split(",") if each.strip()]
             throttle.set_replicas(topic, listed, self._node_id)
@@ -418,16 +317,14 @@ class ReplicaManager:
             may be called during an append.
         """
         affected = self._registry.take_directory_offline(directory)
-        if self.fetchers is not None:
-            self.fetchers.remove(affected)
+        self._followed.remove(affected)
         for topic_partition in affected:
             self._wheel.add(0, partial(self.wake, topic_partition))
         return affected
 
     def _take_offline(self, topic_partition: TopicPartition) -> None:
         self._registry.take_offline(topic_partition)
-        if self.fetchers is not None:
-            self.fetchers.remove([topic_partition])
+        self._followed.remove([topic_partition])
 
     def _schedule_checkpoint(self) -> None:
         interval_ms = self._config.replica_high_watermark_checkpoint_interval_ms
@@ -448,8 +345,8 @@ class ReplicaManager:
         A completed operation may append again. The checks after that append run later, so that no
         check sees a partition during its change.
         """
-        if self.quiet.sessions:
-            self.quiet.disturb(topic_partition)
+        if self.idle_partitions.sessions:
+            self.idle_partitions.activate(topic_partition)
         if not (self._fetches.delayed or self._produces.delayed or self._deletes.delayed):
             return
         self._to_wake.append(topic_partition)
@@ -468,7 +365,7 @@ class ReplicaManager:
     def count_sent(self, where: TopicIdPartition, result: FetchResult) -> None:
         """Count records that are about to be sent to a follower, also against the throttle."""
         size = len(result.records)
-        metrics, throttle = self.metrics, self.leader_throttle
+        metrics, throttle = self.metrics, self.throttles.leader
         metrics.replication_bytes_out += size
         if result.is_reassignment:
             metrics.reassignment_bytes_out += size

@@ -18,7 +18,7 @@ from barnabas.protocol.records.topic_record import TopicRecord
 from barnabas.record.builder import BatchBuilder
 from barnabas.replication.config import ReplicationConfig
 from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
-from barnabas.replication.replica_manager import ReplicaManager, ReplicationParts
+from barnabas.replication.replica_manager import ReplicaManager, ReplicationDependencies
 from barnabas.replication.replica_metrics import ReplicaMetrics
 from barnabas.sim.world import sim_runtime
 from barnabas.storage.append_info import AppendOrigin
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.replication.partition.alter_partition import (
-        AlterPartitionAnswer,
         AlterPartitionProposal,
+        AlterPartitionResult,
     )
     from barnabas.replication.partition.results import FetchResult, ProduceResult
 
@@ -99,12 +99,12 @@ class Sender:
     """Keeps proposals for the test to answer."""
 
     def __init__(self) -> None:
-        self.sent: list[tuple[AlterPartitionProposal, Callable[[AlterPartitionAnswer], None]]] = []
+        self.sent: list[tuple[AlterPartitionProposal, Callable[[AlterPartitionResult], None]]] = []
 
     def submit(
         self,
         proposal: AlterPartitionProposal,
-        on_done: Callable[[AlterPartitionAnswer], None],
+        on_done: Callable[[AlterPartitionResult], None],
     ) -> None:
         self.sent.append((proposal, on_done))
 
@@ -152,7 +152,7 @@ class ReplicaSet:
         self.create_topic(TOPIC_ID)
 
     def new_manager(self) -> ReplicaManager:
-        parts = ReplicationParts(
+        parts = ReplicationDependencies(
             self.wheel,
             self.runtime.clock,
             self.sender,

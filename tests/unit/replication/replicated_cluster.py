@@ -31,8 +31,8 @@ from barnabas.record.builder import BatchBuilder
 from barnabas.record.reader import read_batches
 from barnabas.replication.config import FETCH_SESSION_EVICTION_MS, ReplicationConfig
 from barnabas.replication.fetcher.leader_channels import PeerChannels
-from barnabas.replication.partition.alter_partition import AlterPartitionAnswer
-from barnabas.replication.replica_manager import ReplicaManager, ReplicationParts
+from barnabas.replication.partition.alter_partition import AlterPartitionResult
+from barnabas.replication.replica_manager import ReplicaManager, ReplicationDependencies
 from barnabas.replication.replica_metrics import ReplicaMetrics
 from barnabas.replication.requests.fetch_session_cache import FetchSessionCache
 from barnabas.runtime.disk import FileSlice
@@ -194,33 +194,33 @@ class Controller:
         broker = self.image.brokers.get(node_id)
         return broker is not None and not broker.fenced
 
-    def alter(self, proposal: AlterPartitionProposal) -> AlterPartitionAnswer:
+    def alter(self, proposal: AlterPartitionProposal) -> AlterPartitionResult:
         """AlterPartition, with Kafka's checks in Kafka's order."""
         self.proposals.append(proposal)
         answer = self._alter(proposal)
         self.answers.append(answer.error)
         return answer
 
-    def _alter(self, proposal: AlterPartitionProposal) -> AlterPartitionAnswer:
+    def _alter(self, proposal: AlterPartitionProposal) -> AlterPartitionResult:
         if self.refusals:
-            return AlterPartitionAnswer(self.refusals.pop(0))
+            return AlterPartitionResult(self.refusals.pop(0))
         key = proposal.topic_partition
         partition = self.image.topics.partition(*key)
         if partition is None:
-            return AlterPartitionAnswer(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return AlterPartitionResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if proposal.leader_epoch != partition.leader_epoch:
-            return AlterPartitionAnswer(ErrorCode.FENCED_LEADER_EPOCH)
+            return AlterPartitionResult(ErrorCode.FENCED_LEADER_EPOCH)
         if proposal.partition_epoch != partition.partition_epoch:
-            return AlterPartitionAnswer(ErrorCode.INVALID_UPDATE_VERSION)
+            return AlterPartitionResult(ErrorCode.INVALID_UPDATE_VERSION)
         for broker_id, epoch in proposal.new_isr:
             broker = self.image.brokers.get(broker_id)
             if broker is None or broker.fenced or epoch not in (-1, broker.epoch):
-                return AlterPartitionAnswer(ErrorCode.INELIGIBLE_REPLICA)
+                return AlterPartitionResult(ErrorCode.INELIGIBLE_REPLICA)
             assert broker_id in partition.replicas, "IsrSubsetOfReplicas"
         self.change(key, isr=list(proposal.broker_ids))
         after = self.image.topics.partition(*key)
         assert after is not None
-        return AlterPartitionAnswer(
+        return AlterPartitionResult(
             ErrorCode.NONE, after.leader, after.leader_epoch, after.isr, after.partition_epoch
         )
 
@@ -280,7 +280,7 @@ class Node:
         channels = ChannelDependencies(
             runtime.clock, runtime.timer, runtime.sockets, self.wheel, new_receive_buffer()
         )
-        parts = ReplicationParts(
+        parts = ReplicationDependencies(
             self.wheel,
             runtime.clock,
             self,
@@ -308,7 +308,7 @@ class Node:
         config = read_configuration({"node.id": str(self.id), "log.dirs": DATA}).parsed
         quotas = ClientQuotas(runtime.clock, config)
         self.sessions = FetchSessionCache(1_000, FETCH_SESSION_EVICTION_MS, runtime.clock,
-                                          runtime.rng, self.manager.quiet)  # fmt: skip
+                                          runtime.rng, self.manager.idle_partitions)  # fmt: skip
         parts = SimpleNamespace(
             served=served_apis(has_telemetry=False),
             cluster=self.view,
@@ -384,14 +384,14 @@ class Node:
     def submit(
         self,
         proposal: AlterPartitionProposal,
-        on_done: Callable[[AlterPartitionAnswer], None],
+        on_done: Callable[[AlterPartitionResult], None],
     ) -> None:
         controller = self._cluster.controller
         timer = self.host.timer
 
         def arrive() -> None:
             if self.id in controller.unreachable:
-                answer = AlterPartitionAnswer(ErrorCode.NETWORK_EXCEPTION)
+                answer = AlterPartitionResult(ErrorCode.NETWORK_EXCEPTION)
             else:
                 answer = controller.alter(proposal)
             delay_ms = self._cluster.draw(self._cluster.answer_delay_ms)

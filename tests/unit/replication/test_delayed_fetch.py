@@ -182,7 +182,7 @@ def test_case_h_the_leader_ends_the_epoch_with_an_earlier_one(pair: ReplicaSet) 
 def test_case_g_a_throttled_partition_gives_nothing(pair: ReplicaSet) -> None:
     """Nor does a new segment complete what is throttled (F)."""
     pair.change(isr=[1])
-    throttle = pair.manager.leader_throttle
+    throttle = pair.manager.throttles.leader
     throttle.set_replicas(TOPIC, ["*"], LEADER)
     throttle.bytes_per_second = 10
     throttle.record(1_000_000)

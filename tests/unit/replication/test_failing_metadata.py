@@ -143,7 +143,7 @@ def test_a_list_of_throttled_replicas_that_is_none(replicas: ReplicaSet, value: 
     """The configuration of other topics is applied."""
     name = "leader.replication.throttled.replicas"
     replicas.replay(config("bad", name, value), config(TOPIC, name, "0:1"))
-    throttle = replicas.manager.leader_throttle
+    throttle = replicas.manager.throttles.leader
     assert throttle.is_throttled(key(0))
     assert not throttle.is_throttled(TopicPartition("bad", 0))
 
@@ -152,5 +152,5 @@ def test_a_topic_whose_configuration_cannot_be_applied(replicas: ReplicaSet) -> 
     replicas.logs.broken["bad"] = NOT_FORESEEN
     name = "leader.replication.throttled.replicas"
     replicas.replay(config("bad", "retention.ms", "1"), config(TOPIC, name, "*"))
-    assert replicas.manager.leader_throttle.is_throttled(key(0))
+    assert replicas.manager.throttles.leader.is_throttled(key(0))
     assert replicas.manager.metrics.metadata_apply_errors == 1

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.replication.partition.alter_partition import AlterPartitionAnswer
+from barnabas.replication.partition.alter_partition import AlterPartitionResult
 from unit.replication.replica_set import LEADER, TOPIC, WHERE, ReplicaSet, batch
 
 # replica.lag.time.max.ms
@@ -72,7 +72,7 @@ def test_an_answer_to_an_earlier_proposal_is_ignored() -> None:
     replicas.change(isr=[1])
     replicas.follow(3, 0)
     (_, answer_first), (second, _) = replicas.sender.sent
-    answer_first(AlterPartitionAnswer(ErrorCode.INELIGIBLE_REPLICA))
+    answer_first(AlterPartitionResult(ErrorCode.INELIGIBLE_REPLICA))
     assert replicas.partition.isr_state.is_in_flight
     assert replicas.partition.is_waiting_for(second)
 
@@ -138,7 +138,7 @@ def test_an_answer_that_moves_the_high_watermark_wakes_who_waits() -> None:
     assert not replicas.answers.produced
     ((proposal, on_done),) = replicas.sender.sent
     assert proposal.broker_ids == (1,)
-    on_done(AlterPartitionAnswer(ErrorCode.NONE, 1, 0, (1,), 1))
+    on_done(AlterPartitionResult(ErrorCode.NONE, 1, 0, (1,), 1))
     assert replicas.last_produce().error is ErrorCode.NONE
 
 
@@ -149,6 +149,6 @@ def test_an_answer_of_an_earlier_partition_epoch_than_ours_says_nothing() -> Non
     replicas.follow(3, 0)
     ((_, on_done),) = replicas.sender.sent
     before = replicas.partition.isr_state
-    on_done(AlterPartitionAnswer(ErrorCode.NONE, 1, 0, (1, 2, 3), 0))
+    on_done(AlterPartitionResult(ErrorCode.NONE, 1, 0, (1, 2, 3), 0))
     assert replicas.partition.isr_state == before
     assert replicas.partition.partition_epoch == 1

@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.metadata.image import ClusterImage
 from barnabas.protocol.errors import ErrorCode
-from barnabas.replication.partition.alter_partition import AlterPartitionAnswer
+from barnabas.replication.partition.alter_partition import AlterPartitionResult
 from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
 from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.read_result import FetchIsolation
@@ -276,7 +276,7 @@ def test_a_lagging_follower_leaves_the_isr_once_the_controller_agrees(three) -> 
     assert proposal.broker_ids == (1, 2)
     assert proposal.new_isr == ((1, 101), (2, 102))
     assert three.log.high_watermark == 0, "the maximal ISR counts while the change is in flight"
-    on_done(AlterPartitionAnswer(ErrorCode.NONE, 1, 0, (1, 2), 1))
+    on_done(AlterPartitionResult(ErrorCode.NONE, 1, 0, (1, 2), 1))
     assert three.log.high_watermark == 1
     assert three.manager.metrics.isr_shrinks == 1
 
@@ -291,7 +291,7 @@ def test_a_follower_that_has_all_that_is_committed_joins_the_isr(three) -> None:
     ((proposal, on_done),) = three.sender.sent
     assert proposal.broker_ids == (1, 2, 3)
     assert three.partition.isr_state.maximal_isr == (1, 2, 3)
-    on_done(AlterPartitionAnswer(ErrorCode.NONE, 1, 0, (1, 2, 3), 2))
+    on_done(AlterPartitionResult(ErrorCode.NONE, 1, 0, (1, 2, 3), 2))
     assert three.partition.isr_state.isr == (1, 2, 3)
     assert three.manager.metrics.isr_expands == 1
 
@@ -321,7 +321,7 @@ def test_an_answer_to_an_outdated_proposal_is_ignored(three) -> None:
     three.follow(3, 0)
     ((_, on_done),) = three.sender.sent
     three.change(isr=[1])
-    on_done(AlterPartitionAnswer(ErrorCode.NONE, 1, 0, (1, 2, 3), 2))
+    on_done(AlterPartitionResult(ErrorCode.NONE, 1, 0, (1, 2, 3), 2))
     assert three.partition.isr_state.isr == (1,)
     assert three.partition.partition_epoch == 2
 
@@ -329,10 +329,10 @@ def test_an_answer_to_an_outdated_proposal_is_ignored(three) -> None:
 def test_a_refused_proposal_is_withdrawn_and_another_error_tried_again(three) -> None:
     three.change(isr=[1, 2])
     three.follow(3, 0)
-    three.sender.sent.pop()[1](AlterPartitionAnswer(ErrorCode.NETWORK_EXCEPTION))
+    three.sender.sent.pop()[1](AlterPartitionResult(ErrorCode.NETWORK_EXCEPTION))
     three.world.run_for(60)
     assert len(three.sender.sent) == 1
-    three.sender.sent.pop()[1](AlterPartitionAnswer(ErrorCode.INELIGIBLE_REPLICA))
+    three.sender.sent.pop()[1](AlterPartitionResult(ErrorCode.INELIGIBLE_REPLICA))
     assert not three.partition.isr_state.is_in_flight
     assert three.manager.metrics.failed_isr_updates == 1
 
@@ -476,7 +476,7 @@ def test_a_follower_that_catches_up_slowly_joins_before_the_high_watermark_passe
     pair.produce(*[b"x"] * 5)
     pair.follow(2, 5)
     _, on_done = pair.sender.sent.pop()
-    on_done(AlterPartitionAnswer(ErrorCode.INELIGIBLE_REPLICA))
+    on_done(AlterPartitionResult(ErrorCode.INELIGIBLE_REPLICA))
     pair.produce(*[b"y"] * 5)
     assert (pair.log.high_watermark, pair.log.log_end_offset) == (5, 10)
     pair.world.run_for(60_000)

@@ -75,7 +75,7 @@ def test_a_leader_over_its_rate_sends_nothing_to_who_is_not_in_sync() -> None:
     """Throttled partitions are left out while over quota; counted when the answer is sent."""
     cluster = ReplicatedCluster(2, replica_fetch_max_bytes=10_000)
     cluster.controller.configure(**{LEADER: "*"})
-    cluster[1].manager.leader_throttle.bytes_per_second = 5_000
+    cluster[1].manager.throttles.leader.bytes_per_second = 5_000
     cluster.kill(2)
     cluster.make_topic(replicas=(1, 2), isr=(1,))
     for _ in range(5):
@@ -84,7 +84,7 @@ def test_a_leader_over_its_rate_sends_nothing_to_who_is_not_in_sync() -> None:
     cluster.restart(2)
     assert cluster.until(lambda: cluster[2].log().log_end_offset == 5, 120_000)
     elapsed_s = (cluster.world.scheduler.now_ms - begin) / 1_000
-    throttle = cluster[1].manager.leader_throttle
+    throttle = cluster[1].manager.throttles.leader
     assert throttle.byte_rate() > 0
     # The first answer is more than the rate allows and leaves at once; the rest has to wait.
     assert 2 < elapsed_s < 60
@@ -95,18 +95,18 @@ def test_members_of_the_isr_are_exempt_on_the_leader() -> None:
     """Exempt: on the leader ISR members."""
     cluster = out_of_sync()
     cluster.controller.configure(**{LEADER: "*"})
-    cluster[1].manager.leader_throttle.bytes_per_second = 1
+    cluster[1].manager.throttles.leader.bytes_per_second = 1
     cluster.run_for(10)
     for _ in range(5):
         assert cluster.produce(LARGE, timeout_ms=2_000).error is ErrorCode.NONE
-    assert cluster[1].manager.leader_throttle.is_exceeded
+    assert cluster[1].manager.throttles.leader.is_exceeded
 
 
 def test_a_follower_over_its_rate_leaves_throttled_partitions_out() -> None:
     """Those that are throttled and behind; the others are fetched on."""
     broker = FollowingBroker(partitions=2)
     broker.cluster.controller.configure(**{FOLLOWER: "0:1"})
-    broker.node.manager.follower_throttle.bytes_per_second = 100
+    broker.node.manager.throttles.follower.bytes_per_second = 100
     broker.run_for(5)
     held, free = broker.key(0), broker.key(1)
     broker.leader.give(
@@ -116,7 +116,7 @@ def test_a_follower_over_its_rate_leaves_throttled_partitions_out() -> None:
         },
         session_id=0,
     )
-    assert broker.node.manager.follower_throttle.byte_rate() == len(records(LARGE))
+    assert broker.node.manager.throttles.follower.byte_rate() == len(records(LARGE))
     assert list(broker.asked()) == [free]
     broker.run_for(12_000)
     broker.leader.give({free: data(high_watermark=9)}, session_id=0)
@@ -127,10 +127,10 @@ def test_a_partition_without_lag_is_exempt_on_the_follower() -> None:
     """Exempt: on the follower partitions with no lag."""
     broker = FollowingBroker()
     broker.cluster.controller.configure(**{FOLLOWER: "*"})
-    broker.node.manager.follower_throttle.bytes_per_second = 100
+    broker.node.manager.throttles.follower.bytes_per_second = 100
     broker.run_for(5)
     broker.leader.give({PARTITION: data(records(LARGE), high_watermark=1)}, session_id=0)
-    assert broker.node.manager.follower_throttle.is_exceeded
+    assert broker.node.manager.throttles.follower.is_exceeded
     assert list(broker.asked()) == [PARTITION]
 
 
@@ -138,7 +138,7 @@ def test_with_everything_held_back_the_fetcher_waits_without_spinning() -> None:
     """Looks again after a back-off."""
     broker = FollowingBroker()
     broker.cluster.controller.configure(**{FOLLOWER: "*"})
-    broker.node.manager.follower_throttle.bytes_per_second = 100
+    broker.node.manager.throttles.follower.bytes_per_second = 100
     broker.run_for(5)
     broker.leader.give({PARTITION: data(records(LARGE), high_watermark=9)}, session_id=0)
     assert broker.leader.waiting is None
@@ -153,8 +153,8 @@ def test_what_is_not_throttled_is_not_counted() -> None:
     """Only throttled partitions' bytes."""
     cluster = out_of_sync()
     cluster.produce(LARGE)
-    assert cluster[1].manager.leader_throttle.byte_rate() == 0.0
-    assert cluster[2].manager.follower_throttle.byte_rate() == 0.0
+    assert cluster[1].manager.throttles.leader.byte_rate() == 0.0
+    assert cluster[2].manager.throttles.follower.byte_rate() == 0.0
 
 
 def test_reassignment_traffic_is_measured_apart() -> None:

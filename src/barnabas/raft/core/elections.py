@@ -102,7 +102,7 @@ class Elections:
         else:
             replica.wait_for_election(now_ms)
 
-    def say_goodbye(self, now_ms: float, role: Resigned) -> float:
+    def send_end_quorum_epoch(self, now_ms: float, role: Resigned) -> float:
         """Send EndQuorumEpoch to the voters; returns when to act next, ms."""
         replica = self._replica
         due = role.election_deadline if replica.is_voter else NEVER
@@ -159,7 +159,7 @@ class Elections:
 
     def _grants(self, now_ms: float, request: VoteRequest) -> bool:
         replica = self._replica
-        if replica.newcomer is not None:
+        if replica.unproven_voter is not None:
             # This replica may have voted for another candidate and have lost that vote.
             return False
         ours = (replica.log.last_epoch, replica.log.end_offset)

@@ -43,8 +43,8 @@ class Following:
     def look_for_leader(self, now_ms: float, role: Unattached) -> float:
         """Ask peers for the leader until the election deadline, then run for leader."""
         replica = self._replica
-        newcomer = replica.newcomer
-        if newcomer is not None and newcomer.is_first(self._other_voters()):
+        unproven_voter = replica.unproven_voter
+        if unproven_voter is not None and unproven_voter.is_first(self._other_voters()):
             replica.take_vote(now_ms)
         if not replica.is_voter:
             role.election_deadline = NEVER
@@ -54,13 +54,13 @@ class Following:
         if now_ms >= role.election_deadline:
             replica.to_prospective(now_ms, NO_LEADER)
             return now_ms
-        return min(role.election_deadline, self.ask_around(now_ms))
+        return min(role.election_deadline, self.find_leader(now_ms))
 
     def follow(self, now_ms: float, role: Follower) -> float:
         """Fetch from the leader; run for leader when the leader is lost."""
         replica = self._replica
-        newcomer = replica.newcomer
-        if newcomer is not None and newcomer.has_caught_up(replica.epoch, replica.high_watermark):
+        unproven = replica.unproven_voter
+        if unproven is not None and unproven.has_caught_up(replica.epoch, replica.high_watermark):
             replica.take_vote(now_ms)
         if not replica.is_voter:
             return self._observe(now_ms, role)
@@ -76,10 +76,10 @@ class Following:
         is_lost = now_ms >= role.fetch_deadline or requests.is_backing_off(role.leader_id, now_ms)
         due = NEVER if is_lost else role.fetch_deadline
         if is_lost and not role.has_resigned:
-            due = min(due, self.ask_around(now_ms))
+            due = min(due, self.find_leader(now_ms))
         if role.has_resigned:
             # A new leader announces itself only to the voters, so an observer has to search for it.
-            return min(due, self.ask_around(now_ms))
+            return min(due, self.find_leader(now_ms))
         return min(due, self._fetch(now_ms, role))
 
     def _fetch(self, now_ms: float, role: Follower) -> float:
@@ -91,7 +91,7 @@ class Following:
         ready_at = replica.requests.ready_at(role.leader_id)
         if ready_at <= now_ms and replica.address_of(role.leader_id) is None:
             # The leader is not in our voter set and its address is unknown: ask other nodes.
-            return self.ask_around(now_ms)
+            return self.find_leader(now_ms)
         if ready_at <= now_ms:
             replica.send(now_ms, role.leader_id, self._next_request(now_ms, role))
         return replica.requests.ready_at(role.leader_id)
@@ -168,7 +168,7 @@ class Following:
             config.fetch_max_bytes,
         )
 
-    def ask_around(self, now_ms: float) -> float:
+    def find_leader(self, now_ms: float) -> float:
         """Send a fetch to a bootstrap server or a voter, to learn the leader's id.
 
         At most one request is in flight at a time. Returns when to call this again.
@@ -185,9 +185,9 @@ class Following:
         ready = [each for each in known if requests.ready_at(each) <= now_ms]
         if not ready:
             return min(requests.ready_at(each) for each in known)
-        if replica.newcomer is not None:
+        if replica.unproven_voter is not None:
             # This replica may vote only after it knows the state of all voters' logs.
-            ready = [each for each in ready if each not in replica.newcomer.empty] or ready
+            ready = [each for each in ready if each not in replica.unproven_voter.empty] or ready
         asked = ready[replica.rng.randint(0, len(ready) - 1)]
         replica.send(now_ms, asked, self._fetch_request())
         return requests.ready_at(asked)
@@ -223,8 +223,8 @@ class Following:
             replica.out.append = response.records
             role.syncing_to = response.high_watermark
         else:
-            if replica.newcomer is not None:
-                replica.newcomer.reach(replica.epoch, replica.log.end_offset)
+            if replica.unproven_voter is not None:
+                replica.unproven_voter.reach(replica.epoch, replica.log.end_offset)
             replica.move_high_watermark(min(response.high_watermark, replica.log.end_offset))
 
     def _note_success(self, now_ms: float, role: Follower) -> None:

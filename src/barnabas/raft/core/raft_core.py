@@ -121,7 +121,7 @@ class RaftCore:
     @property
     def has_vote(self) -> bool:
         """Whether this replica may vote and be elected, provided that it is a voter."""
-        return self._replica.newcomer is None
+        return self._replica.unproven_voter is None
 
     @property
     def voters(self) -> VoterSet:
@@ -165,11 +165,11 @@ class RaftCore:
         replica.begin(now_ms)
         if replica.is_voter and len(replica.voters) == 1 and not self.is_leader:
             replica.to_prospective(now_ms, replica.election.leader_id)
-        return self._settled(now_ms)
+        return self._act_on_due(now_ms)
 
     def tick(self, now_ms: float) -> Effects:
         """Do whatever is due at `now_ms`. Callers may call this at any time."""
-        return self._settled(now_ms)
+        return self._act_on_due(now_ms)
 
     def step(self, now_ms: float, message: Message) -> Effects:
         """Handle a request, a response, or the failure of a request."""
@@ -179,21 +179,21 @@ class RaftCore:
             self._on_failed(now_ms, message)
         else:
             self._on_request(now_ms, message)
-        return self._settled(now_ms)
+        return self._act_on_due(now_ms)
 
     def on_appended(self, now_ms: float) -> Effects:
         """As leader, answer the fetches that wait for the records just written at the log end."""
         role = self._replica.role
         if isinstance(role, Leader):
             self._leading.on_appended(now_ms, role)
-        return self._settled(now_ms)
+        return self._act_on_due(now_ms)
 
     def on_nothing_appended(self, now_ms: float) -> Effects:
         """As follower, handle a fetch response without a whole batch, or with a damaged batch."""
         role = self._replica.role
         if isinstance(role, Follower):
             self._following.on_nothing_appended(now_ms, role)
-        return self._settled(now_ms)
+        return self._act_on_due(now_ms)
 
     def on_synced(self, now_ms: float, end_offset: int) -> Effects:
         """Note that the log is on disk up to `end_offset`.
@@ -207,7 +207,7 @@ class RaftCore:
             self._leading.on_synced(now_ms, role, end_offset)
         elif isinstance(role, Follower):
             self._following.on_synced(role, end_offset)
-        return self._settled(now_ms)
+        return self._act_on_due(now_ms)
 
     def on_snapshot_installed(self, now_ms: float, snapshot_id: SnapshotId | None) -> Effects:
         """Note that the leader's snapshot has replaced the log.
@@ -218,14 +218,14 @@ class RaftCore:
                 damaged.
         """
         self._following.on_snapshot_installed(now_ms, snapshot_id)
-        return self._settled(now_ms)
+        return self._act_on_due(now_ms)
 
     def on_voters_changed(self, now_ms: float) -> Effects:
         """Note that a voters record was appended to the log, or truncated from it."""
         role = self._replica.role
         if isinstance(role, Leader):
             self._leading.on_voters_changed(now_ms, role)
-        return self._settled(now_ms)
+        return self._act_on_due(now_ms)
 
     def upgrade_kraft_version(
         self, now_ms: float, level: int, *, validate_only: bool
@@ -236,14 +236,14 @@ class RaftCore:
             The reason why the upgrade is refused (None if it is accepted), and the effects.
         """
         problem = self._voter_changes.upgrade(level, validate_only=validate_only)
-        return problem, self._settled(now_ms)
+        return problem, self._act_on_due(now_ms)
 
     def resign(self, now_ms: float) -> Effects:
         """Resign if this replica leads, and send the preferred successors to the other voters."""
         role = self._replica.role
         if isinstance(role, Leader):
             self._replica.to_resigned(now_ms, successors(role))
-        return self._settled(now_ms)
+        return self._act_on_due(now_ms)
 
     # -- dispatch ----------------------------------------------------------------------------------
 
@@ -325,7 +325,7 @@ class RaftCore:
 
     # -- timers ------------------------------------------------------------------------------------
 
-    def _settled(self, now_ms: float) -> Effects:
+    def _act_on_due(self, now_ms: float) -> Effects:
         """Do everything that is due, and return the collected effects."""
         replica = self._replica
         if replica.out.truncate_to is not None:
@@ -353,10 +353,10 @@ class RaftCore:
                     return due
                 return min(due, self._voter_changes.proceed(now_ms, role))
             case Resigned():
-                due = self._elections.say_goodbye(now_ms, role)
+                due = self._elections.send_end_quorum_epoch(now_ms, role)
                 if self._replica.is_voter or self._replica.role is not role:
                     return due
                 # A removed voter receives no BeginQuorumEpoch from the new leader, so it searches.
-                return min(due, self._following.ask_around(now_ms))
+                return min(due, self._following.find_leader(now_ms))
             case _:
                 assert_never(role)

@@ -19,7 +19,6 @@ from barnabas.raft.core.messages import (
     FetchResponse,
     VoterChangeResponse,
 )
-from barnabas.raft.core.newcomer import Newcomer
 from barnabas.raft.core.request_manager import RequestManager
 from barnabas.raft.core.roles import (
     NEVER,
@@ -33,6 +32,7 @@ from barnabas.raft.core.roles import (
     Role,
     Unattached,
 )
+from barnabas.raft.core.unproven_voter import UnprovenVoter
 from barnabas.raft.election_state import ElectionState
 from barnabas.raft.listener import NO_LEADER, LeaderAndEpoch
 from barnabas.raft.replica_key import Address, ReplicaKey
@@ -86,7 +86,7 @@ class Replica:
         # Changed only by the transition methods below.
         self.role: Role = Unattached(NEVER)
         # What this replica has learned while it may not vote; None once it may vote.
-        self.newcomer = Newcomer() if config.is_newcomer else None
+        self.unproven_voter = UnprovenVoter() if config.is_unproven_voter else None
         self.requests = RequestManager(config.request_timeout_ms, config.retry_backoff_ms, rng)
         # Addresses of the bootstrap servers by their negative ids; never changes.
         self.bootstrap = {
@@ -116,7 +116,7 @@ class Replica:
     @property
     def is_voter(self) -> bool:
         """Whether this replica is a voter. A voter that may not vote yet counts as an observer."""
-        if self.newcomer is not None:
+        if self.unproven_voter is not None:
             return False
         return self.config.can_be_voter and self.voters.is_voter(self.config.key)
 
@@ -135,7 +135,7 @@ class Replica:
         other voters in the same state have to know.
         """
         key = self.config.key
-        if self.newcomer is None or self.log.end_offset == 0:
+        if self.unproven_voter is None or self.log.end_offset == 0:
             return key
         return ReplicaKey(_NOBODY, key.directory_id)
 
@@ -190,8 +190,8 @@ class Replica:
 
     def take_vote(self, now_ms: float) -> None:
         """Start to vote and to run for leader, because this replica cannot have lost any record."""
-        assert self.newcomer is not None
-        self.newcomer = None
+        assert self.unproven_voter is not None
+        self.unproven_voter = None
         self._out.has_vote = True
         if isinstance(self.role, Unattached):
             # All voters are reachable, so there is no need to wait for a leader to appear.
@@ -200,8 +200,8 @@ class Replica:
 
     def note_empty(self, node_id: int) -> None:
         """Note that the log of another voter is empty."""
-        if self.newcomer is not None and node_id != self.me:
-            self.newcomer.empty.add(node_id)
+        if self.unproven_voter is not None and node_id != self.me:
+            self.unproven_voter.empty.add(node_id)
 
     def vote_for(self, now_ms: float, candidate: ReplicaKey) -> None:
         """Vote for a candidate in this epoch, and wait for the outcome."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.raft.driver.raft_driver import RaftDriver, RaftParts
+from barnabas.raft.driver.raft_driver import RaftDependencies, RaftDriver
 from barnabas.raft.election_state import QUORUM_STATE_FILE, QuorumStateError, QuorumStateStore
 from barnabas.raft.log.formatter import format_metadata_directory
 from barnabas.raft.log.metadata_check import MetadataDamagedError
@@ -74,7 +74,7 @@ def open_raft(config: RaftConfig, opening: RaftOpening) -> RaftDriver:
             f"only controller may delete it",
         ) from error
     transport = NoTransport() if opening.transport is None else opening.transport
-    parts = RaftParts(
+    dependencies = RaftDependencies(
         log,
         store,
         doors,
@@ -83,7 +83,7 @@ def open_raft(config: RaftConfig, opening: RaftOpening) -> RaftDriver:
         transport,
         opening.data_directory,
     )
-    return RaftDriver(config, parts)
+    return RaftDriver(config, dependencies)
 
 
 def bootstrap_records(driver: RaftDriver) -> list[tuple[Record, int]]:

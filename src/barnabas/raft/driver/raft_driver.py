@@ -21,9 +21,9 @@ from barnabas.raft.core.messages import (
     FetchSnapshotRequest,
     FetchSnapshotResponse,
 )
-from barnabas.raft.core.newcomer import NewcomerFile
 from barnabas.raft.core.raft_core import RaftCore
 from barnabas.raft.core.roles import NEVER
+from barnabas.raft.core.unproven_voter import UnprovenVoterFile
 from barnabas.raft.driver.delivery import Delivery
 from barnabas.raft.driver.quorum_status import QuorumStatus, quorum_status
 from barnabas.raft.driver.raft_metrics import RaftMetrics
@@ -78,7 +78,7 @@ _log = logging.getLogger(__name__)
 _CLEANING_INTERVAL_MS = 60_000
 
 
-class RaftParts(msgspec.Struct, frozen=True):
+class RaftDependencies(msgspec.Struct, frozen=True):
     """The dependencies of a driver."""
 
     log: Log
@@ -95,18 +95,18 @@ class RaftParts(msgspec.Struct, frozen=True):
 class RaftDriver:
     """One replica of the metadata quorum."""
 
-    def __init__(self, config: RaftConfig, parts: RaftParts) -> None:
+    def __init__(self, config: RaftConfig, dependencies: RaftDependencies) -> None:
         self._config = config
-        self._parts = parts
-        self._log = parts.log
-        snapshots = metadata_snapshots(parts.doors.disk, parts.log.directory)
-        self._view = MetadataLogView(parts.log, snapshots)
+        self._dependencies = dependencies
+        self._log = dependencies.log
+        snapshots = metadata_snapshots(dependencies.doors.disk, dependencies.log.directory)
+        self._view = MetadataLogView(dependencies.log, snapshots)
         static = VoterSet.static(config.voters, config.voter_endpoints, config.listener_name)
         self._history = VoterHistory(static)
-        election = at_least_epoch(parts.store.read(), self._view.last_epoch)
-        self._core = RaftCore(config, self._view, parts.rng, election, self._history)
-        self._delivery = Delivery(config.node_id, parts.log, self._core)
-        self._note = CommittedNote(parts.doors, parts.log.directory)
+        election = at_least_epoch(dependencies.store.read(), self._view.last_epoch)
+        self._core = RaftCore(config, self._view, dependencies.rng, election, self._history)
+        self._delivery = Delivery(config.node_id, dependencies.log, self._core)
+        self._note = CommittedNote(dependencies.doors, dependencies.log.directory)
         # Number of truncations so far. A sync that began before a truncation is ignored.
         self._cuts = 0
         # Timer of the core's next deadline; None while no timer is needed.
@@ -118,7 +118,7 @@ class RaftDriver:
         # Whether the driver was shut down or has failed; never reset.
         self._is_stopped = False
         self._role_log = RoleLog()
-        self.metrics = RaftMetrics(parts.doors.clock)
+        self.metrics = RaftMetrics(dependencies.doors.clock)
         # Whether effects are being carried out. Nested calls belong to the same busy period.
         self._is_busy = False
 
@@ -167,7 +167,7 @@ class RaftDriver:
     @property
     def doors(self) -> LogDoors:
         """The clock, timer, disk and executor that the log uses."""
-        return self._parts.doors
+        return self._dependencies.doors
 
     @property
     def latest_snapshot(self) -> SnapshotId | None:
@@ -181,7 +181,7 @@ class RaftDriver:
 
     def transport_statistics(self) -> TransportStatistics:
         """Return the counters of requests to other replicas."""
-        return self._parts.transport.statistics()
+        return self._dependencies.transport.statistics()
 
     def status(self) -> QuorumStatus:
         """Return the state of the quorum for DescribeQuorum."""
@@ -210,7 +210,7 @@ class RaftDriver:
             SnapshotError: the latest snapshot is damaged.
         """
         directory = self._log.directory
-        disk = self._parts.doors.disk
+        disk = self._dependencies.doors.disk
         delete_unfinished(disk, directory)
         self._delivery.begin_at(self._log.log_start_offset)
         latest = self._view.latest_snapshot
@@ -221,7 +221,7 @@ class RaftDriver:
             # cluster.
             read_snapshot(disk, directory, BOOTSTRAP_SNAPSHOT, self._history)
         replay_log(self._log, self._history)
-        self._parts.transport.start(self.receive)
+        self._dependencies.transport.start(self.receive)
         self._carry_out(self._core.start(self._now()))
         self._arm_cleaning()
 
@@ -235,7 +235,7 @@ class RaftDriver:
             if timer is not None:
                 timer.cancel()
         self._delivery.fail_waiting()
-        self._parts.transport.close()
+        self._dependencies.transport.close()
         if self._receiver is not None:
             self._receiver.abandon()
         self._note.close()
@@ -266,7 +266,7 @@ class RaftDriver:
         if not self._core.is_leader or self._is_stopped:
             raise NotLeaderError("this controller is not the leader of the quorum")
         base_offset, epoch = self._log.log_end_offset, self._core.epoch
-        wall_ms = self._parts.doors.clock.wall_ms()
+        wall_ms = self._dependencies.doors.clock.wall_ms()
         batch = encode_metadata_batch(records, base_offset, epoch, wall_ms)
         last_offset = base_offset + len(records) - 1
         self._delivery.expect(
@@ -288,7 +288,7 @@ class RaftDriver:
             snapshot_id: end offset and epoch of the last record in the snapshot.
             timestamp: append time of that record, ms.
         """
-        doors = self._parts.doors
+        doors = self._dependencies.doors
         control = None
         level = self._history.kraft_version_at(snapshot_id.end_offset)
         voters = self._history.voters_at(snapshot_id.end_offset)
@@ -299,7 +299,7 @@ class RaftDriver:
 
     def note_snapshot(self, snapshot: SnapshotId) -> None:
         """Register a completed snapshot in the log's directory, and delete old ones."""
-        doors = self._parts.doors
+        doors = self._dependencies.doors
         if snapshot.end_offset < self._log.log_start_offset:
             # A snapshot of the leader replaced the log while this one was being written.
             delete_snapshot(doors.disk, self._log.directory, snapshot)
@@ -364,7 +364,7 @@ class RaftDriver:
             self._answer(request, response)
         for destination, request in effects.requests:
             address = self._core.address_of(destination)
-            self._parts.transport.send(destination, address, request)
+            self._dependencies.transport.send(destination, address, request)
         if effects.control_records is not None:
             self._append_control_records(effects.control_records)
         if effects.truncate_to is not None:
@@ -382,11 +382,13 @@ class RaftDriver:
             False if the fetched records do not continue the log; otherwise True.
         """
         if effects.has_vote:
-            NewcomerFile(self._parts.doors.disk, self._parts.data_directory).remove()
+            UnprovenVoterFile(
+                self._dependencies.doors.disk, self._dependencies.data_directory
+            ).remove()
             _log.info("This voter takes part in the metadata quorum from now on")
         if effects.persist is not None:
             static = None if self._history.kraft_version else self._history.last.ids
-            self._parts.store.write(effects.persist, static)
+            self._dependencies.store.write(effects.persist, static)
         if effects.truncate_to is not None:
             self._truncate(effects.truncate_to)
         if effects.snapshot_slice is not None:
@@ -414,7 +416,7 @@ class RaftDriver:
         return True
 
     def _receive_slice(self, part: SnapshotSlice) -> None:
-        doors, directory = self._parts.doors, self._log.directory
+        doors, directory = self._dependencies.doors, self._log.directory
         receiver = self._receiver
         if receiver is None or part.position == 0:
             if receiver is not None:
@@ -437,13 +439,13 @@ class RaftDriver:
         if not self._core.expects_snapshot(receiver.id):
             # The core no longer expects this snapshot, for example after a change of the leader.
             # Records that were fetched since then must not be lost.
-            delete_snapshot(self._parts.doors.disk, self._log.directory, receiver.id)
+            delete_snapshot(self._dependencies.doors.disk, self._log.directory, receiver.id)
             return
         try:
             self._install(receiver.id)
         except SnapshotError as damage:
             _log.warning("The leader's snapshot is damaged and is fetched again: %s", damage)
-            doors = self._parts.doors
+            doors = self._dependencies.doors
             delete_snapshot(doors.disk, self._log.directory, receiver.id)
             self._carry_out(self._core.on_snapshot_installed(self._now(), None))
         except (OSError, KafkaStorageError) as failure:
@@ -453,7 +455,7 @@ class RaftDriver:
             raise
 
     def _install(self, snapshot_id: SnapshotId) -> None:
-        disk, directory = self._parts.doors.disk, self._log.directory
+        disk, directory = self._dependencies.doors.disk, self._log.directory
         history = VoterHistory(self._history.static)
         loaded = read_snapshot(disk, directory, snapshot_id, history)
         self._cuts += 1
@@ -469,7 +471,7 @@ class RaftDriver:
         self._carry_out(self._core.on_voters_changed(self._now()))
 
     def _append_control_records(self, records: ControlRecords) -> None:
-        wall_ms = self._parts.doors.clock.wall_ms()
+        wall_ms = self._dependencies.doors.clock.wall_ms()
         batch = encode_control_records(records, self._log.log_end_offset, wall_ms)
         self._write(batch, records.epoch)
         if records.voters is not None or records.kraft_version is not None:
@@ -478,7 +480,7 @@ class RaftDriver:
 
     def _write(self, batch: bytearray, epoch: int) -> None:
         """Append a batch as leader, answer the fetches that wait for it, and start a sync."""
-        now_ms, end_offset = self._parts.doors.clock.wall_ms(), self._log.log_end_offset
+        now_ms, end_offset = self._dependencies.doors.clock.wall_ms(), self._log.log_end_offset
         try:
             self._log.append_as_leader(memoryview(batch), epoch, AppendOrigin.RAFT, now_ms)
         except KafkaStorageError as error:
@@ -511,7 +513,7 @@ class RaftDriver:
             assert isinstance(response, FetchSnapshotResponse)
             max_bytes = min(request.max_bytes, self._config.fetch_snapshot_max_bytes)
             asked = replace(request, max_bytes=max_bytes)
-            disk, directory = self._parts.doors.disk, self._log.directory
+            disk, directory = self._dependencies.doors.disk, self._log.directory
             response = read_slice(disk, directory, self._view.snapshots, asked, response)
         if request.reply_to is not None:
             request.reply_to(response)
@@ -529,13 +531,13 @@ class RaftDriver:
         if not self._is_stopped:
             self._is_stopped = True
             self._delivery.fail_waiting()
-            self._parts.transport.close()
-            self._parts.on_fatal(error)
+            self._dependencies.transport.close()
+            self._dependencies.on_fatal(error)
 
     # -- timers ------------------------------------------------------------------------------------
 
     def _clean(self) -> None:
-        doors = self._parts.doors
+        doors = self._dependencies.doors
         try:
             self._view.snapshots = clean(self._log, doors.disk, self._config, doors.clock.wall_ms())
         except OSError as error:
@@ -544,7 +546,7 @@ class RaftDriver:
 
     def _arm_cleaning(self) -> None:
         """Schedule the next deletion of old segments and snapshots."""
-        timer = self._parts.doors.timer
+        timer = self._dependencies.doors.timer
         self._cleaning_timer = timer.call_later(_CLEANING_INTERVAL_MS, self._on_cleaning_timer)
 
     def _on_cleaning_timer(self) -> None:
@@ -560,11 +562,11 @@ class RaftDriver:
         deadline = self._core.next_deadline()
         if deadline < NEVER and not self._is_stopped:
             delay = max(0.0, deadline - self._now())
-            self._timer = self._parts.doors.timer.call_later(delay, self._on_timer)
+            self._timer = self._dependencies.doors.timer.call_later(delay, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
         self._carry_out(self._core.tick(self._now()))
 
     def _now(self) -> float:
-        return self._parts.doors.clock.monotonic_ms()
+        return self._dependencies.doors.clock.monotonic_ms()

@@ -96,20 +96,20 @@ class FetchProcessing:
         processed = _Tally()
         for key, data in answered.items():
             state = self._states.get(key)
-            question = asked.get(key)
+            query = asked.get(key)
             if (
                 state is None
-                or question is None
+                or query is None
                 or state.phase is not FetchPhase.FETCHING
                 or state.is_syncing
-                or question.fetch_offset != state.fetch_offset
+                or query.fetch_offset != state.fetch_offset
             ):
                 # The partition was removed, re-added or truncated after the request: the data is
                 # stale.
                 continue
-            self._states.touch(key)
+            self._states.mark_changed(key)
             if data.error_code:
-                self._take_error(key, state, question, ErrorCode.of(data.error_code))
+                self._take_error(key, state, query, ErrorCode.of(data.error_code))
             elif data.diverging_epoch.epoch != UNKNOWN_EPOCH:
                 # The watermarks follow with the first fetch after the truncation.
                 end = data.diverging_epoch
@@ -174,7 +174,7 @@ class FetchProcessing:
             self._states.fail(key)
             return 0
         state.errors_in_a_row = 0
-        state.told_error = ErrorCode.NONE
+        state.logged_error = ErrorCode.NONE
         info = appended.info
         if appended.moved:
             tally.moved[key] = None
@@ -216,8 +216,8 @@ class FetchProcessing:
         state.errors_in_a_row += 1
         if error not in _USUAL:
             # Log a persisting error once.
-            level = logging.ERROR if error is not state.told_error else logging.DEBUG
-            state.told_error = error
+            level = logging.ERROR if error is not state.logged_error else logging.DEBUG
+            state.logged_error = error
         else:
             level = logging.WARNING if state.errors_in_a_row == _USUAL_MAX else logging.DEBUG
         _log.log(level, "%s: the leader answers %s", key, error.name)

@@ -43,8 +43,8 @@ class FetchState:
         "is_syncing",
         "lag",
         "last_fetched_epoch",
+        "logged_error",
         "phase",
-        "told_error",
         "topic_id",
     )
 
@@ -64,7 +64,7 @@ class FetchState:
         self.delayed_until_ms = NOT_DELAYED
         # Number of consecutive errors from the leader, and the last of them that was logged.
         self.errors_in_a_row = 0
-        self.told_error = ErrorCode.NONE
+        self.logged_error = ErrorCode.NONE
         # Whether appended records must be synced before the next fetch.
         self.is_syncing = False
 

@@ -44,13 +44,13 @@ class FailedPartitions:
 class FetchStates:
     """Fetch states by partition. A partition with data or an error moves to the end of the order.
 
-    A partition is *settled* if the leader's fetch session has its current parameters. The others
-    are *restless*. Only restless partitions are checked before a fetch, since checks of thousands
+    A partition is *unchanged* if the leader's fetch session has its current parameters. The others
+    are *changed*. Only changed partitions are checked before a fetch, since checks of thousands
     of idle partitions would dominate the cost of a follower. Each change of a state must call
-    `touch`.
+    `mark_changed`.
     """
 
-    __slots__ = ("_backoff_ms", "_clock", "_failed", "_restless", "_settled", "_states")
+    __slots__ = ("_backoff_ms", "_changed", "_clock", "_failed", "_states", "_unchanged")
 
     def __init__(self, clock: Clock, backoff_ms: float, failed: FailedPartitions) -> None:
         self._clock = clock
@@ -58,9 +58,9 @@ class FetchStates:
         self._failed = failed
         self._states: dict[TopicPartition, FetchState] = {}
         # Partitions to check. Includes removed ones, until the leader's session forgets them.
-        self._restless: dict[TopicPartition, None] = {}
-        # The settled partitions, least recently requested first.
-        self._settled: dict[TopicPartition, None] = {}
+        self._changed: dict[TopicPartition, None] = {}
+        # The unchanged partitions, least recently requested first.
+        self._unchanged: dict[TopicPartition, None] = {}
 
     def __len__(self) -> int:
         return len(self._states)
@@ -76,40 +76,40 @@ class FetchStates:
     def put(self, key: TopicPartition, state: FetchState) -> None:
         """Add a partition at the end of the order, or replace its state in place."""
         self._states[key] = state
-        self.touch(key)
+        self.mark_changed(key)
 
     def pop(self, key: TopicPartition) -> FetchState | None:
         """Remove a partition and return its state."""
         state = self._states.pop(key, None)
         if state is not None:
-            self.touch(key)
+            self.mark_changed(key)
         return state
 
-    def touch(self, key: TopicPartition) -> None:
-        """Make a partition restless, for example after a change of its state."""
-        self._settled.pop(key, None)
-        self._restless[key] = None
+    def mark_changed(self, key: TopicPartition) -> None:
+        """Make a partition changed, for example after a change of its state."""
+        self._unchanged.pop(key, None)
+        self._changed[key] = None
 
-    def touch_some(self, count: int) -> None:
-        """Make the least recently requested settled partitions restless."""
-        for key in list(islice(self._settled, count)):
-            self.touch(key)
+    def mark_some_changed(self, count: int) -> None:
+        """Make the least recently requested unchanged partitions changed."""
+        for key in list(islice(self._unchanged, count)):
+            self.mark_changed(key)
 
-    def settle(self, key: TopicPartition) -> None:
-        """Mark a partition as settled after a request with its current parameters."""
-        del self._restless[key]
+    def mark_sent(self, key: TopicPartition) -> None:
+        """Mark a partition as unchanged after a request with its current parameters."""
+        del self._changed[key]
         if key in self._states:
-            self._settled[key] = None
+            self._unchanged[key] = None
 
-    def restless(self) -> list[TopicPartition]:
-        """Return a copy of the restless partitions, which may include removed ones."""
-        return list(self._restless)
+    def changed(self) -> list[TopicPartition]:
+        """Return a copy of the changed partitions, which may include removed ones."""
+        return list(self._changed)
 
     def move_to_end(self, key: TopicPartition) -> None:
         """Move a partition to the end of the order."""
         self._states[key] = self._states.pop(key)
-        self._restless.pop(key, None)
-        self.touch(key)
+        self._changed.pop(key, None)
+        self.mark_changed(key)
 
     def delay(self, keys: Iterable[TopicPartition]) -> None:
         """Delay partitions by `replica.fetch.backoff.ms`. A delay in progress is not extended."""
@@ -152,7 +152,7 @@ class FetchStates:
         now_ms = self._clock.monotonic_ms()
         return [
             (key, state)
-            for key, state in self._unsettled()
+            for key, state in self._changed_states()
             if state.phase is phase and state.delayed_until_ms <= now_ms
         ]
 
@@ -161,13 +161,13 @@ class FetchStates:
         now_ms = self._clock.monotonic_ms()
         due = [
             state.delayed_until_ms
-            for _, state in self._unsettled()
+            for _, state in self._changed_states()
             if state.delayed_until_ms > now_ms
         ]
         return min(due) - now_ms if due else None
 
-    def _unsettled(self) -> Iterator[tuple[TopicPartition, FetchState]]:
-        for key in self._restless:
+    def _changed_states(self) -> Iterator[tuple[TopicPartition, FetchState]]:
+        for key in self._changed:
             state = self._states.get(key)
             if state is not None:
                 yield key, state

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from barnabas.metrics.meter import Meter
 from barnabas.replication.fetcher.fetch_state import FetchState, InitialFetchState
 from barnabas.replication.fetcher.leader_endpoint import LeaderEndpoint
-from barnabas.replication.fetcher.replica_fetcher import FetcherParts, ReplicaFetcher
+from barnabas.replication.fetcher.replica_fetcher import FetcherDependencies, ReplicaFetcher
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -47,13 +47,13 @@ def fetcher_id(topic_partition: TopicPartition, fetchers: int) -> int:
 class FetcherManager:
     """Assigns each followed partition to a fetcher."""
 
-    __slots__ = ("_channels", "_fetchers", "_is_closed", "_meters", "_parts", "_per_leader")
+    __slots__ = ("_channels", "_dependencies", "_fetchers", "_is_closed", "_meters", "_per_leader")
 
-    def __init__(self, channels: LeaderChannels, parts: FetcherParts) -> None:
+    def __init__(self, channels: LeaderChannels, dependencies: FetcherDependencies) -> None:
         self._channels = channels
-        self._parts = parts
+        self._dependencies = dependencies
         # `num.replica.fetchers`
-        self._per_leader = parts.settings.config.num_replica_fetchers
+        self._per_leader = dependencies.settings.config.num_replica_fetchers
         self._fetchers: dict[FetcherKey, ReplicaFetcher] = {}
         # Meters of requests and of record bytes, by fetcher.
         self._meters: dict[FetcherKey, tuple[Meter, Meter]] = {}
@@ -74,7 +74,7 @@ class FetcherManager:
         for topic_partition, initial in partitions.items():
             key = FetcherKey(initial.leader_id, fetcher_id(topic_partition, self._per_leader))
             by_fetcher.setdefault(key, {})[topic_partition] = initial
-        self._parts.failed.discard(partitions)
+        self._dependencies.failed.discard(partitions)
         for key, group in by_fetcher.items():
             self._fetcher(key).add(group)
 
@@ -83,7 +83,7 @@ class FetcherManager:
         partitions = list(partitions)
         for fetcher in self._fetchers.values():
             fetcher.remove(partitions)
-        self._parts.failed.discard(partitions)
+        self._dependencies.failed.discard(partitions)
 
     def resize(self, per_leader: int) -> None:
         """Apply a changed `num.replica.fetchers`: reassign all partitions to fetchers."""
@@ -115,7 +115,7 @@ class FetcherManager:
     @property
     def failed(self) -> list[TopicPartition]:
         """Partitions that are not fetched until their leader changes."""
-        return list(self._parts.failed)
+        return list(self._dependencies.failed)
 
     @property
     def dead_count(self) -> int:
@@ -152,13 +152,13 @@ class FetcherManager:
                 each: _initial(key.leader_id, state) for each, state in fetcher.remove_all().items()
             }
             self._close(key)
-        settings = self._parts.settings
+        settings = self._dependencies.settings
         client_id = f"broker-{settings.node_id}-fetcher-{key.fetcher_id}"
         channel = self._channels.open(key.leader_id, client_id)
         leader = LeaderEndpoint(key.leader_id, channel, settings)
         name = f"ReplicaFetcherThread-{key.fetcher_id}-{key.leader_id}"
-        fetcher = self._fetchers[key] = ReplicaFetcher(name, leader, self._parts)
-        self._meters[key] = (Meter(self._parts.clock), Meter(self._parts.clock))
+        fetcher = self._fetchers[key] = ReplicaFetcher(name, leader, self._dependencies)
+        self._meters[key] = (Meter(self._dependencies.clock), Meter(self._dependencies.clock))
         if carried:
             fetcher.add(carried)
         return fetcher

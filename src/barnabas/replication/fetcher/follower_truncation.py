@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.fetcher.fetch_state import FetchPhase
-from barnabas.replication.fetcher.leader_endpoint import EpochQuestion
+from barnabas.replication.fetcher.leader_endpoint import EpochQuery
 from barnabas.replication.partition.log_truncation import OffsetTruncation, truncation_offset
 from barnabas.replication.partition.results import UNKNOWN_EPOCH, UNKNOWN_OFFSET
 from barnabas.storage.errors import StorageError
@@ -33,7 +33,7 @@ class FollowerTruncation:
         self._states = states
         self._local = local
 
-    def cut_without_epoch(self) -> None:
+    def truncate_without_epoch(self) -> None:
         """Truncate logs that have no leader epoch to their initial fetch offset.
 
         That is the high watermark.
@@ -44,50 +44,50 @@ class FollowerTruncation:
                 self._states.delay([key])
             elif partition.log.latest_epoch is None:
                 truncation = OffsetTruncation(state.fetch_offset, is_complete=True)
-                self._cut(key, state, truncation, finds_divergence=True)
+                self._truncate(key, state, truncation, finds_divergence=True)
 
-    def questions(self) -> dict[TopicPartition, EpochQuestion]:
+    def queries(self) -> dict[TopicPartition, EpochQuery]:
         """Return the OffsetForLeaderEpoch queries for the logs that have a leader epoch."""
-        asked: dict[TopicPartition, EpochQuestion] = {}
+        asked: dict[TopicPartition, EpochQuery] = {}
         for key, state in self._states.in_phase(FetchPhase.TRUNCATING):
             partition = self._local.find(key)
             epoch = None if partition is None else partition.log.latest_epoch
             if epoch is not None:
-                asked[key] = EpochQuestion(state.current_leader_epoch, epoch)
+                asked[key] = EpochQuery(state.current_leader_epoch, epoch)
         return asked
 
     def take_ends(
         self,
-        asked: Mapping[TopicPartition, EpochQuestion],
+        asked: Mapping[TopicPartition, EpochQuery],
         ends: Mapping[TopicPartition, EpochEndOffset],
     ) -> None:
-        """Process the leader's response to `questions`.
+        """Process the leader's response to `queries`.
 
         Skip partitions with a newer leader epoch.
         """
-        for key, question in asked.items():
+        for key, query in asked.items():
             state = self._states.get(key)
-            if state is None or state.current_leader_epoch != question.current_leader_epoch:
+            if state is None or state.current_leader_epoch != query.current_leader_epoch:
                 continue
             end = ends.get(key)
             if end is None:
                 self._states.delay([key])
             elif end.error is ErrorCode.FENCED_LEADER_EPOCH:
-                self._states.fence(key, question.current_leader_epoch)
+                self._states.fence(key, query.current_leader_epoch)
             elif end.error is not ErrorCode.NONE:
                 _log.info("%s: the leader answers %s", key, end.error.name)
                 self._states.delay([key])
             else:
-                self._cut_to(key, state, end, finds_divergence=False)
+                self._truncate_to(key, state, end, finds_divergence=False)
 
     def take_diverging(self, diverging: Mapping[TopicPartition, EpochEndOffset]) -> None:
         """Process diverging epochs from a fetch. The next fetch detects any further divergence."""
         for key, end in diverging.items():
             state = self._states.get(key)
             if state is not None:
-                self._cut_to(key, state, end, finds_divergence=True)
+                self._truncate_to(key, state, end, finds_divergence=True)
 
-    def _cut_to(
+    def _truncate_to(
         self, key: TopicPartition, state: FetchState, end: EpochEndOffset, *, finds_divergence: bool
     ) -> None:
         if end.epoch < UNKNOWN_EPOCH or end.end_offset < UNKNOWN_OFFSET:
@@ -106,9 +106,9 @@ class FollowerTruncation:
             return
         truncation = truncation_offset(partition.log, end, state.fetch_offset)
         _log.info("%s is cut to %s: the leader's epoch ends at %s", key, truncation, end)
-        self._cut(key, state, truncation, finds_divergence=finds_divergence)
+        self._truncate(key, state, truncation, finds_divergence=finds_divergence)
 
-    def _cut(
+    def _truncate(
         self,
         key: TopicPartition,
         state: FetchState,

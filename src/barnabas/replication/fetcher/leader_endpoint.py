@@ -69,7 +69,7 @@ class ListedOffset(NamedTuple):
     offset: int = UNKNOWN_OFFSET
 
 
-class EpochQuestion(NamedTuple):
+class EpochQuery(NamedTuple):
     """A query for the end offset of `leader_epoch`."""
 
     current_leader_epoch: int
@@ -124,7 +124,7 @@ class LeaderEndpoint:
         self._channel.send(request, version, on_answer, config.replica_socket_timeout_ms)
 
     def epoch_ends(
-        self, asked: Mapping[TopicPartition, EpochQuestion], on_answer: OnEpochEnds
+        self, asked: Mapping[TopicPartition, EpochQuery], on_answer: OnEpochEnds
     ) -> None:
         """Query the end offsets of epochs (OffsetForLeaderEpoch, KIP-101)."""
         request = OffsetForLeaderEpochRequest(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-class LogCutting(Protocol):
+class TruncatableLogs(Protocol):
     """The part of the log manager that truncates followers' logs."""
 
     def truncate_to(self, partition: TopicPartition, offset: int) -> bool:
@@ -42,7 +42,7 @@ class LocalReplicas:
     def __init__(
         self,
         registry: PartitionRegistry,
-        logs: LogCutting,
+        logs: TruncatableLogs,
         metrics: ReplicaMetrics,
         throttle: ReplicationThrottle,
         wake: Callable[[TopicPartition], None],
@@ -120,7 +120,7 @@ class LocalReplicas:
             )
         self._logs.truncate_to(key, truncation.offset)
 
-    def begin_anew(self, key: TopicPartition, offset: int) -> None:
+    def restart_log_at(self, key: TopicPartition, offset: int) -> None:
         """Empty the log and start it at `offset`.
 
         Raises:

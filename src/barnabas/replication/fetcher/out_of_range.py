@@ -40,7 +40,7 @@ class OutOfRange:
         # The leader's end offsets of the partitions in the query for start offsets.
         self._leader_ends: dict[TopicPartition, int] = {}
 
-    def questions(self) -> dict[TopicPartition, int]:
+    def queries(self) -> dict[TopicPartition, int]:
         """Return the partitions for the query of end offsets, with their leader epochs."""
         found = self._states.in_phase(FetchPhase.OUT_OF_RANGE)
         return {key: state.current_leader_epoch for key, state in found}
@@ -77,7 +77,7 @@ class OutOfRange:
             try:
                 if leader_start > self._local.log(key).log_end_offset:
                     _log.warning("%s: the leader's log begins at %d only", key, leader_start)
-                    self._local.begin_anew(key, leader_start)
+                    self._local.restart_log_at(key, leader_start)
                 self._go_on(key, state, self._leader_ends[key])
             except StorageError as error:
                 self._give_up(key, error)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from barnabas.replication.fetcher.fetch_state import InitialFetchState
     from barnabas.replication.fetcher.follower_session import FollowerRequest
     from barnabas.replication.fetcher.leader_endpoint import (
-        EpochQuestion,
+        EpochQuery,
         LeaderEndpoint,
         ListedOffset,
     )
@@ -58,7 +58,7 @@ _SWEEP_MS = 450.0
 _SWEEP_PARTITIONS = 64
 
 
-class FetcherParts(msgspec.Struct, frozen=True):
+class FetcherDependencies(msgspec.Struct, frozen=True):
     """The collaborators that all fetchers of a broker share."""
 
     local: LocalReplicas
@@ -73,6 +73,7 @@ class ReplicaFetcher:
 
     __slots__ = (
         "_clock",
+        "_dependencies",
         "_entry",
         "_hurry",
         "_is_closed",
@@ -83,7 +84,6 @@ class ReplicaFetcher:
         "_leader",
         "_local",
         "_out_of_range",
-        "_parts",
         "_processing",
         "_request",
         "_sent_ms",
@@ -99,21 +99,25 @@ class ReplicaFetcher:
         "requests",
     )
 
-    def __init__(self, name: str, leader: LeaderEndpoint, parts: FetcherParts) -> None:
+    def __init__(
+        self, name: str, leader: LeaderEndpoint, dependencies: FetcherDependencies
+    ) -> None:
         # The name of the corresponding thread in Kafka, for metrics.
         self.name = name
         self._leader = leader
-        self._parts = parts
-        self._local = parts.local
-        self._wheel = parts.wheel
-        self._clock = parts.clock
-        config = parts.settings.config
-        self._states = FetchStates(parts.clock, config.replica_fetch_backoff_ms, parts.failed)
+        self._dependencies = dependencies
+        self._local = dependencies.local
+        self._wheel = dependencies.wheel
+        self._clock = dependencies.clock
+        config = dependencies.settings.config
+        self._states = FetchStates(
+            dependencies.clock, config.replica_fetch_backoff_ms, dependencies.failed
+        )
         self._session = FollowerSession()
-        self._truncation = FollowerTruncation(self._states, parts.local)
-        self._out_of_range = OutOfRange(self._states, parts.local)
+        self._truncation = FollowerTruncation(self._states, dependencies.local)
+        self._out_of_range = OutOfRange(self._states, dependencies.local)
         self._processing = FetchProcessing(
-            self._states, parts.local, config.replica_fetch_max_bytes
+            self._states, dependencies.local, config.replica_fetch_max_bytes
         )
         # Number of the request in flight, or None. Responses to other requests are ignored.
         self._request: int | None = None
@@ -191,8 +195,8 @@ class ReplicaFetcher:
             is_news = True
             partition = self._local.find(key)
             epoch = None if partition is None else partition.log.latest_epoch
-            needs_no_cut = self._leader.finds_divergence and epoch is not None
-            phase = FetchPhase.FETCHING if needs_no_cut else FetchPhase.TRUNCATING
+            needs_no_truncation = self._leader.finds_divergence and epoch is not None
+            phase = FetchPhase.FETCHING if needs_no_truncation else FetchPhase.TRUNCATING
             state = FetchState(initial, phase)
             if epoch is not None:
                 state.last_fetched_epoch = epoch
@@ -215,12 +219,12 @@ class ReplicaFetcher:
         if self._is_closed or self.is_dead:
             return
         self._stop_waiting()
-        self._truncation.cut_without_epoch()
-        epochs = self._truncation.questions()
+        self._truncation.truncate_without_epoch()
+        epochs = self._truncation.queries()
         if epochs:
             self._leader.epoch_ends(epochs, self._expect(self._on_epoch_ends, epochs))
             return
-        ends = self._out_of_range.questions()
+        ends = self._out_of_range.queries()
         if ends:
             self._leader.offsets(ends, LATEST, self._expect(self._on_ends, ends))
             return
@@ -231,17 +235,17 @@ class ReplicaFetcher:
         if now_ms - self._swept_ms >= _SWEEP_MS:
             # Retention may move a log start offset without a notification.
             self._swept_ms = now_ms
-            self._states.touch_some(_SWEEP_PARTITIONS)
+            self._states.mark_some_changed(_SWEEP_PARTITIONS)
         self._is_held_back = False
-        looked_at = {key: self._wanted(key, now_ms) for key in self._states.restless()}
+        looked_at = {key: self._wanted(key, now_ms) for key in self._states.changed()}
         if self._session.needs_all(looked_at) or self._local.may_hold_back:
             given_up = [key for key in looked_at if self._states.get(key) is None]
             looked_at = {key: self._wanted(key, now_ms) for key, _ in self._states.items()}
             looked_at.update(dict.fromkeys(given_up))
         request = self._session.build(looked_at)
-        for key in self._states.restless():
+        for key in self._states.changed():
             if looked_at[key] is not None or self._states.get(key) is None:
-                self._states.settle(key)
+                self._states.mark_sent(key)
         if request.is_empty:
             self._wait()
             return
@@ -272,7 +276,7 @@ class ReplicaFetcher:
         """Schedule the next attempt at the end of the first backoff."""
         delay_ms = self._states.next_delay_ms()
         if self._is_held_back:
-            backoff_ms = self._parts.settings.config.replica_fetch_backoff_ms
+            backoff_ms = self._dependencies.settings.config.replica_fetch_backoff_ms
             delay_ms = backoff_ms if delay_ms is None else min(delay_ms, backoff_ms)
         if delay_ms is not None:
             self._entry = self._wheel.add(delay_ms, lambda: self._guarded(self._go_on))
@@ -343,7 +347,7 @@ class ReplicaFetcher:
 
     def _on_epoch_ends(
         self,
-        asked: dict[TopicPartition, EpochQuestion],
+        asked: dict[TopicPartition, EpochQuery],
         ends: dict[TopicPartition, EpochEndOffset] | None,
         error: NetworkError | None,
     ) -> None:

@@ -47,7 +47,7 @@ class AlterPartitionProposal(msgspec.Struct, frozen=True):
         return tuple(broker_id for broker_id, _ in self.new_isr)
 
 
-class AlterPartitionAnswer(msgspec.Struct, frozen=True):
+class AlterPartitionResult(msgspec.Struct, frozen=True):
     """The controller's response to a proposal. With an error, the other fields are undefined."""
 
     error: ErrorCode
@@ -64,7 +64,7 @@ class AlterPartitionSender(Protocol):
     def submit(
         self,
         proposal: AlterPartitionProposal,
-        on_done: Callable[[AlterPartitionAnswer], None],
+        on_done: Callable[[AlterPartitionResult], None],
     ) -> None:
         """Send the proposal. `on_done` is called once, never before this returns."""
         ...

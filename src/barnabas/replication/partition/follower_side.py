@@ -60,14 +60,14 @@ class FollowerSide(PartitionReplica):
         return self._settings.node_id in self.adding_replicas
 
     def append_as_follower(
-        self, fetch_offset: int, fetched: Fetched, begin_anew: Callable[[int], None]
+        self, fetch_offset: int, fetched: Fetched, restart_log_at: Callable[[int], None]
     ) -> FollowerAppend:
         """Append the leader's batches, then apply its high watermark and log start offset.
 
         Args:
             fetch_offset: the offset in the request.
             fetched: the partition's data in the response.
-            begin_anew: empties the log and starts it at an offset.
+            restart_log_at: empties the log and starts it at an offset.
 
         Raises:
             OffsetMismatchError: the log end has moved since the request.
@@ -90,7 +90,7 @@ class FollowerSide(PartitionReplica):
             if not keeps_nothing or not is_within:
                 raise
             _log.info("%s begins within a batch of its leader's", self.topic_partition)
-            begin_anew(error.first_offset)
+            restart_log_at(error.first_offset)
             info = log.append_as_follower(fetched.records, self.leader_epoch)
         moved = log.update_high_watermark(min(fetched.high_watermark, log.log_end_offset))
         if fetched.log_start_offset > log.log_start_offset:

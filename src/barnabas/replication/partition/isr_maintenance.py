@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from barnabas.replication.partition.alter_partition import (
-        AlterPartitionAnswer,
         AlterPartitionProposal,
+        AlterPartitionResult,
         AlterPartitionSender,
     )
     from barnabas.replication.partition.partition import Partition
@@ -85,9 +85,9 @@ class IsrMaintenance:
         partition: Partition,
         proposal: AlterPartitionProposal,
         before: int,
-        answer: AlterPartitionAnswer,
+        answer: AlterPartitionResult,
     ) -> None:
-        outcome = partition.take_answer(proposal, answer)
+        outcome = partition.on_alter_partition_result(proposal, answer)
         if outcome.retry:
             self._wheel.add(_RETRY_MS, partial(self._retry, partition, proposal))
             return

@@ -11,8 +11,8 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.partition.alter_partition import (
     OUTDATED,
     REFUSED,
-    AlterPartitionAnswer,
     AlterPartitionProposal,
+    AlterPartitionResult,
 )
 from barnabas.replication.partition.isr import IsrState
 from barnabas.replication.partition.partition_replica import NOTHING_TO_SYNC, PartitionReplica
@@ -179,8 +179,8 @@ class LeaderSide(PartitionReplica):
         replica.refusals = 0
         return FollowerUpdate(moved, proposal)
 
-    def has_nothing_for(
-        self, replica_id: int, asked: FetchPartitionData, told_high_watermark: int
+    def is_idle_for(
+        self, replica_id: int, asked: FetchPartitionData, reported_high_watermark: int
     ) -> bool:
         """Whether a fetch of that follower has no effect on either side until a change.
 
@@ -191,7 +191,7 @@ class LeaderSide(PartitionReplica):
         return (
             replica is not None
             and asked.fetch_offset == replica.log_end_offset == log.log_end_offset
-            and told_high_watermark == log.high_watermark
+            and reported_high_watermark == log.high_watermark
             and asked.log_start_offset == replica.log_start_offset
             and asked.current_leader_epoch in (UNKNOWN_EPOCH, self.leader_epoch)
             and replica_id in self.isr_state.isr
@@ -324,8 +324,8 @@ class LeaderSide(PartitionReplica):
             and proposal.leader_epoch == self.leader_epoch
         )
 
-    def take_answer(
-        self, proposal: AlterPartitionProposal, answer: AlterPartitionAnswer
+    def on_alter_partition_result(
+        self, proposal: AlterPartitionProposal, answer: AlterPartitionResult
     ) -> AnswerOutcome:
         """Apply the controller's response. Ignore it if its proposal is no longer in flight."""
         if not self.is_waiting_for(proposal):

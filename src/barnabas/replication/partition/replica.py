@@ -13,7 +13,7 @@ NO_BROKER_EPOCH = -1
 NEVER_MS = float("-inf")
 
 
-class Pulse(Protocol):
+class IdleFetches(Protocol):
     """A follower's session, in which the follower fetches from the log end without changes."""
 
     # Time of the session's last fetch, in monotonic ms.
@@ -29,9 +29,9 @@ class Replica:
         "broker_epoch",
         "broker_id",
         "end",
+        "idle_fetches",
         "last_fetch_leader_log_end_offset",
         "log_start_offset",
-        "pulse",
         "refusals",
     )
 
@@ -47,7 +47,7 @@ class Replica:
         self._last_fetch_ms = NEVER_MS
         self._last_caught_up_ms = NEVER_MS
         # The session that records the time of fetches without changes. None if there is none.
-        self.pulse: Pulse | None = None
+        self.idle_fetches: IdleFetches | None = None
         # Number of consecutive fetches of the same records: the follower may reject the batch.
         self.refusals = 0
         # Broker epoch in the last fetch (KIP-903). None before the first fetch.
@@ -61,8 +61,8 @@ class Replica:
     @property
     def last_fetch_ms(self) -> float:
         """The time of the last fetch."""
-        pulse = self.pulse
-        return self._last_fetch_ms if pulse is None else max(self._last_fetch_ms, pulse.fetched_ms)
+        idle = self.idle_fetches
+        return self._last_fetch_ms if idle is None else max(self._last_fetch_ms, idle.fetched_ms)
 
     @property
     def last_caught_up_ms(self) -> float:
@@ -70,22 +70,22 @@ class Replica:
 
         Never decreases in a leader epoch.
         """
-        pulse = self.pulse
-        if pulse is None:
+        idle_fetches = self.idle_fetches
+        if idle_fetches is None:
             return self._last_caught_up_ms
-        return max(self._last_caught_up_ms, pulse.fetched_ms)
+        return max(self._last_caught_up_ms, idle_fetches.fetched_ms)
 
-    def settle(self) -> None:
+    def leave_idle_set(self) -> None:
         """Copy the times from the session, and detach it. Later fetches are recorded here again."""
         self._last_caught_up_ms = self.last_caught_up_ms
         self._last_fetch_ms = self.last_fetch_ms
-        self.pulse = None
+        self.idle_fetches = None
 
     def reset(
         self, now_ms: float, leader_log_end_offset: int, is_new_leader: bool, in_isr: bool
     ) -> None:
         """Start a leader epoch. ISR members count as caught up now, other replicas as never."""
-        self.pulse = None
+        self.idle_fetches = None
         self._last_caught_up_ms = now_ms if in_isr else NEVER_MS
         if is_new_leader:
             self.end = UNKNOWN_END
@@ -110,8 +110,8 @@ class Replica:
         The follower is caught up now if it fetches from the leader's log end. It was caught up at
         its previous fetch if it now fetches from the log end of that time.
         """
-        if self.pulse is not None:
-            self.settle()
+        if self.idle_fetches is not None:
+            self.leave_idle_set()
         if end.message_offset >= leader_log_end_offset:
             self._last_caught_up_ms = max(self._last_caught_up_ms, now_ms)
         elif end.message_offset >= self.last_fetch_leader_log_end_offset:

@@ -47,7 +47,7 @@ class FetchSource(PartitionLookup, Protocol):
 
 
 class WaitingSession(Protocol):
-    """A follower's session with quiet partitions."""
+    """A follower's session with idle partitions."""
 
     # The session's pending fetch, which receives partitions that change.
     operation: DelayedFetch | None
@@ -91,10 +91,10 @@ class DelayedFetch(DelayedOperation):
     __slots__ = (
         "_accumulated",
         "_by_key",
+        "_idle",
         "_on_done",
         "_params",
         "_partitions",
-        "_quiet",
         "_source",
     )
 
@@ -104,7 +104,7 @@ class DelayedFetch(DelayedOperation):
         partitions: list[WaitingPartition],
         source: FetchSource,
         on_done: Callable[[list[tuple[TopicIdPartition, FetchResult]]], None],
-        quiet: WaitingSession | None = None,
+        idle: WaitingSession | None = None,
     ) -> None:
         """Create a pending fetch.
 
@@ -113,12 +113,12 @@ class DelayedFetch(DelayedOperation):
             partitions: the partitions that were read, with the results of the first read.
             source: reads the partitions again at completion.
             on_done: gets one result per partition.
-            quiet: the session, which adds quiet partitions when they change.
+            idle: the session, which adds idle partitions when they change.
         """
         super().__init__(params.max_wait_ms)
-        self._quiet = quiet
-        if quiet is not None:
-            quiet.operation = self
+        self._idle = idle
+        if idle is not None:
+            idle.operation = self
         self._params = params
         self._partitions = partitions
         self._source = source
@@ -131,7 +131,7 @@ class DelayedFetch(DelayedOperation):
         self._accumulated = sum(each.available for each in partitions)
 
     def add(self, changed: SessionPartition) -> None:
-        """Add a partition that was quiet and has changed."""
+        """Add a partition that was idle and has changed."""
         key = changed.where.topic_partition
         waiting = WaitingPartition(
             changed.where, key, changed.asked, changed.position, is_stale=True
@@ -214,8 +214,8 @@ class DelayedFetch(DelayedOperation):
 
     def on_cancel(self) -> None:
         """Remove this fetch from its session."""
-        if self._quiet is not None and self._quiet.operation is self:
-            self._quiet.operation = None
+        if self._idle is not None and self._idle.operation is self:
+            self._idle.operation = None
 
     def on_complete(self) -> None:
         """Read again the partitions that changed or had bytes, and answer with all results."""

@@ -29,7 +29,7 @@ class FetchContext(Protocol):
     session_id: int
 
     @property
-    def quiet(self) -> QuietSession | None:
+    def idle(self) -> IdlePartitionSet | None:
         """Requested partitions that need no read. None if there are none."""
         ...
 
@@ -45,7 +45,7 @@ class FetchContext(Protocol):
 class RefusedContext:
     """A request whose session cannot be used."""
 
-    quiet = None
+    idle = None
 
     __slots__ = ("error", "session_id")
 
@@ -66,7 +66,7 @@ class RefusedContext:
 class SessionlessContext:
     """A full request that creates no session."""
 
-    quiet = None
+    idle = None
 
     __slots__ = ("_asked", "error", "session_id")
 
@@ -87,7 +87,7 @@ class SessionlessContext:
 class FullContext:
     """A full request that creates a session if the cache has room."""
 
-    quiet = None
+    idle = None
 
     __slots__ = ("_asked", "_make_session", "error", "session_id")
 
@@ -124,12 +124,12 @@ class IncrementalContext:
         self.session_id = session.id
 
     @property
-    def quiet(self) -> QuietSession | None:
-        """The quiet partitions of the session."""
-        return self._session.quiet
+    def idle(self) -> IdlePartitionSet | None:
+        """The idle partitions of the session."""
+        return self._session.idle
 
     def partitions(self) -> list[Asked]:
-        """Return the session's partitions, without the quiet ones."""
+        """Return the session's partitions, without the idle ones."""
         return self._session.partitions()
 
     def answer(self, results: list[Answered]) -> list[Answered]:

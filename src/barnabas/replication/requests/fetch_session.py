@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from barnabas.replication.partition.results import FetchResult
-    from barnabas.replication.requests.quiet_partitions import QuietPartitions
-    from barnabas.replication.requests.quiet_session import QuietSession
+    from barnabas.replication.requests.idle_partition_registry import IdlePartitionRegistry
+    from barnabas.replication.requests.idle_partition_set import IdlePartitionSet
 
 Asked = tuple[TopicIdPartition, FetchPartitionData]
 Answered = tuple[TopicIdPartition, "FetchResult"]
@@ -32,14 +32,14 @@ class FetchSession:
     """The partitions of one session, in the order in which they are read next."""
 
     __slots__ = (
-        "_loud",
+        "_active",
         "_partitions",
         "created_ms",
         "epoch",
         "id",
+        "idle",
         "is_privileged",
         "last_used_ms",
-        "quiet",
         "size",
         "uses_topic_ids",
     )
@@ -58,20 +58,20 @@ class FetchSession:
         self._partitions: dict[SessionKey, SessionPartition] = {}
         # Size of the partitions, in units of about 0.5 KB.
         self.size = 0
-        # Partitions that each fetch checks: all, except the quiet ones of a follower's session.
-        self._loud = self._partitions
-        self.quiet: QuietSession | None = None
+        # Partitions that each fetch checks: all, except the idle ones of a follower's session.
+        self._active = self._partitions
+        self.idle: IdlePartitionSet | None = None
 
-    def follow(self, quiet: QuietPartitions, replica_id: int, replica_epoch: int) -> None:
-        """Make this a follower's session, whose quiet partitions are not checked."""
+    def follow(self, idle: IdlePartitionRegistry, replica_id: int, replica_epoch: int) -> None:
+        """Make this a follower's session, whose idle partitions are not checked."""
         assert not self._partitions, "before it has any"
-        self._loud = {}
-        self.quiet = quiet.open(replica_id, replica_epoch, self._loud)
+        self._active = {}
+        self.idle = idle.open(replica_id, replica_epoch, self._active)
 
     def close(self) -> None:
-        """Release the quiet partitions at the end of the session."""
-        if self.quiet is not None:
-            self.quiet.close()
+        """Release the idle partitions at the end of the session."""
+        if self.idle is not None:
+            self.idle.close()
 
     def __len__(self) -> int:
         return len(self._partitions)
@@ -80,8 +80,8 @@ class FetchSession:
         """Start a request of the session. `update` has applied the partitions of the request."""
         self.epoch = next_epoch(self.epoch)
         self.last_used_ms = now_ms
-        if self.quiet is not None:
-            self.quiet.begin_fetch(now_ms, replica_epoch)
+        if self.idle is not None:
+            self.idle.begin_fetch(now_ms, replica_epoch)
 
     def _key(self, where: TopicIdPartition) -> SessionKey:
         return (where.topic_id if self.uses_topic_ids else where.topic, where.partition)
@@ -92,11 +92,11 @@ class FetchSession:
             key = self._key(where)
             known = self._partitions.get(key)
             if known is None:
-                self._partitions[key] = self._loud[key] = SessionPartition(key, where, data)
+                self._partitions[key] = self._active[key] = SessionPartition(key, where, data)
                 self.size += size_of(where)
             else:
-                if self.quiet is not None:
-                    self.quiet.touch(known)
+                if self.idle is not None:
+                    self.idle.touch(known)
                 if known.asked.current_leader_epoch != data.current_leader_epoch:
                     # The follower drops the data that it requested in an earlier leader epoch.
                     known.high_watermark = UNKNOWN
@@ -109,17 +109,17 @@ class FetchSession:
             if gone is None:
                 continue
             self.size -= size_of(gone.where)
-            if self.quiet is not None:
-                self.quiet.touch(gone)
-                del self._loud[key]
+            if self.idle is not None:
+                self.idle.touch(gone)
+                del self._active[key]
 
     def partitions(self) -> list[Asked]:
         """Return the partitions to check, in order."""
-        return [(each.where, each.asked) for each in self._loud.values()]
+        return [(each.where, each.asked) for each in self._active.values()]
 
     def resolve(self, names: dict[bytes, str]) -> None:
         """Set the topic names of partitions whose topic id was unknown before."""
-        for each in self._loud.values():
+        for each in self._active.values():
             if not each.where.topic and each.where.topic_id in names:
                 # The size does not change, since names of existing topics are short.
                 each.where = TopicIdPartition(
@@ -128,7 +128,7 @@ class FetchSession:
 
     def unresolved(self) -> list[bytes]:
         """Return the ids of topics whose name is not known."""
-        missing = [each.where.topic_id for each in self._loud.values() if not each.where.topic]
+        missing = [each.where.topic_id for each in self._active.values() if not each.where.topic]
         return list(dict.fromkeys(missing)) if self.uses_topic_ids else []
 
     def note_all(self, results: Iterable[Answered]) -> None:
@@ -137,8 +137,8 @@ class FetchSession:
             partition = self._partitions.get(self._key(where))
             if partition is not None:
                 partition.note(result)
-                if self.quiet is not None:
-                    self.quiet.maybe_hush(partition, result)
+                if self.idle is not None:
+                    self.idle.maybe_mark_idle(partition, result)
 
     def keep_news(self, results: Iterable[Answered]) -> list[Answered]:
         """Return the changed results for an incremental response.
@@ -149,15 +149,15 @@ class FetchSession:
         news: list[Answered] = []
         for where, result in results:
             key = self._key(where)
-            partition = self._loud.get(key)
+            partition = self._active.get(key)
             if partition is None:
                 continue
             if partition.has_news(result):
                 partition.note(result)
                 news.append((where, result))
                 if len(result.records) > 0:
-                    self._loud[key] = self._loud.pop(key)
+                    self._active[key] = self._active.pop(key)
                     continue
-            if self.quiet is not None:
-                self.quiet.maybe_hush(partition, result)
+            if self.idle is not None:
+                self.idle.maybe_mark_idle(partition, result)
         return news

@@ -20,7 +20,7 @@ from barnabas.replication.requests.fetch_session import Asked, FetchSession, siz
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.replication.requests.quiet_partitions import QuietPartitions
+    from barnabas.replication.requests.idle_partition_registry import IdlePartitionRegistry
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.rng import Rng
     from barnabas.storage.topic_partition import TopicIdPartition
@@ -68,7 +68,7 @@ class FetchSessionCache:
         eviction_ms: int,
         clock: Clock,
         rng: Rng,
-        quiet: QuietPartitions | None = None,
+        idle: IdlePartitionRegistry | None = None,
         partition_count: Callable[[], int] | None = None,
     ) -> None:
         """Create an empty cache.
@@ -78,7 +78,7 @@ class FetchSessionCache:
             eviction_ms: the idle time after which any new session may evict a session, in ms.
             clock: gives the times of use.
             rng: draws the session ids.
-            quiet: registry of quiet partitions of followers' sessions, see below.
+            idle: registry of idle partitions of followers' sessions, see below.
             partition_count: returns the cluster's partition count. None: no limit per session.
         """
         self._partition_count = partition_count
@@ -87,7 +87,7 @@ class FetchSessionCache:
         self._clock = clock
         self._rng = rng
         # None: fetches of followers check all partitions, like those of consumers.
-        self._quiet = quiet
+        self._idle = idle
         # Sessions by id, least recently used first.
         self._sessions: dict[int, FetchSession] = {}
         # Sum of the sizes of all sessions.
@@ -164,8 +164,8 @@ class FetchSessionCache:
         while session_id in self._sessions:
             session_id = self._rng.randint(1, _SESSION_ID_MAX)
         session = FetchSession(session_id, request.is_from_follower, request.uses_topic_ids, now_ms)
-        if self._quiet is not None and request.is_from_follower:
-            session.follow(self._quiet, request.replica_id, request.replica_epoch)
+        if self._idle is not None and request.is_from_follower:
+            session.follow(self._idle, request.replica_id, request.replica_epoch)
         session.update(asked, ())
         self._sessions[session_id] = session
         self._size += session.size

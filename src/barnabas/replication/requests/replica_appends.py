@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from barnabas.replication.partition.partition import Partition
     from barnabas.replication.partition.partition_registry import PartitionRegistry
     from barnabas.replication.replica_metrics import ReplicaMetrics
-    from barnabas.replication.requests.put_off_append import PutOffAppend, StepQueue
+    from barnabas.replication.requests.deferred_append import DeferredAppend, StepQueue
     from barnabas.runtime.clock import Clock
     from barnabas.storage.append_info import AppendInfo, AppendOrigin
     from barnabas.storage.log.log import Log
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_LOG_START_UNTOLD = frozenset(
+_ERRORS_WITHOUT_LOG_START = frozenset(
     {
         ErrorCode.CORRUPT_MESSAGE,
         ErrorCode.MESSAGE_TOO_LARGE,
@@ -61,7 +61,7 @@ _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 _NONE = ErrorCode.NONE
 
 
-class AppendParts(msgspec.Struct, frozen=True):
+class AppendDependencies(msgspec.Struct, frozen=True):
     """The collaborators and callbacks of `ReplicaAppends`."""
 
     registry: PartitionRegistry
@@ -91,16 +91,16 @@ class ReplicaAppends:
         "_wake",
     )
 
-    def __init__(self, parts: AppendParts) -> None:
-        self._registry = parts.registry
+    def __init__(self, dependencies: AppendDependencies) -> None:
+        self._registry = dependencies.registry
         # The registry's own dict: the hot path does one lookup per partition.
-        self._online = parts.registry.online
-        self._metrics = parts.metrics
-        self._clock = parts.clock
-        self._produces = parts.produces
-        self._wake = parts.wake
-        self._take_offline = parts.take_offline
-        queue = parts.inspections
+        self._online = dependencies.registry.online
+        self._metrics = dependencies.metrics
+        self._clock = dependencies.clock
+        self._produces = dependencies.produces
+        self._wake = dependencies.wake
+        self._take_offline = dependencies.take_offline
+        queue = dependencies.inspections
         self._inspections = ImmediateSteps() if queue is None else queue
 
     def partition(self, topic_partition: TopicPartition) -> Partition | ErrorCode:
@@ -114,7 +114,7 @@ class ReplicaAppends:
         entries: Mapping[TopicPartition, memoryview | InspectedRecords],
         origin: AppendOrigin,
         on_done: Callable[[dict[TopicPartition, ProduceResult]], None],
-    ) -> DelayedProduce | PutOffAppend | None:
+    ) -> DelayedProduce | DeferredAppend | None:
         """Append each entry to its partition and answer when `required_acks` is fulfilled.
 
         Args:
@@ -136,7 +136,7 @@ class ReplicaAppends:
         results: dict[TopicPartition, ProduceResult] = {}
         appended: list[tuple[Partition, AppendInfo]] = []
         pending: list[PendingAppend] = []
-        put_off: dict[TopicPartition, Inspection] | None = None
+        deferred: dict[TopicPartition, Inspection] | None = None
         for key, records in entries.items():
             partition = self._online.get(key)
             if partition is None:
@@ -145,7 +145,7 @@ class ReplicaAppends:
             try:
                 info = partition.append_as_leader(records, origin, required_acks, now_ms)
             except InspectionNeededError as needed:
-                put_off = {**(put_off or {}), key: needed.inspection}
+                deferred = {**(deferred or {}), key: needed.inspection}
                 continue
             except Exception as error:  # noqa: BLE001 - the request's other partitions go on
                 results[key] = self._failed(key, error, records.nbytes)
@@ -162,10 +162,10 @@ class ReplicaAppends:
                 acknowledged = partition.sync_required_from
             if required_acks and acknowledged <= info.last_offset:
                 pending.append(PendingAppend(key, info.last_offset + 1, result))
-        if put_off is not None:
+        if deferred is not None:
             self._after_append(appended)
-            later = self._put_off(timeout_ms, required_acks, origin, on_done)
-            return later.begin(put_off, results, pending, self._inspections)
+            later = self._defer(timeout_ms, required_acks, origin, on_done)
+            return later.begin(deferred, results, pending, self._inspections)
         if pending:
             self._after_append(appended)
             return self.park(timeout_ms, required_acks, pending, results, on_done)
@@ -186,17 +186,17 @@ class ReplicaAppends:
                 refused[key] = unknown
         on_done({key: ProduceResult(error) for key, error in refused.items()})
 
-    def _put_off(
+    def _defer(
         self,
         timeout_ms: int,
         required_acks: int,
         origin: AppendOrigin,
         on_done: Callable[[dict[TopicPartition, ProduceResult]], None],
-    ) -> PutOffAppend:
+    ) -> DeferredAppend:
         # Imported here, since most brokers never need it.
-        from barnabas.replication.requests.put_off_append import PutOffAppend
+        from barnabas.replication.requests.deferred_append import DeferredAppend
 
-        return PutOffAppend(self, required_acks, timeout_ms, origin, on_done)
+        return DeferredAppend(self, required_acks, timeout_ms, origin, on_done)
 
     def _after_append(self, appended: list[tuple[Partition, AppendInfo]]) -> None:
         """Count, start the syncs that are due, and check waiting consumers and followers.
@@ -279,7 +279,7 @@ class ReplicaAppends:
         if result.record_errors:
             result.error_message = str(error)
         partition = self._online.get(topic_partition)
-        if partition is not None and error.error_code not in _LOG_START_UNTOLD:
+        if partition is not None and error.error_code not in _ERRORS_WITHOUT_LOG_START:
             result.log_start_offset = partition.log.log_start_offset
         return result
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from barnabas.replication.partition.partition_registry import PartitionRegistry
     from barnabas.replication.replica_metrics import ReplicaMetrics
     from barnabas.replication.replication_throttle import ReplicationThrottle
+    from barnabas.replication.requests.idle_partition_set import IdlePartitionSet
     from barnabas.replication.requests.preferred_replicas import PreferredReplicas
-    from barnabas.replication.requests.quiet_session import QuietSession
     from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
     from barnabas.waiting.purgatory import Purgatory
 
@@ -38,7 +38,7 @@ Asked = tuple["TopicIdPartition", "FetchPartitionData"]
 Answered = tuple["TopicIdPartition", FetchResult]
 
 
-class ReadParts(msgspec.Struct, frozen=True):
+class ReadDependencies(msgspec.Struct, frozen=True):
     """The collaborators and callbacks of `ReplicaReads`."""
 
     registry: PartitionRegistry
@@ -73,25 +73,25 @@ class ReplicaReads:
         "_wake",
     )
 
-    def __init__(self, parts: ReadParts) -> None:
-        self._registry = parts.registry
+    def __init__(self, dependencies: ReadDependencies) -> None:
+        self._registry = dependencies.registry
         # The registry's own dict: the hot path does one lookup per partition.
-        self._online = parts.registry.online
-        self._metrics = parts.metrics
-        self._isr = parts.isr
-        self._fetches = parts.fetches
-        self._deletes = parts.deletes
-        self._throttle = parts.throttle
-        self._preferred = parts.preferred
-        self._wake = parts.wake
-        self._on_damage = parts.on_damage
+        self._online = dependencies.registry.online
+        self._metrics = dependencies.metrics
+        self._isr = dependencies.isr
+        self._fetches = dependencies.fetches
+        self._deletes = dependencies.deletes
+        self._throttle = dependencies.throttle
+        self._preferred = dependencies.preferred
+        self._wake = dependencies.wake
+        self._on_damage = dependencies.on_damage
 
     def fetch(
         self,
         params: FetchParams,
         partitions: list[Asked],
         on_done: Callable[[list[Answered]], None],
-        quiet: QuietSession | None = None,
+        idle: IdlePartitionSet | None = None,
     ) -> DelayedFetch | None:
         """Read the partitions in order. Answer when enough bytes are available or the wait is over.
 
@@ -100,7 +100,7 @@ class ReplicaReads:
             partitions: the requested partitions, in the order of the request.
             on_done: gets one result per partition, in the same order; may be called before this
                 returns.
-            quiet: further partitions of the session, which have no changes now.
+            idle: further partitions of the session, which have no changes now.
 
         Returns:
             The pending operation, or None if the fetch was answered at once.
@@ -112,13 +112,13 @@ class ReplicaReads:
         moved: list[TopicPartition] = []
         if params.is_from_follower:
             moved = self._take_follower_states(params, partitions, results)
-        asks_nothing = not partitions and not quiet
+        asks_nothing = not partitions and not idle
         if params.max_wait_ms <= 0 or asks_nothing or _answers_at_once(params, results):
             self._wake_all(moved)
             on_done(results)
             return None
         waiting = self._waiting(params, partitions, results)
-        operation = self._park(params, waiting, on_done, quiet)
+        operation = self._park(params, waiting, on_done, idle)
         # After the fetch is parked, since completed operations may append to these partitions.
         self._wake_all(moved)
         return operation
@@ -146,13 +146,13 @@ class ReplicaReads:
         params: FetchParams,
         waiting: list[WaitingPartition],
         on_done: Callable[[list[Answered]], None],
-        quiet: QuietSession | None,
+        idle: IdlePartitionSet | None,
     ) -> DelayedFetch:
-        operation = DelayedFetch(params, waiting, self, on_done, quiet)
+        operation = DelayedFetch(params, waiting, self, on_done, idle)
         keys: list[Hashable] = [each.topic_partition for each in waiting]
-        if quiet is not None:
-            # The session is a key of its own, so that a fetch with only quiet partitions can wait.
-            keys.append(quiet)
+        if idle is not None:
+            # The session is a key of its own, so that a fetch with only idle partitions can wait.
+            keys.append(idle)
         if any(each.available for each in waiting):
             self._fetches.try_complete_else_watch(operation, keys)
         else:

@@ -32,7 +32,7 @@ class SessionPartition:
         # response includes the partition.
         self.high_watermark = UNKNOWN
         self.log_start_offset = UNKNOWN
-        # Log position of the fetch offset while the partition is quiet.
+        # Log position of the fetch offset while the partition is idle.
         self.position: LogOffsetMetadata | None = None
 
     def has_news(self, result: FetchResult) -> bool:

@@ -44,9 +44,9 @@ def subscribe_to_dynamic_keys(
 
     def take_replication(config: ParsedConfig) -> None:
         replicas.set_fetchers_per_leader(config.integer(NUM_REPLICA_FETCHERS))
-        replicas.leader_throttle.bytes_per_second = config.integer(LEADER_THROTTLED_RATE)
-        replicas.follower_throttle.bytes_per_second = config.integer(FOLLOWER_THROTTLED_RATE)
-        replicas.moves_throttle.bytes_per_second = config.integer(MOVES_THROTTLED_RATE)
+        replicas.throttles.leader.bytes_per_second = config.integer(LEADER_THROTTLED_RATE)
+        replicas.throttles.follower.bytes_per_second = config.integer(FOLLOWER_THROTTLED_RATE)
+        replicas.throttles.moves.bytes_per_second = config.integer(MOVES_THROTTLED_RATE)
 
     dynamic.subscribe((key.name for key in CONNECTION_KEYS), take_connection_bounds)
     dynamic.subscribe(CLEANER_KEYS, logs.cleaner.take_broker_config)

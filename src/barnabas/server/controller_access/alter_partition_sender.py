@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.replication.partition.alter_partition import AlterPartitionAnswer
+from barnabas.replication.partition.alter_partition import AlterPartitionResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +40,7 @@ class ForwardedAlterPartition:
         self._timer = timer
 
     def submit(
-        self, proposal: AlterPartitionProposal, on_done: Callable[[AlterPartitionAnswer], None]
+        self, proposal: AlterPartitionProposal, on_done: Callable[[AlterPartitionResult], None]
     ) -> None:
         """Send the proposal in the next turn of the loop."""
 
@@ -78,20 +78,20 @@ class ForwardedAlterPartition:
 
 def _answer(
     proposal: AlterPartitionProposal, response: AlterPartitionResponse
-) -> AlterPartitionAnswer:
+) -> AlterPartitionResult:
     """Return the result for the proposal's partition.
 
     A response without this partition becomes an unknown server error, and the proposal is retried.
     """
     if response.error_code:
-        return AlterPartitionAnswer(ErrorCode.of(response.error_code))
+        return AlterPartitionResult(ErrorCode.of(response.error_code))
     for topic in response.topics:
         for partition in topic.partitions:
             if (
                 topic.topic_id == proposal.topic_id
                 and partition.partition_index == proposal.topic_partition.partition
             ):
-                return AlterPartitionAnswer(
+                return AlterPartitionResult(
                     ErrorCode.of(partition.error_code),
                     partition.leader_id,
                     partition.leader_epoch,
@@ -100,4 +100,4 @@ def _answer(
                     partition.leader_recovery_state,
                 )
     _log.error("%s: the AlterPartition response lacks it", proposal.topic_partition)
-    return AlterPartitionAnswer(ErrorCode.UNKNOWN_SERVER_ERROR)
+    return AlterPartitionResult(ErrorCode.UNKNOWN_SERVER_ERROR)

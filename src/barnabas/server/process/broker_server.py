@@ -14,7 +14,7 @@ from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencie
 from barnabas.metadata.partition_registration import DIRECTORY_LOST
 from barnabas.replication.config import FETCH_SESSION_EVICTION_MS, ReplicationConfig
 from barnabas.replication.log_dir_moves import LogDirMoves
-from barnabas.replication.replica_manager import ReplicaManager, ReplicationParts
+from barnabas.replication.replica_manager import ReplicaManager, ReplicationDependencies
 from barnabas.replication.replica_metrics import ReplicaMetrics
 from barnabas.replication.requests.fetch_session_cache import FetchSessionCache
 from barnabas.server.cluster.lost_leaders import LostLeaders
@@ -233,7 +233,7 @@ class BrokerServer:
             node_id,
             config.build(ReplicationConfig),
             self.logs,
-            ReplicationParts(
+            ReplicationDependencies(
                 shared.wheel,
                 runtime.clock,
                 sender,
@@ -344,7 +344,7 @@ class BrokerServer:
                 FETCH_SESSION_EVICTION_MS,
                 runtime.clock,
                 runtime.rng,
-                self.replicas.quiet,
+                self.replicas.idle_partitions,
                 lambda: shared.cluster.image.topics.partition_count,
             ),
             auto_topics=AutoTopics(

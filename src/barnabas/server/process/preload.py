@@ -50,7 +50,7 @@ _OTHERS = (
     "barnabas.replication.fetcher.leader_channels",
     "barnabas.replication.fetcher.local_replicas",
     "barnabas.replication.requests.preferred_replicas",
-    "barnabas.replication.requests.put_off_append",
+    "barnabas.replication.requests.deferred_append",
     "barnabas.replication.replica_selector",
     "barnabas.server.controller_access.controller_channel",
     "barnabas.server.quorum.quorum_description",

@@ -19,7 +19,7 @@ from barnabas.network.connection import ConnectionDependencies
 from barnabas.network.frame_budget import FrameBudget
 from barnabas.network.framed_protocol import new_receive_buffer
 from barnabas.raft.config import RaftConfig
-from barnabas.raft.core.newcomer import NewcomerFile
+from barnabas.raft.core.unproven_voter import UnprovenVoterFile
 from barnabas.raft.driver.opening import RaftOpening, open_raft
 from barnabas.raft.driver.quorum_contact import has_contact
 from barnabas.server.cluster.backlog import Backlog
@@ -263,8 +263,8 @@ class SharedServer:
                 raise
             metadata_path = metadata_directory(self.config, disk)
             raise metadata_failure(metadata_path, error, disk) from error
-        self.is_newcomer = NewcomerFile(disk, directories.metadata.path).exists()
-        if self.is_newcomer:
+        self.is_unproven_voter = UnprovenVoterFile(disk, directories.metadata.path).exists()
+        if self.is_unproven_voter:
             _log.info(
                 "%s was empty at this voter's first start: it has no vote until it has heard of "
                 "all voters of a new cluster, or has copied the metadata log of an old one",
@@ -273,17 +273,17 @@ class SharedServer:
         return directories
 
     def _before_format(self, metadata_path: str) -> None:
-        """Mark a static voter with an empty disk as a newcomer, which must not vote yet.
+        """Mark a static voter with an empty disk that it must not vote yet.
 
         This node may have voted before on a disk that was lost or replaced.
         """
         cluster = self.configuration.cluster
         if cluster.is_controller and len(cluster.voters) > 1:
-            NewcomerFile(self.runtime.disk, metadata_path).write()
+            UnprovenVoterFile(self.runtime.disk, metadata_path).write()
 
 
 def _raft_config(
-    configuration: Configuration, directories: DataDirectories, is_newcomer: bool
+    configuration: Configuration, directories: DataDirectories, is_unproven_voter: bool
 ) -> RaftConfig:
     config, cluster = configuration.parsed, configuration.cluster
     voters = tuple(cluster.voters)
@@ -302,7 +302,7 @@ def _raft_config(
             for each in configuration.advertised_controller_endpoints
         },
         can_be_voter=cluster.is_controller,
-        is_newcomer=is_newcomer,
+        is_unproven_voter=is_unproven_voter,
         auto_join=config.boolean("controller.quorum.auto.join.enable"),
         election_timeout_ms=config.integer("controller.quorum.election.timeout.ms"),
         fetch_timeout_ms=config.integer("controller.quorum.fetch.timeout.ms"),

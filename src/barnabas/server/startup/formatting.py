@@ -15,7 +15,7 @@ import msgspec
 
 from barnabas.protocol.primitives import uuid_from_string, uuid_to_string
 from barnabas.protocol.schema import ZERO_UUID
-from barnabas.raft.core.newcomer import NewcomerFile
+from barnabas.raft.core.unproven_voter import UnprovenVoterFile
 from barnabas.raft.log.formatter import format_metadata_directory
 from barnabas.raft.log.metadata_log import METADATA_PARTITION
 from barnabas.raft.log.snapshot import BOOTSTRAP_SNAPSHOT, delete_snapshot, list_snapshots
@@ -210,7 +210,7 @@ def _format(
         if metadata_path is not None and configuration.cluster.is_controller:
             _begin_metadata_log(configuration, voters, dependencies, path, meta.directory_id)
             # An operator who formats explicitly confirms that this node cannot forget a vote.
-            NewcomerFile(disk, path).remove()
+            UnprovenVoterFile(disk, path).remove()
         write_identity(disk, path, meta)
     finally:
         lock.release()

@@ -56,20 +56,20 @@ def of_controller(name: str) -> Callable[[SimulatedBroker], Any]:
 EFFECTS: dict[str, tuple[str, Callable[[SimulatedBroker], Any], Any]] = {
     "follower.replication.throttled.rate": (
         "5000",
-        of_replicas("follower_throttle", "bytes_per_second"),
+        of_replicas("throttles", "follower", "bytes_per_second"),
         5000,
     ),
     "leader.replication.throttled.rate": (
         "5000",
-        of_replicas("leader_throttle", "bytes_per_second"),
+        of_replicas("throttles", "leader", "bytes_per_second"),
         5000,
     ),
     "replica.alter.log.dirs.io.max.bytes.per.second": (
         "5000",
-        of_replicas("moves_throttle", "bytes_per_second"),
+        of_replicas("throttles", "moves", "bytes_per_second"),
         5000,
     ),
-    "num.replica.fetchers": ("2", of_replicas("_fetchers_per_leader"), 2),
+    "num.replica.fetchers": ("2", of_replicas("_followed", "_fetchers_per_leader"), 2),
     "compression.gzip.level": ("5", of_log("compression_gzip_level"), 5),
     "compression.lz4.level": ("5", of_log("compression_lz4_level"), 5),
     "compression.type": ("lz4", of_log("compression_type"), "lz4"),

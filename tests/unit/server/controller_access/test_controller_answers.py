@@ -15,8 +15,8 @@ from barnabas.protocol.messages.alter_partition import (
     TopicDataResponse,
 )
 from barnabas.replication.partition.alter_partition import (
-    AlterPartitionAnswer,
     AlterPartitionProposal,
+    AlterPartitionResult,
 )
 from barnabas.server.controller_access.alter_partition_sender import ForwardedAlterPartition
 from barnabas.server.controller_access.controller_channel import ChannelSettings
@@ -41,7 +41,7 @@ class ScriptedController:
         on_done(self.response)
 
 
-def answer_to(response: AlterPartitionResponse) -> AlterPartitionAnswer:
+def answer_to(response: AlterPartitionResponse) -> AlterPartitionResult:
     """What a leader is told of its proposal, through the way that requests take."""
     world = SimWorld(1)
     runtime = world.host("broker").runtime
@@ -59,7 +59,7 @@ def answer_to(response: AlterPartitionResponse) -> AlterPartitionAnswer:
         ChannelSettings("test", 1_000),
     )
     sender = ForwardedAlterPartition(1, lambda: 10, forwarding, runtime.timer)
-    answers: list[AlterPartitionAnswer] = []
+    answers: list[AlterPartitionResult] = []
     sender.submit(PROPOSAL, answers.append)
     assert world.run_until(lambda: bool(answers), 5_000)
     return answers[0]
@@ -79,7 +79,7 @@ def response(**fields: Any) -> AlterPartitionResponse:
 
 def test_an_answer_that_is_understood() -> None:
     answer = answer_to(response())
-    assert answer == AlterPartitionAnswer(ErrorCode.NONE, 1, 3, (1, 2), 8)
+    assert answer == AlterPartitionResult(ErrorCode.NONE, 1, 3, (1, 2), 8)
 
 
 @pytest.mark.parametrize("code", [999, -7])

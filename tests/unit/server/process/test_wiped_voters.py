@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.raft.core.newcomer import NewcomerFile
+from barnabas.raft.core.unproven_voter import UnprovenVoterFile
 from barnabas.server.configs.configuration import read_configuration
 from barnabas.server.startup.formatting import FirstVoters, FormatDependencies, format_node
 from unit.server.process.test_cluster import creation
@@ -27,7 +27,7 @@ def wipe(cluster: SimulatedCluster, node_id: int) -> None:
 
 def has_note(cluster: SimulatedCluster, node_id: int) -> bool:
     """Whether the node's directory says that it has no vote yet."""
-    return NewcomerFile(cluster.world.host(f"node-{node_id}").disk, "/data").exists()
+    return UnprovenVoterFile(cluster.world.host(f"node-{node_id}").disk, "/data").exists()
 
 
 def has_vote(cluster: SimulatedCluster, node_id: int) -> bool:
@@ -129,7 +129,7 @@ def test_one_of_two_wiped_voters_is_formatted_by_hand_and_has_its_vote_at_once()
     runtime = host.runtime
     # A formatting by `barnabas start` was cut off before it gave the directory its identity.
     runtime.disk.make_directory("/data")
-    NewcomerFile(runtime.disk, "/data").write()
+    UnprovenVoterFile(runtime.disk, "/data").write()
     format_node(
         read_configuration(cluster.properties(1)),
         FirstVoters.AS_CONFIGURED,

@@ -353,7 +353,7 @@ def test_a_move_copies_no_more_than_the_rate_that_may_change_meanwhile() -> None
     large = [bytes([65 + number]) * 600_000 for number in range(6)]
     for value in large:
         broker.produce("a", value)
-    throttle = broker.node.broker.replicas.moves_throttle
+    throttle = broker.node.broker.replicas.throttles.moves
     throttle.bytes_per_second = 100_000
     assert alter(broker, "a", target) == 0
     # What is read at once may exceed the rate; then it is made up for, over eleven seconds.

@@ -97,10 +97,10 @@ class FetchHandler:
         readable = pending.take(session.partitions())
         if pending.refused_count > REFUSED_WAITING_MAX:
             params.max_wait_ms = 0
-        if readable or session.quiet:
+        if readable or session.idle:
             if request.isolation_level not in ISOLATION_LEVELS:
                 return _refused(context.version, request)
-            operation = self._replicas.fetch(params, readable, pending.on_fetched, session.quiet)
+            operation = self._replicas.fetch(params, readable, pending.on_fetched, session.idle)
             if operation is not None:
                 context.on_client_gone(operation.cancel)
         else:

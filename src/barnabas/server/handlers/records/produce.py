@@ -31,7 +31,7 @@ from barnabas.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from barnabas.replication.partition.results import ProduceResult
-    from barnabas.replication.requests.put_off_append import PutOffAppend
+    from barnabas.replication.requests.deferred_append import DeferredAppend
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.conversion.old_produce import Converted
     from barnabas.server.dispatch.request import Handle, RequestContext
@@ -280,7 +280,7 @@ class PendingProduce:
                 answer.error_code = refusal.error
                 answer.error_message = refusal.words or None
 
-    def wait_for(self, operation: DelayedProduce | PutOffAppend) -> None:
+    def wait_for(self, operation: DelayedProduce | DeferredAppend) -> None:
         """Wait for an operation that completes later.
 
         While the records are validated, no later request of the connection is read, as in Kafka: a

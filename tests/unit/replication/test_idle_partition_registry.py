@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 FETCH = 1
 MANY = 200
 LAG_MS = 2_000
-# A fetch waits for 500 ms; beside those that are disturbed 64 are looked at.
+# A fetch waits for 500 ms; beside those that are activated 64 are looked at.
 SWEPT = 64
 
 
@@ -135,7 +135,7 @@ def test_a_new_leadership_begins_without_what_was_known_in_the_old_one() -> None
     cluster.controller.elect(2)
     assert cluster.until(lambda: cluster[2].partition().is_leader)
     assert not cluster[1].partition().remote_replicas
-    assert PARTITION not in cluster[1].manager.quiet.sessions
+    assert PARTITION not in cluster[1].manager.idle_partitions.sessions
     cluster.controller.elect(1)
     assert cluster.until(lambda: cluster[1].partition().is_leader)
     assert cluster.produce(b"a").error is ErrorCode.NONE
@@ -146,8 +146,8 @@ def test_a_replica_that_is_taken_away_and_comes_back_is_looked_at_again() -> Non
     cluster = cluster_of(MANY)
     cluster.controller.change(replicas=[1, 3], isr=[1, 3])
     cluster.run_for(3_000)
-    quiet = cluster[1].manager.quiet.sessions
-    assert cluster.until(lambda: PARTITION in quiet, 3_000)
-    assert [each.replica_id for each in quiet[PARTITION]] == [3]
+    idle = cluster[1].manager.idle_partitions.sessions
+    assert cluster.until(lambda: PARTITION in idle, 3_000)
+    assert [each.replica_id for each in idle[PARTITION]] == [3]
     cluster.controller.change(replicas=[1, 2, 3], isr=[1, 3])
     assert cluster.until(lambda: set(cluster.registration().isr) == {1, 2, 3}, 5_000)

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 VOTERS = (1, 2, 3)
 
 
-def newcomer(log: MemoryLog | None = None, epoch: int = 0) -> RaftCore:
+def unproven_voter(log: MemoryLog | None = None, epoch: int = 0) -> RaftCore:
     """Voter 3 of three, which began with an empty directory."""
     voters = VoterSet.static(VOTERS, {each: ("host", each) for each in VOTERS}, "CONTROLLER")
     core = RaftCore(
-        RaftConfig(3, VOTERS, is_newcomer=True),
+        RaftConfig(3, VOTERS, is_unproven_voter=True),
         log or MemoryLog(),
         SeededRng(1),
         ElectionState(epoch),
@@ -52,14 +52,14 @@ def granted(effects: Effects) -> bool:
 
 
 def test_it_grants_no_vote_and_no_pre_vote() -> None:
-    core = newcomer()
+    core = unproven_voter()
     assert not granted(core.step(1, vote_of(1, 5, 4, 20, pre_vote=True)))
     assert not granted(core.step(2, vote_of(1, 5, 4, 20)))
     assert core.voted_id == -1
 
 
 def test_it_never_runs_for_leader() -> None:
-    core = newcomer()
+    core = unproven_voter()
     for now_ms in range(0, 60_000, 100):
         core.tick(now_ms)
     assert core.epoch == 0
@@ -67,7 +67,7 @@ def test_it_never_runs_for_leader() -> None:
 
 
 def test_it_has_its_vote_once_all_others_are_seen_to_be_empty() -> None:
-    core = newcomer()
+    core = unproven_voter()
     core.step(1, vote_of(1, 1, 0, 0, pre_vote=True))
     assert not core.has_vote
     effects = core.step(2, fetch_of(2, 0, 0, 0))
@@ -77,7 +77,7 @@ def test_it_has_its_vote_once_all_others_are_seen_to_be_empty() -> None:
 
 
 def test_a_voter_that_has_a_record_keeps_it_from_its_vote() -> None:
-    core = newcomer()
+    core = unproven_voter()
     core.step(1, vote_of(1, 2, 1, 7, pre_vote=True))
     core.step(2, fetch_of(2, 0, 0, 0))
     core.step(3, fetch_of(1, 0, 7, 1))
@@ -85,7 +85,7 @@ def test_a_voter_that_has_a_record_keeps_it_from_its_vote() -> None:
 
 
 def test_an_epoch_before_the_first_has_no_records() -> None:
-    core = newcomer()
+    core = unproven_voter()
     asked: list[int] = []
     # The request of the start got no answer.
     effects = core.tick(5_000)
@@ -99,7 +99,7 @@ def test_an_epoch_before_the_first_has_no_records() -> None:
 
 def test_the_leader_does_not_count_its_fetches() -> None:
     log = log_of_four()
-    core = newcomer(log, epoch=1)
+    core = unproven_voter(log, epoch=1)
     effects = core.step(0, BeginQuorumEpochRequest(leader_id=1, epoch=1))
     ((_, request),) = effects.requests
     assert isinstance(request, FetchRequest)
@@ -108,7 +108,7 @@ def test_the_leader_does_not_count_its_fetches() -> None:
 
 def test_it_has_its_vote_when_a_record_is_committed_that_came_after_it() -> None:
     log = log_of_four()
-    core = newcomer(log, epoch=1)
+    core = unproven_voter(log, epoch=1)
     effects = core.step(0, BeginQuorumEpochRequest(leader_id=1, epoch=1))
     ((_, request),) = effects.requests
     answer = FetchResponse(token=request.token, epoch=1, leader_id=1, high_watermark=4)

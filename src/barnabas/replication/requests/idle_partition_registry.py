@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.replication.requests.quiet_session import QuietSession
+from barnabas.replication.requests.idle_partition_set import IdlePartitionSet
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from barnabas.waiting.purgatory import Purgatory
 
 
-class QuietPartitions:
-    """The sessions of all followers of a broker, by quiet partition."""
+class IdlePartitionRegistry:
+    """The sessions of all followers of a broker, by idle partition."""
 
     __slots__ = ("_brokers", "_fetches", "_metrics", "online", "sessions")
 
@@ -35,28 +35,28 @@ class QuietPartitions:
         self._brokers = brokers
         self._fetches = fetches
         self._metrics = metrics
-        # Sessions in which a partition is quiet. Partitions without such a session have no entry.
-        self.sessions: dict[TopicPartition, list[QuietSession]] = {}
+        # Sessions in which a partition is idle. Partitions without such a session have no entry.
+        self.sessions: dict[TopicPartition, list[IdlePartitionSet]] = {}
 
     def open(
-        self, replica_id: int, replica_epoch: int, loud: dict[SessionKey, SessionPartition]
-    ) -> QuietSession:
-        """Create the quiet part of a new session. All its partitions are loud at first."""
-        return QuietSession(self, (replica_id, replica_epoch), loud)
+        self, replica_id: int, replica_epoch: int, active: dict[SessionKey, SessionPartition]
+    ) -> IdlePartitionSet:
+        """Create the idle part of a new session. All its partitions are active at first."""
+        return IdlePartitionSet(self, (replica_id, replica_epoch), active)
 
-    def disturb(self, key: TopicPartition) -> None:
-        """Make a partition loud in all sessions, since its state may have changed."""
+    def activate(self, key: TopicPartition) -> None:
+        """Make a partition active in all sessions, since its state may have changed."""
         for session in list(self.sessions.get(key, ())):
-            session.disturb(key)
+            session.activate(key)
 
     # Methods for sessions.
 
-    def watch(self, key: TopicPartition, session: QuietSession) -> None:
-        """Register a session in which the partition became quiet."""
+    def watch(self, key: TopicPartition, session: IdlePartitionSet) -> None:
+        """Register a session in which the partition became idle."""
         self.sessions.setdefault(key, []).append(session)
 
-    def forget(self, key: TopicPartition, session: QuietSession) -> None:
-        """Remove a session in which the partition is no longer quiet."""
+    def forget(self, key: TopicPartition, session: IdlePartitionSet) -> None:
+        """Remove a session in which the partition is no longer idle."""
         sessions = self.sessions[key]
         sessions.remove(session)
         if not sessions:
@@ -72,7 +72,7 @@ class QuietPartitions:
         for topic, count in counts.items():
             topics[topic].fetch_requests += count
 
-    def let_wait_for(self, operation: DelayedFetch, entry: SessionPartition) -> None:
+    def add_to_fetch(self, operation: DelayedFetch, entry: SessionPartition) -> None:
         """Add a changed partition to a pending fetch."""
         operation.add(entry)
         self._fetches.watch_also(operation, entry.where.topic_partition)

@@ -65,7 +65,7 @@ class Appender(Protocol):
         ...
 
 
-class PutOffAppend:
+class DeferredAppend:
     """Waits for the inspections of one request, appends, and answers."""
 
     __slots__ = (
@@ -109,7 +109,7 @@ class PutOffAppend:
         results: dict[TopicPartition, ProduceResult],
         pending: list[PendingAppend],
         queue: StepQueue,
-    ) -> PutOffAppend | None:
+    ) -> DeferredAppend | None:
         """Start the inspections. Return None if the request was answered before this returns."""
         self._results, self._pending = results, pending
         self._sizes = {key: len(inspection) for key, inspection in inspections.items()}

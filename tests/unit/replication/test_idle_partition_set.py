@@ -1,4 +1,4 @@
-"""Each rule of quiet partitions alone: a follower's fetches of a session, made by hand.
+"""Each rule of idle partitions alone: a follower's fetches of a session, made by hand.
 
 With more partitions than a sweep looks at these rules decide what a leader knows of its followers;
 with few, the sweep of twice a second hides most of them. So all happens within one sweep here.
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.fetch_metadata import next_epoch
 from barnabas.protocol.records.partition_record import PartitionRecord
-from barnabas.replication.partition.alter_partition import AlterPartitionAnswer
+from barnabas.replication.partition.alter_partition import AlterPartitionResult
 from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
 from barnabas.replication.partition.results import EpochEndOffset, FetchResult
 from barnabas.replication.requests.fetch_session_cache import FetchSessionCache, SessionRequest
@@ -86,7 +86,7 @@ class Follower:
             self.answers.append({each.partition: result for each, result in news})
 
         self.session_epoch = next_epoch(self.session_epoch)
-        self._replicas.manager.fetch(params, readable, answered, context.quiet)
+        self._replicas.manager.fetch(params, readable, answered, context.idle)
 
 
 def at(offset: int, **fields: int) -> FetchPartitionData:
@@ -116,8 +116,8 @@ class Scene:
             )
         )
         runtime = self.replicas.runtime
-        self.quiet = self.replicas.manager.quiet
-        self.sessions = FetchSessionCache(10, 120_000, runtime.clock, runtime.rng, self.quiet)
+        self.idle = self.replicas.manager.idle_partitions
+        self.sessions = FetchSessionCache(10, 120_000, runtime.clock, runtime.rng, self.idle)
 
     def hushed(self, broker_id: int = 2) -> Follower:
         """A follower of whose partitions there is nothing to be said, just behind a sweep."""
@@ -139,8 +139,8 @@ class Scene:
     def replica(self, broker_id: int = 2) -> Any:
         return self.replicas.partition.remote_replicas[broker_id]
 
-    def quiet_keys(self) -> set[TopicPartition]:
-        return set(self.quiet.sessions)
+    def idle_keys(self) -> set[TopicPartition]:
+        return set(self.idle.sessions)
 
 
 @pytest.fixture
@@ -197,7 +197,7 @@ def test_who_is_out_of_the_isr_is_looked_at(scene: Scene) -> None:
         follower.fetch()
         assert follower.read == [0]
         _, on_done = scene.replicas.sender.sent.pop()
-        on_done(AlterPartitionAnswer(ErrorCode.INELIGIBLE_REPLICA))
+        on_done(AlterPartitionResult(ErrorCode.INELIGIBLE_REPLICA))
 
 
 def test_who_does_not_know_the_high_watermark_is_looked_at(scene: Scene) -> None:
@@ -219,7 +219,7 @@ def test_who_is_behind_is_looked_at(scene: Scene) -> None:
         follower.fetch()
         assert follower.read == [0]
         assert len(follower.answers[-1][0].records) > 0
-    assert PARTITION not in scene.quiet_keys()
+    assert PARTITION not in scene.idle_keys()
 
 
 def test_who_gets_nothing_because_the_answer_is_full_is_looked_at(scene: Scene) -> None:
@@ -280,7 +280,7 @@ def test_a_partition_that_changes_keeps_the_time_of_the_last_fetch(scene: Scene)
     fetched_ms = scene.now_ms
     scene.replicas.produce(b"a")
     replica = scene.replica()
-    assert replica.pulse is None
+    assert replica.idle_fetches is None
     assert (replica.last_fetch_ms, replica.last_caught_up_ms) == (fetched_ms, fetched_ms)
     scene.run_for(100)
     follower.fetch(forgotten=(0,))
@@ -307,8 +307,8 @@ def test_another_leader_epoch_in_the_request_is_answered_though_nothing_has_chan
 def test_a_forgotten_partition_is_out_of_the_session(scene: Scene) -> None:
     follower = scene.hushed()
     follower.fetch(forgotten=(0,))
-    assert PARTITION not in scene.quiet_keys()
-    assert scene.replica().pulse is None
+    assert PARTITION not in scene.idle_keys()
+    assert scene.replica().idle_fetches is None
     scene.replicas.produce(b"a")
     follower.fetch()
     assert follower.read == []
@@ -318,8 +318,8 @@ def test_a_session_that_ends_leaves_nothing_behind(scene: Scene) -> None:
     follower = scene.hushed()
     follower.session_epoch = -1
     follower.fetch({})
-    assert scene.quiet_keys() == set()
-    assert scene.replica().pulse is None
+    assert scene.idle_keys() == set()
+    assert scene.replica().idle_fetches is None
     scene.replicas.produce(b"a")
 
 

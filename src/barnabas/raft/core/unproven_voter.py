@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
     from barnabas.runtime.disk import Disk
 
-NEWCOMER_FILE = "voter-without-vote"
+UNPROVEN_VOTER_FILE = "voter-without-vote"
 
 
-class Newcomer:
+class UnprovenVoter:
     """The observations of a voter that may not vote yet."""
 
     __slots__ = ("_reached", "empty")
@@ -52,7 +52,7 @@ class Newcomer:
         return reached is not None and reached[0] == epoch and high_watermark > reached[1]
 
 
-class NewcomerFile:
+class UnprovenVoterFile:
     """A marker file: while it exists, the voter of a data directory may not vote."""
 
     __slots__ = ("_directory", "_disk", "_path")
@@ -66,7 +66,7 @@ class NewcomerFile:
         """
         self._disk = disk
         self._directory = directory
-        self._path = f"{directory}/{NEWCOMER_FILE}"
+        self._path = f"{directory}/{UNPROVEN_VOTER_FILE}"
 
     def exists(self) -> bool:
         """Return whether the voter may not vote yet."""
