@@ -92,7 +92,7 @@ def test_bytes_for_replicas_that_are_added_are_counted_apart(alone, is_reassignm
 
 def test_what_is_sent_of_a_throttled_partition_counts_once(alone) -> None:
     """The leader counts throttled partitions' bytes, when the answer is sent."""
-    throttle = alone.manager.leader_throttle
+    throttle = alone.manager.throttles.leader
     throttle.set_replicas(TOPIC, ["*"], LEADER)
     alone.produce(b"a")
     alone.consume(0)

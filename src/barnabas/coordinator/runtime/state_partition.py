@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
     from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencies
     from barnabas.replication.partition.results import ProduceResult
-    from barnabas.storage.log import Log
+    from barnabas.storage.log.log import Log
     from barnabas.storage.topic_partition import TopicPartition
 
 _log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.replication.requests.fetch_session import Answered, Asked, FetchSession
-    from barnabas.replication.requests.quiet_session import QuietSession
+    from barnabas.replication.requests.idle_partition_set import IdlePartitionSet
 
 
 class FetchContext(Protocol):

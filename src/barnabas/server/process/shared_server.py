@@ -114,7 +114,7 @@ class SharedServer:
         self.connections = ConnectionQuotas(
             runtime.clock, configuration.connections, quota_windows(self.config)
         )
-        self._raft_config = _raft_config(configuration, self.directories, self.is_newcomer)
+        self._raft_config = _raft_config(configuration, self.directories, self.is_unproven_voter)
         self._channel_dependencies: ChannelDependencies | None = None
         self.quorum = self._open_quorum()
         self.publisher = MetadataPublisher()
