@@ -33,7 +33,7 @@ from barnabas.raft.errors import NotLeaderError, RaftError
 from barnabas.raft.transport.channel_transport import ChannelTransport
 from barnabas.sim.executor import SimExecutor
 from barnabas.sim.world import SimHost, SimWorld
-from barnabas.storage.doors import LogDoors
+from barnabas.storage.log_dependencies import LogDependencies
 from barnabas.storage.read_result import FetchIsolation
 
 if TYPE_CHECKING:
@@ -100,7 +100,9 @@ class Replica:
         self.names: set[str] = set()
         self.next_offset = 0
         runtime = hosts.host(config.node_id).runtime
-        doors = LogDoors(runtime.disk, runtime.clock, runtime.executor, runtime.timer, runtime.rng)
+        doors = LogDependencies(
+            runtime.disk, runtime.clock, runtime.executor, runtime.timer, runtime.rng
+        )
         opening = RaftOpening(
             "/data",
             doors,

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from barnabas.replication.partition.partition import Partition
     from barnabas.replication.partition.partition_registry import LeadershipChanges
     from barnabas.replication.replica_manager import ReplicaManager
-    from barnabas.storage.doors import LogDoors
     from barnabas.storage.files.log_directory import LogDirectory
     from barnabas.storage.log.log import Log
+    from barnabas.storage.log_dependencies import LogDependencies
     from barnabas.storage.manager.log_manager import LogManager
     from barnabas.storage.topic_partition import TopicPartition
 
@@ -71,7 +71,7 @@ class LogDirMoves:
         replicas: ReplicaManager,
         logs: LogManager,
         assigner: DirectoryAssigner,
-        doors: LogDoors,
+        doors: LogDependencies,
     ) -> None:
         self._replicas = replicas
         self._logs = logs

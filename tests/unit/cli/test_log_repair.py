@@ -16,10 +16,11 @@ from barnabas.runtime.executor import InlineExecutor
 from barnabas.runtime.rng import SeededRng
 from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.config import LogConfig
-from barnabas.storage.doors import LogDoors, LogOpening
 from barnabas.storage.files.checkpoint import RECOVERY_POINTS, OffsetCheckpoint
 from barnabas.storage.files.clean_shutdown import write_marker
 from barnabas.storage.log.log import Log
+from barnabas.storage.log_dependencies import LogDependencies
+from barnabas.storage.log_opening import LogOpening
 from barnabas.storage.topic_partition import TopicPartition
 from unit.storage.storage_fixtures import NOW_MS, ManualClock, ManualTimer, all_records, batch
 
@@ -29,7 +30,9 @@ CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=200)
 
 
 def open_log(directory: Path, *, clean: bool = False) -> Log:
-    doors = LogDoors(RealDisk(), ManualClock(), InlineExecutor(), ManualTimer(), SeededRng(1))
+    doors = LogDependencies(
+        RealDisk(), ManualClock(), InlineExecutor(), ManualTimer(), SeededRng(1)
+    )
     point = OffsetCheckpoint(RealDisk(), str(directory), RECOVERY_POINTS).read().get(PARTITION, 0)
     opening = LogOpening(PARTITION, recovery_point=point, clean_shutdown=clean)
     return Log.open(str(directory / "flights-0"), CONFIG, doors, opening)

@@ -10,7 +10,7 @@ from barnabas.metadata.publisher import MetadataPublisher
 from barnabas.raft.config import RaftConfig
 from barnabas.raft.driver.opening import RaftOpening, open_raft
 from barnabas.sim.world import SimWorld
-from barnabas.storage.doors import LogDoors
+from barnabas.storage.log_dependencies import LogDependencies
 from unit.controller.parts import (
     config_of,
     heartbeat,
@@ -29,7 +29,9 @@ class Node:
         runtime = self.host.runtime
         runtime.disk.make_directory("/data")
         runtime.disk.sync_directory("/")
-        doors = LogDoors(runtime.disk, runtime.clock, runtime.executor, runtime.timer, runtime.rng)
+        doors = LogDependencies(
+            runtime.disk, runtime.clock, runtime.executor, runtime.timer, runtime.rng
+        )
         self.fatal: list[BaseException] = []
         opening = RaftOpening("/data", doors, runtime.rng, self.fatal.append, FEATURES)
         self.driver = open_raft(RaftConfig(1, (1,)), opening)

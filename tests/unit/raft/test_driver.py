@@ -16,7 +16,7 @@ from barnabas.raft.errors import NotLeaderError, RaftError
 from barnabas.raft.listener import LeaderAndEpoch, SnapshotId
 from barnabas.raft.log.snapshot import list_snapshots
 from barnabas.sim.world import SimHost, SimWorld
-from barnabas.storage.doors import LogDoors
+from barnabas.storage.log_dependencies import LogDependencies
 from unit.metadata.clusters import topic
 
 if TYPE_CHECKING:
@@ -56,7 +56,9 @@ class Replica:
         runtime = self.host.runtime
         runtime.disk.make_directory("/data")
         runtime.disk.sync_directory("/")
-        doors = LogDoors(runtime.disk, runtime.clock, runtime.executor, runtime.timer, runtime.rng)
+        doors = LogDependencies(
+            runtime.disk, runtime.clock, runtime.executor, runtime.timer, runtime.rng
+        )
         self.fatal: list[BaseException] = []
         config = RaftConfig(1, (1,), **config_values)
         self.driver: RaftDriver = open_raft(

@@ -25,7 +25,7 @@ from barnabas.raft.transport.inbound import core_request
 from barnabas.raft.transport.outbound import request_message
 from barnabas.raft.voter_set import Voter
 from barnabas.sim.world import SimWorld
-from barnabas.storage.doors import LogDoors
+from barnabas.storage.log_dependencies import LogDependencies
 from unit.metadata.clusters import topic
 
 if TYPE_CHECKING:
@@ -46,7 +46,9 @@ class Side:
         self.world = SimWorld(seed)
         runtime = self.world.host("a").runtime
         runtime.disk.make_directory("/data")
-        doors = LogDoors(runtime.disk, runtime.clock, runtime.executor, runtime.timer, runtime.rng)
+        doors = LogDependencies(
+            runtime.disk, runtime.clock, runtime.executor, runtime.timer, runtime.rng
+        )
         config = RaftConfig(
             1,
             (1,),

@@ -23,8 +23,9 @@ from barnabas.replication.replica_metrics import ReplicaMetrics
 from barnabas.sim.world import sim_runtime
 from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.config import LogConfig
-from barnabas.storage.doors import LogDoors, LogOpening
 from barnabas.storage.log.log import Log
+from barnabas.storage.log_dependencies import LogDependencies
+from barnabas.storage.log_opening import LogOpening
 from barnabas.storage.read_result import FetchIsolation
 from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
 from barnabas.waiting.timing_wheel import TimingWheel
@@ -48,7 +49,7 @@ LEADER = 1
 class Logs:
     """A log store that keeps every log in one directory."""
 
-    def __init__(self, doors: LogDoors) -> None:
+    def __init__(self, doors: LogDependencies) -> None:
         self.doors = doors
         self.logs: dict[TopicPartition, Log] = {}
         self.checkpoints: list[dict[TopicPartition, int]] = []
@@ -133,7 +134,7 @@ class ReplicaSet:
 
     def __init__(self, replicas: tuple[int, ...] = (1,), **log_config: object) -> None:
         self.world, self.runtime = sim_runtime(1)
-        doors = LogDoors(
+        doors = LogDependencies(
             disk=self.runtime.disk,
             clock=self.runtime.clock,
             executor=self.runtime.executor,

@@ -51,8 +51,8 @@ from barnabas.server.quotas.client_quotas import ClientQuotas
 from barnabas.sim.world import SimWorld
 from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.config import LogConfig, StorageConfig, log_config
-from barnabas.storage.doors import LogDoors
 from barnabas.storage.files.log_directory import LogDirectory
+from barnabas.storage.log_dependencies import LogDependencies
 from barnabas.storage.manager.log_manager import LogManager
 from barnabas.storage.read_result import FetchIsolation
 from barnabas.storage.topic_partition import TopicPartition
@@ -256,7 +256,7 @@ class Node:
 
     def _join(self) -> None:
         runtime = self.host.runtime
-        self.doors = LogDoors(
+        self.doors = LogDependencies(
             disk=runtime.disk,
             clock=runtime.clock,
             executor=runtime.executor,

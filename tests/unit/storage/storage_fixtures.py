@@ -15,8 +15,9 @@ from barnabas.sim.clock import WALL_START_MS
 from barnabas.sim.disk import SimDisk
 from barnabas.storage.append_info import AppendInfo, AppendOrigin
 from barnabas.storage.config import LogConfig
-from barnabas.storage.doors import LogDoors, LogOpening
 from barnabas.storage.log.log import Log
+from barnabas.storage.log_dependencies import LogDependencies
+from barnabas.storage.log_opening import LogOpening
 from barnabas.storage.read_result import FetchIsolation, ReadResult
 from barnabas.storage.topic_partition import TopicPartition
 
@@ -96,7 +97,7 @@ class Bench:
         self.disk.make_directory("/data")
         self.disk.sync_directory("/")
         self.failures: list[tuple[str, OSError]] = []
-        self.doors = LogDoors(
+        self.doors = LogDependencies(
             self.disk,
             self.clock,
             InlineExecutor(),

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from barnabas.sim.disk import DiskFault
 from barnabas.storage.config import LogConfig
-from barnabas.storage.doors import LogOpening
 from barnabas.storage.log.log import Log
+from barnabas.storage.log_opening import LogOpening
 from unit.storage.storage_fixtures import (
     DIRECTORY,
     PARTITION,

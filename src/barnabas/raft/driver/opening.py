@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from barnabas.raft.config import RaftConfig
     from barnabas.raft.voter_set import VoterSet
     from barnabas.runtime.rng import Rng
-    from barnabas.storage.doors import LogDoors
+    from barnabas.storage.log_dependencies import LogDependencies
 
 
 class RaftOpening(msgspec.Struct, frozen=True):
@@ -35,7 +35,7 @@ class RaftOpening(msgspec.Struct, frozen=True):
 
     # The data directory (`metadata.log.dir`, else the first of `log.dirs`).
     data_directory: str
-    doors: LogDoors
+    doors: LogDependencies
     rng: Rng
     # Called once when the log or the quorum state cannot be written: the process has to stop.
     on_fatal: Callable[[BaseException], None]

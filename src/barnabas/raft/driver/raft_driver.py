@@ -68,8 +68,8 @@ if TYPE_CHECKING:
     from barnabas.raft.transport.transport import TransportStatistics
     from barnabas.runtime.rng import Rng
     from barnabas.runtime.timer import Cancellable
-    from barnabas.storage.doors import LogDoors
     from barnabas.storage.log.log import Log
+    from barnabas.storage.log_dependencies import LogDependencies
 
 
 _log = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ class RaftDependencies(msgspec.Struct, frozen=True):
 
     log: Log
     store: QuorumStateStore
-    doors: LogDoors
+    doors: LogDependencies
     rng: Rng
     # Called once when the log or the quorum state cannot be written: the process has to stop.
     on_fatal: Callable[[BaseException], None]
@@ -165,7 +165,7 @@ class RaftDriver:
         return self._log
 
     @property
-    def doors(self) -> LogDoors:
+    def doors(self) -> LogDependencies:
         """The clock, timer, disk and executor that the log uses."""
         return self._dependencies.doors
 

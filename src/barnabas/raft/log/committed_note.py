@@ -15,7 +15,7 @@ from barnabas.storage.files.checkpoint import CheckpointError, decode_lines, enc
 if TYPE_CHECKING:
     from barnabas.runtime.disk import Disk
     from barnabas.runtime.timer import Cancellable
-    from barnabas.storage.doors import LogDoors
+    from barnabas.storage.log_dependencies import LogDependencies
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class CommittedNote:
 
     __slots__ = ("_directory", "_doors", "_is_writing", "_offset", "_timer")
 
-    def __init__(self, doors: LogDoors, directory: str) -> None:
+    def __init__(self, doors: LogDependencies, directory: str) -> None:
         self._doors = doors
         self._directory = directory
         # The latest committed offset, exclusive, and the timer of the next write.

@@ -8,8 +8,8 @@ from barnabas.raft.log.metadata_batch import replay_control_batches
 from barnabas.raft.log.metadata_check import check_metadata
 from barnabas.raft.log.snapshot import BOOTSTRAP_SNAPSHOT, list_snapshots
 from barnabas.storage.config import LONG_MAX, LogConfig
-from barnabas.storage.doors import LogOpening
 from barnabas.storage.log.log import Log
+from barnabas.storage.log_opening import LogOpening
 from barnabas.storage.read_result import FetchIsolation
 from barnabas.storage.topic_partition import TopicPartition
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from barnabas.raft.listener import SnapshotId
     from barnabas.raft.voter_history import VoterHistory
     from barnabas.runtime.disk import Disk
-    from barnabas.storage.doors import LogDoors
+    from barnabas.storage.log_dependencies import LogDependencies
 
 METADATA_TOPIC = "__cluster_metadata"
 METADATA_PARTITION = TopicPartition(METADATA_TOPIC, 0)
@@ -27,7 +27,7 @@ METADATA_TOPIC_ID = bytes(15) + b"\x01"
 _READ_BYTES_MAX = 8 * 1024 * 1024
 
 
-def open_metadata_log(directory: str, config: RaftConfig, doors: LogDoors) -> Log:
+def open_metadata_log(directory: str, config: RaftConfig, doors: LogDependencies) -> Log:
     """Open or create the log, and recover and sync it.
 
     If the log lacks its beginning or ends before the latest snapshot, its start moves to the end of

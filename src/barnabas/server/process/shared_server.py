@@ -42,8 +42,8 @@ from barnabas.server.startup.log_directories import (
     open_data_directories,
 )
 from barnabas.server.startup.node_failure import NodeFailedError, metadata_failure
-from barnabas.storage.doors import LogDoors
 from barnabas.storage.errors import KafkaStorageError
+from barnabas.storage.log_dependencies import LogDependencies
 from barnabas.waiting.timing_wheel import TimingWheel
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class SharedServer:
         self.dynamic = DynamicBrokerConfig(self.node_id, self.config, configuration.given)
         self.directories = self._open_directories()
         self.wheel = TimingWheel(runtime.clock, runtime.timer)
-        self.doors = LogDoors(
+        self.doors = LogDependencies(
             runtime.disk,
             runtime.clock,
             runtime.executor,

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from barnabas.runtime.timer import Cancellable
     from barnabas.settings.definition import ParsedConfig
     from barnabas.storage.config import CleanerConfig
-    from barnabas.storage.doors import LogDoors
     from barnabas.storage.files.log_directory import LogDirectory
     from barnabas.storage.log.log import Log
+    from barnabas.storage.log_dependencies import LogDependencies
     from barnabas.storage.topic_partition import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -105,14 +105,16 @@ class CleanerStatistics(msgspec.Struct):
 class LogCleaner:
     """Compacts logs between `start` and `stop`."""
 
-    def __init__(self, logs: CleanableLogs, config: CleanerConfig, doors: LogDoors) -> None:
+    def __init__(
+        self, logs: CleanableLogs, config: CleanerConfig, dependencies: LogDependencies
+    ) -> None:
         self._logs = logs
         self._config = config
-        self._doors = doors
-        self._offload: Offload = doors.offload or SlicedOffload(
-            doors.disk, doors.clock, doors.timer
+        self._dependencies = dependencies
+        self._offload: Offload = dependencies.offload or SlicedOffload(
+            dependencies.disk, dependencies.clock, dependencies.timer
         )
-        self.checkpoints = CleanerCheckpoints(doors.executor, doors.on_disk_failure)
+        self.checkpoints = CleanerCheckpoints(dependencies.executor, dependencies.on_disk_failure)
         self.statistics = CleanerStatistics()
         # Logs being compacted.
         self._passes: dict[TopicPartition, Pass] = {}
@@ -157,12 +159,12 @@ class LogCleaner:
     @property
     def idle_ms(self) -> float:
         """Time since the last scan began, in ms."""
-        return self._doors.clock.monotonic_ms() - self.statistics.last_run_ms
+        return self._dependencies.clock.monotonic_ms() - self.statistics.last_run_ms
 
     def uncleanable_in(self, directory: LogDirectory) -> list[int]:
         """Return the uncompacted bytes of each uncleanable log in the directory."""
         found = []
-        now_ms = self._doors.expiry_clock.wall_ms()
+        now_ms = self._dependencies.expiry_clock.wall_ms()
         for partition in self.uncleanable:
             log = self._logs.logs.get(partition)
             if log is not None and self._logs.directory_of(partition) is directory:
@@ -224,12 +226,12 @@ class LogCleaner:
     def _schedule(self, delay_ms: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._doors.timer.call_later(delay_ms, self._scan)
+        self._timer = self._dependencies.timer.call_later(delay_ms, self._scan)
 
     def _scan(self) -> None:
         """Examine all logs, a few per turn, then start with those of the highest dirty ratio."""
         self._is_scanning = True
-        self.statistics.last_run_ms = self._doors.clock.monotonic_ms()
+        self.statistics.last_run_ms = self._dependencies.clock.monotonic_ms()
         self.statistics.dirty_ratio_max = 0.0
         self.statistics.compaction_delay_ms_max = 0
         waiting = [tp for tp, log in self._logs.logs.items() if log.config.is_compacted]
@@ -242,7 +244,7 @@ class LogCleaner:
                 found.extend(self._look_at(partition))
             del waiting[:_SLICE]
             if waiting:
-                self._doors.timer.call_soon(look)
+                self._dependencies.timer.call_soon(look)
             else:
                 self._is_scanning = False
                 self._begin_with(found)
@@ -255,7 +257,7 @@ class LogCleaner:
         if log is None or directory is None or not self._is_free(partition):
             return
         try:
-            now_ms = self._doors.expiry_clock.wall_ms()
+            now_ms = self._dependencies.expiry_clock.wall_ms()
             log.delete_old_segments(now_ms)
             if len(log.segments) == 1:
                 return
@@ -270,7 +272,7 @@ class LogCleaner:
         except (StorageError, OSError) as error:
             if is_out_of_descriptors(error):
                 # The log is examined again after the backoff.
-                self._doors.on_descriptor_shortage()
+                self._dependencies.on_descriptor_shortage()
                 return
             self._mark_uncleanable(partition, error)
             return
@@ -305,7 +307,7 @@ class LogCleaner:
             job = self._job(cleaning)
         except (KafkaStorageError, OSError):
             return
-        cleaning.started_ms = self._doors.clock.monotonic_ms()
+        cleaning.started_ms = self._dependencies.clock.monotonic_ms()
         self._passes[cleaning.partition] = cleaning
         rate = config.log_cleaner_io_max_bytes_per_second / config.log_cleaner_threads
         task = OffloadTask(clean, job, max(1.0, rate))
@@ -333,7 +335,7 @@ class LogCleaner:
                 producer_id: LastRecord(entry.last_offset, entry.producer_epoch)
                 for producer_id, entry in log.producer_state.entries.items()
             },
-            now_ms=self._doors.expiry_clock.wall_ms(),
+            now_ms=self._dependencies.expiry_clock.wall_ms(),
             map_capacity=capacity_for(memory, config.log_cleaner_io_buffer_load_factor),
             buffer_bytes=max(_BUFFER_BYTES_MIN, buffer_bytes),
         )
@@ -376,15 +378,15 @@ class LogCleaner:
             # The pass was aborted.
             return
         if cleaning.log.is_swapping:
-            self._doors.timer.call_soon(lambda: self._on_written(cleaning))
+            self._dependencies.timer.call_soon(lambda: self._on_written(cleaning))
             return
         built, stats = cleaning.built, cleaning.stats
         assert built is not None
         assert stats is not None
         self._count(built, stats, cleaning.started_ms)
         # The new names must be as durable as the checkpoint that depends on them.
-        disk, directory = self._doors.disk, cleaning.log.directory
-        self._doors.executor.submit(
+        disk, directory = self._dependencies.disk, cleaning.log.directory
+        self._dependencies.executor.submit(
             lambda: disk.sync_directory(directory),
             lambda _, error: self._on_synced(cleaning, built.end_offset, error),
         )
@@ -416,7 +418,7 @@ class LogCleaner:
         directory = self._logs.directory_of(cleaning.partition)
         is_short = is_out_of_descriptors(error)
         if isinstance(error, OSError) and directory is not None and not is_short:
-            self._doors.on_disk_failure(directory.path, error)
+            self._dependencies.on_disk_failure(directory.path, error)
             return
         self._remove_half_made(cleaning.log)
         if isinstance(error, OffloadError) or is_short:
@@ -431,7 +433,7 @@ class LogCleaner:
         self.uncleanable.add(partition)
 
     def _remove_half_made(self, log: Log) -> None:
-        disk, directory = self._doors.disk, log.directory
+        disk, directory = self._dependencies.disk, log.directory
         try:
             if not disk.exists(directory):
                 return
@@ -453,7 +455,7 @@ class LogCleaner:
             bytes_kept=before.bytes_kept + stats.bytes_kept,
             map_utilization=built.utilization,
             kept_ratio=stats.bytes_kept / stats.bytes_read if stats.bytes_read else 0.0,
-            duration_ms=self._doors.clock.monotonic_ms() - started_ms,
+            duration_ms=self._dependencies.clock.monotonic_ms() - started_ms,
         )
 
 

@@ -17,7 +17,7 @@ from barnabas.storage.damage import DamageKind
 from barnabas.storage.errors import DamagedLogError, KafkaStorageError, TooManyOpenFilesError
 
 if TYPE_CHECKING:
-    from barnabas.storage.doors import LogDoors
+    from barnabas.storage.log_dependencies import LogDependencies
 
 # The broker's reaction to damage that a read finds.
 _ACTION = (
@@ -32,12 +32,12 @@ class DiskGuard:
     The block must be repeatable, because a missing descriptor may end it anywhere.
     """
 
-    __slots__ = ("_doors", "directory", "has_failed", "of_change")
+    __slots__ = ("_dependencies", "directory", "has_failed", "of_change")
 
-    def __init__(self, directory: str, doors: LogDoors) -> None:
+    def __init__(self, directory: str, dependencies: LogDependencies) -> None:
         # Directory of the log; updated when it is renamed.
         self.directory = directory
-        self._doors = doors
+        self._dependencies = dependencies
         # Whether a file operation has failed, after which nothing is written.
         self.has_failed = False
         # The same guard for a block that cannot be repeated after it has begun.
@@ -55,7 +55,7 @@ class DiskGuard:
     def tell(self, error: DamagedLogError) -> None:
         """Report damage."""
         kind = DamageKind.GAP if error.is_gap else DamageKind.BATCH
-        self._doors.damage.tell(kind, error.path, error.problem, _ACTION, error.position)
+        self._dependencies.damage.tell(kind, error.path, error.problem, _ACTION, error.position)
 
     def failure(self, error: OSError, is_half_done: bool = False) -> KafkaStorageError:
         """Record the failure, report the first one, and return the exception to raise.
@@ -64,14 +64,14 @@ class DiskGuard:
             is_half_done: whether files and memory may differ, regardless of the error.
         """
         if is_out_of_descriptors(error):
-            self._doors.on_descriptor_shortage()
+            self._dependencies.on_descriptor_shortage()
             if not is_half_done:
                 return TooManyOpenFilesError(f"{self.directory}: {error}")
             # The disk is intact, but this log must be loaded again.
             error = OSError(errno.EIO, f"a change was cut short: {error}", self.directory)
         if not self.has_failed:
             self.has_failed = True
-            self._doors.on_disk_failure(self.directory, error)
+            self._dependencies.on_disk_failure(self.directory, error)
         return KafkaStorageError(f"{self.directory}: {error}")
 
 

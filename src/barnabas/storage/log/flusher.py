@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from barnabas.runtime.disk import Disk
-    from barnabas.storage.doors import LogDoors
+    from barnabas.storage.log_dependencies import LogDependencies
 
 # Delay before an operation without a free descriptor is retried.
 RETRY_MS = 1_000
@@ -95,11 +95,11 @@ class Flushable(Protocol):
 class Flusher:
     """Runs at most one sync of a log at a time."""
 
-    __slots__ = ("_doors", "_is_running", "_log", "_waiting")
+    __slots__ = ("_dependencies", "_is_running", "_log", "_waiting")
 
-    def __init__(self, log: Flushable, doors: LogDoors) -> None:
+    def __init__(self, log: Flushable, dependencies: LogDependencies) -> None:
         self._log = log
-        self._doors = doors
+        self._dependencies = dependencies
         self._is_running = False
         # Callbacks for the next sync.
         self._waiting: list[Callable[[BaseException | None], None]] = []
@@ -126,14 +126,14 @@ class Flusher:
             self._finish(end_offset, cuts, waiting, error)
             return
         self._is_running = True
-        clock = self._doors.clock
+        clock = self._dependencies.clock
         started_ms = clock.monotonic_ms()
 
         def on_done(_: None, error: BaseException | None) -> None:
-            self._doors.flush_times.update(clock.monotonic_ms() - started_ms)
+            self._dependencies.flush_times.update(clock.monotonic_ms() - started_ms)
             self._finish(end_offset, cuts, waiting, error)
 
-        self._doors.executor.submit(work, on_done)
+        self._dependencies.executor.submit(work, on_done)
 
     def _finish(
         self,
@@ -146,8 +146,8 @@ class Flusher:
             # No sync has failed, but a file could not be opened. The whole sync is repeated.
             self._is_running = True
             self._waiting = [*waiting, *self._waiting]
-            self._doors.on_descriptor_shortage()
-            self._doors.timer.call_later(RETRY_MS, self._start)
+            self._dependencies.on_descriptor_shortage()
+            self._dependencies.timer.call_later(RETRY_MS, self._start)
             return
         self._is_running = False
         if error is None:

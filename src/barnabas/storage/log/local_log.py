@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.storage.config import LogConfig
-    from barnabas.storage.doors import LogDoors
+    from barnabas.storage.log_dependencies import LogDependencies
     from barnabas.storage.segment.segments import Segments
 
 
@@ -30,7 +30,7 @@ class LocalLog:
     """Segments in one directory."""
 
     __slots__ = (
-        "_doors",
+        "_dependencies",
         "_sealed",
         "_swap",
         "_syncing",
@@ -43,11 +43,16 @@ class LocalLog:
     )
 
     def __init__(
-        self, directory: str, config: LogConfig, doors: LogDoors, segments: Segments, end: int
+        self,
+        directory: str,
+        config: LogConfig,
+        dependencies: LogDependencies,
+        segments: Segments,
+        end: int,
     ) -> None:
         self.directory = directory
         self.config = config
-        self._doors = doors
+        self._dependencies = dependencies
         self.segments = segments
         # The swap in progress, which renames files after a compaction.
         self._swap: SegmentSwap | None = None
@@ -137,7 +142,7 @@ class LocalLog:
 
     def _on_damaged_index(self, path: str, position: int) -> None:
         problem, action = "entries lead to no batch", "they are not used; nothing to do"
-        self._doors.damage.tell(DamageKind.INDEX, path, problem, action, position)
+        self._dependencies.damage.tell(DamageKind.INDEX, path, problem, action, position)
 
     def _upper_bound_of(self, result: ReadResult) -> int:
         """Return an offset at or after the end of the result, found through the index."""
@@ -179,7 +184,7 @@ class LocalLog:
 
     def _new_segment(self, now_ms: int, roll_jitter_ms: int, is_replaced: bool) -> Segment:
         """Create and open a segment at the log end; delete its files if that fails."""
-        segment = Segment(self._doors.disk, self.directory, self.log_end_offset, self.config)
+        segment = Segment(self._dependencies.disk, self.directory, self.log_end_offset, self.config)
         try:
             segment.create(now_ms, roll_jitter_ms)
             segment.prepare_append()
@@ -204,14 +209,14 @@ class LocalLog:
         self.delete_segments(list(reversed(later)))
         if later:
             # Files restored by a power loss would lie after a gap behind newer batches.
-            self._doors.disk.sync_directory(self.directory)
+            self._dependencies.disk.sync_directory(self.directory)
         self.log_end_offset = self.segments.active.truncate_to(offset)
 
     def start_at(self, offset: int, now_ms: int, roll_jitter_ms: int) -> None:
         """Delete all segments, and start a new one at `offset`."""
         self.delete_segments(list(reversed(list(self.segments))))
-        self._doors.disk.sync_directory(self.directory)
-        segment = Segment(self._doors.disk, self.directory, offset, self.config)
+        self._dependencies.disk.sync_directory(self.directory)
+        segment = Segment(self._dependencies.disk, self.directory, offset, self.config)
         segment.create(now_ms, roll_jitter_ms)
         self.segments.add(segment)
         self.log_end_offset = offset
@@ -227,9 +232,14 @@ class LocalLog:
     def cleaned_segment(self, base_offset: int, size: int) -> Segment:
         """Return the compacted segment whose complete files have the suffix `.cleaned`."""
         segment = Segment(
-            self._doors.disk, self.directory, base_offset, self.config, size, CLEANED_FILE_SUFFIX
+            self._dependencies.disk,
+            self.directory,
+            base_offset,
+            self.config,
+            size,
+            CLEANED_FILE_SUFFIX,
         )
-        segment.created_ms = self._doors.clock.wall_ms()
+        segment.created_ms = self._dependencies.clock.wall_ms()
         return segment
 
     def replace_segments(
@@ -296,7 +306,9 @@ class LocalLog:
         has_new_names = bool(paths or sealed or active.is_new)
         active.is_new = False
         names = paths if has_new_names else None
-        return partial(sync_files, self._doors.disk, self.directory, syncs, names, with_parent)
+        return partial(
+            sync_files, self._dependencies.disk, self.directory, syncs, names, with_parent
+        )
 
     @property
     def has_unsynced_indexes(self) -> bool:
@@ -316,7 +328,7 @@ class LocalLog:
         self._sealed = [segment for segment in self._sealed if segment not in done]
 
     def _delete_later(self, segments: list[Segment]) -> None:
-        disk, directory = self._doors.disk, self.directory
+        disk, directory = self._dependencies.disk, self.directory
 
         def delete() -> None:
             # Names restored by a power loss must not lead to deleted files.
@@ -328,12 +340,12 @@ class LocalLog:
 
         def done(_: None, error: BaseException | None) -> None:
             if is_out_of_descriptors(error):
-                self._doors.on_descriptor_shortage()
-                self._doors.timer.call_later(RETRY_MS, submit)
+                self._dependencies.on_descriptor_shortage()
+                self._dependencies.timer.call_later(RETRY_MS, submit)
             elif isinstance(error, OSError):
-                self._doors.on_disk_failure(self.directory, error)
+                self._dependencies.on_disk_failure(self.directory, error)
 
         def submit() -> None:
-            self._doors.executor.submit(delete, done)
+            self._dependencies.executor.submit(delete, done)
 
-        self._doors.timer.call_later(self.config.file_delete_delay_ms, submit)
+        self._dependencies.timer.call_later(self.config.file_delete_delay_ms, submit)

@@ -2,8 +2,8 @@
 
 An append writes its batches with one system call. The base offset and the leader epoch are patched
 in place; both lie outside the CRC. `ReadableLog` implements reading. The first disk failure is
-reported to `LogDoors.on_disk_failure`; every one is raised as KafkaStorageError. After a failure
-the log rejects appends.
+reported to `LogDependencies.on_disk_failure`; every one is raised as KafkaStorageError. After a
+failure the log rejects appends.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from barnabas.storage.config import LogConfig
-    from barnabas.storage.doors import LogDoors, LogOpening
     from barnabas.storage.log.append_plan import Change
+    from barnabas.storage.log_dependencies import LogDependencies
+    from barnabas.storage.log_opening import LogOpening
     from barnabas.storage.recovery.log_loader import LoadedLog
     from barnabas.storage.segment.segment import PlacedBatch, Segment
     from barnabas.storage.validation.batch_inspection import LeaderRecords
@@ -71,32 +72,34 @@ class Log(ReadableLog):
         self,
         directory: str,
         config: LogConfig,
-        doors: LogDoors,
+        dependencies: LogDependencies,
         opening: LogOpening,
         loaded: LoadedLog,
     ) -> None:
-        super().__init__(directory, config, doors, opening, loaded)
-        self._flusher = Flusher(self, doors)
+        super().__init__(directory, config, dependencies, opening, loaded)
+        self._flusher = Flusher(self, dependencies)
         # Number of truncations since the log was opened.
         self.cut_count = 0
-        self.last_flush_ms = doors.clock.monotonic_ms()
+        self.last_flush_ms = dependencies.clock.monotonic_ms()
         # Whether the log was written to since it was opened. If not, closing needs no sync.
         self._is_changed = not opening.clean_shutdown
         self._is_closed = False
         self._unsynced = UnsyncedFiles()
 
     @classmethod
-    def open(cls, directory: str, config: LogConfig, doors: LogDoors, opening: LogOpening) -> Log:
+    def open(
+        cls, directory: str, config: LogConfig, dependencies: LogDependencies, opening: LogOpening
+    ) -> Log:
         """Open or create the log in `directory`; recover it after an unclean shutdown.
 
         Raises:
             KafkaStorageError: the disk failed, or the directory does not contain a valid log.
         """
         try:
-            loader = LogLoader(directory, config, doors, opening)
-            return cls(directory, config, doors, opening, loader.load())
+            loader = LogLoader(directory, config, dependencies, opening)
+            return cls(directory, config, dependencies, opening, loader.load())
         except OSError as error:
-            raise DiskGuard(directory, doors).failure(error) from error
+            raise DiskGuard(directory, dependencies).failure(error) from error
 
     # -- configuration -----------------------------------------------------------------------
 
@@ -179,7 +182,7 @@ class Log(ReadableLog):
         info.first_offset = found[0][1].base_offset
         placed = [place(info, position, header, header.base_offset) for position, header in found]
         info.last_leader_epoch = found[-1][1].partition_leader_epoch
-        self._write(records, info, placed, self._doors.clock.wall_ms(), epochs_of(found))
+        self._write(records, info, placed, self._dependencies.clock.wall_ms(), epochs_of(found))
         self._commit_producers(changes)
         info.needs_flush = self.is_flush_due
         return info
@@ -241,7 +244,7 @@ class Log(ReadableLog):
             if not is_out_of_descriptors(error) or segment.must_roll(info.size, info.last_offset):
                 raise
             # A segment that is too large or too old is better than a rejected append.
-            self._doors.on_descriptor_shortage()
+            self._dependencies.on_descriptor_shortage()
             return segment
         if self._guard.has_failed:
             # The sync that the roll started has failed.
@@ -320,7 +323,9 @@ class Log(ReadableLog):
             self._local.finish_swap()
             self.producer_state.remove_all_snapshots()
             self._local.start_at(
-                offset, self._doors.clock.wall_ms(), roll_jitter(self.config, self._doors.rng)
+                offset,
+                self._dependencies.clock.wall_ms(),
+                roll_jitter(self.config, self._dependencies.rng),
             )
             self.leader_epochs.clear()
             self.producer_state.clear(offset)
@@ -333,7 +338,7 @@ class Log(ReadableLog):
             self.producer_state,
             self._local.segments,
             (self.log_start_offset, self.log_end_offset),
-            self._doors.expiry_clock.wall_ms(),
+            self._dependencies.expiry_clock.wall_ms(),
         )
 
     def _after_cut(self) -> None:
@@ -352,13 +357,13 @@ class Log(ReadableLog):
         """Roll to a new segment at the log end, unless the active segment is empty."""
         if self._local.segments.active.size:
             with self._guard:
-                self._roll(self._doors.clock.wall_ms())
+                self._roll(self._dependencies.clock.wall_ms())
 
     def _roll(self, now_ms: int) -> None:
         # Recovery of the new segment starts from the producer state at its base offset.
         self.producer_state.map_end_offset = self.log_end_offset
         self.producer_state.take_snapshot()
-        self._local.roll(now_ms, roll_jitter(self.config, self._doors.rng))
+        self._local.roll(now_ms, roll_jitter(self.config, self._dependencies.rng))
         _log.debug("%s: a new segment begins at %d", self.directory, self.log_end_offset)
         self._high_watermark_metadata = None
         # Sealed segments are synced soon, which keeps recovery after a crash short.
@@ -381,7 +386,7 @@ class Log(ReadableLog):
         self._local.finish_swap()
         if len(segments) == len(self._local.segments):
             # All segments expire: continue the log in a new, empty segment.
-            self._roll(self._doors.clock.wall_ms())
+            self._roll(self._dependencies.clock.wall_ms())
         following = self._local.segments.higher(segments[-1].base_offset)
         assert following is not None
         if following.base_offset > self.log_start_offset:
@@ -435,7 +440,7 @@ class Log(ReadableLog):
             # The failure of the directory has already been reported.
             return
         if self._local.is_swapping:
-            self._doors.timer.call_soon(self._continue_swap)
+            self._dependencies.timer.call_soon(self._continue_swap)
 
     def close_idle(self) -> None:
         """Close descriptors that were not used since the last call."""
@@ -508,7 +513,7 @@ class Log(ReadableLog):
 
     def on_flushed(self, end_offset: int) -> None:
         """Record that all records below `end_offset` are synced."""
-        self.last_flush_ms = self._doors.clock.monotonic_ms()
+        self.last_flush_ms = self._dependencies.clock.monotonic_ms()
         self._local.on_synced()
         # A truncation during the sync may have lowered the log end offset.
         self.recovery_point = max(self.recovery_point, min(end_offset, self.log_end_offset))
@@ -558,13 +563,13 @@ class Log(ReadableLog):
     def rename_to_delete(self) -> None:
         """Rename the directory to a `-delete` name; the log rejects further appends."""
         parent, _, _ = self.directory.rpartition("/")
-        name = self.topic_partition.deleted_directory_name(self._doors.rng.uuid())
+        name = self.topic_partition.deleted_directory_name(self._dependencies.rng.uuid())
         self.rename(f"{parent}/{name}", is_last=True)
 
     def sync_name(self) -> None:
         """Sync the parent directory, so that the log directory's name survives a power loss."""
         with self._guard:
-            self._doors.disk.sync_directory(self.directory.rpartition("/")[0] or ".")
+            self._dependencies.disk.sync_directory(self.directory.rpartition("/")[0] or ".")
 
     def take_over_from(self, other: Log) -> None:
         """Take the place of `other`, whose records this log has: copy epochs and offsets, sync."""
@@ -584,7 +589,7 @@ class Log(ReadableLog):
         """Rename the directory; open files stay open. `is_last` makes the log reject appends."""
         with self._guard:
             self._local.finish_swap()
-            self._doors.disk.rename(self.directory, directory)
+            self._dependencies.disk.rename(self.directory, directory)
         self._unsynced.on_directory_renamed(self.directory, directory)
         self._local.directory = self._guard.directory = directory
         for segment in self._local.segments:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.runtime.disk import Disk
-    from barnabas.storage.doors import LogDoors
     from barnabas.storage.log.log import Log
+    from barnabas.storage.log_dependencies import LogDependencies
 
 _SLICE_BYTES = 1 << 20
 # A slice up to this size is read synchronously: it was just written, so the read is fast, and a
@@ -49,7 +49,7 @@ class LogCopy:
 
     __slots__ = (
         "_cut_count",
-        "_doors",
+        "_dependencies",
         "_is_cancelled",
         "_is_running",
         "_on_caught_up",
@@ -63,7 +63,7 @@ class LogCopy:
         self,
         source: Log,
         future: Log,
-        doors: LogDoors,
+        dependencies: LogDependencies,
         throttle: CopyThrottle,
         on_caught_up: Callable[[], None],
         on_failed: Callable[[StorageError], None],
@@ -77,7 +77,7 @@ class LogCopy:
         """
         self.source = source
         self.future = future
-        self._doors = doors
+        self._dependencies = dependencies
         self._throttle = throttle
         self._on_caught_up = on_caught_up
         self._on_failed = on_failed
@@ -90,7 +90,7 @@ class LogCopy:
         """Start or continue in the next turn."""
         if not self._is_running:
             self._is_running = True
-            self._doors.timer.call_soon(self._slice)
+            self._dependencies.timer.call_soon(self._slice)
 
     def cancel(self) -> None:
         """Stop reading and writing; no callback follows."""
@@ -104,7 +104,7 @@ class LogCopy:
             self._follow_start()
             while self._is_behind():
                 if self._throttle.is_exceeded:
-                    self._doors.timer.call_later(_THROTTLED_MS, self._slice)
+                    self._dependencies.timer.call_later(_THROTTLED_MS, self._slice)
                     return
                 records = self._read()
                 if isinstance(records, FileSlice) and len(records) > _LAST_BYTES:
@@ -130,14 +130,14 @@ class LogCopy:
 
     def _read_later(self, records: FileSlice) -> None:
         path, position, size = records.file.path, records.position, records.length
-        disk = self._doors.disk
+        disk = self._dependencies.disk
 
         def done(data: bytes | None, error: BaseException | None) -> None:
             if self._is_cancelled:
                 return
             if isinstance(error, FileNotFoundError):
                 # Retention or a truncation deleted the segment; the next slice begins elsewhere.
-                self._doors.timer.call_later(_RETRY_MS, self._slice)
+                self._dependencies.timer.call_later(_RETRY_MS, self._slice)
                 return
             try:
                 if isinstance(error, OSError):
@@ -147,9 +147,9 @@ class LogCopy:
             except (StorageError, OSError, CorruptBatchError) as failure:
                 self._fail(failure)
                 return
-            self._doors.timer.call_soon(self._slice)
+            self._dependencies.timer.call_soon(self._slice)
 
-        self._doors.executor.submit(lambda: _read_file(disk, path, position, size), done)
+        self._dependencies.executor.submit(lambda: _read_file(disk, path, position, size), done)
 
     def _append(self, data: bytes) -> None:
         """Append the whole batches; the next slice applies truncations of the source."""

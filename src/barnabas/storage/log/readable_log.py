@@ -21,8 +21,9 @@ from barnabas.storage.segment.batch_scan import describe_end, valid_batches
 
 if TYPE_CHECKING:
     from barnabas.storage.config import LogConfig
-    from barnabas.storage.doors import LogDoors, LogOpening
     from barnabas.storage.files.leader_epoch_cache import LeaderEpochCache
+    from barnabas.storage.log_dependencies import LogDependencies
+    from barnabas.storage.log_opening import LogOpening
     from barnabas.storage.offset_metadata import LogOffsetMetadata
     from barnabas.storage.producers.producer_state import ProducerState
     from barnabas.storage.recovery.log_loader import LoadedLog
@@ -35,7 +36,7 @@ class ReadableLog:
     """Offsets of a log, and reads at them."""
 
     __slots__ = (
-        "_doors",
+        "_dependencies",
         "_guard",
         "_high_watermark_metadata",
         "_is_identity_synced",
@@ -55,13 +56,15 @@ class ReadableLog:
         self,
         directory: str,
         config: LogConfig,
-        doors: LogDoors,
+        dependencies: LogDependencies,
         opening: LogOpening,
         loaded: LoadedLog,
     ) -> None:
-        self._doors = doors
-        self._local = LocalLog(directory, config, doors, loaded.segments, loaded.log_end_offset)
-        self._guard = DiskGuard(directory, doors)
+        self._dependencies = dependencies
+        self._local = LocalLog(
+            directory, config, dependencies, loaded.segments, loaded.log_end_offset
+        )
+        self._guard = DiskGuard(directory, dependencies)
         self.config = config
         self.topic_partition = opening.topic_partition
         # 16 bytes; None while the topic id is unknown.
@@ -94,7 +97,7 @@ class ReadableLog:
         """
         if self.topic_id is None:
             with self._guard:
-                write_topic_id(self._doors.disk, self.directory, topic_id)
+                write_topic_id(self._dependencies.disk, self.directory, topic_id)
             self._is_identity_synced = False
             self.topic_id = topic_id
         elif self.topic_id != topic_id:
@@ -103,7 +106,7 @@ class ReadableLog:
     def is_damaged_identity(self, topic_id: bytes) -> bool:
         """Return whether the topic id file is a damaged copy of `topic_id`."""
         with self._guard:
-            return is_damaged_copy(self._doors.disk, self.directory, topic_id)
+            return is_damaged_copy(self._dependencies.disk, self.directory, topic_id)
 
     def mend_topic_id(self, topic_id: bytes) -> None:
         """Replace the topic id in the damaged file."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.storage.doors import LogDoors
+    from barnabas.storage.log_dependencies import LogDependencies
 
 _log = logging.getLogger(__name__)
 
@@ -26,11 +26,18 @@ _WARN_AGAIN_MS = 60_000
 class DescriptorRelief:
     """Closes idle files while operations find no descriptor, and once more afterwards."""
 
-    __slots__ = ("_close_idle", "_doors", "_is_running", "_is_short", "_warned_ms", "shortages")
+    __slots__ = (
+        "_close_idle",
+        "_dependencies",
+        "_is_running",
+        "_is_short",
+        "_warned_ms",
+        "shortages",
+    )
 
-    def __init__(self, doors: LogDoors, close_idle: Callable[[], None]) -> None:
+    def __init__(self, dependencies: LogDependencies, close_idle: Callable[[], None]) -> None:
         """Create the relief; `close_idle` closes files of all logs unused since its last call."""
-        self._doors = doors
+        self._dependencies = dependencies
         self._close_idle = close_idle
         self._is_running = False
         # Whether a shortage was reported since the last check.
@@ -48,17 +55,17 @@ class DescriptorRelief:
         if not self._is_running:
             self._is_running = True
             # Do not close files in the middle of the failed operation.
-            self._doors.timer.call_soon(self._look)
+            self._dependencies.timer.call_soon(self._look)
 
     def _look(self) -> None:
         self._is_running = self._is_short
         self._is_short = False
         self._close_idle()
         if self._is_running:
-            self._doors.timer.call_later(_LOOK_AGAIN_MS, self._look)
+            self._dependencies.timer.call_later(_LOOK_AGAIN_MS, self._look)
 
     def _maybe_warn(self) -> None:
-        now_ms = self._doors.clock.monotonic_ms()
+        now_ms = self._dependencies.clock.monotonic_ms()
         if self._warned_ms is not None and now_ms - self._warned_ms < _WARN_AGAIN_MS:
             return
         self._warned_ms = now_ms

@@ -11,10 +11,10 @@ from barnabas.storage.log.flusher import RETRY_MS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from barnabas.storage.doors import LogDoors
     from barnabas.storage.files.checkpoint import OffsetCheckpoint
     from barnabas.storage.files.log_directory import LogDirectory
     from barnabas.storage.log.log import Log
+    from barnabas.storage.log_dependencies import LogDependencies
     from barnabas.storage.topic_partition import TopicPartition
 
     LogsIn = Callable[[LogDirectory], list[tuple[TopicPartition, Log]]]
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 class LogCheckpoints:
     """Writes recovery points, log start offsets and high watermarks."""
 
-    __slots__ = ("_doors", "_logs_in", "_on_failure", "_retrying")
+    __slots__ = ("_dependencies", "_logs_in", "_on_failure", "_retrying")
 
     def __init__(
         self,
-        doors: LogDoors,
+        dependencies: LogDependencies,
         logs_in: LogsIn,
         on_failure: Callable[[LogDirectory, OSError], None],
     ) -> None:
-        self._doors = doors
+        self._dependencies = dependencies
         # Returns the logs of a directory, including future replicas.
         self._logs_in = logs_in
         self._on_failure = on_failure
@@ -88,13 +88,15 @@ class LogCheckpoints:
             if is_out_of_descriptors(error) and checkpoint.path not in self._retrying:
                 # Retry, because an old recovery point may lie above the end of a truncated log.
                 self._retrying.add(checkpoint.path)
-                self._doors.timer.call_later(RETRY_MS, retry)
+                self._dependencies.timer.call_later(RETRY_MS, retry)
 
         def retry() -> None:
             self._retrying.discard(checkpoint.path)
             self._write(directory, checkpoint, collect)
 
-        checkpoint.write_async(self._doors.executor, lambda: collect(directory), failed, on_done)
+        checkpoint.write_async(
+            self._dependencies.executor, lambda: collect(directory), failed, on_done
+        )
 
     def _recovery_points(self, directory: LogDirectory) -> Offsets:
         return {tp: log.safe_recovery_point for tp, log in self._logs_in(directory)}

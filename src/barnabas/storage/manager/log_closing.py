@@ -14,8 +14,8 @@ from barnabas.storage.errors import KafkaStorageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from barnabas.storage.doors import LogDoors
     from barnabas.storage.log.log import Log
+    from barnabas.storage.log_dependencies import LogDependencies
 
 # From this number of logs on, the file system first writes back everything in one operation.
 # Otherwise each sync of a changed file waits for the device.
@@ -24,14 +24,14 @@ _MANY = 64
 _log = logging.getLogger(__name__)
 
 
-def close_logs(logs: Sequence[Log], directory: str, doors: LogDoors) -> None:
+def close_logs(logs: Sequence[Log], directory: str, dependencies: LogDependencies) -> None:
     """Write buffered state of the logs, sync all changes, and close their files.
 
     Args:
         logs: the logs of one data directory.
         directory: path of the data directory. The caller's next writes to it, the checkpoints and
             the clean shutdown marker, also sync the names of its logs.
-        doors: dependencies shared by the logs.
+        dependencies: dependencies shared by the logs.
 
     Raises:
         KafkaStorageError: a log could not be synced; then no log counts as closed.
@@ -45,8 +45,8 @@ def close_logs(logs: Sequence[Log], directory: str, doors: LogDoors) -> None:
             unsynced.append((log, log.log_end_offset))
             works.append(work)
     if len(works) >= _MANY:
-        doors.disk.write_back(directory)
-    failures = doors.executor.run_all(works)
+        dependencies.disk.write_back(directory)
+    failures = dependencies.executor.run_all(works)
     for (log, end_offset), failure in zip(unsynced, failures, strict=True):
         if failure is not None:
             _log.error("%s could not be synced: %s", log.directory, failure)

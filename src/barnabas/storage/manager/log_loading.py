@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import msgspec
 
 from barnabas.storage.damage import DamageKind
-from barnabas.storage.doors import LogOpening
 from barnabas.storage.errors import KafkaStorageError
 from barnabas.storage.files.checkpoint import CheckpointError, OffsetCheckpoint
 from barnabas.storage.files.clean_shutdown import NO_BROKER_EPOCH, take_marker
 from barnabas.storage.log.log import Log
+from barnabas.storage.log_opening import LogOpening
 from barnabas.storage.manager.young_logs import is_young
 from barnabas.storage.recovery.log_loader import LogLoader
 from barnabas.storage.topic_partition import (
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
     from barnabas.storage.config import LogConfig, StorageConfig
-    from barnabas.storage.doors import LogDoors
     from barnabas.storage.files.log_directory import LogDirectory
+    from barnabas.storage.log_dependencies import LogDependencies
 
 _log = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ class LoadingParts(msgspec.Struct, frozen=True):
     """Dependencies for loading a directory."""
 
     config: StorageConfig
-    doors: LogDoors
+    dependencies: LogDependencies
     config_of: Callable[[str], LogConfig]
 
 
@@ -125,7 +125,7 @@ class DirectoryLoading:
     def begin(self) -> None:
         """Remove the marker and read the checkpoints, before any log is opened."""
         directory = self._directory
-        epoch = take_marker(self._parts.doors.disk, directory.path)
+        epoch = take_marker(self._parts.dependencies.disk, directory.path)
         directory.was_stopped_cleanly = epoch is not None
         if epoch is not None:
             self.previous_broker_epoch = epoch
@@ -139,7 +139,7 @@ class DirectoryLoading:
             return checkpoint.read()
         except CheckpointError as error:
             action = "the logs are read instead, the file is written anew; nothing to do"
-            damage = self._parts.doors.damage
+            damage = self._parts.dependencies.damage
             damage.tell(DamageKind.CHECKPOINT, checkpoint.path, str(error), action)
             return {}
 
@@ -150,9 +150,9 @@ class DirectoryLoading:
             OSError: the directory cannot be used.
             KafkaStorageError: the directory cannot be used.
         """
-        disk, path = self._parts.doors.disk, self._directory.path
+        disk, path = self._parts.dependencies.disk, self._directory.path
         names = [name for name in disk.list(path) if "-" in name]
-        progress = _Progress(self._directory, self._parts.doors, len(names))
+        progress = _Progress(self._directory, self._parts.dependencies, len(names))
         for count, name in enumerate(names):
             progress.report(count)
             where = f"{path}/{name}"
@@ -185,12 +185,12 @@ class DirectoryLoading:
             "the partition is offline (KAFKA_STORAGE_ERROR); if other replicas exist, stop the "
             "broker, move the directory away and start; else run `barnabas log repair`"
         )
-        self._parts.doors.damage.tell(DamageKind.LOG, path, problem, action)
+        self._parts.dependencies.damage.tell(DamageKind.LOG, path, problem, action)
         _log.debug("%s cannot be opened", path, exc_info=error)
         return problem
 
     def _open(self, path: str, partition: TopicPartition) -> Generator[None, None, Log]:
-        young = is_young(self._parts.doors.disk, path)
+        young = is_young(self._parts.dependencies.disk, path)
         opening = LogOpening(
             partition,
             None,
@@ -201,9 +201,9 @@ class DirectoryLoading:
             self._parts.config.producer_id_expiration_ms,
         )
         config = self._parts.config_of(partition.topic)
-        loader = LogLoader(path, config, self._parts.doors, opening)
+        loader = LogLoader(path, config, self._parts.dependencies, opening)
         loaded = yield from loader.load_in_slices()
-        log = Log(path, config, self._parts.doors, opening, loaded)
+        log = Log(path, config, self._parts.dependencies, opening, loaded)
         if log.is_flush_due:
             # With flush.messages: producers that retry get the recovered batch as a duplicate, and
             # consumers read it. So it must survive a power loss.
@@ -213,7 +213,7 @@ class DirectoryLoading:
 
 def run_in_slices(
     steps: Iterator[None],
-    doors: LogDoors,
+    dependencies: LogDependencies,
     is_stopped: Callable[[], bool],
     on_done: Callable[[], None],
 ) -> None:
@@ -222,10 +222,10 @@ def run_in_slices(
     def run() -> None:
         if is_stopped():
             return
-        until = doors.clock.monotonic_ms() + _SLICE_MS
+        until = dependencies.clock.monotonic_ms() + _SLICE_MS
         for count, _ in enumerate(steps):
-            if count >= _SLICE_STEPS or doors.clock.monotonic_ms() >= until:
-                doors.timer.call_soon(run)
+            if count >= _SLICE_STEPS or dependencies.clock.monotonic_ms() >= until:
+                dependencies.timer.call_soon(run)
                 return
         on_done()
 
@@ -235,17 +235,17 @@ def run_in_slices(
 class _Progress:
     """Logs the progress of a load at intervals."""
 
-    __slots__ = ("_directory", "_doors", "_due_ms", "_total")
+    __slots__ = ("_dependencies", "_directory", "_due_ms", "_total")
 
-    def __init__(self, directory: LogDirectory, doors: LogDoors, total: int) -> None:
+    def __init__(self, directory: LogDirectory, dependencies: LogDependencies, total: int) -> None:
         self._directory = directory
-        self._doors = doors
+        self._dependencies = dependencies
         self._total = total
-        self._due_ms = doors.clock.monotonic_ms() + _PROGRESS_MS
+        self._due_ms = dependencies.clock.monotonic_ms() + _PROGRESS_MS
 
     def report(self, count: int) -> None:
         """Log the number of processed directories if a line is due."""
-        now = self._doors.clock.monotonic_ms()
+        now = self._dependencies.clock.monotonic_ms()
         if now < self._due_ms:
             return
         self._due_ms = now + _PROGRESS_MS

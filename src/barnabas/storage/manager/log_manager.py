@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from barnabas.runtime.disk import is_out_of_descriptors
 from barnabas.storage.cleaner.log_cleaner import LogCleaner
-from barnabas.storage.doors import LogOpening
 from barnabas.storage.errors import KafkaStorageError, TooManyOpenFilesError
 from barnabas.storage.files.clean_shutdown import NO_BROKER_EPOCH, write_marker
 from barnabas.storage.log.log import Log
+from barnabas.storage.log_opening import LogOpening
 from barnabas.storage.manager.descriptor_relief import DescriptorRelief
 from barnabas.storage.manager.log_checkpoints import LogCheckpoints
 from barnabas.storage.manager.log_closing import close_logs
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from barnabas.storage.config import LogConfig, StorageConfig
-    from barnabas.storage.doors import LogDoors
     from barnabas.storage.files.log_directory import LogDirectory
+    from barnabas.storage.log_dependencies import LogDependencies
     from barnabas.storage.topic_partition import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -58,8 +58,8 @@ class LogManager:
         "_checkpoints",
         "_clock_file",
         "_config",
+        "_dependencies",
         "_directory_of",
-        "_doors",
         "_future_directory_of",
         "_is_stopped",
         "_offline_paths",
@@ -82,7 +82,7 @@ class LogManager:
         self,
         directories: Sequence[LogDirectory],
         config: StorageConfig,
-        doors: LogDoors,
+        dependencies: LogDependencies,
         on_directory_failure: Callable[[LogDirectory, OSError], None] = lambda _, __: None,
         offline_paths: Sequence[str] = (),
     ) -> None:
@@ -90,20 +90,20 @@ class LogManager:
 
         Args:
             directories: opened and locked directories; `shutdown` closes them.
-            doors: their `on_disk_failure` is not used.
+            dependencies: their `on_disk_failure` is not used.
             on_directory_failure: called once per directory when it goes offline.
             offline_paths: data directories that could not be opened at all.
         """
         self._config = config
         # The clock by which records, producers and offsets expire.
-        self.trusted_clock = TrustedClock(doors.clock, config.barnabas_retention_hold_ms)
-        self._doors = replace(
-            doors,
+        self.trusted_clock = TrustedClock(dependencies.clock, config.barnabas_retention_hold_ms)
+        self._dependencies = replace(
+            dependencies,
             on_disk_failure=self._on_disk_failure,
             on_descriptor_shortage=self._on_descriptor_shortage,
             trusted_clock=self.trusted_clock,
         )
-        self._clock_file = TrustedClockFile(self.trusted_clock, self._doors)
+        self._clock_file = TrustedClockFile(self.trusted_clock, self._dependencies)
         self._on_directory_failure = on_directory_failure
         self.directories = list(directories)
         # Every open log.
@@ -112,17 +112,17 @@ class LogManager:
         # Future replicas, which copy the log of their partition to another directory.
         self.futures: dict[TopicPartition, Log] = {}
         self._future_directory_of: dict[TopicPartition, LogDirectory] = {}
-        self._unreadable = UnreadableLogs(doors.damage)
+        self._unreadable = UnreadableLogs(dependencies.damage)
         # Preferred directory of logs that do not exist yet (AlterReplicaLogDirs).
         self._preferred: dict[TopicPartition, LogDirectory] = {}
         self._offline_paths = tuple(offline_paths)
-        self._young = YoungLogs(doors.disk)
+        self._young = YoungLogs(dependencies.disk)
         self._is_stopped = False
-        self.tasks = LogTasks(config, self._doors, self.logs)
-        self._removal = LogRemoval(self._doors)
-        self._checkpoints = LogCheckpoints(self._doors, self.logs_in, self._take_offline)
-        self.descriptor_relief = DescriptorRelief(self._doors, self.tasks.close_idle_files)
-        self.cleaner = LogCleaner(self, config.cleaner, self._doors)
+        self.tasks = LogTasks(config, self._dependencies, self.logs)
+        self._removal = LogRemoval(self._dependencies)
+        self._checkpoints = LogCheckpoints(self._dependencies, self.logs_in, self._take_offline)
+        self.descriptor_relief = DescriptorRelief(self._dependencies, self.tasks.close_idle_files)
+        self.cleaner = LogCleaner(self, config.cleaner, self._dependencies)
         # Broker epoch at the last clean shutdown (for the registration); -1 if unknown.
         self.previous_broker_epoch = NO_BROKER_EPOCH
 
@@ -150,7 +150,7 @@ class LogManager:
     ) -> None:
         """Open every log, a part per turn of the loop; `on_done` may run before this returns."""
         steps = self._load(config_of, assigned)
-        run_in_slices(steps, self._doors, lambda: self._is_stopped, on_done)
+        run_in_slices(steps, self._dependencies, lambda: self._is_stopped, on_done)
 
     def start_tasks(self) -> None:
         """Start retention, checkpoints, expiry and, if configured, periodic flushes."""
@@ -204,7 +204,7 @@ class LogManager:
     ) -> Iterator[None]:
         """Open all logs, in steps of bounded duration."""
         self._clock_file.resume(self._online())
-        parts = LoadingParts(self._config, self._doors, config_of)
+        parts = LoadingParts(self._config, self._dependencies, config_of)
         loadings = [(each, DirectoryLoading(each, parts)) for each in self._online()]
         for directory, loading in loadings:
             try:
@@ -264,11 +264,11 @@ class LogManager:
         owners[partition] = directory
         if found.is_future:
             self.cleaner.abort_and_pause_cleaning(partition)
-        if is_young(self._doors.disk, log.directory):
+        if is_young(self._dependencies.disk, log.directory):
             self._young.note(partition, directory)
 
     def _set_aside(self, log: Log, reason: str) -> None:
-        rename_to_stray(log, self._doors.rng, reason)
+        rename_to_stray(log, self._dependencies.rng, reason)
 
     def _promote_abandoned(self, assigned: AssignedLogs) -> None:
         """Promote each future replica whose log is gone, up to the offset it has copied."""
@@ -291,7 +291,7 @@ class LogManager:
     def _close_all(self, directory: LogDirectory, broker_epoch: int) -> None:
         logs = [log for _, log in self.logs_in(directory)]
         if directory.is_loaded or directory.was_stopped_cleanly:
-            close_logs(logs, directory.path, self._doors)
+            close_logs(logs, directory.path, self._dependencies)
         else:
             for log in logs:
                 log.close_files()
@@ -299,10 +299,10 @@ class LogManager:
             self._checkpoints.write_now(directory)
             self._clock_file.write_now(directory)
             self._young.unmark(self._log_in)
-            write_marker(self._doors.disk, directory.path, broker_epoch)
+            write_marker(self._dependencies.disk, directory.path, broker_epoch)
         elif directory.was_stopped_cleanly:
             # Shutdown during loading: logs that were not opened are as clean as before.
-            write_marker(self._doors.disk, directory.path, self.previous_broker_epoch)
+            write_marker(self._dependencies.disk, directory.path, self.previous_broker_epoch)
 
     # -- logs --------------------------------------------------------------------------------
 
@@ -367,7 +367,7 @@ class LogManager:
             self._take_offline(directory, error)
             kind = TooManyOpenFilesError if is_out_of_descriptors(error) else KafkaStorageError
             raise kind(f"{path}: {error}") from error
-        return Log.open(path, config, self._doors, opening)
+        return Log.open(path, config, self._dependencies, opening)
 
     def _log_in(self, partition: TopicPartition, directory: LogDirectory) -> Log | None:
         """Return the log, or the future replica, of a partition in that directory."""
@@ -476,7 +476,7 @@ class LogManager:
         """
         log = self.logs[partition]
         assert partition not in self.futures
-        name = partition.future_directory_name(self._doors.rng.uuid())
+        name = partition.future_directory_name(self._dependencies.rng.uuid())
         future = self._create(f"{directory.path}/{name}", partition, log.topic_id, log.config)
         self.futures[partition] = future
         self._future_directory_of[partition] = directory

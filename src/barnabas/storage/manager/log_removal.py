@@ -9,17 +9,17 @@ from barnabas.storage.log.flusher import RETRY_MS
 
 if TYPE_CHECKING:
     from barnabas.storage.config import LogConfig
-    from barnabas.storage.doors import LogDoors
     from barnabas.storage.log.log import Log
+    from barnabas.storage.log_dependencies import LogDependencies
 
 
 class LogRemoval:
     """Removes directories of logs."""
 
-    __slots__ = ("_doors",)
+    __slots__ = ("_dependencies",)
 
-    def __init__(self, doors: LogDoors) -> None:
-        self._doors = doors
+    def __init__(self, dependencies: LogDependencies) -> None:
+        self._dependencies = dependencies
 
     def delete_later(self, log: Log) -> None:
         """Close a log now, and remove its files later."""
@@ -28,18 +28,18 @@ class LogRemoval:
 
     def remove_later(self, path: str, config: LogConfig, log: Log | None = None) -> None:
         """Remove a directory after the delay; `log` closes its files before."""
-        doors = self._doors
+        dependencies = self._dependencies
 
         def done(_: None, error: BaseException | None) -> None:
             if is_out_of_descriptors(error):
-                doors.on_descriptor_shortage()
-                doors.timer.call_later(RETRY_MS, remove)
+                dependencies.on_descriptor_shortage()
+                dependencies.timer.call_later(RETRY_MS, remove)
             elif isinstance(error, OSError):
-                doors.on_disk_failure(path, error)
+                dependencies.on_disk_failure(path, error)
 
         def remove() -> None:
             if log is not None:
                 log.close_files()
-            doors.executor.submit(lambda: doors.disk.remove_tree(path), done)
+            dependencies.executor.submit(lambda: dependencies.disk.remove_tree(path), done)
 
-        doors.timer.call_later(config.file_delete_delay_ms, remove)
+        dependencies.timer.call_later(config.file_delete_delay_ms, remove)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from barnabas.runtime.timer import Cancellable
     from barnabas.storage.config import StorageConfig
-    from barnabas.storage.doors import LogDoors
     from barnabas.storage.log.log import Log
+    from barnabas.storage.log_dependencies import LogDependencies
     from barnabas.storage.topic_partition import TopicPartition
 
 # Logs processed per turn of the loop.
@@ -27,13 +27,16 @@ _INTERVAL_MAX_MS = 10 * 365 * 86_400_000
 class LogTasks:
     """Runs the tasks at their intervals."""
 
-    __slots__ = ("_config", "_doors", "_logs", "_timers")
+    __slots__ = ("_config", "_dependencies", "_logs", "_timers")
 
     def __init__(
-        self, config: StorageConfig, doors: LogDoors, logs: Mapping[TopicPartition, Log]
+        self,
+        config: StorageConfig,
+        dependencies: LogDependencies,
+        logs: Mapping[TopicPartition, Log],
     ) -> None:
         self._config = config
-        self._doors = doors
+        self._dependencies = dependencies
         # The log manager's own table, so each run sees its current logs.
         self._logs = logs
         self._timers: dict[str, Cancellable] = {}
@@ -56,10 +59,10 @@ class LogTasks:
 
         def run() -> None:
             task()
-            self._timers[name] = self._doors.timer.call_later(interval_ms, run)
+            self._timers[name] = self._dependencies.timer.call_later(interval_ms, run)
 
         delay_ms = self._config.log_initial_task_delay_ms
-        self._timers[name] = self._doors.timer.call_later(delay_ms, run)
+        self._timers[name] = self._dependencies.timer.call_later(delay_ms, run)
 
     def stop(self) -> None:
         """Cancel all tasks."""
@@ -69,7 +72,7 @@ class LogTasks:
 
     def apply_retention(self) -> None:
         """Delete expired segments, and release descriptors and indexes of idle segments."""
-        now_ms = self._doors.expiry_clock.wall_ms()
+        now_ms = self._dependencies.expiry_clock.wall_ms()
 
         def work(log: Log) -> None:
             if not log.config.is_compacted:
@@ -85,12 +88,12 @@ class LogTasks:
 
     def expire_producers(self) -> None:
         """Remove producers that are idle for producer.id.expiration.ms."""
-        now_ms = self._doors.expiry_clock.wall_ms()
+        now_ms = self._dependencies.expiry_clock.wall_ms()
         self._in_slices(lambda log: log.producer_state.remove_expired(now_ms))
 
     def flush_dirty_logs(self) -> None:
         """Sync the logs whose last sync is at least flush.ms ago."""
-        now = self._doors.clock.monotonic_ms()
+        now = self._dependencies.clock.monotonic_ms()
 
         def work(log: Log) -> None:
             if now - log.last_flush_ms >= log.config.flush_ms:
@@ -112,6 +115,6 @@ class LogTasks:
                         continue
             del waiting[:_SLICE]
             if waiting:
-                self._doors.timer.call_soon(run)
+                self._dependencies.timer.call_soon(run)
 
         run()

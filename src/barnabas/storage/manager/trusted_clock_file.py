@@ -10,19 +10,19 @@ from barnabas.storage.manager.trusted_clock import CHECKPOINT, TrustedTime, read
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from barnabas.storage.doors import LogDoors
     from barnabas.storage.files.log_directory import LogDirectory
+    from barnabas.storage.log_dependencies import LogDependencies
     from barnabas.storage.manager.trusted_clock import TrustedClock
 
 
 class TrustedClockFile:
     """Reads the file at startup; writes it periodically and at shutdown."""
 
-    __slots__ = ("_clock", "_doors", "_writing")
+    __slots__ = ("_clock", "_dependencies", "_writing")
 
-    def __init__(self, clock: TrustedClock, doors: LogDoors) -> None:
+    def __init__(self, clock: TrustedClock, dependencies: LogDependencies) -> None:
         self._clock = clock
-        self._doors = doors
+        self._dependencies = dependencies
         # Directories whose file is being written off the loop. Two concurrent writes would rename
         # the same temporary file.
         self._writing: set[str] = set()
@@ -66,7 +66,7 @@ class TrustedClockFile:
             OSError: the write failed.
         """
         content = self._clock.state().encode()
-        self._doors.disk.write_atomically(f"{directory.path}/{CHECKPOINT}", content)
+        self._dependencies.disk.write_atomically(f"{directory.path}/{CHECKPOINT}", content)
 
     def _write_later(
         self,
@@ -74,7 +74,7 @@ class TrustedClockFile:
         content: bytes,
         on_failure: Callable[[LogDirectory, OSError], None],
     ) -> None:
-        path, disk = f"{directory.path}/{CHECKPOINT}", self._doors.disk
+        path, disk = f"{directory.path}/{CHECKPOINT}", self._dependencies.disk
 
         def done(_: None, error: BaseException | None) -> None:
             self._writing.discard(directory.path)
@@ -82,10 +82,12 @@ class TrustedClockFile:
                 on_failure(directory, error)
 
         self._writing.add(directory.path)
-        self._doors.executor.submit(lambda: disk.write_atomically(path, content, sync=False), done)
+        self._dependencies.executor.submit(
+            lambda: disk.write_atomically(path, content, sync=False), done
+        )
 
     def _read(self, directory: LogDirectory) -> TrustedTime | None:
-        disk = self._doors.disk
+        disk = self._dependencies.disk
         known = read_trusted_time(disk, f"{directory.path}/{CHECKPOINT}")
         if known is not None:
             return known

@@ -43,7 +43,8 @@ if TYPE_CHECKING:
 
     from barnabas.record.batch import BatchHeader
     from barnabas.storage.config import LogConfig
-    from barnabas.storage.doors import LogDoors, LogOpening
+    from barnabas.storage.log_dependencies import LogDependencies
+    from barnabas.storage.log_opening import LogOpening
     from barnabas.storage.producers.producer_state import CompletedTxn
 
 _log = logging.getLogger(__name__)
@@ -70,9 +71,9 @@ class LogLoader:
 
     __slots__ = (
         "_config",
+        "_dependencies",
         "_directory",
         "_disk",
-        "_doors",
         "_epochs",
         "_has_cut",
         "_is_replayed",
@@ -82,19 +83,21 @@ class LogLoader:
     )
 
     def __init__(
-        self, directory: str, config: LogConfig, doors: LogDoors, opening: LogOpening
+        self, directory: str, config: LogConfig, dependencies: LogDependencies, opening: LogOpening
     ) -> None:
         self._directory = directory
         self._config = config
-        self._doors = doors
-        self._disk = doors.disk
+        self._dependencies = dependencies
+        self._disk = dependencies.disk
         self._opening = opening
         # Whether records or whole segments were removed; this has been reported.
         self._has_cut = False
         # Whether recovery has already replayed the producer state up to the log's end.
         self._is_replayed = False
-        self._producers = ProducerState(doors.disk, directory, opening.producer_id_expiration_ms)
-        self._epochs = LeaderEpochCache(doors.disk, directory)
+        self._producers = ProducerState(
+            dependencies.disk, directory, opening.producer_id_expiration_ms
+        )
+        self._epochs = LeaderEpochCache(dependencies.disk, directory)
 
     def load(self) -> LoadedLog:
         """Repair the directory, and return the state of its log."""
@@ -144,7 +147,7 @@ class LogLoader:
         # A crash between the removal of a segment and of its snapshot leaves the snapshot.
         self._producers.remove_stray_snapshots({segment.base_offset for segment in segments})
         if self._producers.map_end_offset != end or not self._is_replayed:
-            now_ms = self._doors.expiry_clock.wall_ms()
+            now_ms = self._dependencies.expiry_clock.wall_ms()
             self.load_producer_state(self._producers, segments, (start, end), now_ms)
         self._tell_snapshots()
         for segment in segments:
@@ -178,7 +181,7 @@ class LogLoader:
             problems.append(f"offsets {entries[0][1]} to {first - 1} are missing at its beginning")
         action = "the log goes on with what is there; lost records come from other replicas only"
         for problem in problems:
-            self._doors.damage.tell(DamageKind.GAP, self._directory, problem, action)
+            self._dependencies.damage.tell(DamageKind.GAP, self._directory, problem, action)
 
     def _tell_epochs(self) -> None:
         if not self._opening.clean_shutdown:
@@ -187,13 +190,13 @@ class LogLoader:
             return
         action = "the leader epochs were read from the batches; nothing to do"
         problem = "the file is missing or damaged"
-        self._doors.damage.tell(DamageKind.EPOCHS, self._epochs.path, problem, action)
+        self._dependencies.damage.tell(DamageKind.EPOCHS, self._epochs.path, problem, action)
 
     def _tell_snapshots(self) -> None:
         action = "removed; the producers were read from an older one and the batches; nothing to do"
         for path in self._producers.damaged_snapshots:
             problem = "the producer snapshot cannot be read"
-            self._doors.damage.tell(DamageKind.PRODUCERS, path, problem, action)
+            self._dependencies.damage.tell(DamageKind.PRODUCERS, path, problem, action)
 
     def _start_by_epochs(self, segments: Segments, start: int) -> int:
         """Return the log start offset, also considering the file of leader epochs.
@@ -254,7 +257,7 @@ class LogLoader:
             if base is not None:
                 size = self._disk.size(f"{self._directory}/{name}")
                 segment = Segment(self._disk, self._directory, base, self._config, size)
-                segment.created_ms = self._doors.clock.wall_ms()
+                segment.created_ms = self._dependencies.clock.wall_ms()
                 if name.removesuffix(LOG_SUFFIX) + TXN_INDEX_SUFFIX not in present:
                     # This saves a file check per segment: few segments have aborted transactions.
                     segment.txn_index.create()
@@ -263,7 +266,9 @@ class LogLoader:
 
     def _new_segment(self, base_offset: int) -> Segment:
         segment = Segment(self._disk, self._directory, base_offset, self._config)
-        segment.create(self._doors.clock.wall_ms(), roll_jitter(self._config, self._doors.rng))
+        segment.create(
+            self._dependencies.clock.wall_ms(), roll_jitter(self._config, self._dependencies.rng)
+        )
         return segment
 
     def _start_anew(self, segments: list[Segment]) -> list[Segment]:
@@ -318,7 +323,7 @@ class LogLoader:
             if not segment.txn_index.is_sane(segment.base_offset, segment_end):
                 action = "made new from the batches; nothing to do"
                 problem = "its entries do not fit the segment"
-                self._doors.damage.tell(DamageKind.TRANSACTIONS, path, problem, action)
+                self._dependencies.damage.tell(DamageKind.TRANSACTIONS, path, problem, action)
                 return segment.base_offset
         return None
 
@@ -353,7 +358,7 @@ class LogLoader:
             self._producers,
             Segments(segments[: first + 1]),
             (min(start, base), base),
-            self._doors.expiry_clock.wall_ms(),
+            self._dependencies.expiry_clock.wall_ms(),
         )
         self._is_replayed = True
         end = base
@@ -381,7 +386,7 @@ class LogLoader:
             f"deleted with all segments behind it; the log goes on at offset {end}; records behind "
             f"it come back only from other replicas"
         )
-        self._doors.damage.tell(DamageKind.GAP, segment.path(LOG_SUFFIX), problem, action)
+        self._dependencies.damage.tell(DamageKind.GAP, segment.path(LOG_SUFFIX), problem, action)
 
     def _drop(self, segments: list[Segment], first: int) -> None:
         """Delete the segments from `first` on, and sync, so that they cannot reappear."""
@@ -484,7 +489,7 @@ class LogLoader:
                 f"cut off, with {lost} bytes from here to the segment's end; the log goes on at "
                 f"offset {end}; records behind it come back only from other replicas"
             )
-            self._doors.damage.tell(DamageKind.BATCH, path, problem, action, position)
+            self._dependencies.damage.tell(DamageKind.BATCH, path, problem, action, position)
         segment.cut_at(position)
         # A power loss must not restore removed, intact batches after newer ones.
         segment.sync_batches()()

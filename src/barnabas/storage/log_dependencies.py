@@ -1,4 +1,4 @@
-"""Dependencies of a log, and the facts known when it is opened."""
+"""Dependencies of a log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from barnabas.runtime.offload import Offload
     from barnabas.runtime.rng import Rng
     from barnabas.runtime.timer import Timer
-    from barnabas.storage.topic_partition import TopicPartition
 
 
 def _ignore_shortage() -> None:
@@ -29,7 +28,7 @@ def _ignore_failure(directory: str, error: OSError) -> None:
     """Do nothing, because the caller receives a KafkaStorageError."""
 
 
-class LogDoors(msgspec.Struct, frozen=True):
+class LogDependencies(msgspec.Struct, frozen=True):
     """Dependencies shared by all logs of a process."""
 
     disk: Disk
@@ -56,20 +55,3 @@ class LogDoors(msgspec.Struct, frozen=True):
     def expiry_clock(self) -> Clock:
         """The clock for the expiry of records, producers and offsets."""
         return self.trusted_clock or self.clock
-
-
-class LogOpening(msgspec.Struct, frozen=True):
-    """Facts about a log before it is opened."""
-
-    topic_partition: TopicPartition
-    # 16 bytes; None if unknown, then `partition.metadata` supplies it if present.
-    topic_id: bytes | None = None
-    # From `recovery-point-offset-checkpoint`; everything below it was synced.
-    recovery_point: int = 0
-    # From `log-start-offset-checkpoint`.
-    log_start_offset: int = 0
-    # From `replication-offset-checkpoint`; limited to [log start, log end] on opening.
-    high_watermark: int = 0
-    # Whether the `.kafka_cleanshutdown` marker existed, so that no recovery is needed.
-    clean_shutdown: bool = False
-    producer_id_expiration_ms: int = 86_400_000
