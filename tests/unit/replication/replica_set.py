@@ -74,7 +74,7 @@ class Logs:
             path = f"/data/{partition.directory_name}"
             self.logs[partition] = Log.open(path, config, self.doors, opening)
         elif topic_id is not None:
-            self.logs[partition].assign_topic_id(topic_id)
+            self.logs[partition].identity.assign_topic_id(topic_id)
         return self.logs[partition]
 
     def delete_async(self, partition: TopicPartition) -> bool:

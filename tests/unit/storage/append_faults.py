@@ -131,7 +131,7 @@ class Side:
 
     def sync_if_due(self) -> None:
         """What the broker does after an append that says so."""
-        if not self.log.is_flush_due:
+        if not self.log.sync.is_due:
             return
         errors: list[BaseException | None] = []
         self.log.flush_async(errors.append)
@@ -272,7 +272,7 @@ def check(side: Side, what: str) -> None:
         for before, header in pairwise(headers)
         if header.is_control and not before.is_control
     ]
-    assert len(log.aborted_transactions_below(end)) == len(ended), f"{what}: aborted ones"
+    assert len(log.reader.aborted_transactions_below(end)) == len(ended), f"{what}: aborted ones"
 
 
 def check_producer(log: Log, headers: list[BatchHeader], what: str) -> None:

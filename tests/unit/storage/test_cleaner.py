@@ -50,10 +50,10 @@ def test_nothing_above_the_recovery_point_is_touched() -> None:
     bench = CleanerBench()
     bench.put((b"a", b"1"), (b"a", b"2"))
     bench.seal()
-    bench.log.recovery_point = 1
+    bench.log.offsets.recovery_point = 1
     bench.clean()
     assert bench.offsets() == [0, 1]
-    bench.log.recovery_point = 2
+    bench.log.offsets.recovery_point = 2
     bench.clean()
     assert bench.offsets() == [1]
 
@@ -340,7 +340,7 @@ def test_indexes_of_a_cleaned_segment_lead_to_its_batches() -> None:
         result = read(bench.log, offset, 1)
         first = int.from_bytes(result.records.read()[:8], "big")
         assert first == max(offset, 150)
-    assert run_steps(bench.log.offset_for_timestamp(NOW_MS + 170)) == (NOW_MS + 170, 170, 3)
+    assert run_steps(bench.log.reader.offset_for_timestamp(NOW_MS + 170)) == (NOW_MS + 170, 170, 3)
     assert bench.disk.size(segment.path(INDEX_SUFFIX)) == 8 * len(segment.offset_index)
     assert bench.disk.size(segment.path(TIME_INDEX_SUFFIX)) == 12 * len(segment.time_index)
 

@@ -102,7 +102,8 @@ def test_a_follower_takes_several_transactions_of_a_producer_in_one_fetch() -> N
     follower.log.append_as_follower(read(leader.log).records.read())
     for bench in (leader, follower):
         assert len(bench.log.segments.active.txn_index.entries()) == 1
-        assert not bench.log.producer_state._ongoing
+        entries = bench.log.producer_state.entries.values()
+        assert [entry.txn_first_offset for entry in entries] == [-1]
     assert follower.log.producer_state.entries == leader.log.producer_state.entries
 
 

@@ -47,7 +47,7 @@ def test_a_read_at_the_log_end_is_empty_and_touches_no_segment() -> None:
     bench.log.close_files()
     result = read(bench.log, 1)
     assert result.records == b""
-    assert result.position == bench.log.end_offset_metadata()
+    assert result.position == bench.log.reader.end_offset_metadata()
 
 
 @pytest.mark.parametrize("offset", [-1, 2])
@@ -117,8 +117,8 @@ def test_the_high_watermark_in_an_older_segment_bounds_the_read() -> None:
     bench.append_many(40)
     bench.log.update_high_watermark(5)
     seen = read(bench.log, 0, isolation=FetchIsolation.HIGH_WATERMARK)
-    assert bench.log.high_watermark_metadata().segment_base_offset == 0
-    assert len(seen.records) == bench.log.high_watermark_metadata().relative_position
+    assert bench.log.reader.high_watermark_metadata().segment_base_offset == 0
+    assert len(seen.records) == bench.log.reader.high_watermark_metadata().relative_position
 
 
 def test_a_read_ends_with_its_segment() -> None:
@@ -176,16 +176,16 @@ def test_the_first_record_at_or_after_a_time_is_found() -> None:
     for index in range(60):
         bench.append(batch([b"a", b"b"], timestamp=NOW_MS + index * 10))
     for index in range(60):
-        found = run_steps(bench.log.offset_for_timestamp(NOW_MS + index * 10 - 5))
+        found = run_steps(bench.log.reader.offset_for_timestamp(NOW_MS + index * 10 - 5))
         assert found == (NOW_MS + index * 10, index * 2, 3)
-    assert run_steps(bench.log.offset_for_timestamp(NOW_MS + 591)) is None
+    assert run_steps(bench.log.reader.offset_for_timestamp(NOW_MS + 591)) is None
 
 
 def test_the_record_with_the_largest_timestamp_is_found() -> None:
     bench = Bench()
     for timestamp in (5, 90, 20):
         bench.append(batch([b"a"], timestamp=timestamp))
-    assert run_steps(bench.log.max_timestamp_offset()) == (90, 1, 3)
+    assert run_steps(bench.log.reader.max_timestamp_offset()) == (90, 1, 3)
 
 
 def test_the_largest_timestamp_is_that_of_the_records_that_are_left() -> None:
@@ -196,18 +196,18 @@ def test_the_largest_timestamp_is_that_of_the_records_that_are_left() -> None:
     bench.log.update_high_watermark(8)
     for cut, found in ((1, (90, 1, 3)), (2, (70, 4, 3)), (5, (70, 5, 3)), (6, (40, 6, 3))):
         bench.log.maybe_increment_log_start_offset(cut, "asked for")
-        assert run_steps(bench.log.max_timestamp_offset()) == found
+        assert run_steps(bench.log.reader.max_timestamp_offset()) == found
     bench.log.maybe_increment_log_start_offset(8, "asked for")
-    assert run_steps(bench.log.max_timestamp_offset()) is None
+    assert run_steps(bench.log.reader.max_timestamp_offset()) is None
 
 
 def test_of_records_without_a_time_the_first_one_has_the_largest() -> None:
     bench = Bench()
     bench.append_many(0)
-    assert run_steps(bench.log.max_timestamp_offset()) is None
+    assert run_steps(bench.log.reader.max_timestamp_offset()) is None
     for _ in range(2):
         bench.append(batch([b"a"], timestamp=-1))
-    assert run_steps(bench.log.max_timestamp_offset()) == (-1, 0, 3)
+    assert run_steps(bench.log.reader.max_timestamp_offset()) == (-1, 0, 3)
 
 
 def test_what_idle_segments_give_back_is_opened_again_when_read() -> None:

@@ -129,8 +129,12 @@ def test_times_that_were_cut_are_found_no_more(is_reopened: bool) -> None:
         bench.reopen_cleanly()
     assert bench.log.segments.active.max_timestamp == NOW_MS + 2
     assert bench.log.segments.active.time_index.last_entry()[1] < 3
-    assert finish(bench.log.offset_for_timestamp(NOW_MS + 3)) is None
-    assert finish(bench.log.offset_for_timestamp(NOW_MS + 2)) == (NOW_MS + 2, 2, LEADER_EPOCH)
+    assert finish(bench.log.reader.offset_for_timestamp(NOW_MS + 3)) is None
+    assert finish(bench.log.reader.offset_for_timestamp(NOW_MS + 2)) == (
+        NOW_MS + 2,
+        2,
+        LEADER_EPOCH,
+    )
 
 
 @pytest.mark.parametrize("is_reopened", [False, True])
@@ -146,8 +150,8 @@ def test_records_after_a_cut_are_found_by_their_own_times(is_reopened: bool) -> 
         bench.reopen_cleanly()
     for number in range(6):
         at = NOW_MS + 101 + number
-        assert finish(bench.log.offset_for_timestamp(at)) == (at, 2 + number, LEADER_EPOCH)
-    assert finish(bench.log.offset_for_timestamp(NOW_MS + 200)) is None
+        assert finish(bench.log.reader.offset_for_timestamp(at)) == (at, 2 + number, LEADER_EPOCH)
+    assert finish(bench.log.reader.offset_for_timestamp(NOW_MS + 200)) is None
     entries = bench.log.segments.active.time_index
     assert entries.is_sane()
     assert entries.last_entry() == (NOW_MS + 106, 7)
@@ -172,9 +176,13 @@ def test_times_behind_the_last_index_entry_are_found_after_a_cut(is_reopened: bo
     if is_reopened:
         bench.reopen_cleanly()
     assert bench.log.segments.active.max_timestamp == NOW_MS + 2
-    assert finish(bench.log.offset_for_timestamp(NOW_MS + 1)) == (NOW_MS + 1, 1, LEADER_EPOCH)
+    assert finish(bench.log.reader.offset_for_timestamp(NOW_MS + 1)) == (
+        NOW_MS + 1,
+        1,
+        LEADER_EPOCH,
+    )
     bench.append(batch([b"older"], timestamp=NOW_MS))
-    assert finish(bench.log.max_timestamp_offset()) == (NOW_MS + 2, 2, LEADER_EPOCH)
+    assert finish(bench.log.reader.max_timestamp_offset()) == (NOW_MS + 2, 2, LEADER_EPOCH)
 
 
 def test_an_aborted_transaction_that_was_cut_is_told_no_more() -> None:
@@ -182,9 +190,9 @@ def test_an_aborted_transaction_that_was_cut_is_told_no_more() -> None:
     data = batch([b"t"], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
     bench.append(data)
     bench.coordinate(marker(ControlType.ABORT, 7))
-    assert len(bench.log.aborted_transactions_below(2)) == 1
+    assert len(bench.log.reader.aborted_transactions_below(2)) == 1
     bench.log.truncate_to(1)
-    assert bench.log.aborted_transactions_below(1) == []
+    assert bench.log.reader.aborted_transactions_below(1) == []
     bench.coordinate(marker(ControlType.COMMIT, 7))
     bench.log.update_high_watermark(2)
     found = read(bench.log, isolation=FetchIsolation.TXN_COMMITTED)

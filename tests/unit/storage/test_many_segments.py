@@ -86,11 +86,11 @@ def committed(log: Log) -> object:
 
 
 def by_time(log: Log) -> object:
-    return run_steps(log.offset_for_timestamp(NOW_MS - MANY + len(log.segments) // 2))
+    return run_steps(log.reader.offset_for_timestamp(NOW_MS - MANY + len(log.segments) // 2))
 
 
 def by_largest_time(log: Log) -> object:
-    return run_steps(log.max_timestamp_offset())
+    return run_steps(log.reader.max_timestamp_offset())
 
 
 @pytest.mark.parametrize("ask", [by_offset, committed, by_time, by_largest_time])
@@ -128,10 +128,10 @@ def check_times(bench: Bench, generator: random.Random) -> None:
         found = [each.base_offset for each in log.segments.reaching(at, log.log_start_offset)]
         assert found == expected(log.segments, at, log.log_start_offset)
         records = [r for r in all_records(log) if r.timestamp >= at]
-        answer = run_steps(log.offset_for_timestamp(at))
+        answer = run_steps(log.reader.offset_for_timestamp(at))
         assert (answer and answer[1]) == (records[0].offset if records else None)
     largest = max(all_records(log), key=lambda record: (record.timestamp, -record.offset))
-    answer = run_steps(log.max_timestamp_offset())
+    answer = run_steps(log.reader.max_timestamp_offset())
     assert answer is not None
     assert answer[:2] == (largest.timestamp, largest.offset)
 
@@ -171,9 +171,17 @@ def test_times_are_found_after_a_damaged_index_was_made_new() -> None:
     first.time_index.clear()
     first._max_timestamp = None
     timestamp = NOW_MS - MANY + 3
-    assert run_steps(bench.log.offset_for_timestamp(timestamp)) != (timestamp, first.base_offset, 3)
+    assert run_steps(bench.log.reader.offset_for_timestamp(timestamp)) != (
+        timestamp,
+        first.base_offset,
+        3,
+    )
     first.rebuild_indexes()
-    assert run_steps(bench.log.offset_for_timestamp(timestamp)) == (timestamp, first.base_offset, 3)
+    assert run_steps(bench.log.reader.offset_for_timestamp(timestamp)) == (
+        timestamp,
+        first.base_offset,
+        3,
+    )
 
 
 def test_aborted_transactions_are_found_in_whichever_segments_they_ended() -> None:

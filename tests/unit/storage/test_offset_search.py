@@ -43,16 +43,16 @@ def followed(steps: Any) -> tuple[Any, list[OffLoop | None]]:
 def test_a_batch_of_many_records_is_searched_in_slices() -> None:
     bench, count = Bench(), 10 * RECORDS_PER_SLICE
     append(bench, built(range(1000, 1000 + count)))
-    found, asked = followed(bench.log.offset_for_timestamp(1000 + count - 1))
+    found, asked = followed(bench.log.reader.offset_for_timestamp(1000 + count - 1))
     assert found == (1000 + count - 1, count - 1, LEADER_EPOCH)
     assert asked == [None] * 9
-    assert followed(bench.log.offset_for_timestamp(1000))[1] == []
+    assert followed(bench.log.reader.offset_for_timestamp(1000))[1] == []
 
 
 def test_what_decompresses_to_much_does_so_off_the_loop() -> None:
     bench = Bench()
     append(bench, built(range(1000, 1002), ZSTD, bytes(1 << 20)))
-    found, asked = followed(bench.log.offset_for_timestamp(1001))
+    found, asked = followed(bench.log.reader.offset_for_timestamp(1001))
     assert found == (1001, 1, LEADER_EPOCH)
     assert [each is not None for each in asked] == [True]
 
@@ -63,7 +63,7 @@ def test_batches_whose_times_say_nothing_are_searched_in_steps() -> None:
     for _ in range(3 * HEADERS_PER_STEP):
         append(bench, built(range(5, 6)))
     append(bench, built(range(1001, 1002)))
-    found, asked = followed(bench.log.offset_for_timestamp(1001))
+    found, asked = followed(bench.log.reader.offset_for_timestamp(1001))
     assert found == (1001, 3 * HEADERS_PER_STEP + 1, LEADER_EPOCH)
     assert len(asked) >= 3
 
@@ -73,7 +73,7 @@ def test_the_largest_time_above_the_start_within_a_batch_is_found_in_one_pass() 
     append(bench, built(range(1000 + count, 1000, -1)))
     bench.log.update_high_watermark(count)
     bench.log.maybe_increment_log_start_offset(count - 700, "test")
-    found, asked = followed(bench.log.max_timestamp_offset())
+    found, asked = followed(bench.log.reader.max_timestamp_offset())
     assert found == (1700, count - 700, LEADER_EPOCH)
     # For the largest of all, for that of what is left, and for its record.
     assert len(asked) <= 3 * 4 + 3
@@ -84,7 +84,7 @@ def test_a_log_that_is_cut_while_it_is_searched_says_so() -> None:
     append(bench, built(range(1000, 1001)))
     for _ in range(2 * HEADERS_PER_STEP):
         append(bench, built(range(5, 6)))
-    steps = bench.log.offset_for_timestamp(1001)
+    steps = bench.log.reader.offset_for_timestamp(1001)
     append(bench, built(range(1001, 1002)))
     next(steps)
     bench.log.truncate_to(3)
@@ -99,4 +99,4 @@ def test_a_batch_that_holds_no_records_is_an_error_of_its_partition() -> None:
     set_crc(garbage, 0, len(garbage))
     append(bench, garbage)
     with pytest.raises(CorruptRecordError):
-        followed(bench.log.offset_for_timestamp(1001))
+        followed(bench.log.reader.offset_for_timestamp(1001))

@@ -239,14 +239,14 @@ def test_the_log_start_is_kept() -> None:
 
 def test_the_topic_id_is_kept_and_another_one_refused() -> None:
     bench = Bench()
-    bench.log.assign_topic_id(bytes(range(16)))
+    bench.log.identity.assign_topic_id(bytes(range(16)))
     assert bench.disk.read(f"{DIRECTORY}/partition.metadata") == (
         b"version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw"
     )
     bench.kill_and_reopen()
     assert bench.log.topic_id == bytes(range(16))
     with pytest.raises(InconsistentTopicIdError):
-        bench.log.assign_topic_id(bytes(16))
+        bench.log.identity.assign_topic_id(bytes(16))
     with pytest.raises(InconsistentTopicIdError):
         bench.open(topic_id=b"x" * 16)
 

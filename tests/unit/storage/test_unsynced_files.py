@@ -23,7 +23,7 @@ def test_a_sync_under_way_leaves_nothing_out_of_the_next_one(is_closed: bool) ->
         bench.disk.sync_directory("/")
         bench.doors = replace(bench.doors, disk=bench.disk, executor=executor)
         bench.open()
-        bench.log.assign_topic_id(TOPIC_ID)
+        bench.log.identity.assign_topic_id(TOPIC_ID)
         bench.append(batch([b"v"]))
         # Begun, and never done: the broker ends first, or somebody cannot wait for it.
         bench.log.flush_async(lambda _: None)

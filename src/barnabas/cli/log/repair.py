@@ -41,7 +41,7 @@ from barnabas.storage.files.checkpoint import (
     decode_lines,
 )
 from barnabas.storage.files.clean_shutdown import FILE_NAME as CLEAN_SHUTDOWN
-from barnabas.storage.files.leader_epoch_cache import LeaderEpochCache
+from barnabas.storage.files.leader_epoch_cache import EpochEntry, LeaderEpochCache
 from barnabas.storage.producers.producer_snapshot import CorruptSnapshotError, decode_snapshot
 from barnabas.storage.recovery.batch_order import BatchOrder
 from barnabas.storage.topic_partition import TopicPartition
@@ -290,7 +290,7 @@ class _Repair:
             return True
         return TopicPartition(partition.topic, partition.partition) in offsets
 
-    def _epochs(self, partition: PartitionDirectory) -> list[tuple[int, int]]:
+    def _epochs(self, partition: PartitionDirectory) -> list[EpochEntry]:
         cache = LeaderEpochCache(self._disk, partition.path)
         cache.load()
         return cache.entries

@@ -108,7 +108,7 @@ class LeaderSide(PartitionReplica):
         if self.sync_required_from == NOTHING_TO_SYNC or not self.is_leader:
             # Another broker is now the leader, and its log may differ from the synced records.
             return False
-        is_behind = self.log.is_flush_due
+        is_behind = self.log.sync.is_due
         self.sync_required_from = end_offset if is_behind else NOTHING_TO_SYNC
         self.maybe_increment_high_watermark()
         return is_behind

@@ -106,9 +106,9 @@ def _by_timestamp(
     log = partition.log
     try:
         if timestamp == MAX_TIMESTAMP:
-            found = yield from log.max_timestamp_offset()
+            found = yield from log.reader.max_timestamp_offset()
         elif timestamp >= 0:
-            found = yield from log.offset_for_timestamp(timestamp)
+            found = yield from log.reader.offset_for_timestamp(timestamp)
         else:
             found = None
     except StorageError as error:

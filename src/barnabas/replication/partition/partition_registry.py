@@ -281,7 +281,9 @@ class PartitionRegistry:
             return False
         path = self._damaged.pop(key)
         try:
-            self._open(key, wanted.topic_id, registration.directory_of(node_id)).cut_damage(path)
+            self._open(key, wanted.topic_id, registration.directory_of(node_id)).truncate_damage(
+                path
+            )
         except StorageError as error:
             _log.error("cannot cut the damaged log of %s: %s", key, error)
             return False

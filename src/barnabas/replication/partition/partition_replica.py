@@ -205,10 +205,10 @@ class PartitionReplica:
         try:
             match isolation:
                 case FetchIsolation.LOG_END:
-                    return log.end_offset_metadata()
+                    return log.reader.end_offset_metadata()
                 case FetchIsolation.HIGH_WATERMARK:
-                    return log.high_watermark_metadata()
+                    return log.reader.high_watermark_metadata()
                 case FetchIsolation.TXN_COMMITTED:
-                    return log.last_stable_offset_metadata()
+                    return log.reader.last_stable_offset_metadata()
         except DamagedLogError:
             return LogOffsetMetadata(log.high_watermark)

@@ -288,7 +288,7 @@ class ReplicaReads:
                 results[index] = (where, failed_fetch(update))
                 continue
             if update.is_suspicious:
-                damage = partition.log.verify(data.fetch_offset, len(result.records))
+                damage = partition.log.reader.verify(data.fetch_offset, len(result.records))
                 if damage is not None:
                     self._on_damage(partition.topic_partition, damage)
             if update.proposal is not None:

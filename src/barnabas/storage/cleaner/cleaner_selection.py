@@ -7,7 +7,7 @@ from the unsynced batches on, and a running sync may use their files.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -17,31 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from barnabas.storage.config import LogConfig
+    from barnabas.storage.log.log import Log
     from barnabas.storage.segment.segment import Segment
-    from barnabas.storage.segment.segments import Segments
-
-
-class Cleanable(Protocol):
-    """The properties of a log that selection uses."""
-
-    config: LogConfig
-    log_start_offset: int
-    log_end_offset: int
-
-    @property
-    def segments(self) -> Segments:
-        """All segments, the active one last."""
-        ...
-
-    @property
-    def safe_recovery_point(self) -> int:
-        """Exclusive end of synced batches and indexes."""
-        ...
-
-    @property
-    def last_stable_offset(self) -> int:
-        """First offset of an undecided transaction."""
-        ...
 
 
 class CleanableOffsets(NamedTuple):
@@ -82,7 +59,7 @@ class LogToClean(msgspec.Struct, frozen=True):
         return self.cleanable_ratio > config.min_cleanable_dirty_ratio
 
 
-def cleanable_offsets(log: Cleanable, last_clean: int | None, now_ms: int) -> CleanableOffsets:
+def cleanable_offsets(log: Log, last_clean: int | None, now_ms: int) -> CleanableOffsets:
     """Return the dirty range of a log.
 
     Args:
@@ -93,7 +70,8 @@ def cleanable_offsets(log: Cleanable, last_clean: int | None, now_ms: int) -> Cl
     if not start <= first_dirty <= log.log_end_offset:
         # The log was truncated, or its start was deleted, without a change of the checkpoint.
         first_dirty, is_reset = start, True
-    bounds = [log.last_stable_offset, log.segments.active.base_offset, log.safe_recovery_point]
+    active = log.segments.active
+    bounds = [log.last_stable_offset, active.base_offset, log.sync.safe_recovery_point]
     lag_ms = log.config.min_compaction_lag_ms
     if lag_ms > 0:
         youngest_ms = now_ms - lag_ms
@@ -105,7 +83,7 @@ def cleanable_offsets(log: Cleanable, last_clean: int | None, now_ms: int) -> Cl
     return CleanableOffsets(first_dirty, max(first_dirty, min(bounds)), is_reset)
 
 
-def log_to_clean(log: Cleanable, offsets: CleanableOffsets, now_ms: int) -> LogToClean:
+def log_to_clean(log: Log, offsets: CleanableOffsets, now_ms: int) -> LogToClean:
     """Measure the work that a pass over the log has."""
     first_dirty = offsets.first_dirty_offset
     uncleanable = _first_uncleanable(log, offsets.first_uncleanable_offset)
@@ -129,13 +107,13 @@ def log_to_clean(log: Cleanable, offsets: CleanableOffsets, now_ms: int) -> LogT
     )
 
 
-def _first_uncleanable(log: Cleanable, offset: int) -> Segment:
+def _first_uncleanable(log: Log, offset: int) -> Segment:
     """Return the first segment that must not change."""
     sealed = _sealed(log, offset)
     return sealed[0] if sealed else log.segments.active
 
 
-def _sealed(log: Cleanable, offset: int) -> Sequence[Segment]:
+def _sealed(log: Log, offset: int) -> Sequence[Segment]:
     """Return the sealed segments that can contain `offset` or later offsets."""
     return [
         segment
@@ -149,7 +127,7 @@ def _largest_timestamp(segment: Segment) -> int:
     return timestamp if timestamp >= 0 else segment.modified_ms()
 
 
-def _compaction_delay_ms(log: Cleanable, first_dirty: int, now_ms: int) -> int:
+def _compaction_delay_ms(log: Log, first_dirty: int, now_ms: int) -> int:
     lag_ms = log.config.max_compaction_lag_ms
     if lag_ms == LONG_MAX:
         # Return without reading any segment.

@@ -35,6 +35,7 @@ from barnabas.storage.file_names import (
     offset_file,
 )
 from barnabas.storage.segment.offset_index import RELATIVE_OFFSET_MAX
+from barnabas.storage.segment.placed_batch import PlacedBatch
 from barnabas.storage.segment.segment import Segment
 
 if TYPE_CHECKING:
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from barnabas.record.batch import Buffer
     from barnabas.runtime.disk import Disk, File
     from barnabas.storage.cleaner.cleaner_job import CleaningJob, SourceSegment
-    from barnabas.storage.segment.segment import PlacedBatch
     from barnabas.storage.segment.transaction_index import AbortedEntry
 
 _BATCH_LENGTH_MIN = HEADER_SIZE - LOG_OVERHEAD
@@ -210,7 +210,9 @@ class _Cleaning:
             retained = batch_filter.retain(content, position, header, needed_ends)
             if retained is content:
                 where = position - first + (0 if output is None else len(output))
-                placed.append((where, header.size, header.last_offset, header.max_timestamp))
+                placed.append(
+                    PlacedBatch(where, header.size, header.last_offset, header.max_timestamp)
+                )
                 continue
             output = bytearray() if output is None else output
             output += content[first:position]
@@ -219,7 +221,9 @@ class _Cleaning:
                 stays = read_header(retained)
                 # A batch without records contributes no timestamp.
                 max_timestamp = stays.max_timestamp if stays.record_count else NO_TIMESTAMP
-                placed.append((len(output), len(retained), header.last_offset, max_timestamp))
+                placed.append(
+                    PlacedBatch(len(output), len(retained), header.last_offset, max_timestamp)
+                )
                 output += retained
         if output is not None:
             output += content[first:size]
@@ -243,7 +247,7 @@ class _Cleaning:
         done = 0
         for block, size in _blocks(self._disk, self._job, source, end):
             placed = [
-                (position, header.size, header.last_offset, header.max_timestamp)
+                PlacedBatch(position, header.size, header.last_offset, header.max_timestamp)
                 for position, header in _batches(block, size)
             ]
             _append(self._cleaned, block[:size], placed)

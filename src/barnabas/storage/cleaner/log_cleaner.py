@@ -73,8 +73,8 @@ class Pass(msgspec.Struct):
     partition: TopicPartition
     log: Log
     to_clean: LogToClean
-    # `Log.cut_count` at the start of the pass.
-    cut_count: int
+    # `Log.truncation_count` at the start of the pass.
+    truncation_count: int
     started_ms: float = 0.0
     work: Cancellable | None = None
     # Reported by the offloaded task.
@@ -282,7 +282,7 @@ class LogCleaner:
             statistics.compaction_delay_ms_max, to_clean.compaction_delay_ms
         )
         if to_clean.total_bytes and to_clean.is_worth_it(log.config):
-            yield Pass(partition, log, to_clean, log.cut_count)
+            yield Pass(partition, log, to_clean, log.sync.truncation_count)
 
     def _is_free(self, partition: TopicPartition) -> bool:
         return not (
@@ -330,7 +330,7 @@ class LogCleaner:
             sources=_sources(log, uncleanable),
             first_dirty_offset=to_clean.first_dirty_offset,
             first_uncleanable_offset=uncleanable,
-            aborted=tuple(log.aborted_transactions_below(uncleanable)),
+            aborted=tuple(log.reader.aborted_transactions_below(uncleanable)),
             active_producers={
                 producer_id: LastRecord(entry.last_offset, entry.producer_epoch)
                 for producer_id, entry in log.producer_state.entries.items()
@@ -354,7 +354,10 @@ class LogCleaner:
     def _put_in_place(self, cleaning: Pass, cleaned: CleanedSegment) -> None:
         log = cleaning.log
         try:
-            is_done = log.cut_count == cleaning.cut_count and log.replace_segments(*cleaned)
+            is_done = (
+                log.sync.truncation_count == cleaning.truncation_count
+                and log.replace_segments(*cleaned)
+            )
         except KafkaStorageError:
             self.abort_cleaning(cleaning.partition)
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.runtime.disk import is_out_of_descriptors
 from barnabas.storage.file_names import LEADER_EPOCH_CHECKPOINT
@@ -16,6 +16,13 @@ if TYPE_CHECKING:
 
 UNDEFINED_EPOCH = -1
 UNDEFINED_EPOCH_OFFSET = -1
+
+
+class EpochEntry(NamedTuple):
+    """A leader epoch, and the offset of its first record (Kafka's EpochEntry)."""
+
+    epoch: int
+    start_offset: int
 
 
 class LeaderEpochCache:
@@ -53,9 +60,9 @@ class LeaderEpochCache:
         return self._epochs[-1] if self._epochs else None
 
     @property
-    def entries(self) -> list[tuple[int, int]]:
-        """Epoch and start offset of each entry."""
-        return list(zip(self._epochs, self._starts, strict=True))
+    def entries(self) -> list[EpochEntry]:
+        """All epochs, ascending."""
+        return [EpochEntry(*pair) for pair in zip(self._epochs, self._starts, strict=True)]
 
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Record that `epoch` begins at `start_offset`; return whether that is new.
@@ -67,7 +74,7 @@ class LeaderEpochCache:
             self._write()
         return is_news
 
-    def assign_before_records(self, epochs: Iterable[tuple[int, int]]) -> None:
+    def assign_before_records(self, epochs: Iterable[EpochEntry]) -> None:
         """Record the epochs of the next records to append, in memory and in the file.
 
         Args:
@@ -78,10 +85,8 @@ class LeaderEpochCache:
         """
         before = self._epochs, self._starts, self._is_written
         for epoch, start_offset in epochs:
-            known = self._epochs
-            # Inlined `_has`, because this runs for each append.
-            if not known or known[-1] != epoch or self._starts[-1] > start_offset:
-                self._epochs, self._starts = [*known], [*self._starts]
+            if not self._has(epoch, start_offset):
+                self._epochs, self._starts = [*self._epochs], [*self._starts]
                 self._insert(epoch, start_offset)
                 self._is_written = False
         if self._is_written:
@@ -93,8 +98,15 @@ class LeaderEpochCache:
             self._epochs, self._starts, self._is_written = before
             raise
 
+    def covers(self, epoch: int, start_offset: int) -> bool:
+        """Return whether the file already has the epoch of a record at `start_offset`."""
+        known = self._epochs
+        if not known or known[-1] != epoch or self._starts[-1] > start_offset:
+            return False
+        return self._is_written
+
     def _has(self, epoch: int, start_offset: int) -> bool:
-        """Return whether records of `epoch` at `start_offset` are already covered."""
+        """Return whether records of `epoch` at `start_offset` belong to the last entry."""
         return bool(self._epochs) and self._epochs[-1] == epoch and self._starts[-1] <= start_offset
 
     def announce(self, epoch: int, start_offset: int) -> bool:
@@ -166,7 +178,7 @@ class LeaderEpochCache:
             self._starts.clear()
             self._write()
 
-    def replace(self, entries: Iterable[tuple[int, int]]) -> None:
+    def replace(self, entries: Iterable[EpochEntry]) -> None:
         """Replace all entries by those found in the log, after the file was damaged."""
         self._epochs.clear()
         self._starts.clear()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from barnabas.record.batch import LOG_OVERHEAD, NO_PRODUCER_ID, set_offset_and_epoch
 from barnabas.storage.append_info import AppendInfo, AppendOrigin
@@ -12,17 +12,18 @@ from barnabas.storage.errors import (
     InvalidRecordError,
     UnexpectedAppendOffsetError,
 )
-from barnabas.storage.producers.producer_entry import ProducerEntry
-from barnabas.storage.producers.producer_state import CompletedTxn, ProducerState, read_end_marker
+from barnabas.storage.files.leader_epoch_cache import EpochEntry
+from barnabas.storage.producers.end_marker import read_end_marker
+from barnabas.storage.producers.producer_change import ProducerChange
+from barnabas.storage.segment.placed_batch import PlacedBatch
 
 if TYPE_CHECKING:
     from barnabas.record.batch import BatchHeader
-    from barnabas.storage.segment.segment import PlacedBatch
+    from barnabas.storage.producers.producer_entry import ProducerEntry
+    from barnabas.storage.producers.producer_state import ProducerState
     from barnabas.storage.validation.validator import Batches
 
 _RAFT = AppendOrigin.RAFT
-
-Change: TypeAlias = tuple[ProducerEntry, CompletedTxn | None]
 
 
 def assign(
@@ -32,7 +33,7 @@ def assign(
     info: AppendInfo,
     origin: AppendOrigin,
     producers: ProducerState,
-) -> tuple[list[PlacedBatch], list[Change]]:
+) -> tuple[list[PlacedBatch], list[ProducerChange]]:
     """Write offset and epoch into each batch in place, and stage the producer states.
 
     Args:
@@ -65,7 +66,7 @@ def assign(
 
 def stage_followed(
     records: memoryview | bytes, found: Batches, producers: ProducerState
-) -> list[Change]:
+) -> list[ProducerChange]:
     """Stage the producer states after the leader's batches, which keep their offsets.
 
     Raises:
@@ -91,7 +92,7 @@ class _Staging:
         # By producer id: the state after its last batch in this append.
         self._latest: dict[int, ProducerEntry] = {}
         # In batch order.
-        self.changes: list[Change] = []
+        self.changes: list[ProducerChange] = []
 
     def add(self, batch: memoryview | bytes, header: BatchHeader, offset: int) -> None:
         """Stage one batch of a producer, at `offset`."""
@@ -100,17 +101,17 @@ class _Staging:
             marker = read_end_marker(batch, header)
             if marker is None:
                 return
-            change = self._producers.stage_marker(header, marker, offset, (self._origin, before))
+            change = self._producers.stage_marker(header, marker, offset, self._origin, before)
         else:
-            change = self._producers.stage(header, offset, self._origin, before), None
-        self._latest[header.producer_id] = change[0]
+            change = ProducerChange(self._producers.stage(header, offset, self._origin, before))
+        self._latest[header.producer_id] = change.entry
         self.changes.append(change)
 
 
-def epochs_of(found: Batches) -> list[tuple[int, int]]:
+def epochs_of(found: Batches) -> list[EpochEntry]:
     """Return leader epoch and offset of each batch that has a leader epoch."""
     return [
-        (header.partition_leader_epoch, header.base_offset)
+        EpochEntry(header.partition_leader_epoch, header.base_offset)
         for _, header in found
         if header.partition_leader_epoch >= 0
     ]
@@ -124,7 +125,7 @@ def place(info: AppendInfo, position: int, header: BatchHeader, base_offset: int
     info.record_count += header.record_count
     if max_timestamp > info.max_timestamp:
         info.max_timestamp = max_timestamp
-    return position, header.batch_length + LOG_OVERHEAD, last_offset, max_timestamp
+    return PlacedBatch(position, header.batch_length + LOG_OVERHEAD, last_offset, max_timestamp)
 
 
 def check_offsets(found: Batches, log_end_offset: int) -> None:
@@ -148,8 +149,8 @@ def check_offsets(found: Batches, log_end_offset: int) -> None:
         raise UnexpectedAppendOffsetError(first, expected - 1, log_end_offset)
 
 
-def note_duplicate(found: Batches, producers: ProducerState, info: AppendInfo) -> bool:
-    """Return whether a batch is a duplicate; if so, copy its first append into `info`."""
+def find_duplicate(found: Batches, producers: ProducerState, info: AppendInfo) -> bool:
+    """Return whether a batch is a duplicate; if so, put its first append into `info`."""
     for _, header in found:
         if header.producer_id == NO_PRODUCER_ID:
             continue

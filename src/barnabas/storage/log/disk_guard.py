@@ -32,14 +32,17 @@ class DiskGuard:
     The block must be repeatable, because a missing descriptor may end it anywhere.
     """
 
-    __slots__ = ("_dependencies", "directory", "has_failed", "of_change")
+    __slots__ = ("_dependencies", "directory", "has_failed", "is_closed", "of_change")
 
     def __init__(self, directory: str, dependencies: LogDependencies) -> None:
-        # Directory of the log; updated when it is renamed.
+        # Path of the log's directory; `Log.rename` replaces it.
         self.directory = directory
         self._dependencies = dependencies
-        # Whether a file operation has failed, after which nothing is written.
+        # Whether a file operation has failed, after which nothing is written. Stays true.
         self.has_failed = False
+        # Whether the log was closed, or renamed for its deletion. Appends are rejected, and a
+        # failure of a sync that was already running concerns no record of the log. Stays true.
+        self.is_closed = False
         # The same guard for a block that cannot be repeated after it has begun.
         self.of_change = _ChangeGuard(self)
 

@@ -57,16 +57,11 @@ def sync_files(
 
 
 class Flushable(Protocol):
-    """The part of Log that a flusher uses."""
+    """The part of LogSync that a flusher uses."""
 
     @property
     def log_end_offset(self) -> int:
         """Exclusive end of the written records."""
-        ...
-
-    @property
-    def recovery_point(self) -> int:
-        """Exclusive end of the records known to be synced."""
         ...
 
     @property
@@ -75,7 +70,7 @@ class Flushable(Protocol):
         ...
 
     @property
-    def cut_count(self) -> int:
+    def truncation_count(self) -> int:
         """Number of truncations; the result of a sync started before one is ignored."""
         ...
 
@@ -119,11 +114,11 @@ class Flusher:
 
     def _start(self) -> None:
         waiting, self._waiting = self._waiting, []
-        end_offset, cuts = self._log.log_end_offset, self._log.cut_count
+        end_offset, truncations = self._log.log_end_offset, self._log.truncation_count
         try:
             work = self._log.prepare_flush()
         except OSError as error:
-            self._finish(end_offset, cuts, waiting, error)
+            self._finish(end_offset, truncations, waiting, error)
             return
         self._is_running = True
         clock = self._dependencies.clock
@@ -131,14 +126,14 @@ class Flusher:
 
         def on_done(_: None, error: BaseException | None) -> None:
             self._dependencies.flush_times.update(clock.monotonic_ms() - started_ms)
-            self._finish(end_offset, cuts, waiting, error)
+            self._finish(end_offset, truncations, waiting, error)
 
         self._dependencies.executor.submit(work, on_done)
 
     def _finish(
         self,
         end_offset: int,
-        cuts: int,
+        truncations: int,
         waiting: list[Callable[[BaseException | None], None]],
         error: BaseException | None,
     ) -> None:
@@ -151,7 +146,7 @@ class Flusher:
             return
         self._is_running = False
         if error is None:
-            if cuts == self._log.cut_count:
+            if truncations == self._log.truncation_count:
                 self._log.on_flushed(end_offset)
         else:
             self._log.on_flush_failed(error)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.storage.config import LogConfig
+    from barnabas.storage.log.disk_guard import DiskGuard
+    from barnabas.storage.log.log_offsets import LogOffsets
     from barnabas.storage.log_dependencies import LogDependencies
     from barnabas.storage.segment.segments import Segments
 
@@ -31,27 +33,33 @@ class LocalLog:
 
     __slots__ = (
         "_dependencies",
+        "_guard",
+        "_offsets",
         "_sealed",
         "_swap",
         "_syncing",
         "_syncing_sizes",
         "config",
-        "directory",
-        "log_end_offset",
+        "is_changed",
+        "layout_count",
         "may_skip",
         "segments",
     )
 
     def __init__(
         self,
-        directory: str,
         config: LogConfig,
         dependencies: LogDependencies,
         segments: Segments,
-        end: int,
+        offsets: LogOffsets,
+        guard: DiskGuard,
     ) -> None:
-        self.directory = directory
+        # Configuration of the topic; `update_config` replaces it.
         self.config = config
+        # Read only: `Log` moves the offsets.
+        self._offsets = offsets
+        # Has the path of the directory.
+        self._guard = guard
         self._dependencies = dependencies
         self.segments = segments
         # The swap in progress, which renames files after a compaction.
@@ -62,22 +70,36 @@ class LocalLog:
         self._syncing: list[Segment] = []
         # Segments whose batches the running sync covers, each with its size at that time.
         self._syncing_sizes: list[tuple[Segment, int]] = []
-        # Offset of the next record (exclusive end of the log).
-        self.log_end_offset = end
         # Whether offsets may be missing. Stays true: a log that was ever compacted may have gaps.
         self.may_skip = config.is_compacted
+        # Whether a file was written to since the log was opened. If not, closing needs no sync.
+        # Stays true.
+        self.is_changed = False
+        # Number of rolls, truncations and swaps. Positions that were found before are not valid.
+        self.layout_count = 0
         segments.listen(self._on_damaged_index)
+
+    def update_config(self, config: LogConfig) -> None:
+        """Apply a changed topic configuration."""
+        self.config = config
+        self.may_skip = self.may_skip or config.is_compacted
+
+    @property
+    def is_flush_due(self) -> bool:
+        """Whether at least `flush.messages` records are not synced."""
+        offsets = self._offsets
+        return offsets.log_end_offset - offsets.recovery_point >= self.config.flush_messages
 
     # -- positions ---------------------------------------------------------------------------
 
     def end_metadata(self) -> LogOffsetMetadata:
         """Return the log end offset and its position."""
         active = self.segments.active
-        return LogOffsetMetadata(self.log_end_offset, active.base_offset, active.size)
+        return LogOffsetMetadata(self._offsets.log_end_offset, active.base_offset, active.size)
 
     def metadata_of(self, offset: int) -> LogOffsetMetadata:
         """Return the position of `offset`, which must lie within the log."""
-        if offset >= self.log_end_offset:
+        if offset >= self._offsets.log_end_offset:
             return self.end_metadata()
         segment = self.segments.floor(offset) or self.segments[0]
         while True:
@@ -149,13 +171,13 @@ class LocalLog:
         position = result.position
         segment = self.segments.floor(position.segment_base_offset)
         if segment is None:
-            return self.log_end_offset
+            return self._offsets.log_end_offset
         end = position.relative_position + len(result.records)
         bound = segment.offset_index.offset_beyond(end)
         if bound is not None:
             return bound
         following = self.segments.higher(segment.base_offset)
-        return self.log_end_offset if following is None else following.base_offset
+        return self._offsets.log_end_offset if following is None else following.base_offset
 
     # -- rolling -----------------------------------------------------------------------------
 
@@ -165,8 +187,9 @@ class LocalLog:
         Raises:
             OSError: nothing has changed; appends can continue in the active segment.
         """
+        self.layout_count += 1
         previous = self.segments.active
-        is_replaced = previous.base_offset == self.log_end_offset
+        is_replaced = previous.base_offset == self._offsets.log_end_offset
         if is_replaced:
             # The empty segment cannot accept the append; a new segment of the same name replaces
             # it.
@@ -184,7 +207,12 @@ class LocalLog:
 
     def _new_segment(self, now_ms: int, roll_jitter_ms: int, is_replaced: bool) -> Segment:
         """Create and open a segment at the log end; delete its files if that fails."""
-        segment = Segment(self._dependencies.disk, self.directory, self.log_end_offset, self.config)
+        segment = Segment(
+            self._dependencies.disk,
+            self._guard.directory,
+            self._offsets.log_end_offset,
+            self.config,
+        )
         try:
             segment.create(now_ms, roll_jitter_ms)
             segment.prepare_append()
@@ -198,28 +226,32 @@ class LocalLog:
 
     # -- truncation --------------------------------------------------------------------------
 
-    def truncate_to(self, offset: int) -> None:
+    def truncate_to(self, offset: int) -> int:
         """Truncate to `offset`; the first segment must begin at or before it.
 
         A batch that contains `offset` is removed whole, and the log ends before it. Kafka sets the
         log end to `offset` in that case, which leaves a gap that no follower ever fills.
+
+        Returns:
+            The new log end offset, at most `offset`.
         """
+        self.layout_count += 1
         # Delete backwards, so that a crash in between leaves a log without a gap.
         later = [segment for segment in self.segments if segment.base_offset > offset]
         self.delete_segments(list(reversed(later)))
         if later:
             # Files restored by a power loss would lie after a gap behind newer batches.
-            self._dependencies.disk.sync_directory(self.directory)
-        self.log_end_offset = self.segments.active.truncate_to(offset)
+            self._dependencies.disk.sync_directory(self._guard.directory)
+        return self.segments.active.truncate_to(offset)
 
     def start_at(self, offset: int, now_ms: int, roll_jitter_ms: int) -> None:
         """Delete all segments, and start a new one at `offset`."""
+        self.layout_count += 1
         self.delete_segments(list(reversed(list(self.segments))))
-        self._dependencies.disk.sync_directory(self.directory)
-        segment = Segment(self._dependencies.disk, self.directory, offset, self.config)
+        self._dependencies.disk.sync_directory(self._guard.directory)
+        segment = Segment(self._dependencies.disk, self._guard.directory, offset, self.config)
         segment.create(now_ms, roll_jitter_ms)
         self.segments.add(segment)
-        self.log_end_offset = offset
 
     def delete_segments(self, segments: list[Segment]) -> None:
         """Remove segments from the log now; delete their files after `file.delete.delay.ms`."""
@@ -233,7 +265,7 @@ class LocalLog:
         """Return the compacted segment whose complete files have the suffix `.cleaned`."""
         segment = Segment(
             self._dependencies.disk,
-            self.directory,
+            self._guard.directory,
             base_offset,
             self.config,
             size,
@@ -246,7 +278,8 @@ class LocalLog:
         self, new: Segment, old: list[Segment], on_gone: Callable[[int], None]
     ) -> None:
         """Replace `old` by a compacted segment; `continue_swap` renames the files."""
-        assert self._swap is None
+        assert self._swap is None, f"{self._guard.directory}: a swap is in progress"
+        self.layout_count += 1
         self._swap = SegmentSwap(new, old, on_gone)
         for segment in old:
             self.segments.remove(segment)
@@ -274,17 +307,18 @@ class LocalLog:
         for segment in self.segments:
             segment.close_if_idle()
 
-    def release_idle(self, recovery_point: int) -> None:
+    def release_idle(self) -> None:
         """Release descriptors and indexes of idle segments that are fully synced."""
+        recovery_point = self._offsets.recovery_point
         for segment in list(self.segments)[:-1]:
             following = self.segments.higher(segment.base_offset)
             if following is not None and following.base_offset <= recovery_point:
                 segment.release_if_idle()
 
     def prepare_sync(
-        self, recovery_point: int, paths: list[str], is_final: bool, with_parent: bool = True
+        self, paths: list[str], is_final: bool, with_parent: bool = True
     ) -> Callable[[], None]:
-        """Return a function, callable on any thread, that syncs from `recovery_point` on.
+        """Return a function, callable on any thread, that syncs from the recovery point on.
 
         Args:
             paths: other files to sync.
@@ -292,7 +326,7 @@ class LocalLog:
             with_parent: whether to sync the parent directory too if the log directory has new
                 names; otherwise the caller syncs it.
         """
-        *sealed, active = self.segments.from_offset(recovery_point)
+        *sealed, active = self.segments.from_offset(self._offsets.recovery_point)
         self._syncing = list(self._sealed)
         sealed += [
             segment
@@ -307,7 +341,7 @@ class LocalLog:
         active.is_new = False
         names = paths if has_new_names else None
         return partial(
-            sync_files, self._dependencies.disk, self.directory, syncs, names, with_parent
+            sync_files, self._dependencies.disk, self._guard.directory, syncs, names, with_parent
         )
 
     @property
@@ -328,7 +362,7 @@ class LocalLog:
         self._sealed = [segment for segment in self._sealed if segment not in done]
 
     def _delete_later(self, segments: list[Segment]) -> None:
-        disk, directory = self._dependencies.disk, self.directory
+        disk, directory = self._dependencies.disk, self._guard.directory
 
         def delete() -> None:
             # Names restored by a power loss must not lead to deleted files.
@@ -343,7 +377,7 @@ class LocalLog:
                 self._dependencies.on_descriptor_shortage()
                 self._dependencies.timer.call_later(RETRY_MS, submit)
             elif isinstance(error, OSError):
-                self._dependencies.on_disk_failure(self.directory, error)
+                self._dependencies.on_disk_failure(self._guard.directory, error)
 
         def submit() -> None:
             self._dependencies.executor.submit(delete, done)

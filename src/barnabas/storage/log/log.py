@@ -1,71 +1,67 @@
-"""Log of one partition (Kafka's UnifiedLog), the only place where offsets are assigned.
+"""Log of one partition (Kafka's UnifiedLog).
 
-An append writes its batches with one system call. The base offset and the leader epoch are patched
-in place; both lie outside the CRC. `ReadableLog` implements reading. The first disk failure is
-reported to `LogDependencies.on_disk_failure`; every one is raised as KafkaStorageError. After a
-failure the log rejects appends.
+`Log` is composed of objects, and each fact is in one of them: `offsets`, `identity`,
+`leader_epochs`, `producer_state` (idempotence and transactions), `LocalLog` (segments, config),
+`DiskGuard` (directory, failures). `LogAppender`, `LogReader`, `LogSync`, `LogRoller` and
+`LogRetention` work on these.
+
+The first disk failure is reported to `LogDependencies.on_disk_failure`; every one is raised as
+KafkaStorageError. After a failure the log rejects appends.
 """
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
-from barnabas.record.batch import UnsupportedMagicError
-from barnabas.runtime.disk import is_out_of_descriptors
-from barnabas.storage.append_info import AppendInfo, AppendOrigin
-from barnabas.storage.errors import (
-    KafkaStorageError,
-    OffsetOutOfRangeError,
-    RecordBatchTooLargeError,
-    UnsupportedForMessageFormatError,
-)
-from barnabas.storage.file_names import LOG_SUFFIX, PARTITION_METADATA, offset_of
-from barnabas.storage.log.append_plan import (
-    assign,
-    check_offsets,
-    epochs_of,
-    note_duplicate,
-    place,
-    stage_followed,
-)
+from barnabas.storage.errors import KafkaStorageError, OffsetOutOfRangeError
+from barnabas.storage.file_names import LOG_SUFFIX, offset_of
 from barnabas.storage.log.disk_guard import DiskGuard
-from barnabas.storage.log.flusher import Flusher
-from barnabas.storage.log.readable_log import ReadableLog
-from barnabas.storage.log.retention import expired_segments
-from barnabas.storage.log.unsynced_files import UnsyncedFiles
+from barnabas.storage.log.local_log import LocalLog
+from barnabas.storage.log.log_appender import LogAppender
+from barnabas.storage.log.log_identity import LogIdentity
+from barnabas.storage.log.log_offsets import LogOffsets
+from barnabas.storage.log.log_reader import LogReader
+from barnabas.storage.log.log_retention import LogRetention
+from barnabas.storage.log.log_roller import LogRoller
+from barnabas.storage.log.log_sync import LogSync
 from barnabas.storage.recovery.log_loader import LogLoader
 from barnabas.storage.segment.segment import roll_jitter
-from barnabas.storage.validation.validator import read_followed_batches, validate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from barnabas.storage.append_info import AppendInfo, AppendOrigin
     from barnabas.storage.config import LogConfig
-    from barnabas.storage.log.append_plan import Change
+    from barnabas.storage.files.leader_epoch_cache import LeaderEpochCache
     from barnabas.storage.log_dependencies import LogDependencies
     from barnabas.storage.log_opening import LogOpening
+    from barnabas.storage.producers.producer_state import ProducerState
+    from barnabas.storage.read_result import FetchIsolation, ReadResult
     from barnabas.storage.recovery.log_loader import LoadedLog
-    from barnabas.storage.segment.segment import PlacedBatch, Segment
+    from barnabas.storage.segment.segments import Segments
+    from barnabas.storage.topic_partition import TopicPartition
     from barnabas.storage.validation.batch_inspection import LeaderRecords
 
-_log = logging.getLogger(__name__)
-
-_CLIENT = AppendOrigin.CLIENT
 # The largest leader epoch, that is, no limit.
 EPOCH_MAX = 0x7FFF_FFFF
 
 
-class Log(ReadableLog):
+class Log:
     """The records of one partition on one broker."""
 
     __slots__ = (
-        "_flusher",
-        "_is_changed",
-        "_is_closed",
-        "_unsynced",
-        "cut_count",
-        "last_flush_ms",
+        "_appender",
+        "_dependencies",
+        "_guard",
+        "_local",
+        "_retention",
+        "_roller",
+        "identity",
+        "leader_epochs",
+        "offsets",
+        "producer_state",
+        "reader",
+        "sync",
     )
 
     def __init__(
@@ -76,15 +72,39 @@ class Log(ReadableLog):
         opening: LogOpening,
         loaded: LoadedLog,
     ) -> None:
-        super().__init__(directory, config, dependencies, opening, loaded)
-        self._flusher = Flusher(self, dependencies)
-        # Number of truncations since the log was opened.
-        self.cut_count = 0
-        self.last_flush_ms = dependencies.clock.monotonic_ms()
-        # Whether the log was written to since it was opened. If not, closing needs no sync.
-        self._is_changed = not opening.clean_shutdown
-        self._is_closed = False
-        self._unsynced = UnsyncedFiles()
+        self._dependencies = dependencies
+        self._guard = guard = DiskGuard(directory, dependencies)
+        self.leader_epochs: LeaderEpochCache = loaded.leader_epochs
+        self.producer_state: ProducerState = loaded.producer_state
+        self.identity = LogIdentity(
+            opening.topic_partition,
+            loaded.topic_id,
+            is_synced=opening.clean_shutdown,
+            disk=dependencies.disk,
+            guard=guard,
+        )
+        # Moved by this class, by the appender and by retention; `sync` raises the recovery point.
+        self.offsets = offsets = LogOffsets(
+            opening.topic_partition,
+            self.producer_state.transactions,
+            range(loaded.log_start_offset, loaded.log_end_offset),
+            opening.high_watermark,
+            loaded.recovery_point,
+        )
+        self._local = LocalLog(config, dependencies, loaded.segments, offsets, guard)
+        self.reader = LogReader(self._local, offsets, guard)
+        small_files = (self.leader_epochs, self.producer_state, self.identity)
+        self.sync = LogSync(self._local, offsets, guard, small_files, dependencies)
+        self._roller = LogRoller(
+            self._local, offsets, guard, self.producer_state, self.sync, dependencies
+        )
+        self._appender = LogAppender(
+            self._local, offsets, guard, self.leader_epochs, self.producer_state, self._roller
+        )
+        self._retention = LogRetention(
+            self._local, offsets, guard, self.leader_epochs, self.producer_state, self._roller
+        )
+        self._local.is_changed = not opening.clean_shutdown
 
     @classmethod
     def open(
@@ -101,13 +121,88 @@ class Log(ReadableLog):
         except OSError as error:
             raise DiskGuard(directory, dependencies).failure(error) from error
 
+    # -- properties --------------------------------------------------------------------------
+
+    @property
+    def config(self) -> LogConfig:
+        """Configuration of the topic."""
+        return self._local.config
+
+    @property
+    def directory(self) -> str:
+        """Path of the log's directory."""
+        return self._guard.directory
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The partition of the log."""
+        return self.identity.topic_partition
+
+    @property
+    def topic_id(self) -> bytes | None:
+        """Topic id of 16 bytes; None while it is unknown."""
+        return self.identity.topic_id
+
+    @property
+    def segments(self) -> Segments:
+        """All segments; the last one is active."""
+        return self._local.segments
+
+    @property
+    def size(self) -> int:
+        """Total size of all segments in bytes."""
+        return self._local.segments.size
+
+    @property
+    def latest_epoch(self) -> int | None:
+        """Leader epoch of the last batch; None if the log has no epoch."""
+        return self.leader_epochs.latest_epoch
+
+    @property
+    def log_start_offset(self) -> int:
+        """First readable offset."""
+        return self.offsets.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """Offset of the next record (exclusive end of the log)."""
+        return self.offsets.log_end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """Exclusive end of the records that every in-sync replica has."""
+        return self.offsets.high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        """First offset of an undecided transaction; at most the high watermark."""
+        return self.offsets.last_stable_offset
+
+    @property
+    def recovery_point(self) -> int:
+        """Exclusive end of the records known to be synced; recovery starts there."""
+        return self.offsets.recovery_point
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """Return the largest epoch <= `epoch` and its end offset; (-1, -1) if unknown."""
+        return self.leader_epochs.end_offset_for(epoch, self.offsets.log_end_offset)
+
     # -- configuration -----------------------------------------------------------------------
 
     def update_config(self, config: LogConfig) -> None:
         """Apply a changed topic configuration."""
-        self.config = config
-        self._local.config = config
-        self._local.may_skip = self._local.may_skip or config.is_compacted
+        self._local.update_config(config)
+
+    # -- reading -----------------------------------------------------------------------------
+
+    def read(
+        self, offset: int, max_bytes: int, isolation: FetchIsolation, min_one_batch: bool
+    ) -> ReadResult:
+        """Return a slice of the file from the batch that contains `offset` on.
+
+        See `LogReader.read` for the arguments and the errors.
+        """
+        return self.reader.read(offset, max_bytes, isolation, min_one_batch)
 
     # -- appending ---------------------------------------------------------------------------
 
@@ -116,142 +211,27 @@ class Log(ReadableLog):
     ) -> AppendInfo:
         """Validate batches, assign offsets and `leader_epoch` to them, and write them once.
 
-        Args:
-            records: whole batches in a writable buffer; they are patched in place.
-            leader_epoch: the epoch of this broker's leadership.
-            origin: decides how much is validated; RAFT batches must already have offsets.
-            now_ms: wall clock.
-
-        Returns:
-            What was appended; for a duplicate, the offsets of the first append.
-
-        Raises:
-            StorageError: a subclass with the error code for the client; nothing was written.
-            InspectionNeededError: the caller must inspect the client's records first.
+        See `LogAppender.append_as_leader` for the arguments and the errors.
         """
-        if self._guard.has_failed or self._is_closed:
-            raise KafkaStorageError(f"{self.directory} is offline")
-        config = self.config
-        records, found = validate(records, config, origin, now_ms)
-        info = AppendInfo(self.log_end_offset, self.log_end_offset - 1, self.log_start_offset)
-        if not found:
-            info.first_offset = -1
-            return info
-        if len(records) > config.segment_bytes:
-            raise RecordBatchTooLargeError(
-                f"{len(records)} bytes in one append, segment.bytes is {config.segment_bytes}"
-            )
-        if origin is _CLIENT and note_duplicate(found, self.producer_state, info):
-            if config.has_log_append_time:
-                info.log_append_time = info.max_timestamp
-            return info
-        placed, changes = assign(records, found, leader_epoch, info, origin, self.producer_state)
-        if config.has_log_append_time:
-            info.log_append_time = now_ms
-        self._write(records, info, placed, now_ms, [(leader_epoch, info.first_offset)])
-        self._commit_producers(changes)
-        info.needs_flush = self.is_flush_due
-        return info
+        return self._appender.append_as_leader(records, leader_epoch, origin, now_ms)
 
     def append_as_follower(
         self, records: memoryview | bytes, leader_epoch_max: int = EPOCH_MAX
     ) -> AppendInfo:
         """Write the leader's batches unchanged, after checking CRCs and offsets.
 
-        Offsets may skip ahead (the leader's log may be compacted) but must not go back. The append
-        stops before a truncated batch and before a batch with an epoch above `leader_epoch_max`.
-
-        Raises:
-            UnexpectedAppendOffsetError: the first offset is below the log end offset.
-            CorruptRecordError: batches or markers are damaged, or offsets do not increase.
-            InvalidTxnStateError: a batch does not belong to its producer's open transaction.
+        See `LogAppender.append_as_follower` for the arguments and the errors.
         """
-        if self._guard.has_failed or self._is_closed:
-            raise KafkaStorageError(f"{self.directory} is offline")
-        try:
-            found, end = read_followed_batches(records, leader_epoch_max)
-        except UnsupportedMagicError as error:
-            raise UnsupportedForMessageFormatError(str(error)) from None
-        info = AppendInfo(-1, self.log_end_offset - 1, self.log_start_offset)
-        if not found:
-            return info
-        if end < len(records):
-            records = records[:end]
-        check_offsets(found, self.log_end_offset)
-        changes = stage_followed(records, found, self.producer_state)
-        info.first_offset = found[0][1].base_offset
-        placed = [place(info, position, header, header.base_offset) for position, header in found]
-        info.last_leader_epoch = found[-1][1].partition_leader_epoch
-        self._write(records, info, placed, self._dependencies.clock.wall_ms(), epochs_of(found))
-        self._commit_producers(changes)
-        info.needs_flush = self.is_flush_due
-        return info
+        return self._appender.append_as_follower(records, leader_epoch_max)
 
-    def _write(
-        self,
-        records: memoryview | bytes,
-        info: AppendInfo,
-        placed: list[PlacedBatch],
-        now_ms: int,
-        epochs: list[tuple[int, int]],
-    ) -> None:
-        """Write the batches to the active segment; roll the segment first if necessary.
+    # -- offsets -----------------------------------------------------------------------------
 
-        `epochs` has the leader epoch and the offset of each batch. They are written to their file
-        first: if that write fails, the append has changed nothing.
+    def update_high_watermark(self, offset: int) -> bool:
+        """Set the high watermark within [log start, log end]; return whether it moved.
 
-        Raises:
-            TooManyOpenFilesError: nothing was written, and the log has not changed.
-            KafkaStorageError: the disk failed; a part of the batches may have been written.
+        It may move back: a leader that must not move it back checks this before the call.
         """
-        assert self.log_end_offset <= info.first_offset <= info.last_offset, (
-            f"NoOffsetTwice: offsets {info.first_offset} to {info.last_offset} are appended, "
-            f"log_end_offset={self.log_end_offset} {self.topic_partition}"
-        )
-        info.size = len(records)
-        try:
-            segment = self._local.segments.active
-            if segment.should_roll(
-                info.size, info.last_offset, info.max_timestamp, now_ms, self.config
-            ):
-                segment = self._roll_for(info, now_ms)
-            segment.prepare_append()
-            self.leader_epochs.assign_before_records(epochs)
-        except OSError as error:
-            raise self._guard.failure(error) from error
-        try:
-            segment.append(records, info.first_offset, placed)
-        except OSError as error:
-            raise self._guard.failure(error, is_half_done=True) from error
-        self._is_changed = True
-        self.log_end_offset = self._local.log_end_offset = info.last_offset + 1
-
-    def _commit_producers(self, changes: list[Change]) -> None:
-        """Apply the staged producer changes, now that their batches are in the file."""
-        aborted_ones = self.producer_state.commit_all(changes, self.log_end_offset)
-        if aborted_ones:
-            # Memory is updated first, because writing the file may fail.
-            with self._guard.of_change:
-                for aborted in aborted_ones:
-                    self._local.segments.add_aborted(aborted)
-
-    def _roll_for(self, info: AppendInfo, now_ms: int) -> Segment:
-        """Roll for an append, and return the segment to append to."""
-        segment = self._local.segments.active
-        try:
-            self._roll(now_ms)
-        except OSError as error:
-            if not is_out_of_descriptors(error) or segment.must_roll(info.size, info.last_offset):
-                raise
-            # A segment that is too large or too old is better than a rejected append.
-            self._dependencies.on_descriptor_shortage()
-            return segment
-        if self._guard.has_failed:
-            # The sync that the roll started has failed.
-            raise KafkaStorageError(f"{self.directory} is offline")
-        return self._local.segments.active
-
-    # -- watermarks --------------------------------------------------------------------------
+        return self.offsets.update_high_watermark(offset)
 
     def maybe_increment_log_start_offset(self, offset: int, reason: str) -> bool:
         """Raise the log start offset to `offset`, for `reason`; return whether it moved.
@@ -265,8 +245,7 @@ class Log(ReadableLog):
             )
         if offset <= self.log_start_offset:
             return False
-        self.log_start_offset = offset
-        self._check_order()
+        self.offsets.raise_log_start_offset(offset)
         with self._guard:
             self.leader_epochs.truncate_from_start(offset)
         return True
@@ -290,21 +269,19 @@ class Log(ReadableLog):
             return True
         with self._guard.of_change:
             self._local.finish_swap()
-            self._is_changed = True
-            self.cut_count += 1
+            self._local.is_changed = True
+            self.sync.truncation_count += 1
             # The next sync and the next recovery must include the whole truncated segment.
             segment = self._local.segments.floor(offset) or self._local.segments[0]
-            self.recovery_point = min(self.recovery_point, segment.base_offset)
+            self.offsets.lower_recovery_point(segment.base_offset)
             self.producer_state.remove_snapshots_above(offset)
-            self._local.truncate_to(offset)
-            self.log_end_offset = offset = self._local.log_end_offset
+            offset = self._local.truncate_to(offset)
+            self.offsets.on_truncated(offset)
             self.leader_epochs.truncate_from_end(offset)
-            self.log_start_offset = min(self.log_start_offset, offset)
             self._rebuild_producer_state()
-        self._after_cut()
         return True
 
-    def cut_damage(self, path: str) -> None:
+    def truncate_damage(self, path: str) -> None:
         """Remove the damaged segment with its file at `path`, and everything after it."""
         base_offset = offset_of(path.rpartition("/")[2], LOG_SUFFIX)
         assert base_offset is not None, path
@@ -317,8 +294,8 @@ class Log(ReadableLog):
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Remove all records; the empty log starts at `offset`."""
         assert offset >= 0, offset
-        self._is_changed = True
-        self.cut_count += 1
+        self._local.is_changed = True
+        self.sync.truncation_count += 1
         with self._guard.of_change:
             self._local.finish_swap()
             self.producer_state.remove_all_snapshots()
@@ -329,45 +306,22 @@ class Log(ReadableLog):
             )
             self.leader_epochs.clear()
             self.producer_state.clear(offset)
-        self.recovery_point = offset
-        self.log_start_offset = self.log_end_offset = offset
-        self._after_cut()
+        self.offsets.start_at(offset)
 
     def _rebuild_producer_state(self) -> None:
         LogLoader.load_producer_state(
             self.producer_state,
             self._local.segments,
-            (self.log_start_offset, self.log_end_offset),
+            range(self.log_start_offset, self.log_end_offset),
             self._dependencies.expiry_clock.wall_ms(),
         )
-
-    def _after_cut(self) -> None:
-        self._high_watermark_metadata = None
-        # A truncation removes records below the high watermark only after an unclean election; the
-        # high watermark then follows the log end, as in Kafka.
-        self.high_watermark = max(
-            self.log_start_offset, min(self.high_watermark, self.log_end_offset)
-        )
-        self.producer_state.on_high_watermark_updated(self.high_watermark)
-        self._check_order()
+        self.producer_state.transactions.on_high_watermark_updated(self.high_watermark)
 
     # -- segments ----------------------------------------------------------------------------
 
     def roll(self) -> None:
         """Roll to a new segment at the log end, unless the active segment is empty."""
-        if self._local.segments.active.size:
-            with self._guard:
-                self._roll(self._dependencies.clock.wall_ms())
-
-    def _roll(self, now_ms: int) -> None:
-        # Recovery of the new segment starts from the producer state at its base offset.
-        self.producer_state.map_end_offset = self.log_end_offset
-        self.producer_state.take_snapshot()
-        self._local.roll(now_ms, roll_jitter(self.config, self._dependencies.rng))
-        _log.debug("%s: a new segment begins at %d", self.directory, self.log_end_offset)
-        self._high_watermark_metadata = None
-        # Sealed segments are synced soon, which keeps recovery after a crash short.
-        self._flusher.flush(lambda _: None)
+        self._roller.roll()
 
     def delete_old_segments(self, now_ms: int) -> int:
         """Apply retention by time, size and log start offset, only below the high watermark.
@@ -375,33 +329,7 @@ class Log(ReadableLog):
         Returns:
             The number of segments deleted.
         """
-        with self._guard:
-            return sum(
-                self._delete_segments(segments) for segments in expired_segments(self, now_ms)
-            )
-
-    def _delete_segments(self, segments: list[Segment]) -> int:
-        if not segments:
-            return 0
-        self._local.finish_swap()
-        if len(segments) == len(self._local.segments):
-            # All segments expire: continue the log in a new, empty segment.
-            self._roll(self._dependencies.clock.wall_ms())
-        following = self._local.segments.higher(segments[-1].base_offset)
-        assert following is not None
-        if following.base_offset > self.log_start_offset:
-            self.log_start_offset = following.base_offset
-            self._check_order()
-            self.leader_epochs.truncate_from_start(self.log_start_offset)
-        self._local.delete_segments(segments)
-        _log.debug(
-            "%s: %d segments below %d are deleted",
-            self.directory,
-            len(segments),
-            following.base_offset,
-        )
-        self.producer_state.remove_snapshots_below(following.base_offset)
-        return len(segments)
+        return self._retention.delete_old_segments(now_ms)
 
     def replace_segments(self, base_offset: int, size: int, replaced: Sequence[int]) -> bool:
         """Replace sealed segments by a compacted segment that is complete and synced.
@@ -422,7 +350,6 @@ class Log(ReadableLog):
         with self._guard:
             self._local.finish_swap()
             self._local.replace_segments(new, old, self.producer_state.remove_snapshot_at)
-        self._high_watermark_metadata = None
         self._continue_swap()
         return True
 
@@ -449,33 +376,13 @@ class Log(ReadableLog):
     def release_idle(self) -> None:
         """Close descriptors and unload indexes of synced segments that are idle."""
         with self._guard:
-            self._local.release_idle(self.recovery_point)
+            self._local.release_idle()
 
-    # -- durability --------------------------------------------------------------------------
-
-    @property
-    def is_flush_due(self) -> bool:
-        """Whether at least `flush.messages` records are not synced."""
-        return self.log_end_offset - self.recovery_point >= self.config.flush_messages
-
-    @property
-    def is_synced(self) -> bool:
-        """Whether all records are synced, with the indexes of sealed segments."""
-        return self.recovery_point >= self.log_end_offset and not self._local.has_unsynced_indexes
-
-    @property
-    def safe_recovery_point(self) -> int:
-        """Recovery point for the checkpoint: all indexes of segments below it are synced."""
-        return self._local.sealed_from(self.recovery_point)
+    # -- syncs -------------------------------------------------------------------------------
 
     def flush(self, force: bool = False) -> None:
         """Sync up to the log end offset now; with `force` even if nothing is unsynced."""
-        if not force and self.is_synced:
-            return
-        with self._guard:
-            end_offset = self.log_end_offset
-            self.prepare_flush()()
-            self.on_flushed(end_offset)
+        self.sync.flush(force)
 
     def flush_async(self, on_done: Callable[[BaseException | None], None]) -> None:
         """Sync up to the current log end offset off the event loop, then call `on_done`.
@@ -483,46 +390,7 @@ class Log(ReadableLog):
         Args:
             on_done: receives None or the error; may run before this returns if all is synced.
         """
-        self._flusher.flush(on_done)
-
-    def prepare_flush(self) -> Callable[[], None]:
-        """Return a function, callable on any thread, that syncs all written records.
-
-        The indexes of the active segment are not synced: after an unclean shutdown, opening the log
-        rebuilds them.
-        """
-        return self._prepare_sync(is_final=False, with_parent=True)
-
-    def _prepare_sync(self, is_final: bool, with_parent: bool) -> Callable[[], None]:
-        paths = self.leader_epochs.take_unsynced() + self.producer_state.take_unsynced()
-        if not self._is_identity_synced and self.topic_id is not None:
-            # Without a topic id, the directory has no owner after a power loss.
-            self._is_identity_synced = True
-            paths.append(f"{self.directory}/{PARTITION_METADATA}")
-        active = self._local.segments.active
-        if active.is_new:
-            # The directory entry is synced along with the first file in this list.
-            paths.append(active.path(LOG_SUFFIX))
-        if paths:
-            self._unsynced.add(paths)
-        return self._unsynced.covering(
-            lambda unsynced: self._local.prepare_sync(
-                self.recovery_point, unsynced, is_final, with_parent
-            )
-        )
-
-    def on_flushed(self, end_offset: int) -> None:
-        """Record that all records below `end_offset` are synced."""
-        self.last_flush_ms = self._dependencies.clock.monotonic_ms()
-        self._local.on_synced()
-        # A truncation during the sync may have lowered the log end offset.
-        self.recovery_point = max(self.recovery_point, min(end_offset, self.log_end_offset))
-        self._check_order()
-
-    def on_flush_failed(self, error: BaseException) -> None:
-        """Handle a failed sync: unsynced records may be lost, and the sync is not retried."""
-        if isinstance(error, OSError) and not self._is_closed:
-            self._guard.failure(error)
+        self.sync.flush_async(on_done)
 
     # -- lifecycle ---------------------------------------------------------------------------
 
@@ -532,27 +400,27 @@ class Log(ReadableLog):
         if work is not None:
             with self._guard:
                 work()
-            self.on_flushed(self.log_end_offset)
+            self.sync.on_flushed(self.log_end_offset)
         self.finish_close()
 
     def prepare_close(self, with_parent: bool = False) -> Callable[[], None] | None:
         """Write buffered state; return the sync for a clean shutdown, callable on any thread.
 
-        The caller then calls `on_flushed` and `finish_close`. The result is None if the log has not
-        changed since it was opened, or if it is closed.
+        The caller then calls `sync.on_flushed` and `finish_close`. The result is None if the log
+        has not changed since it was opened, or if it is closed.
         """
-        if self._is_closed:
+        if self._guard.is_closed:
             return None
         with self._guard:
             self._local.finish_swap()
             self.producer_state.map_end_offset = self.log_end_offset
             self.producer_state.take_snapshot()
             self._local.segments.active.seal()
-            return self._prepare_sync(True, with_parent) if self._is_changed else None
+            return self.sync.prepare_sync(True, with_parent) if self._local.is_changed else None
 
     def finish_close(self) -> None:
         """Reject further appends and close all descriptors."""
-        self._is_closed = True
+        self._guard.is_closed = True
         self.close_files()
 
     def close_files(self) -> None:
@@ -578,7 +446,7 @@ class Log(ReadableLog):
             self.leader_epochs.replace(other.leader_epochs.entries)
         self.update_high_watermark(other.high_watermark)
         self.maybe_increment_log_start_offset(other.log_start_offset, "move to another directory")
-        self.flush(force=True)
+        self.sync.flush(force=True)
 
     def take_offline(self) -> None:
         """Reject further appends, because the data directory has failed."""
@@ -590,10 +458,10 @@ class Log(ReadableLog):
         with self._guard:
             self._local.finish_swap()
             self._dependencies.disk.rename(self.directory, directory)
-        self._unsynced.on_directory_renamed(self.directory, directory)
-        self._local.directory = self._guard.directory = directory
+        self.sync.on_directory_renamed(self.directory, directory)
+        self._guard.directory = directory
         for segment in self._local.segments:
             segment.on_directory_renamed(directory)
         self.producer_state.on_directory_renamed(directory)
         self.leader_epochs.on_directory_renamed(directory)
-        self._is_closed = self._is_closed or is_last
+        self._guard.is_closed = self._guard.is_closed or is_last

@@ -177,9 +177,9 @@ class LogCopy:
 
     def _follow_cuts(self) -> None:
         """Truncate the future replica to the last common offset, by leader epochs (KIP-101)."""
-        if self._cut_count == self.source.cut_count:
+        if self._cut_count == self.source.sync.truncation_count:
             return
-        self._cut_count = self.source.cut_count
+        self._cut_count = self.source.sync.truncation_count
         future, source = self.future, self.source
         while future.log_end_offset > future.log_start_offset:
             epoch = future.latest_epoch

@@ -99,7 +99,7 @@ class LogCheckpoints:
         )
 
     def _recovery_points(self, directory: LogDirectory) -> Offsets:
-        return {tp: log.safe_recovery_point for tp, log in self._logs_in(directory)}
+        return {tp: log.sync.safe_recovery_point for tp, log in self._logs_in(directory)}
 
     def _log_start_offsets(self, directory: LogDirectory) -> Offsets:
         return {

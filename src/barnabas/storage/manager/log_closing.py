@@ -51,6 +51,6 @@ def close_logs(logs: Sequence[Log], directory: str, dependencies: LogDependencie
         if failure is not None:
             _log.error("%s could not be synced: %s", log.directory, failure)
             raise KafkaStorageError(f"{log.directory}: {failure}") from failure
-        log.on_flushed(end_offset)
+        log.sync.on_flushed(end_offset)
     for log in logs:
         log.finish_close()

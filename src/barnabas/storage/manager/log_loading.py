@@ -204,7 +204,7 @@ class DirectoryLoading:
         loader = LogLoader(path, config, self._parts.dependencies, opening)
         loaded = yield from loader.load_in_slices()
         log = Log(path, config, self._parts.dependencies, opening, loaded)
-        if log.is_flush_due:
+        if log.sync.is_due:
             # With flush.messages: producers that retry get the recovered batch as a duplicate, and
             # consumers read it. So it must survive a power loss.
             log.flush()

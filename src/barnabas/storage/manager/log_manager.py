@@ -330,7 +330,7 @@ class LogManager:
         log = self.logs.get(partition)
         if log is not None:
             if topic_id is not None:
-                log.assign_topic_id(topic_id)
+                log.identity.assign_topic_id(topic_id)
             return log
         self._unreadable.check(partition)
         directory = self._directory_for(partition, directory_id)

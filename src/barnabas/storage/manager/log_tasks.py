@@ -96,7 +96,7 @@ class LogTasks:
         now = self._dependencies.clock.monotonic_ms()
 
         def work(log: Log) -> None:
-            if now - log.last_flush_ms >= log.config.flush_ms:
+            if now - log.sync.last_flush_ms >= log.config.flush_ms:
                 log.flush_async(lambda _: None)
 
         self._in_slices(work)

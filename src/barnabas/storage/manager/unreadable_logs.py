@@ -73,10 +73,10 @@ def _settle_identity(
     if expected is None or log.topic_id == expected:
         return None
     path = f"{log.directory}/{PARTITION_METADATA}"
-    if log.is_damaged_identity(expected):
+    if log.identity.is_damaged(expected):
         problem, action = "its topic id is damaged", "written anew from the metadata; nothing to do"
         damage.tell(DamageKind.IDENTITY, path, problem, action)
-        log.mend_topic_id(expected)
+        log.identity.repair_topic_id(expected)
         return None
     if log.topic_id is not None or not log.log_end_offset:
         # The log belongs to another topic, or is empty.

@@ -2,25 +2,27 @@
 
 `stage` validates one batch and returns the producer's next state; `commit` applies it after the
 batch is written. Recovery and followers use the same methods without the validation.
+`OpenTransactions` has the transactions that hold back the last stable offset.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from barnabas.record.batch import SEQUENCE_MAX
-from barnabas.record.control import ControlType, parse_control_key, parse_end_marker
-from barnabas.record.errors import CorruptBatchError
-from barnabas.record.reader import first_record
+from barnabas.record.control import ControlType
 from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.errors import (
-    CorruptRecordError,
     InvalidProducerEpochError,
     InvalidTxnStateError,
     OutOfOrderSequenceError,
     TransactionCoordinatorFencedError,
 )
 from barnabas.storage.file_names import PRODUCER_SNAPSHOT_SUFFIX, offset_file, offset_of
+from barnabas.storage.producers.completed_txn import CompletedTxn
+from barnabas.storage.producers.end_marker import read_end_marker
+from barnabas.storage.producers.open_transactions import OpenTransactions
+from barnabas.storage.producers.producer_change import ProducerChange
 from barnabas.storage.producers.producer_entry import (
     NO_EPOCH,
     NO_OFFSET,
@@ -39,47 +41,7 @@ if TYPE_CHECKING:
 
     from barnabas.record.batch import BatchHeader, Buffer
     from barnabas.runtime.disk import Disk
-
-# Limit for a decompressed control batch; a marker has about twenty bytes.
-_MARKER_BYTES_MAX = 1 << 16
-
-
-class CompletedTxn(NamedTuple):
-    """A transaction ended by a marker."""
-
-    producer_id: int
-    first_offset: int
-    # Offset of the marker.
-    last_offset: int
-    is_aborted: bool
-
-
-class EndMarker(NamedTuple):
-    """Content of a transaction's control batch."""
-
-    control_type: ControlType
-    coordinator_epoch: int
-    timestamp: int
-
-
-def read_end_marker(batch: Buffer, header: BatchHeader) -> EndMarker | None:
-    """Return the marker in a control batch; None if it is empty or of another control type.
-
-    Raises:
-        CorruptRecordError: the record, its key or its value cannot be read.
-    """
-    if not header.record_count:
-        return None
-    try:
-        record = first_record(batch, 0, header, _MARKER_BYTES_MAX)
-        control_type = parse_control_key(record.key)
-        if control_type not in (ControlType.ABORT, ControlType.COMMIT):
-            return None
-        return EndMarker(control_type, parse_end_marker(record.value), record.timestamp)
-    except CorruptBatchError as error:
-        raise CorruptRecordError(
-            f"the control batch of offset {header.base_offset} cannot be read: {error}"
-        ) from None
+    from barnabas.storage.producers.end_marker import EndMarker
 
 
 class ProducerState:
@@ -88,14 +50,13 @@ class ProducerState:
     __slots__ = (
         "_directory",
         "_disk",
-        "_ongoing",
-        "_unreplicated",
         "_unsynced",
         "damaged_snapshots",
         "entries",
         "expiration_ms",
         "map_end_offset",
         "snapshots",
+        "transactions",
     )
 
     def __init__(self, disk: Disk, directory: str, expiration_ms: int) -> None:
@@ -105,10 +66,8 @@ class ProducerState:
         self.expiration_ms = expiration_ms
         # By producer id.
         self.entries: dict[int, ProducerEntry] = {}
-        # Open transactions: first offset -> producer id, ascending by first offset.
-        self._ongoing: dict[int, int] = {}
-        # Ended transactions with a marker above the high watermark: first offset -> last offset.
-        self._unreplicated: dict[int, int] = {}
+        # Open and undecided transactions: an index over `entries`, changed by `commit` alone.
+        self.transactions = OpenTransactions()
         # The state covers all batches below this offset.
         self.map_end_offset = 0
         # Offsets of the snapshot files, ascending.
@@ -173,19 +132,19 @@ class ProducerState:
         header: BatchHeader,
         marker: EndMarker,
         offset: int,
-        context: tuple[AppendOrigin, ProducerEntry | None],
-    ) -> tuple[ProducerEntry, CompletedTxn | None]:
+        origin: AppendOrigin,
+        before: ProducerEntry | None = None,
+    ) -> ProducerChange:
         """Return the producer's state after the marker at `offset`, and the ended transaction.
 
         Args:
-            context: the append origin, and the state staged for an earlier batch of the append.
+            before: the state staged for an earlier batch of the same append.
 
         Raises:
             InvalidProducerEpochError: the producer epoch is too old.
             TransactionCoordinatorFencedError: the coordinator epoch is too old.
         """
         producer_id = header.producer_id
-        origin, before = context
         entry = before or self.entries.get(producer_id) or ProducerEntry(producer_id)
         if origin is not AppendOrigin.REPLICATION:
             _check_epoch(entry, header.producer_epoch)
@@ -201,16 +160,15 @@ class ProducerState:
         staged = entry.with_marker(
             header.producer_epoch, marker.coordinator_epoch, marker.timestamp
         )
-        return staged, completed
+        return ProducerChange(staged, completed)
 
     def commit(self, entry: ProducerEntry, completed: CompletedTxn | None = None) -> None:
         """Apply staged state after the batch was written to the file."""
         self.entries[entry.producer_id] = entry
         if entry.txn_first_offset != NO_OFFSET:
-            self._ongoing[entry.txn_first_offset] = entry.producer_id
+            self.transactions.begin(entry.txn_first_offset, entry.producer_id)
         if completed is not None:
-            self._ongoing.pop(completed.first_offset, None)
-            self._unreplicated[completed.first_offset] = completed.last_offset
+            self.transactions.end(completed)
 
     def replay(self, batch: Buffer, header: BatchHeader) -> CompletedTxn | None:
         """Apply a batch that is already in the log (recovery, follower).
@@ -227,10 +185,11 @@ class ProducerState:
             if header.is_control:
                 marker = read_end_marker(batch, header)
                 if marker is not None:
-                    entry, completed = self.stage_marker(
-                        header, marker, header.base_offset, (AppendOrigin.REPLICATION, None)
+                    change = self.stage_marker(
+                        header, marker, header.base_offset, AppendOrigin.REPLICATION
                     )
-                    self.commit(entry, completed)
+                    completed = change.completed
+                    self.commit(change.entry, completed)
             else:
                 self.commit(self.stage(header, header.base_offset, AppendOrigin.REPLICATION))
         self.map_end_offset = header.next_offset
@@ -238,33 +197,7 @@ class ProducerState:
 
     # -- transactions ------------------------------------------------------------------------
 
-    @property
-    def has_transactions(self) -> bool:
-        """Whether the last stable offset can be below the high watermark."""
-        return bool(self._ongoing or self._unreplicated)
-
-    def first_unstable_offset(self) -> int | None:
-        """Return the lowest first offset of the undecided transactions; None without any.
-
-        A transaction is undecided while it is open or its marker is above the high watermark.
-        """
-        first = min(self._ongoing, default=None)
-        replicated = min(self._unreplicated, default=None)
-        if first is None or (replicated is not None and replicated < first):
-            return replicated
-        return first
-
-    def last_stable_offset_after(self, completed: CompletedTxn) -> int:
-        """Return the last stable offset once this transaction has ended.
-
-        That is the first offset of the next open transaction, or the offset after the marker.
-        """
-        others = [first for first in self._ongoing if first != completed.first_offset]
-        return min(others, default=completed.last_offset + 1)
-
-    def commit_all(
-        self, changes: Iterable[tuple[ProducerEntry, CompletedTxn | None]], end_offset: int
-    ) -> list[AbortedEntry]:
+    def commit_all(self, changes: Iterable[ProducerChange], end_offset: int) -> list[AbortedEntry]:
         """Apply the staged states of one append, whose batches are in the file.
 
         Args:
@@ -274,7 +207,8 @@ class ProducerState:
             The transactions that the append aborted, for the segment's index.
         """
         aborted_ones = []
-        for entry, completed in changes:
+        for change in changes:
+            entry, completed = change.entry, change.completed
             before = self.entries.get(entry.producer_id)
             if before is not None and entry.batches is not before.batches and entry.batches:
                 last_offset, first_offset = before.last_offset, entry.batches[-1].first_offset
@@ -290,17 +224,10 @@ class ProducerState:
 
     def aborted_entry(self, completed: CompletedTxn) -> AbortedEntry:
         """Return the index entry of a transaction whose abort has just been committed."""
-        stable = self.last_stable_offset_after(completed)
+        stable = self.transactions.last_stable_offset_after(completed)
         return AbortedEntry(
             completed.producer_id, completed.first_offset, completed.last_offset, stable
         )
-
-    def on_high_watermark_updated(self, high_watermark: int) -> None:
-        """Forget ended transactions whose marker is below the high watermark."""
-        if self._unreplicated:
-            self._unreplicated = {
-                first: last for first, last in self._unreplicated.items() if last >= high_watermark
-            }
 
     # -- lifecycle ---------------------------------------------------------------------------
 
@@ -322,8 +249,7 @@ class ProducerState:
     def clear(self, end_offset: int) -> None:
         """Remove all producers, and set the offset of the state to `end_offset`."""
         self.entries.clear()
-        self._ongoing.clear()
-        self._unreplicated.clear()
+        self.transactions.clear()
         self.map_end_offset = end_offset
 
     # -- snapshots ---------------------------------------------------------------------------

@@ -12,7 +12,10 @@ from barnabas.storage.config import LONG_MAX
 from barnabas.storage.segment.offset_index import RELATIVE_OFFSET_MAX
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from barnabas.record.batch import BatchHeader
+    from barnabas.storage.files.leader_epoch_cache import EpochEntry
 
 
 class BatchOrder:
@@ -26,7 +29,7 @@ class BatchOrder:
         "next_offset",
     )
 
-    def __init__(self, epochs: list[tuple[int, int]], *, may_skip: bool) -> None:
+    def __init__(self, epochs: Sequence[EpochEntry], *, may_skip: bool) -> None:
         """Create the check.
 
         Args:

@@ -28,7 +28,7 @@ from barnabas.storage.file_names import (
     TXN_INDEX_SUFFIX,
     offset_of,
 )
-from barnabas.storage.files.leader_epoch_cache import LeaderEpochCache
+from barnabas.storage.files.leader_epoch_cache import EpochEntry, LeaderEpochCache
 from barnabas.storage.files.partition_metadata import read_topic_id, write_topic_id
 from barnabas.storage.producers.producer_state import ProducerState
 from barnabas.storage.recovery.batch_order import BatchOrder
@@ -36,7 +36,6 @@ from barnabas.storage.recovery.swap_recovery import finish_swaps
 from barnabas.storage.segment.batch_scan import describe_end, headers, valid_batches
 from barnabas.storage.segment.segment import Segment, roll_jitter
 from barnabas.storage.segment.segments import Segments
-from barnabas.storage.segment.transaction_index import AbortedEntry
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from barnabas.storage.config import LogConfig
     from barnabas.storage.log_dependencies import LogDependencies
     from barnabas.storage.log_opening import LogOpening
-    from barnabas.storage.producers.producer_state import CompletedTxn
+    from barnabas.storage.producers.completed_txn import CompletedTxn
 
 _log = logging.getLogger(__name__)
 
@@ -148,7 +147,7 @@ class LogLoader:
         self._producers.remove_stray_snapshots({segment.base_offset for segment in segments})
         if self._producers.map_end_offset != end or not self._is_replayed:
             now_ms = self._dependencies.expiry_clock.wall_ms()
-            self.load_producer_state(self._producers, segments, (start, end), now_ms)
+            self.load_producer_state(self._producers, segments, range(start, end), now_ms)
         self._tell_snapshots()
         for segment in segments:
             # Ten thousand logs must not hold as many descriptors; the first use opens the file.
@@ -173,12 +172,16 @@ class LogLoader:
         entries = self._epochs.entries
         if end < noted:
             problems.append(f"the log ends at offset {end}, records below {noted} were there")
-        elif entries and (entries[-1][1] > end or entries[-1][1] == end == 0):
-            problems.append(f"the log ends at offset {end}, records at {entries[-1][1]} were there")
+        elif entries and (entries[-1].start_offset > end or entries[-1].start_offset == end == 0):
+            problems.append(
+                f"the log ends at offset {end}, records at {entries[-1].start_offset} were there"
+            )
         first = segments[0].base_offset
-        if entries and entries[0][1] < first:
+        if entries and entries[0].start_offset < first:
             # Deleting records raises the first epoch's start offset.
-            problems.append(f"offsets {entries[0][1]} to {first - 1} are missing at its beginning")
+            problems.append(
+                f"offsets {entries[0].start_offset} to {first - 1} are missing at its beginning"
+            )
         action = "the log goes on with what is there; lost records come from other replicas only"
         for problem in problems:
             self._dependencies.damage.tell(DamageKind.GAP, self._directory, problem, action)
@@ -206,13 +209,13 @@ class LogLoader:
         the offset at which its log diverges there.
         """
         entries = self._epochs.entries
-        if not entries or entries[0][1] <= start:
+        if not entries or entries[0].start_offset <= start:
             return start
         segment = segments.floor(start) or segments[0]
         _, first = next(iter(headers(segment.file, 0, segment.size)), (0, None))
         # Records without a leader epoch predate leader epochs, so they were not deleted.
         is_deleted = first is not None and first.partition_leader_epoch >= 0
-        return entries[0][1] if is_deleted else start
+        return entries[0].start_offset if is_deleted else start
 
     def _topic_id(self) -> bytes | None:
         """Return the topic id; read it from the file, or write it there."""
@@ -357,7 +360,7 @@ class LogLoader:
         self.load_producer_state(
             self._producers,
             Segments(segments[: first + 1]),
-            (min(start, base), base),
+            range(min(start, base), base),
             self._dependencies.expiry_clock.wall_ms(),
         )
         self._is_replayed = True
@@ -501,15 +504,15 @@ class LogLoader:
 
     @staticmethod
     def load_producer_state(
-        state: ProducerState, segments: Segments, span: tuple[int, int], now_ms: int
+        state: ProducerState, segments: Segments, span: range, now_ms: int
     ) -> None:
         """Load the producer state at the log end, from the latest snapshot and later batches.
 
         Args:
             span: log start offset and log end offset.
         """
-        start, end = span
-        position = state.load_latest_snapshot(start, end, now_ms)
+        end = span.stop
+        position = state.load_latest_snapshot(span.start, end, now_ms)
         if position < end:
             for segment in segments.from_offset(position):
                 first = segment.position_of(position) if segment.size else 0
@@ -532,15 +535,10 @@ def _replay_or_skip(state: ProducerState, batch: memoryview, header: BatchHeader
 
 def _note_aborted(segment: Segment, state: ProducerState, completed: CompletedTxn | None) -> None:
     if completed is not None and completed.is_aborted:
-        stable = state.last_stable_offset_after(completed)
-        segment.txn_index.append(
-            AbortedEntry(
-                completed.producer_id, completed.first_offset, completed.last_offset, stable
-            )
-        )
+        segment.txn_index.append(state.aborted_entry(completed))
 
 
-def _epochs_in(segments: Segments) -> list[tuple[int, int]]:
+def _epochs_in(segments: Segments) -> list[EpochEntry]:
     """Return each leader epoch and its first offset, from the batches."""
     found: dict[int, int] = {}
     for segment in segments:
@@ -551,4 +549,4 @@ def _epochs_in(segments: Segments) -> list[tuple[int, int]]:
         except DamagedLogError:
             # Readers get an error for the damage; later segments have the later epochs.
             continue
-    return list(found.items())
+    return [EpochEntry(*pair) for pair in found.items()]

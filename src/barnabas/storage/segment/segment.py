@@ -6,7 +6,7 @@ use. A segment knows nothing of other segments, leaders or producers.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.storage.errors import CorruptRecordError, DamagedLogError
 from barnabas.storage.file_names import (
@@ -29,16 +29,13 @@ if TYPE_CHECKING:
     from barnabas.runtime.disk import Disk, File
     from barnabas.runtime.rng import Rng
     from barnabas.storage.config import LogConfig
+    from barnabas.storage.segment.placed_batch import PlacedBatch
 
 # Positions in the offset index have 31 bits.
 _BYTES_MAX = 0x7FFF_FFFF
 # Positions of recent appends kept in memory; reads at the tail need exactly these.
 _RECENT_MAX = 64
 _SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
-
-
-# Position within an append, size, last offset and largest timestamp of a batch.
-PlacedBatch: TypeAlias = tuple[int, int, int, int]
 
 
 class _AstrayError(Exception):
@@ -191,7 +188,7 @@ class Segment:
         """
         start = self.size
         if start == 0:
-            self.first_batch_timestamp = placed[0][3]
+            self.first_batch_timestamp = placed[0].max_timestamp
         file = self._file or self.file
         self._was_used = True
         file.append(data)
@@ -201,23 +198,23 @@ class Segment:
             recent.clear()
         recent[first_offset] = start
         largest = self._max_timestamp
-        for position, size, last_offset, max_timestamp in placed:
+        for batch in placed:
             if self.bytes_since_index_entry > self._index_interval_bytes or largest is None:
-                self._note(last_offset, start + position, max_timestamp)
+                self._add_to_indexes(batch.last_offset, start + batch.position, batch.max_timestamp)
                 largest = self._max_timestamp
-            elif max_timestamp > largest:
-                self._max_timestamp = largest = max_timestamp
-                self._offset_of_max_timestamp = last_offset
-            self.bytes_since_index_entry += size
+            elif batch.max_timestamp > largest:
+                self._max_timestamp = largest = batch.max_timestamp
+                self._offset_of_max_timestamp = batch.last_offset
+            self.bytes_since_index_entry += batch.size
 
     def index_batch(self, position: int, header: BatchHeader) -> None:
         """Index a batch that is already in the file (during recovery)."""
         if position == 0:
             self.first_batch_timestamp = header.max_timestamp
-        self._note(header.last_offset, position, header.max_timestamp)
+        self._add_to_indexes(header.last_offset, position, header.max_timestamp)
         self.bytes_since_index_entry += header.size
 
-    def _note(self, last_offset: int, position: int, max_timestamp: int) -> None:
+    def _add_to_indexes(self, last_offset: int, position: int, max_timestamp: int) -> None:
         largest = self._max_timestamp
         if max_timestamp > (self.max_timestamp if largest is None else largest):
             self._max_timestamp = max_timestamp

@@ -1,0 +1,149 @@
+"""Syncs of one log, and its recovery point (Kafka: UnifiedLog.flush).
+
+A sync covers the batches from the recovery point on, and the small files that were written since
+the last sync.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from barnabas.storage.file_names import LOG_SUFFIX
+from barnabas.storage.log.flusher import Flusher
+from barnabas.storage.log.unsynced_files import UnsyncedFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from barnabas.storage.log.disk_guard import DiskGuard
+    from barnabas.storage.log.local_log import LocalLog
+    from barnabas.storage.log.log_offsets import LogOffsets
+    from barnabas.storage.log_dependencies import LogDependencies
+
+
+class SmallFiles(Protocol):
+    """A part of the log with files of its own beside the segments."""
+
+    def take_unsynced(self) -> list[str]:
+        """Return the paths that the next sync must include; it is not asked for them again."""
+        ...
+
+
+class LogSync:
+    """Syncs a log, now or off the event loop."""
+
+    __slots__ = (
+        "_dependencies",
+        "_flusher",
+        "_guard",
+        "_local",
+        "_offsets",
+        "_small_files",
+        "_unsynced",
+        "last_flush_ms",
+        "truncation_count",
+    )
+
+    def __init__(
+        self,
+        local: LocalLog,
+        offsets: LogOffsets,
+        guard: DiskGuard,
+        small_files: Sequence[SmallFiles],
+        dependencies: LogDependencies,
+    ) -> None:
+        self._local = local
+        self._offsets = offsets
+        self._guard = guard
+        self._small_files = small_files
+        self._dependencies = dependencies
+        self._unsynced = UnsyncedFiles()
+        self._flusher = Flusher(self, dependencies)
+        # Monotonic time of the last completed sync, in ms; at first, of the opening.
+        self.last_flush_ms = dependencies.clock.monotonic_ms()
+        # Number of truncations since the log was opened. A sync that began before the latest one
+        # says nothing about the recovery point.
+        self.truncation_count = 0
+
+    @property
+    def log_end_offset(self) -> int:
+        """Exclusive end of the written records."""
+        return self._offsets.log_end_offset
+
+    @property
+    def is_due(self) -> bool:
+        """Whether at least `flush.messages` records are not synced."""
+        return self._local.is_flush_due
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether all records are synced, with the indexes of sealed segments."""
+        offsets = self._offsets
+        return (
+            offsets.recovery_point >= offsets.log_end_offset
+            and not self._local.has_unsynced_indexes
+        )
+
+    @property
+    def safe_recovery_point(self) -> int:
+        """Recovery point for the checkpoint: all indexes of segments below it are synced."""
+        return self._local.sealed_from(self._offsets.recovery_point)
+
+    def flush(self, force: bool = False) -> None:
+        """Sync up to the log end offset now; with `force` even if nothing is unsynced."""
+        if not force and self.is_synced:
+            return
+        with self._guard:
+            end_offset = self._offsets.log_end_offset
+            self.prepare_flush()()
+            self.on_flushed(end_offset)
+
+    def flush_async(self, on_done: Callable[[BaseException | None], None]) -> None:
+        """Sync up to the current log end offset off the event loop, then call `on_done`.
+
+        Args:
+            on_done: receives None or the error; may run before this returns if all is synced.
+        """
+        self._flusher.flush(on_done)
+
+    def prepare_flush(self) -> Callable[[], None]:
+        """Return a function, callable on any thread, that syncs all written records.
+
+        The indexes of the active segment are not synced: after an unclean shutdown, opening the log
+        rebuilds them.
+        """
+        return self.prepare_sync(is_final=False, with_parent=True)
+
+    def prepare_sync(self, is_final: bool, with_parent: bool) -> Callable[[], None]:
+        """Return a function, callable on any thread, that syncs the log.
+
+        Args:
+            is_final: whether to sync the indexes of the active segment too.
+            with_parent: whether to sync the parent directory too if the log directory has new
+                names; otherwise the caller syncs it.
+        """
+        paths = [path for files in self._small_files for path in files.take_unsynced()]
+        active = self._local.segments.active
+        if active.is_new:
+            # The directory entry is synced along with the first file in this list.
+            paths.append(active.path(LOG_SUFFIX))
+        if paths:
+            self._unsynced.add(paths)
+        return self._unsynced.covering(
+            lambda unsynced: self._local.prepare_sync(unsynced, is_final, with_parent)
+        )
+
+    def on_flushed(self, end_offset: int) -> None:
+        """Record that all records below `end_offset` are synced."""
+        self.last_flush_ms = self._dependencies.clock.monotonic_ms()
+        self._local.on_synced()
+        self._offsets.on_synced(end_offset)
+
+    def on_flush_failed(self, error: BaseException) -> None:
+        """Handle a failed sync: unsynced records may be lost, and the sync is not retried."""
+        if isinstance(error, OSError) and not self._guard.is_closed:
+            self._guard.failure(error)
+
+    def on_directory_renamed(self, old: str, new: str) -> None:
+        """Adopt the new name of the log's directory."""
+        self._unsynced.on_directory_renamed(old, new)
