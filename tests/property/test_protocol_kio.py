@@ -123,4 +123,4 @@ def test_kio_reads_our_values_and_writes_our_bytes(cls: type[Message]) -> None:
 
 def test_kio_knows_most_of_the_protocol() -> None:
     pairs = sum(kio_class(cls, v) is not None for cls in CLASSES for v in versions_of(cls))
-    assert pairs > 600
+    assert pairs > 550

@@ -6,7 +6,7 @@ import importlib
 from functools import cache
 from typing import TYPE_CHECKING, cast
 
-from barnabas.protocol.api_table import API_ROWS, ApiKey, ApiRow
+from barnabas.protocol.api_table import API_ROWS, APIS_WITHOUT_TABLES, ApiKey, ApiRow
 from barnabas.protocol.protocol_error import ProtocolError
 
 if TYPE_CHECKING:
@@ -39,13 +39,17 @@ def api_row(api_key: int) -> ApiRow:
 
 @cache
 def request_class(api_key: int) -> type[Message]:
-    """Return the request class of an API; its module is imported on first use."""
+    """Return the request class of an API; its module is imported on first use.
+
+    Raises:
+        ProtocolError: There is no API with this key, or Barnabas has no field tables for it.
+    """
     return _message_class(api_key, "Request")
 
 
 @cache
 def response_class(api_key: int) -> type[Message]:
-    """Return the response class of an API; its module is imported on first use."""
+    """Return the response class of an API, like `request_class`."""
     return _message_class(api_key, "Response")
 
 
@@ -77,5 +81,10 @@ def is_flexible_version(api_key: int, version: int) -> bool:
 
 def _message_class(api_key: int, kind: str) -> type[Message]:
     row = api_row(api_key)
+    if api_key in APIS_WITHOUT_TABLES:
+        raise ProtocolError(
+            f"API {row.name} has no field tables: remove it from UNUSED_APIS in "
+            "tools/import_schemas.py and run that tool"
+        )
     module = importlib.import_module(f"barnabas.protocol.messages.{row.module}")
     return cast("type[Message]", getattr(module, row.name + kind))

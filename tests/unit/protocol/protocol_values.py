@@ -9,22 +9,18 @@ from typing import Any
 
 from barnabas.protocol import schema
 from barnabas.protocol.api_keys import ApiKey, request_class, response_class
+from barnabas.protocol.api_table import APIS_WITHOUT_TABLES
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.record_table import RECORD_ROWS
 from barnabas.protocol.schema import Array, Field, Kind, Message, Record, Struct
 
-# Record types that no log numbers: (module, class).
+# Records without a type number: (module, class).
 UNNUMBERED = [
-    ("aborted_txn", "AbortedTxn"),
     ("consumer_protocol_assignment", "ConsumerProtocolAssignment"),
     ("consumer_protocol_subscription", "ConsumerProtocolSubscription"),
-    ("control_record_type_schema", "ControlRecordTypeSchema"),
     ("default_principal_data", "DefaultPrincipalData"),
-    ("end_txn_marker", "EndTxnMarker"),
     ("kraft_version_record", "KRaftVersionRecord"),
     ("leader_change_message", "LeaderChangeMessage"),
-    ("producer_snapshot", "ProducerSnapshot"),
-    ("quorum_state_data", "QuorumStateData"),
     ("snapshot_footer_record", "SnapshotFooterRecord"),
     ("snapshot_header_record", "SnapshotHeaderRecord"),
     ("voters_record", "VotersRecord"),
@@ -44,8 +40,9 @@ COUNTS = [0, 1, 1, 2, 3]
 
 def message_classes() -> list[type[Message]]:
     """Every request, response and record type."""
-    requests = [request_class(key) for key in ApiKey]
-    responses = [response_class(key) for key in ApiKey]
+    keys = [key for key in ApiKey if key not in APIS_WITHOUT_TABLES]
+    requests = [request_class(key) for key in keys]
+    responses = [response_class(key) for key in keys]
     return [*requests, *responses, *record_classes()]
 
 

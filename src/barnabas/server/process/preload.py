@@ -32,7 +32,6 @@ _FIRST_MS = 1_000.0
 _NEXT_MS = 10.0
 # Delay after a failed import.
 _RETRY_MS = 10_000.0
-_RECORD_FAMILIES = ("metadata", "group-coordinator")
 # Modules that functions of Barnabas or of Python's library import.
 _OTHERS = (
     "barnabas.network.channel",
@@ -75,8 +74,7 @@ def needed_modules() -> list[str]:
     served = [*served_apis(has_telemetry=True).items(), *CONTROLLER_APIS.items()]
     # Put dependencies of handlers first, so that each turn of the loop has little to import.
     names = [f"barnabas.protocol.messages.{API_ROWS[key].module}" for key, _ in served]
-    for family in _RECORD_FAMILIES:
-        names += [f"barnabas.protocol.records.{row[0]}" for row in RECORD_ROWS[family].values()]
+    names += [f"barnabas.protocol.records.{row[0]}" for row in RECORD_ROWS["metadata"].values()]
     names += _OTHERS
     names += [f"barnabas.server.handlers.{api.module}" for _, api in served]
     return [*dict.fromkeys(names), COMPILED_READER]
