@@ -23,38 +23,44 @@ class LazyCommand(NamedTuple):
 
 
 COMMANDS: dict[str, LazyCommand] = {
-    "start": LazyCommand("barnabas.cli.start", "start", "Run a broker until it is told to stop."),
+    "start": LazyCommand(
+        "barnabas.cli.start.command", "start", "Run a broker until it is told to stop."
+    ),
     "format": LazyCommand(
-        "barnabas.cli.format_command", "format_command", "Format a node's data directories."
+        "barnabas.cli.start.format_command", "format_command", "Format a node's data directories."
     ),
     "cluster": LazyCommand(
         "barnabas.cli.cluster.commands", "cluster", "Run a cluster on this machine, disturb it."
     ),
-    "topics": LazyCommand("barnabas.cli.topics", "topics", "List, describe and change topics."),
+    "topics": LazyCommand(
+        "barnabas.cli.topics.commands", "topics", "List, describe and change topics."
+    ),
     "produce": LazyCommand("barnabas.cli.produce.command", "produce", "Write records to a topic."),
     "consume": LazyCommand("barnabas.cli.consume.command", "consume", "Read records from topics."),
     "groups": LazyCommand(
-        "barnabas.cli.groups", "groups", "List, describe, reset and delete groups."
+        "barnabas.cli.groups.commands", "groups", "List, describe, reset and delete groups."
     ),
     "partitions": LazyCommand(
         "barnabas.cli.partitions.commands", "partitions", "Show, move and elect partitions."
     ),
     "brokers": LazyCommand(
-        "barnabas.cli.brokers", "brokers", "List brokers, unregister those that are gone."
+        "barnabas.cli.admin.brokers", "brokers", "List brokers, unregister those that are gone."
     ),
     "log-dirs": LazyCommand(
-        "barnabas.cli.log_dirs", "log_dirs", "Show what lies in the brokers' directories."
+        "barnabas.cli.admin.log_dirs", "log_dirs", "Show what lies in the brokers' directories."
     ),
     "features": LazyCommand(
-        "barnabas.cli.features", "features", "List, upgrade and downgrade feature levels."
+        "barnabas.cli.admin.features", "features", "List, upgrade and downgrade feature levels."
     ),
     "transactions": LazyCommand(
         "barnabas.cli.transactions.commands",
         "transactions",
         "List, describe, find hanging and abort.",
     ),
-    "quorum": LazyCommand("barnabas.cli.quorum", "quorum", "Describe and change the voters."),
-    "configs": LazyCommand("barnabas.cli.configs", "configs", "List, describe and change configs."),
+    "quorum": LazyCommand("barnabas.cli.admin.quorum", "quorum", "Describe and change the voters."),
+    "configs": LazyCommand(
+        "barnabas.cli.admin.configs", "configs", "List, describe and change configs."
+    ),
     "log": LazyCommand("barnabas.cli.log.commands", "log", "Show and check the files of a log."),
     "doctor": LazyCommand(
         "barnabas.cli.doctor.commands", "doctor", "Find out what is wrong, and what to do."
@@ -66,9 +72,11 @@ COMMANDS: dict[str, LazyCommand] = {
     "bench": LazyCommand(
         "barnabas.cli.bench.commands", "bench", "Generate load, measure throughput and latency."
     ),
-    "quotas": LazyCommand("barnabas.cli.quotas", "quotas", "List, set and unset client quotas."),
+    "quotas": LazyCommand(
+        "barnabas.cli.admin.quotas", "quotas", "List, set and unset client quotas."
+    ),
     "profile": LazyCommand(
-        "barnabas.cli.profile", "profile", "Keep named sets of client settings."
+        "barnabas.cli.admin.profile", "profile", "Keep named sets of client settings."
     ),
     "completion": LazyCommand(
         "barnabas.cli.completion", "completion", "Print the completion script of a shell."

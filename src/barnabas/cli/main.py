@@ -11,7 +11,7 @@ import gc
 import sys
 from typing import Any
 
-from barnabas.cli.start_options import StartOptions
+from barnabas.cli.start.start_options import StartOptions
 
 
 def main(arguments: list[str] | None = None) -> Any:
@@ -26,7 +26,7 @@ def main(arguments: list[str] | None = None) -> Any:
         # Imports create 60,000 objects, of which 600 are garbage. Repeated collections would take a
         # tenth of the start. `start_broker` enables collections again after the imports.
         gc.disable()
-        from barnabas.cli.start_broker import start_broker
+        from barnabas.cli.start.start_broker import start_broker
 
         sys.exit(start_broker(options))
     from barnabas.cli.group import group

@@ -7,7 +7,7 @@ import platform
 
 import click
 
-from barnabas.cli.printable import echo
+from barnabas.cli.common.printable import echo
 from barnabas.version import __version__
 
 KAFKA_BEHAVIOUR = "4.4"

@@ -11,12 +11,12 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from barnabas.cli.common.record_formats import parse_formats
 from barnabas.cli.consume.command import consume
 from barnabas.cli.consume.json_lines import json_lines
 from barnabas.cli.consume.places import Place, PlaceKind, check_end, parse_place
 from barnabas.cli.consume.printer import Wanted, check_reader
 from barnabas.cli.consume.templates import Reading, compile_template, value_lines
-from barnabas.cli.record_formats import parse_formats
 from barnabas.client.errors import RecordDeserializationError
 from barnabas.client.record_decoding import ConsumerRecord
 from barnabas.client.topic_partition import TopicPartition

@@ -9,11 +9,11 @@ import sys
 import click
 import pytest
 
-from barnabas.cli.output import duration_ms, key_values, moment_ms
+from barnabas.cli.common.output import duration_ms, key_values, moment_ms
 
 SCRIPT = """
 import sys
-from barnabas.cli.output import connected
+from barnabas.cli.common.output import connected
 from barnabas.client.facade import Client
 # There is no broker, and none is needed for what a command writes.
 Client.await_broker = lambda *_args, **_options: None

@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 
 import barnabas.cli
-from barnabas.cli.output import echo_json, problem
-from barnabas.cli.printable import (
+from barnabas.cli.common.output import echo_json, problem
+from barnabas.cli.common.printable import (
     echo,
     json_line,
     printable,
     printable_bytes,
     printable_lines,
 )
-from barnabas.cli.start_log import JsonFormatter, TextFormatter
-from barnabas.cli.tables import bad, echo_entry, echo_line, echo_table, table
+from barnabas.cli.common.tables import bad, echo_entry, echo_line, echo_table, table
+from barnabas.cli.start.start_log import JsonFormatter, TextFormatter
 
 HOSTILE = (
     "a\n2026-01-01 00:00:00 ERROR forged\r\x1b[2J\x1b]0;title\x07\x9b31m\u202eb\u2028c\x00\x7f"

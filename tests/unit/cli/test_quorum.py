@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from barnabas.cli import quorum as command
+from barnabas.cli.admin import quorum as command
 from barnabas.client.admin.cluster.quorum import QuorumDescription, QuorumReplica, VoterEndpoint
 
 NOW_MS = 1_700_000_000_000

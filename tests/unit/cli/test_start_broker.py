@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from barnabas.cli.start_broker import GC_THRESHOLDS
+from barnabas.cli.start.start_broker import GC_THRESHOLDS
 
 
 def test_objects_of_a_large_request_are_collected_in_small_parts() -> None:

@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from barnabas.cli.tables import bad, echo_table, table, warn
+from barnabas.cli.common.tables import bad, echo_table, table, warn
 
 
 def shown(columns: tuple[str, ...], rows: list[tuple[object, ...]], width: int = 80) -> list[str]:

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from barnabas.cli.consume.command import consume
 from barnabas.cli.produce.command import produce
-from barnabas.cli.topics import topics
+from barnabas.cli.topics.commands import topics
 
 NO_BROKER = ("-b", "127.0.0.1:1", "-X", "default.api.timeout.ms=200")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from click.testing import CliRunner, Result
 
-from barnabas.cli.quorum_state import QuorumState
+from barnabas.cli.common.quorum_state import QuorumState
 from barnabas.cli.why import commands
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def run_why(monkeypatch: pytest.MonkeyPatch, *, is_quorum_lost: bool) -> tuple[R
 
     monkeypatch.setattr(commands, "connected", connected)
     state = QuorumState(None, is_lost=is_quorum_lost)
-    monkeypatch.setattr("barnabas.cli.quorum_state.quorum_state", lambda _client: state)
+    monkeypatch.setattr("barnabas.cli.common.quorum_state.quorum_state", lambda _client: state)
     return CliRunner().invoke(commands.why, ["orders", "--json"]), limited
 
 

@@ -13,7 +13,7 @@ import click
 from barnabas.cli.bench.load import Load
 from barnabas.cli.bench.measurement import Measurement
 from barnabas.cli.bench.screen import displayed, echo_result
-from barnabas.cli.output import (
+from barnabas.cli.common.output import (
     EXIT_FAILED,
     client_config,
     client_options,
@@ -23,9 +23,9 @@ from barnabas.cli.output import (
     problem,
     warning,
 )
-from barnabas.cli.printable import echo
-from barnabas.cli.termination import termination_as_interrupt
-from barnabas.cli.topic_names import topic_arguments
+from barnabas.cli.common.printable import echo
+from barnabas.cli.common.termination import termination_as_interrupt
+from barnabas.cli.common.topic_names import topic_arguments
 from barnabas.client.errors import AdminResultsError, ClientError
 from barnabas.protocol.errors import ErrorCode
 

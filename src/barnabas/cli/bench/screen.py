@@ -6,7 +6,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from barnabas.cli.tables import bad, echo_line, echo_table, strong, table
+from barnabas.cli.common.tables import bad, echo_line, echo_table, strong, table
 from barnabas.cli.top.screen import amount, size
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def displayed(title: str, *, visible: bool) -> Iterator[Callable[[Measurement], 
         return
     from rich.live import Live
 
-    from barnabas.cli.tables import console
+    from barnabas.cli.common.tables import console
 
     screen = console(stderr=True)
     with Live(console=screen, auto_refresh=False, transient=True) as live:
@@ -125,7 +125,7 @@ def displayed(title: str, *, visible: bool) -> Iterator[Callable[[Measurement], 
 def echo_result(title: str, found: Measurement) -> None:
     """Print the results of a load: with a plot on a terminal, as tab-separated lines elsewhere."""
     if sys.stdout.isatty():
-        from barnabas.cli.tables import console
+        from barnabas.cli.common.tables import console
 
         screen = console()
         screen.print(render(title, found, screen.width, live=False))

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from barnabas.cli.output import EXIT_FAILED, echo_json, key_values, problem
-from barnabas.cli.printable import echo
+from barnabas.cli.common.output import EXIT_FAILED, echo_json, key_values, problem
+from barnabas.cli.common.printable import echo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

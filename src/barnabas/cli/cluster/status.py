@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from barnabas.cli.output import EXIT_FAILED, echo_json, problem
-from barnabas.cli.printable import echo
-from barnabas.cli.tables import bad, dim, echo_line, echo_table, good, strong, warn
+from barnabas.cli.common.output import EXIT_FAILED, echo_json, problem
+from barnabas.cli.common.printable import echo
+from barnabas.cli.common.tables import bad, dim, echo_line, echo_table, good, strong, warn
 from barnabas.client.errors import ClientError
 
 if TYPE_CHECKING:

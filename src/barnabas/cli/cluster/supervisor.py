@@ -8,9 +8,9 @@ import time
 from typing import TYPE_CHECKING
 
 from barnabas.cli.cluster.node import Node, NodeError
-from barnabas.cli.output import EXIT_FAILED
-from barnabas.cli.printable import echo
-from barnabas.cli.tables import dim, echo_line, warn
+from barnabas.cli.common.output import EXIT_FAILED
+from barnabas.cli.common.printable import echo
+from barnabas.cli.common.tables import dim, echo_line, warn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,27 +9,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from barnabas.cli.completing import complete_groups
+from barnabas.cli.common.completing import complete_groups
+from barnabas.cli.common.escapes import unescape_option
+from barnabas.cli.common.output import client_config, client_options, connected
+from barnabas.cli.common.printable import echo
+from barnabas.cli.common.record_formats import parse_formats
+from barnabas.cli.common.record_progress import progress
+from barnabas.cli.common.termination import termination_as_interrupt
+from barnabas.cli.common.topic_names import topic_arguments
 from barnabas.cli.consume.json_lines import json_lines
 from barnabas.cli.consume.places import BEGINNING, END, Place, check_end, parse_place, resolve
 from barnabas.cli.consume.printer import Printer, Wanted
 from barnabas.cli.consume.skipping import ErrorPolicy
 from barnabas.cli.consume.source import RangeSource
 from barnabas.cli.consume.templates import Reading, compile_template, value_lines
-from barnabas.cli.escapes import unescape_option
-from barnabas.cli.output import client_config, client_options, connected
-from barnabas.cli.printable import echo
-from barnabas.cli.record_formats import parse_formats
-from barnabas.cli.record_progress import progress
-from barnabas.cli.termination import termination_as_interrupt
-from barnabas.cli.topic_names import topic_arguments
 from barnabas.client.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from barnabas.cli.common.record_progress import Progress
     from barnabas.cli.consume.templates import Render
-    from barnabas.cli.record_progress import Progress
     from barnabas.client.facade import Client
 
 __all__ = ["consume"]

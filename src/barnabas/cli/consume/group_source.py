@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.cli.common.output import warning
 from barnabas.cli.consume.places import Place, PlaceKind, resolve
 from barnabas.cli.consume.source import Chunk
-from barnabas.cli.output import warning
 from barnabas.client.consumer.errors import CommitFailedError
 from barnabas.client.consumer.rebalance_listener import RebalanceListener
 from barnabas.client.errors import CorruptRecordsError

@@ -12,7 +12,7 @@ from barnabas.cli.consume.templates import Reading, Render, field
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from barnabas.cli.record_formats import Format
+    from barnabas.cli.common.record_formats import Format
     from barnabas.client.topic_partition import TopicPartition
     from barnabas.record.compiled import CompiledRecord
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from barnabas.cli.output import duration_ms, moment_ms
+from barnabas.cli.common.output import duration_ms, moment_ms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,8 +7,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.cli.output import warning
-from barnabas.cli.printable import printable_bytes
+from barnabas.cli.common.output import warning
+from barnabas.cli.common.printable import printable_bytes
 from barnabas.client.errors import ClientError, RecordDeserializationError
 from barnabas.runtime.interrupts import KeptInterrupt
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Sequence
 
+    from barnabas.cli.common.record_progress import Progress
     from barnabas.cli.consume.skipping import ErrorPolicy
     from barnabas.cli.consume.source import Chunk, Source
     from barnabas.cli.consume.templates import Render
-    from barnabas.cli.record_progress import Progress
     from barnabas.client.topic_partition import TopicPartition
     from barnabas.record.compiled import CompiledRecord
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.cli.output import warning
+from barnabas.cli.common.output import warning
 from barnabas.client.errors import CorruptRecordsError, RecordDeserializationError
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import click
 
-from barnabas.cli.escapes import unescape
+from barnabas.cli.common.escapes import unescape
 from barnabas.client.errors import RecordDeserializationError
 
 if TYPE_CHECKING:
-    from barnabas.cli.record_formats import Format
+    from barnabas.cli.common.record_formats import Format
     from barnabas.client.topic_partition import TopicPartition
     from barnabas.record.compiled import CompiledRecord
 

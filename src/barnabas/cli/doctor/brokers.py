@@ -10,9 +10,9 @@ from barnabas.cli.why.reason import duration
 from barnabas.server.configs.endpoint import is_loopback
 
 if TYPE_CHECKING:
+    from barnabas.cli.common.quorum_state import QuorumState
     from barnabas.cli.doctor.diagnosis import Diagnosis
     from barnabas.cli.doctor.probe import Address
-    from barnabas.cli.quorum_state import QuorumState
     from barnabas.client.admin.cluster.cluster_info import ClusterDescription
     from barnabas.client.connections.metadata_cache import NodeInfo
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.output import (
+from barnabas.cli.common.output import (
     DEFAULT_BOOTSTRAP,
     EXIT_FAILED,
     EXIT_INTERRUPTED,
@@ -18,7 +18,7 @@ from barnabas.cli.output import (
     key_values,
     property_option,
 )
-from barnabas.cli.tables import Styled, bad, echo_entry, echo_line, good, warn
+from barnabas.cli.common.tables import Styled, bad, echo_entry, echo_line, good, warn
 from barnabas.runtime.disk import RealDisk
 
 if TYPE_CHECKING:

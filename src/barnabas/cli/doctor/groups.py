@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from barnabas.cli.group_lag import group_progress
+from barnabas.cli.groups.group_lag import group_progress
 from barnabas.client.errors import ClientError
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from barnabas.cli.common.quorum_state import NO_LEADER, quorum_state
 from barnabas.cli.doctor.probe import Knocks, Peer
-from barnabas.cli.quorum_state import NO_LEADER, quorum_state
 from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
 from barnabas.server.configs.cluster_settings import parse_voter
@@ -14,9 +14,9 @@ from barnabas.server.configs.cluster_settings import parse_voter
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from barnabas.cli.common.quorum_state import QuorumState
     from barnabas.cli.doctor.diagnosis import Diagnosis
     from barnabas.cli.doctor.probe import Address
-    from barnabas.cli.quorum_state import QuorumState
     from barnabas.client.admin.cluster.cluster_info import ClusterDescription
     from barnabas.client.facade import Client
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from barnabas.cli.common.output import EXIT_FAILED
+from barnabas.cli.common.printable import echo, json_line
 from barnabas.cli.log.payloads import KINDS
-from barnabas.cli.output import EXIT_FAILED
-from barnabas.cli.printable import echo, json_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -134,9 +134,9 @@ def verify(path: str, deep: bool, as_json: bool) -> None:
 
     Ends with status 1 and says what to do if anything is wrong.
     """
+    from barnabas.cli.common.tables import bad, echo_entry, echo_line, good, warn
     from barnabas.cli.log import verify_directory
     from barnabas.cli.log.findings import Findings
-    from barnabas.cli.tables import bad, echo_entry, echo_line, good, warn
 
     findings = Findings()
     with _progress(path) as advance:
@@ -163,9 +163,9 @@ def verify(path: str, deep: bool, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def repair(path: str, apply: bool, as_json: bool) -> None:
     """Save what can be saved of damaged files; the broker must be stopped."""
+    from barnabas.cli.common.tables import bad, echo_entry, echo_line, good, warn
     from barnabas.cli.log import repair as repairs
     from barnabas.cli.log.read_only import is_locked
-    from barnabas.cli.tables import bad, echo_entry, echo_line, good, warn
     from barnabas.storage.files.log_directory import LOCK_FILE
 
     if is_locked(f"{path}/{LOCK_FILE}") or is_locked(f"{path}/../{LOCK_FILE}"):
@@ -209,8 +209,8 @@ def _progress(path: str) -> Iterator[Callable[[int], None]]:
         return
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
 
+    from barnabas.cli.common.tables import console
     from barnabas.cli.log.verify_directory import bytes_to_read
-    from barnabas.cli.tables import console
 
     columns = (BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console(stderr=True), transient=True) as progress:

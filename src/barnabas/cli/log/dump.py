@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from barnabas.cli.common.output import problem
+from barnabas.cli.common.printable import echo, json_line
+from barnabas.cli.common.tables import bad, dim, echo_line, strong, warn
 from barnabas.cli.log.paths import partition_of
 from barnabas.cli.log.payloads import kind_of_topic, payload
 from barnabas.cli.log.read_only import ReadOnlyFile
 from barnabas.cli.log.segment_scan import ScannedBatch, SegmentScan
-from barnabas.cli.output import problem
-from barnabas.cli.printable import echo, json_line
-from barnabas.cli.tables import bad, dim, echo_line, strong, warn
 from barnabas.record.compression import NAMES as COMPRESSIONS
 from barnabas.record.errors import CorruptBatchError
 from barnabas.record.reader import records_of

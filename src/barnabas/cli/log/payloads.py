@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from barnabas.cli.output import json_bytes
+from barnabas.cli.common.output import json_bytes
 from barnabas.protocol.codec import decode
 from barnabas.protocol.primitives import uuid_to_string
 from barnabas.protocol.protocol_error import ProtocolError

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.output import EXIT_FAILED, client_options, connected, echo_json, problem
-from barnabas.cli.printable import echo
-from barnabas.cli.topic_names import topic_arguments
+from barnabas.cli.common.output import EXIT_FAILED, client_options, connected, echo_json, problem
+from barnabas.cli.common.printable import echo
+from barnabas.cli.common.topic_names import topic_arguments
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def elect_leaders(
     An unclean leader has what it has: records that were committed may be lost for ever. Where a
     leader leads already nothing happens.
     """
-    from barnabas.cli.partition_specs import partitions_of
+    from barnabas.cli.common.partition_specs import partitions_of
     from barnabas.client.admin.topics.partitions import ElectionType
 
     if unclean and not specs:

@@ -6,11 +6,11 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from barnabas.cli.output import EXIT_FAILED, echo_json, problem
+from barnabas.cli.common.output import EXIT_FAILED, echo_json, problem
+from barnabas.cli.common.printable import echo
+from barnabas.cli.common.tables import dim, echo_table, good, warn
 from barnabas.cli.partitions.snapshot import take_snapshots
 from barnabas.cli.partitions.throttle import clear_throttles, set_throttles, throttled_topics
-from barnabas.cli.printable import echo
-from barnabas.cli.tables import dim, echo_table, good, warn
 from barnabas.client.errors import ClientError
 
 if TYPE_CHECKING:

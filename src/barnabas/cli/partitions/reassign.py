@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.output import EXIT_FAILED, client_options, connected, echo_json, problem
+from barnabas.cli.common.output import EXIT_FAILED, client_options, connected, echo_json, problem
+from barnabas.cli.common.printable import echo
+from barnabas.cli.common.topic_names import topic_arguments
 from barnabas.cli.partitions.moving import (
     await_moves,
     cancel_moves,
@@ -23,8 +25,6 @@ from barnabas.cli.partitions.targets import (
     read_specs,
 )
 from barnabas.cli.partitions.throttle import clear_throttles
-from barnabas.cli.printable import echo
-from barnabas.cli.topic_names import topic_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from barnabas.cli.output import client_options, connected, echo_json
-from barnabas.cli.tables import Styled, bad, dim, echo_line, echo_table, good, warn
-from barnabas.cli.topic_names import topic_arguments
+from barnabas.cli.common.output import client_options, connected, echo_json
+from barnabas.cli.common.tables import Styled, bad, dim, echo_line, echo_table, good, warn
+from barnabas.cli.common.topic_names import topic_arguments
 from barnabas.client.errors import ClientError
 
 if TYPE_CHECKING:
@@ -227,8 +227,8 @@ def _show_live(
 ) -> None:
     from rich.live import Live
 
+    from barnabas.cli.common.tables import console
     from barnabas.cli.partitions.snapshot import take_snapshots
-    from barnabas.cli.tables import console
 
     before: list[PartitionSnapshot] = []
     rates: dict[TopicPartition, float] = {}
@@ -272,8 +272,8 @@ def _screen(
     from rich.console import Group
     from rich.text import Text
 
-    from barnabas.cli.printable import printable
-    from barnabas.cli.tables import table
+    from barnabas.cli.common.printable import printable
+    from barnabas.cli.common.tables import table
 
     unwell = sum(is_unwell(each) for each in shown)
     head = Text.assemble(

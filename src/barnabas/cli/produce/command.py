@@ -9,8 +9,8 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from barnabas.cli.escapes import unescape_option
-from barnabas.cli.output import (
+from barnabas.cli.common.escapes import unescape_option
+from barnabas.cli.common.output import (
     EXIT_FAILED,
     client_options,
     connected,
@@ -19,20 +19,20 @@ from barnabas.cli.output import (
     moment_ms,
     problem,
 )
-from barnabas.cli.printable import echo
+from barnabas.cli.common.printable import echo
+from barnabas.cli.common.record_formats import parse_formats
+from barnabas.cli.common.record_progress import progress, summary_line
+from barnabas.cli.common.termination import termination_as_interrupt
 from barnabas.cli.produce.chunks import input_chunks
 from barnabas.cli.produce.creation_notice import CreationNotice
 from barnabas.cli.produce.delivery import Delivery, Limits
 from barnabas.cli.produce.records import Options
 from barnabas.cli.produce.topic_and_files import topic_and_files
-from barnabas.cli.record_formats import parse_formats
-from barnabas.cli.record_progress import progress, summary_line
-from barnabas.cli.termination import termination_as_interrupt
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from barnabas.cli.record_formats import Format
+    from barnabas.cli.common.record_formats import Format
     from barnabas.client.producer.shared_producer import SharedProducer
 
 __all__ = ["produce"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.cli.printable import echo
+from barnabas.cli.common.printable import echo
 from barnabas.client.errors import AdminResultsError, UnknownTopicError
 from barnabas.protocol.errors import ErrorCode
 

@@ -12,9 +12,9 @@ from barnabas.cli.produce.records import Options, runs
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from barnabas.cli.common.record_progress import Progress
     from barnabas.cli.produce.chunks import InputChunk
     from barnabas.cli.produce.creation_notice import CreationNotice
-    from barnabas.cli.record_progress import Progress
     from barnabas.client.producer.shared_producer import SharedProducer
 
 __all__ = ["Delivery", "Limits"]

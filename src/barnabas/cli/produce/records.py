@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from barnabas.cli.record_formats import Format
+    from barnabas.cli.common.record_formats import Format
 
 __all__ = ["Options", "Record", "Run", "json_record", "runs"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 from click.shell_completion import CompletionItem
 
-from barnabas.cli.completing import complete_topics
+from barnabas.cli.common.completing import complete_topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

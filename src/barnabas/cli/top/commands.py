@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.output import (
+from barnabas.cli.common.output import (
     EXIT_FAILED,
     client_options,
     connected,
@@ -90,7 +90,7 @@ def top(
 
 
 def _show_once(sampler: Sampler, interval: float, *, as_json: bool) -> None:
-    from barnabas.cli.tables import console
+    from barnabas.cli.common.tables import console
     from barnabas.cli.top.rates import rates_between
     from barnabas.cli.top.screen import render
 
@@ -106,7 +106,7 @@ def _show_once(sampler: Sampler, interval: float, *, as_json: bool) -> None:
 def _show_live(sampler: Sampler, interval: float) -> None:
     from rich.live import Live
 
-    from barnabas.cli.tables import console
+    from barnabas.cli.common.tables import console
     from barnabas.cli.top.metrics import MetricsError
     from barnabas.cli.top.rates import rates_between
     from barnabas.cli.top.screen import render

@@ -6,8 +6,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.cli.group_lag import group_progress
-from barnabas.cli.quorum_state import NO_LEADER, quorum_state
+from barnabas.cli.common.quorum_state import NO_LEADER, quorum_state
+from barnabas.cli.groups.group_lag import group_progress
 from barnabas.cli.top.metrics import scrape
 from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.cli.printable import printable
-from barnabas.cli.tables import bad, dim, good, table, warn
+from barnabas.cli.common.printable import printable
+from barnabas.cli.common.tables import bad, dim, good, table, warn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from barnabas.cli.output import (
+from barnabas.cli.common.output import (
     EXIT_FAILED,
     client_options,
     connected,
@@ -17,11 +17,11 @@ from barnabas.cli.output import (
     echo_json,
     problem,
 )
-from barnabas.cli.partition_specs import partitions_of
-from barnabas.cli.printable import echo
-from barnabas.cli.served_apis import need_api
-from barnabas.cli.tables import bad, echo_table, good, warn
-from barnabas.cli.topic_names import topic_arguments
+from barnabas.cli.common.partition_specs import partitions_of
+from barnabas.cli.common.printable import echo
+from barnabas.cli.common.served_apis import need_api
+from barnabas.cli.common.tables import bad, echo_table, good, warn
+from barnabas.cli.common.topic_names import topic_arguments
 from barnabas.client.errors import ClientError
 from barnabas.protocol.api_keys import ApiKey
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.cli.served_apis import need_api
+from barnabas.cli.common.served_apis import need_api
 from barnabas.client.errors import ClientError
 from barnabas.protocol.api_keys import ApiKey
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.cli.quorum_state import NO_LEADER
+from barnabas.cli.common.quorum_state import NO_LEADER
 from barnabas.cli.why.reason import Reason, note, wrong
 
 if TYPE_CHECKING:

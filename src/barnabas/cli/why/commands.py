@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.completing import complete_groups, complete_topics
-from barnabas.cli.output import (
+from barnabas.cli.common.completing import complete_groups, complete_topics
+from barnabas.cli.common.output import (
     EXIT_FAILED,
     client_options,
     connected,
@@ -18,8 +18,8 @@ from barnabas.cli.output import (
     metrics_option,
     problem,
 )
-from barnabas.cli.printable import echo
-from barnabas.cli.tables import Styled, bad, dim, echo_entry, echo_line, good, strong, warn
+from barnabas.cli.common.printable import echo
+from barnabas.cli.common.tables import Styled, bad, dim, echo_entry, echo_line, good, strong, warn
 from barnabas.cli.why.reason import is_well, note
 from barnabas.cli.why.target import parse_target
 from barnabas.client.errors import ClientError
@@ -150,7 +150,7 @@ class _Inquiry:
 
         This comes first: without a leader, nothing else recovers.
         """
-        from barnabas.cli.quorum_state import quorum_state
+        from barnabas.cli.common.quorum_state import quorum_state
         from barnabas.cli.why.cluster_reasons import no_controller
 
         self._quorum_lost = quorum_state(self._client).is_lost

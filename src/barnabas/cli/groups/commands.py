@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from barnabas.cli.completing import complete_groups
-from barnabas.cli.groups_reset import reset_group
-from barnabas.cli.output import EXIT_FAILED, client_options, connected, echo_json, problem
-from barnabas.cli.printable import echo
-from barnabas.cli.tables import bad, dim, echo_line, echo_table, good, strong, warn
+from barnabas.cli.common.completing import complete_groups
+from barnabas.cli.common.output import EXIT_FAILED, client_options, connected, echo_json, problem
+from barnabas.cli.common.printable import echo
+from barnabas.cli.common.tables import bad, dim, echo_line, echo_table, good, strong, warn
+from barnabas.cli.groups.reset import reset_group
 from barnabas.client.errors import ClientError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from barnabas.cli.group_lag import GroupProgress, PartitionProgress
+    from barnabas.cli.groups.group_lag import GroupProgress, PartitionProgress
     from barnabas.client.admin.groups.groups import GroupMember
 
 EXAMPLES = """\b
@@ -94,7 +94,7 @@ def describe_groups(
 
     Ends with status 1 if there is no such group.
     """
-    from barnabas.cli.group_lag import group_progress
+    from barnabas.cli.groups.group_lag import group_progress
 
     failed = False
     with connected(bootstrap, properties) as client:
@@ -232,7 +232,7 @@ def delete_offsets(
     group: str, specs: Sequence[str], bootstrap: str, properties: Sequence[str], as_json: bool
 ) -> None:
     """Delete committed offsets of GROUP for topics that none of its members reads."""
-    from barnabas.cli.partition_specs import parse_specs
+    from barnabas.cli.common.partition_specs import parse_specs
     from barnabas.client.topic_partition import TopicPartition
 
     parsed = parse_specs(specs)

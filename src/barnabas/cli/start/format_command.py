@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.output import EXIT_FAILED, echo_json, problem
-from barnabas.cli.tables import echo_line
+from barnabas.cli.common.output import EXIT_FAILED, echo_json, problem
+from barnabas.cli.common.tables import echo_line
 from barnabas.runtime.disk import RealDisk
 from barnabas.runtime.rng import SystemRng
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from barnabas.cli.output import EXIT_FAILED, client_options, connected, echo_json, problem
-from barnabas.cli.printable import echo
-from barnabas.cli.tables import dim, echo_line, echo_table, good, strong, warn
+from barnabas.cli.common.output import EXIT_FAILED, client_options, connected, echo_json, problem
+from barnabas.cli.common.printable import echo
+from barnabas.cli.common.tables import dim, echo_line, echo_table, good, strong, warn
 from barnabas.client.admin.cluster.quorum import NO_DIRECTORY
 
 if TYPE_CHECKING:

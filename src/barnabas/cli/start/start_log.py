@@ -7,7 +7,7 @@ import sys
 import textwrap
 from datetime import UTC, datetime
 
-from barnabas.cli.printable import json_line, printable, printable_lines
+from barnabas.cli.common.printable import json_line, printable, printable_lines
 
 FORMAT_KEY = "barnabas.log.format"
 LEVEL_KEY = "barnabas.log.level"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from barnabas.runtime.disk import RealDisk
 
 if TYPE_CHECKING:
-    from barnabas.cli.start_options import StartOptions
+    from barnabas.cli.start.start_options import StartOptions
     from barnabas.runtime.loop import ProcessControl, Runtime
     from barnabas.runtime.parent_watch import ParentWatch
 

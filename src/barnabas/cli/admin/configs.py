@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from barnabas.cli.completing import complete_config_keys
-from barnabas.cli.output import (
+from barnabas.cli.common.completing import complete_config_keys
+from barnabas.cli.common.output import (
     EXIT_FAILED,
     client_options,
     connected,
@@ -16,8 +16,8 @@ from barnabas.cli.output import (
     key_values,
     problem,
 )
-from barnabas.cli.printable import echo
-from barnabas.cli.tables import dim, echo_line, echo_table, strong, warn
+from barnabas.cli.common.printable import echo
+from barnabas.cli.common.tables import dim, echo_line, echo_table, strong, warn
 from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError, UnsupportedVersionError
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.output import (
+from barnabas.cli.common.output import (
     EXIT_FAILED,
     client_options,
     connected,
@@ -15,9 +15,9 @@ from barnabas.cli.output import (
     moment_ms,
     problem,
 )
-from barnabas.cli.partition_specs import partitions_of
-from barnabas.cli.tables import echo_table
-from barnabas.cli.topic_names import topic_arguments
+from barnabas.cli.common.partition_specs import partitions_of
+from barnabas.cli.common.tables import echo_table
+from barnabas.cli.common.topic_names import topic_arguments
 from barnabas.client.errors import ClientError
 
 if TYPE_CHECKING:

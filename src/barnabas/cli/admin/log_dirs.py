@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from barnabas.cli.output import EXIT_FAILED, client_options, connected, echo_json, problem
-from barnabas.cli.tables import bad, dim, echo_table, warn
-from barnabas.cli.topic_names import topic_arguments
+from barnabas.cli.common.output import EXIT_FAILED, client_options, connected, echo_json, problem
+from barnabas.cli.common.tables import bad, dim, echo_table, warn
+from barnabas.cli.common.topic_names import topic_arguments
 from barnabas.client.errors import ClientError
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from barnabas.cli.start_broker import start_broker
-from barnabas.cli.start_options import StartOptions
+from barnabas.cli.start.start_broker import start_broker
+from barnabas.cli.start.start_options import StartOptions
 
 EXAMPLES = """\b
 Examples:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from barnabas.cli.output import EXIT_FAILED, problem
+from barnabas.cli.common.output import EXIT_FAILED, problem
 
 if TYPE_CHECKING:
     from barnabas.client.facade import Client

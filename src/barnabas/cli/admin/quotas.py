@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from barnabas.cli.output import client_options, connected, echo_json, key_values
-from barnabas.cli.printable import echo
-from barnabas.cli.tables import echo_table
+from barnabas.cli.common.output import client_options, connected, echo_json, key_values
+from barnabas.cli.common.printable import echo
+from barnabas.cli.common.tables import echo_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from barnabas.cli.completing import complete_groups, complete_topics
-from barnabas.cli.output import (
+from barnabas.cli.common.completing import complete_groups, complete_topics
+from barnabas.cli.common.output import (
     EXIT_FAILED,
     client_options,
     connected,
@@ -19,9 +19,9 @@ from barnabas.cli.output import (
     problem,
     warning,
 )
-from barnabas.cli.partition_specs import partitions_of
-from barnabas.cli.printable import echo
-from barnabas.cli.tables import dim, echo_table, warn
+from barnabas.cli.common.partition_specs import partitions_of
+from barnabas.cli.common.printable import echo
+from barnabas.cli.common.tables import dim, echo_table, warn
 from barnabas.client.errors import ClientError
 
 if TYPE_CHECKING:

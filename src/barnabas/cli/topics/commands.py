@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from barnabas.cli.output import (
+from barnabas.cli.common.output import (
     EXIT_FAILED,
     client_options,
     connected,
@@ -16,10 +16,10 @@ from barnabas.cli.output import (
     key_values,
     problem,
 )
-from barnabas.cli.printable import echo
-from barnabas.cli.tables import bad, dim, echo_line, echo_table, strong, warn
-from barnabas.cli.topic_names import topic_argument, topic_arguments
-from barnabas.cli.topics_purge import purge_topics
+from barnabas.cli.common.printable import echo
+from barnabas.cli.common.tables import bad, dim, echo_line, echo_table, strong, warn
+from barnabas.cli.common.topic_names import topic_argument, topic_arguments
+from barnabas.cli.topics.purge import purge_topics
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 

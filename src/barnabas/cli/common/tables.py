@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from barnabas.cli.printable import echo, printable, printable_lines
+from barnabas.cli.common.printable import echo, printable, printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,15 +8,15 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from barnabas.cli.open_files import raise_open_files_limit
-from barnabas.cli.start_log import FORMAT_KEY, LEVEL_KEY, set_up_log
-from barnabas.cli.start_surroundings import StartSurroundings
+from barnabas.cli.common.open_files import raise_open_files_limit
+from barnabas.cli.start.start_files import StartSurroundings
+from barnabas.cli.start.start_log import FORMAT_KEY, LEVEL_KEY, set_up_log
 from barnabas.runtime.disk import RealDisk
 from barnabas.settings.key import ConfigError
 from barnabas.settings.properties import PropertiesError, parse_properties
 
 if TYPE_CHECKING:
-    from barnabas.cli.start_options import StartOptions
+    from barnabas.cli.start.start_options import StartOptions
     from barnabas.runtime.loop import ProcessControl, Runtime
     from barnabas.runtime.service_manager import ServiceManager
     from barnabas.server.process.first_topics import NewTopic

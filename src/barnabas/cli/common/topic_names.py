@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from barnabas.cli.completing import complete_topics
+from barnabas.cli.common.completing import complete_topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.output import echo_json, key_values, warning
-from barnabas.cli.printable import echo
+from barnabas.cli.common.output import echo_json, key_values, warning
+from barnabas.cli.common.printable import echo
+from barnabas.cli.common.tables import dim, echo_table, good
 from barnabas.cli.profiles.store import (
     BOOTSTRAP,
     Profiles,
@@ -17,7 +18,6 @@ from barnabas.cli.profiles.store import (
     is_secret,
     profiles_path,
 )
-from barnabas.cli.tables import dim, echo_table, good
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

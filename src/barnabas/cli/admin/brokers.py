@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from barnabas.cli.output import EXIT_FAILED, client_options, connected, echo_json, problem
-from barnabas.cli.printable import echo
-from barnabas.cli.tables import echo_table, good, warn
+from barnabas.cli.common.output import EXIT_FAILED, client_options, connected, echo_json, problem
+from barnabas.cli.common.printable import echo
+from barnabas.cli.common.tables import echo_table, good, warn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -25,14 +25,14 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 from click.core import ParameterSource
 
-from barnabas.cli.printable import echo, json_line
+from barnabas.cli.common.printable import echo, json_line
+from barnabas.cli.common.termination import exit_status
 from barnabas.cli.profiles.selection import (
     BOOTSTRAP_VARIABLE,
     DEFAULT_BOOTSTRAP,
     PROFILE_VARIABLE,
     select,
 )
-from barnabas.cli.termination import exit_status
 from barnabas.client.errors import ClientConfigError, ClientError
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Commands that administer brokers, configurations, quotas, the quorum and profiles."""

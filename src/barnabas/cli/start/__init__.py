@@ -1,0 +1,1 @@
+"""`barnabas start` and `barnabas format`."""
