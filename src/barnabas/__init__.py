@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from barnabas.client.admin.topics.topics import NewPartitions, NewTopic
     from barnabas.client.admin.transactions import TransactionFilter
     from barnabas.client.connections.metadata_cache import PartitionInfo
+    from barnabas.client.consumer.assignment.subscription import SubscriptionPattern
     from barnabas.client.consumer.consumer import Consumer
     from barnabas.client.consumer.consumer_parts import ConsumerInterceptor
-    from barnabas.client.consumer.consumer_records import ConsumerRecords
     from barnabas.client.consumer.errors import (
         CommitFailedError,
         ConcurrentUseError,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         WakeupError,
     )
     from barnabas.client.consumer.rebalance_listener import RebalanceListener
-    from barnabas.client.consumer.subscription import SubscriptionPattern
+    from barnabas.client.consumer.records.consumer_records import ConsumerRecords
     from barnabas.client.errors import (
         AdminResultsError,
         BrokerError,
@@ -77,14 +77,14 @@ if TYPE_CHECKING:
         UnusableResponseError,
     )
     from barnabas.client.facade import Client
+    from barnabas.client.fetch.list_offsets import ListedOffset
+    from barnabas.client.fetch.record_decoding import ConsumerRecord
     from barnabas.client.group.group_offsets import CommittedOffset
     from barnabas.client.group.membership import GroupGeneration
-    from barnabas.client.list_offsets import ListedOffset
     from barnabas.client.producer.delivery import Delivery
     from barnabas.client.producer.interceptors import ProducerInterceptor, ProducerRecord
     from barnabas.client.producer.producer import Producer
     from barnabas.client.producer.producer_batch import RecordMetadata
-    from barnabas.client.record_decoding import ConsumerRecord
     from barnabas.client.topic_partition import TopicPartition
 
 __all__ = [
@@ -197,7 +197,7 @@ _DEFINED_IN = {
     "barnabas.client.admin.transactions": ("TransactionFilter",),
     "barnabas.client.consumer.consumer": ("Consumer",),
     "barnabas.client.consumer.consumer_parts": ("ConsumerInterceptor",),
-    "barnabas.client.consumer.consumer_records": ("ConsumerRecords",),
+    "barnabas.client.consumer.records.consumer_records": ("ConsumerRecords",),
     "barnabas.client.consumer.errors": (
         "CommitFailedError",
         "ConcurrentUseError",
@@ -208,7 +208,7 @@ _DEFINED_IN = {
         "WakeupError",
     ),
     "barnabas.client.consumer.rebalance_listener": ("RebalanceListener",),
-    "barnabas.client.consumer.subscription": ("SubscriptionPattern",),
+    "barnabas.client.consumer.assignment.subscription": ("SubscriptionPattern",),
     "barnabas.client.errors": (
         "AdminResultsError",
         "BrokerError",
@@ -242,7 +242,7 @@ _DEFINED_IN = {
     "barnabas.client.facade": ("Client",),
     "barnabas.client.group.membership": ("GroupGeneration",),
     "barnabas.client.group.group_offsets": ("CommittedOffset",),
-    "barnabas.client.list_offsets": ("ListedOffset",),
+    "barnabas.client.fetch.list_offsets": ("ListedOffset",),
     "barnabas.client.connections.metadata_cache": ("PartitionInfo",),
     "barnabas.client.producer.delivery": ("Delivery",),
     "barnabas.client.producer.interceptors": (
@@ -251,7 +251,7 @@ _DEFINED_IN = {
     ),
     "barnabas.client.producer.producer": ("Producer",),
     "barnabas.client.producer.producer_batch": ("RecordMetadata",),
-    "barnabas.client.record_decoding": ("ConsumerRecord",),
+    "barnabas.client.fetch.record_decoding": ("ConsumerRecord",),
     "barnabas.client.topic_partition": ("TopicPartition",),
 }
 _MODULE_OF = {name: module for module, names in _DEFINED_IN.items() for name in names}

@@ -17,9 +17,9 @@ from barnabas.client.errors import (
     UnfitRecordError,
 )
 from barnabas.client.facade import Client
+from barnabas.client.fetch.record_decoding import read_records
 from barnabas.client.producer.interceptors import ProducerRecord
 from barnabas.client.producer.producer_batch import RecordMetadata
-from barnabas.client.record_decoding import read_records
 from barnabas.record.record import Record
 from barnabas.serializers import serialize_json, serialize_string
 from barnabas.testing.broker_process import BrokerProcess

@@ -16,7 +16,7 @@ from unit.server.simulated_broker import HOST, PORT
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.client.consumer.consumer_records import ConsumerRecords
+    from barnabas.client.consumer.records.consumer_records import ConsumerRecords
     from barnabas.client.group.membership import OnHostDone
     from barnabas.client.topic_partition import TopicPartition
     from barnabas.sim.world import SimWorld

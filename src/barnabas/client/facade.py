@@ -16,9 +16,9 @@ from barnabas.client.admin.topics.topics import NewTopic
 from barnabas.client.config import ClientConfig
 from barnabas.client.connections.topic_lookup import TopicLookup
 from barnabas.client.errors import ClientError
+from barnabas.client.fetch.list_offsets import ListedOffset, OffsetLookup, offset_spec
+from barnabas.client.fetch.record_stream import RecordStream
 from barnabas.client.group.group_offsets import CommittedOffset, GroupOffsets, offsets_of
-from barnabas.client.list_offsets import ListedOffset, OffsetLookup, offset_spec
-from barnabas.client.record_stream import RecordStream
 from barnabas.client.retries.retrying import RetryingCall
 from barnabas.client.session.reaching import await_broker
 from barnabas.client.session.session import Session
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from barnabas.client.admin.configs.configs import ConfigEntry
     from barnabas.client.connections.metadata_cache import TopicInfo
     from barnabas.client.errors import BrokerError, NoBrokersError
+    from barnabas.client.fetch.record_set import RecordSet
     from barnabas.client.producer.shared_producer import SharedProducer
-    from barnabas.client.record_set import RecordSet
     from barnabas.client.retries.retrying import OnDone
 
     PartitionKey = tuple[str, int]

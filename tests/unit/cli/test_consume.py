@@ -18,7 +18,7 @@ from barnabas.cli.consume.places import Place, PlaceKind, check_end, parse_place
 from barnabas.cli.consume.printer import Wanted, check_reader
 from barnabas.cli.consume.templates import Reading, compile_template, value_lines
 from barnabas.client.errors import RecordDeserializationError
-from barnabas.client.record_decoding import ConsumerRecord
+from barnabas.client.fetch.record_decoding import ConsumerRecord
 from barnabas.client.topic_partition import TopicPartition
 
 TP = TopicPartition("t", 3)

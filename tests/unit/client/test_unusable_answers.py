@@ -15,11 +15,11 @@ from barnabas.client.errors import (
     UnusableResponseError,
     broker_error,
 )
+from barnabas.client.fetch.list_offsets import LATEST, OffsetLookup
+from barnabas.client.fetch.record_scan import scan_records
 from barnabas.client.group.classic.member_payloads import read_assignment
 from barnabas.client.group.group_offsets import CommittedOffset, GroupOffsets
-from barnabas.client.list_offsets import LATEST, OffsetLookup
 from barnabas.client.producer.producer_identity import ProducerIdentity
-from barnabas.client.record_scan import scan_records
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.codec import encode_bytes
 from barnabas.protocol.errors import ErrorCode
@@ -44,8 +44,8 @@ from barnabas.protocol.records.consumer_protocol_assignment import (
 from barnabas.protocol.records.consumer_protocol_assignment import (
     TopicPartition as AssignedTopic,
 )
+from unit.client.fetch.test_fetcher import TP, VERSION, answer, batch, fetching, started
 from unit.client.scripted_cluster import TOPIC_ID, ScriptedCluster
-from unit.client.test_fetcher import TP, VERSION, answer, batch, fetching, started
 
 # Of a broker that is newer than this client.
 FUTURE = 9_999

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from barnabas.client.errors import CorruptRecordsError
-from barnabas.client.record_decoding import read_records
+from barnabas.client.fetch.record_decoding import read_records
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.record.errors import CorruptBatchError
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from barnabas.cli.bench.measurement import Measurement
     from barnabas.client.facade import Client
-    from barnabas.client.record_set import RecordSet
+    from barnabas.client.fetch.record_set import RecordSet
     from barnabas.record.compiled import CompiledRecord
 
 __all__ = ["run_consume"]

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from barnabas.cli.consume.templates import Render
-    from barnabas.client.record_decoding import ConsumerRecord
+    from barnabas.client.fetch.record_decoding import ConsumerRecord
     from barnabas.record.compiled import CompiledRecord
 
 __all__ = ["ErrorPolicy"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from barnabas.client.errors import CorruptRecordsError
-from barnabas.client.record_decoding import read_records, span_records, visible_batches
+from barnabas.client.fetch.record_decoding import read_records, span_records, visible_batches
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.record.errors import CorruptBatchError
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from barnabas.cli.consume.skipping import ErrorPolicy
     from barnabas.client.errors import ClientError
     from barnabas.client.facade import Client
-    from barnabas.client.record_set import RecordSet
-    from barnabas.client.record_stream import RecordStream
+    from barnabas.client.fetch.record_set import RecordSet
+    from barnabas.client.fetch.record_stream import RecordStream
     from barnabas.record.compiled import CompiledRecord
 
 __all__ = ["Chunk", "RangeSource", "Source"]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from barnabas.client.admin.groups.groups import GroupDescription, GroupMember
     from barnabas.client.connections.metadata_cache import TopicInfo
     from barnabas.client.facade import Client
-    from barnabas.client.list_offsets import ListedOffset
+    from barnabas.client.fetch.list_offsets import ListedOffset
 
 __all__ = ["gather_group"]
 

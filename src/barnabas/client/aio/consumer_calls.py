@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from barnabas.client.consumer.consumer_calls import ConsumerCalls, outcome_of
+from barnabas.client.consumer.calls.consumer_calls import ConsumerCalls, outcome_of
 from barnabas.client.consumer.errors import ConcurrentUseError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine
 
     from barnabas.client.aio.session import AsyncSession
+    from barnabas.client.consumer.calls.consumer_iterator import ConsumerIterator
+    from barnabas.client.consumer.calls.lookups import Start
     from barnabas.client.consumer.consumer_core import ConsumerCore
-    from barnabas.client.consumer.consumer_iterator import ConsumerIterator
-    from barnabas.client.consumer.lookups import Start
     from barnabas.client.errors import ClientError
 
 __all__ = ["AsyncCalls"]

@@ -10,29 +10,29 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.client.consumer.commits import CommitParts, Commits
+from barnabas.client.consumer.assignment.fetch_collector import CollectedRecords, FetchCollector
+from barnabas.client.consumer.assignment.offset_reset import OffsetReset
+from barnabas.client.consumer.assignment.positions import PositionParts, Positions
+from barnabas.client.consumer.assignment.subscribed_topics import SubscribedTopics
+from barnabas.client.consumer.assignment.subscription import (
+    Subscription,
+    SubscriptionKind,
+    SubscriptionPattern,
+)
 from barnabas.client.consumer.consumer_metrics import ConsumerMetrics
-from barnabas.client.consumer.consumer_records import ConsumerRecords
 from barnabas.client.consumer.errors import (
     CommitFailedError,
     InvalidGroupIdError,
     SubscriptionError,
     WakeupError,
 )
-from barnabas.client.consumer.fetch_collector import CollectedRecords, FetchCollector
-from barnabas.client.consumer.group_host import GroupHost, HostParts
-from barnabas.client.consumer.group_members import make_membership
-from barnabas.client.consumer.offset_reset import OffsetReset
-from barnabas.client.consumer.partition_records import PartitionRecords
-from barnabas.client.consumer.positions import PositionParts, Positions
-from barnabas.client.consumer.subscribed_topics import SubscribedTopics
-from barnabas.client.consumer.subscription import (
-    Subscription,
-    SubscriptionKind,
-    SubscriptionPattern,
-)
+from barnabas.client.consumer.group.commits import CommitParts, Commits
+from barnabas.client.consumer.group.group_host import GroupHost, HostParts
+from barnabas.client.consumer.group.make_membership import make_membership
+from barnabas.client.consumer.records.consumer_records import ConsumerRecords
+from barnabas.client.consumer.records.partition_records import PartitionRecords
 from barnabas.client.errors import ClientError, CorruptRecordsError, broker_error
-from barnabas.client.fetcher import Fetcher, ReaderOptions
+from barnabas.client.fetch.fetcher import Fetcher, ReaderOptions
 from barnabas.client.group.group_offsets import CommittedOffset, GroupOffsets
 from barnabas.client.group.membership import GroupGeneration
 from barnabas.protocol.errors import ErrorCode
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 
     from barnabas.client.connections.cluster import Cluster
     from barnabas.client.connections.coordinators import Coordinators
-    from barnabas.client.consumer.commits import CommitCallback
+    from barnabas.client.consumer.assignment.subscription import Topics
     from barnabas.client.consumer.consumer_parts import ConsumerParts
+    from barnabas.client.consumer.group.commits import CommitCallback
     from barnabas.client.consumer.rebalance_listener import RebalanceListener
-    from barnabas.client.consumer.subscription import Topics
     from barnabas.client.errors import RecordDeserializationError
     from barnabas.client.group.membership import Membership, OnHostDone
     from barnabas.client.topic_partition import TopicPartition

@@ -6,23 +6,23 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from barnabas.client.config import ClientConfig
-from barnabas.client.consumer.commits import as_offsets
+from barnabas.client.consumer.assignment.offset_reset import OffsetReset
+from barnabas.client.consumer.assignment.subscription import Subscription
+from barnabas.client.consumer.calls.lookups import Lookups, flat_partitions
 from barnabas.client.consumer.consumer_parts import ConsumerParts, take_consumer_parts
-from barnabas.client.consumer.lookups import Lookups, flat_partitions
-from barnabas.client.consumer.offset_reset import OffsetReset
-from barnabas.client.consumer.subscription import Subscription
+from barnabas.client.consumer.group.commits import as_offsets
 from barnabas.client.topic_partition import TopicPartition, as_partition, as_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from barnabas.client.connections.cluster import Cluster
-    from barnabas.client.consumer.commits import CommitCallback
-    from barnabas.client.consumer.consumer_calls import ConsumerCalls
+    from barnabas.client.consumer.assignment.subscription import Topics
+    from barnabas.client.consumer.calls.consumer_calls import ConsumerCalls
+    from barnabas.client.consumer.calls.consumer_iterator import ConsumerIterator
     from barnabas.client.consumer.consumer_core import ConsumerCore
-    from barnabas.client.consumer.consumer_iterator import ConsumerIterator
+    from barnabas.client.consumer.group.commits import CommitCallback
     from barnabas.client.consumer.rebalance_listener import RebalanceListener
-    from barnabas.client.consumer.subscription import Topics
     from barnabas.client.errors import ClientError
     from barnabas.client.group.group_offsets import CommittedOffset
     from barnabas.client.group.membership import GroupGeneration

@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from barnabas.client.consumer.deserializing import Deserializing
+from barnabas.client.consumer.records.deserializing import Deserializing
 from barnabas.client.errors import ClientConfigError
 from barnabas.client.shielded import Shielded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from barnabas.client.consumer.consumer_records import ConsumerRecords
+    from barnabas.client.consumer.records.consumer_records import ConsumerRecords
     from barnabas.client.group.group_offsets import CommittedOffset
     from barnabas.client.topic_partition import TopicPartition
 

@@ -12,7 +12,9 @@ import pytest
 import barnabas
 import barnabas.aio
 from barnabas.client.connections.metadata_cache import PartitionInfo, TopicInfo
-from barnabas.client.consumer.commits import CommitParts, Commits
+from barnabas.client.consumer.assignment.position_state import PositionState
+from barnabas.client.consumer.assignment.subscription import Subscription
+from barnabas.client.consumer.calls.lookups import Lookups
 from barnabas.client.consumer.consumer_core import ConsumerCore
 from barnabas.client.consumer.consumer_parts import take_consumer_parts
 from barnabas.client.consumer.errors import (
@@ -21,17 +23,15 @@ from barnabas.client.consumer.errors import (
     SubscriptionError,
     WakeupError,
 )
-from barnabas.client.consumer.lookups import Lookups
-from barnabas.client.consumer.position_state import PositionState
-from barnabas.client.consumer.subscription import Subscription
+from barnabas.client.consumer.group.commits import CommitParts, Commits
 from barnabas.client.errors import ClientClosedError, ClientError, OffsetOutOfRangeError
+from barnabas.client.fetch.list_offsets import LATEST
 from barnabas.client.group.group_offsets import CommittedOffset
 from barnabas.client.group.membership import GroupGeneration
-from barnabas.client.list_offsets import LATEST
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest
 from barnabas.record.builder import BatchBuilder
-from unit.client.consumer.test_positions import TP, Reading
+from unit.client.consumer.assignment.test_positions import TP, Reading
 from unit.client.scripted_cluster import ScriptedCluster
 
 OTHER = TopicPartition("u", 0)

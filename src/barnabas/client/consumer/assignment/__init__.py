@@ -1,0 +1,1 @@
+"""What a consumer is subscribed and assigned to, and its positions."""

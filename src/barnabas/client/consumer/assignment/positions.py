@@ -1,0 +1,337 @@
+"""Find and maintain positions: committed offsets, resets and validation after leader changes.
+
+`update` starts the requests that the assigned partitions need. A response changes the state of a
+partition only if the partition still waits for that response. Partitions in state FETCHING are
+passed to the fetcher; other partitions are not fetched from.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.client.consumer.assignment.offset_reset import OffsetReset
+from barnabas.client.consumer.assignment.position_state import PositionState
+from barnabas.client.consumer.errors import LogTruncationError, NoOffsetError
+from barnabas.client.errors import (
+    ClientError,
+    OffsetOutOfRangeError,
+    UnknownTopicError,
+    broker_error,
+)
+from barnabas.client.fetch.epoch_ends import EpochEnd, ask_epoch_ends
+from barnabas.client.fetch.list_offsets import ListedOffset, OffsetLookup
+from barnabas.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from barnabas.client.connections.cluster import Cluster
+    from barnabas.client.consumer.assignment.fetch_collector import FetchCollector
+    from barnabas.client.consumer.assignment.subscription import Subscription
+    from barnabas.client.consumer.assignment.topic_partition_state import TopicPartitionState
+    from barnabas.client.errors import CorruptRecordsError
+    from barnabas.client.fetch.fetcher import Fetcher
+    from barnabas.client.group.group_offsets import CommittedOffset
+    from barnabas.client.retries.retrying import OnDone
+    from barnabas.client.topic_partition import TopicPartition
+
+    Committed = dict[TopicPartition, CommittedOffset]
+    ReadCommitted = Callable[[list[TopicPartition], OnDone[Committed]], None]
+
+__all__ = ["PositionParts", "Positions"]
+
+_log = logging.getLogger(__name__)
+_S = PositionState
+
+
+class PositionParts(NamedTuple):
+    """What is needed to find positions."""
+
+    subscription: Subscription
+    fetcher: Fetcher
+    collector: FetchCollector
+    # Fetches the group's committed offsets; None without a group.
+    read_committed: ReadCommitted | None
+    # Called when a position was found or an error is pending.
+    on_change: Callable[[], None]
+
+
+class _Request(NamedTuple):
+    """A partition in a request, and the version of its state when the request began."""
+
+    state: TopicPartitionState
+    version: int
+
+
+class Positions:
+    """Brings assigned partitions to state FETCHING; validates them after leader changes."""
+
+    def __init__(self, cluster: Cluster, parts: PositionParts, default_reset: OffsetReset) -> None:
+        self._cluster = cluster
+        self._config = cluster.config
+        self._subscription = parts.subscription
+        self._fetcher = parts.fetcher
+        self._collector = parts.collector
+        self._read_committed = parts.read_committed
+        self._on_change = parts.on_change
+        self._default_reset = default_reset
+        # Pending error; the next `update` raises and clears it.
+        self._error: ClientError | None = None
+        # Partitions whose leader has changed since they were last fetched from.
+        self._moved: set[TopicPartition] = set()
+
+    # Calls of the consumer
+
+    def update(self) -> None:
+        """Start the requests for partitions whose position is missing or not validated.
+
+        Raises:
+            ClientError: An earlier request failed, or there is no offset to begin at.
+        """
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+        self._note_moved()
+        waiting: dict[PositionState, list[TopicPartitionState]] = {}
+        for state in self._subscription.assignment.values():
+            if state.state is not _S.FETCHING and not state.is_requesting:
+                waiting.setdefault(state.state, []).append(state)
+        if not waiting:
+            return
+        if _S.INITIALIZING in waiting:
+            self._initialize(waiting[_S.INITIALIZING])
+        if _S.AWAIT_RESET in waiting:
+            self._look_up(waiting[_S.AWAIT_RESET])
+        if _S.AWAIT_VALIDATION in waiting:
+            self._validate(waiting[_S.AWAIT_VALIDATION])
+
+    def seek(self, tp: TopicPartition, offset: int, epoch: int = -1) -> None:
+        """Continue at `offset`; discard fetched records of the partition."""
+        state = self._subscription.partition(tp)
+        state.seek(offset, epoch)
+        self._refetch(state)
+
+    def go_back_to(self, corrupt: Iterable[CorruptRecordsError]) -> None:
+        """Move positions back to batches that were returned but could not be decoded."""
+        for error in corrupt:
+            state = self._subscription.assignment.get(error.partition)
+            if state is not None and state.has_position and state.offset > error.offset:
+                self.seek(error.partition, error.offset)
+
+    def reset(self, tp: TopicPartition, reset: OffsetReset) -> None:
+        """Discard the position; continue at the offset that `reset` selects."""
+        state = self._subscription.partition(tp)
+        state.request_reset(reset)
+        self._collector.drop(state)
+
+    def on_failure(self, tp: TopicPartition, error: ClientError) -> ClientError | None:
+        """Handle a failed fetch of a partition; return the error to raise, or None."""
+        state = self._subscription.assignment.get(tp)
+        if state is None or not state.has_position:
+            return None
+        if isinstance(error, OffsetOutOfRangeError) and not self._default_reset.is_none:
+            if error.position == state.offset:
+                self.reset(tp, self._default_reset)
+                self._on_change()
+                return None
+            # The fetcher read ahead to an offset that no longer exists; fetch again from the user's
+            # position.
+            self._refetch(state)
+            return None
+        self._refetch(state)
+        return error
+
+    def on_leader_changed(self, tp: TopicPartition) -> None:
+        """Note a leader change; `update` handles it, since the fetcher calls this while sending."""
+        if not self._moved:
+            self._cluster.runtime.timer.call_soon(self._update_later)
+        self._moved.add(tp)
+
+    def _update_later(self) -> None:
+        try:
+            self.update()
+        except ClientError as error:
+            self._fail(error)
+
+    def _note_moved(self) -> None:
+        moved, self._moved = self._moved, set()
+        for tp in moved:
+            state = self._subscription.assignment.get(tp)
+            if state is None or state.state is not _S.FETCHING:
+                continue
+            if state.epoch >= 0:
+                state.request_validation()
+            self._refetch(state)
+
+    def _refetch(self, state: TopicPartitionState) -> None:
+        """Discard fetched records; fetch again from the position once it is valid."""
+        self._collector.drop(state)
+        if state.state is _S.FETCHING:
+            self._start_fetching(state)
+
+    def _start_fetching(self, state: TopicPartitionState) -> None:
+        info = self._cluster.metadata.partition(state.tp)
+        leader_epoch = -1 if info is None else info.leader_epoch
+        self._fetcher.start(state, state.offset, state.epoch, leader_epoch)
+        self._fetcher.send_fetches()
+        self._on_change()
+
+    # Committed offsets
+
+    def _initialize(self, states: list[TopicPartitionState]) -> None:
+        if self._read_committed is None:
+            self._reset_missing(states)
+            return
+        requested = _begin(states)
+
+        def on_done(found: Committed | None, error: ClientError | None) -> None:
+            waiting = self._still_waiting(requested)
+            if found is None:
+                assert error is not None
+                self._retry(waiting, error)
+                return
+            for state in waiting:
+                if state.tp in found:
+                    committed = found[state.tp]
+                    self.seek(state.tp, committed.offset, committed.leader_epoch)
+            try:
+                self._reset_missing([state for state in waiting if state.tp not in found])
+            except NoOffsetError as missing:
+                self._fail(missing)
+            self._on_change()
+
+        self._read_committed([state.tp for state in states], on_done)
+
+    def _reset_missing(self, states: list[TopicPartitionState]) -> None:
+        if not states:
+            return
+        if self._default_reset.is_none:
+            for state in states:
+                state.is_requesting = False
+            raise NoOffsetError(state.tp for state in states)
+        for state in states:
+            state.request_reset(self._default_reset)
+        self._look_up(states)
+
+    # Resets
+
+    def _look_up(self, states: list[TopicPartitionState]) -> None:
+        requested = _begin(states)
+        now_ms = self._cluster.runtime.clock.wall_ms()
+        specs = {}
+        for state in states:
+            assert state.reset is not None, (state.tp, state.state)
+            specs[state.tp] = state.reset.timestamp(now_ms)
+
+        def on_found(tp: TopicPartition, found: ListedOffset) -> None:
+            request = requested[tp]
+            if not self._is_waiting(request):
+                return
+            if found.offset < 0 and specs[tp] < 0:
+                # Every log has a first and an end offset, so an unknown offset is temporary: retry
+                # after a backoff.
+                subject = f"offset of {tp}"
+                error = broker_error(ErrorCode.OFFSET_NOT_AVAILABLE, subject)
+                self._retry([request.state], error)
+            elif found.offset < 0:
+                # No record is that recent: continue at the end of the log.
+                self.reset(tp, OffsetReset.latest())
+            else:
+                self.seek(tp, found.offset)
+            self._on_change()
+
+        def on_done(
+            _found: dict[TopicPartition, ListedOffset] | None, error: ClientError | None
+        ) -> None:
+            if error is not None:
+                self._retry(self._still_waiting(requested), error)
+
+        isolation = int(self._config.isolation_level == "read_committed")
+        timeout_ms = self._config.default_api_timeout_ms
+        OffsetLookup(self._cluster, specs, isolation, timeout_ms, on_done, on_found).start()
+
+    # Validation
+
+    def _validate(self, states: list[TopicPartitionState]) -> None:
+        requested = _begin(states)
+        metadata = self._cluster.metadata
+        if any(metadata.leader(tp) not in metadata.nodes for tp in requested):
+            self._cluster.tracked.update(tp.topic for tp in requested)
+        epochs = {state.tp: state.epoch for state in states}
+
+        def on_end(tp: TopicPartition, end: EpochEnd | ClientError | None) -> None:
+            request = requested[tp]
+            if not self._is_waiting(request):
+                return
+            if isinstance(end, ClientError):
+                self._cluster.request_update()
+                self._retry([request.state], end)
+            else:
+                self._on_validated(request.state, end)
+
+        ask_epoch_ends(self._cluster, epochs, on_end)
+
+    def _on_validated(self, state: TopicPartitionState, end: EpochEnd | None) -> None:
+        is_known = end is not None and end.end_offset >= 0 and end.leader_epoch >= 0
+        if end is None or (is_known and end.end_offset >= state.offset):
+            state.validated()
+            self._start_fetching(state)
+        elif self._default_reset.is_none:
+            self._fail(LogTruncationError(state.tp, state.offset, end.end_offset))
+            state.is_requesting = False
+        elif is_known:
+            state.seek(end.end_offset, end.leader_epoch)
+            state.validated()
+            self._start_fetching(state)
+        else:
+            self.reset(state.tp, self._default_reset)
+            self._on_change()
+
+    # Requests in flight
+
+    def _is_waiting(self, request: _Request) -> bool:
+        """Return whether the partition still waits for the response to this request."""
+        state = request.state
+        is_assigned = self._subscription.assignment.get(state.tp) is state
+        return is_assigned and state.version == request.version
+
+    def _still_waiting(
+        self, requested: dict[TopicPartition, _Request]
+    ) -> list[TopicPartitionState]:
+        return [request.state for request in requested.values() if self._is_waiting(request)]
+
+    def _retry(self, states: list[TopicPartitionState], error: ClientError) -> None:
+        """Retry after a backoff; also report errors that are not retriable to the user."""
+        if not error.retriable:
+            self._fail(error)
+        if not states:
+            return
+        versions = [(state, state.version) for state in states]
+        for state in states:
+            state.failures += 1
+        failures = min(state.failures for state in states)
+        if failures == 1 and isinstance(error, UnknownTopicError):
+            _log.warning("Topic of an assigned partition is unknown; retrying: error=%s", error)
+
+        def resume() -> None:
+            for state, version in versions:
+                if state.version == version:
+                    state.is_requesting = False
+            self._on_change()
+
+        delay = self._cluster.retry_backoff.delay_ms(failures)
+        self._cluster.runtime.timer.call_later(delay, resume)
+
+    def _fail(self, error: ClientError) -> None:
+        self._error = error
+        self._on_change()
+
+
+def _begin(states: Iterable[TopicPartitionState]) -> dict[TopicPartition, _Request]:
+    """Mark partitions as requesting; return what identifies the request."""
+    requested = {}
+    for state in states:
+        state.is_requesting = True
+        requested[state.tp] = _Request(state, state.version)
+    return requested

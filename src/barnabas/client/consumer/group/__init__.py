@@ -1,0 +1,1 @@
+"""The consumer as a member of its group, and its commits."""

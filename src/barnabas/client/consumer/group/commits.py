@@ -1,0 +1,264 @@
+"""Offset commits: synchronous, asynchronous and automatic.
+
+A commit belongs to the generation in which it began. Callbacks run in the order of their commits,
+inside calls of the user. The committed offsets are the positions behind the records that polls have
+returned.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.client.consumer.errors import CommitFailedError
+from barnabas.client.errors import BrokerError, ClientError, ClientTimeoutError
+from barnabas.client.group.group_offsets import CommittedOffset, GroupOffsets, offsets_of
+from barnabas.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from barnabas.client.connections.cluster import Cluster
+    from barnabas.client.consumer.assignment.subscription import Subscription
+    from barnabas.client.group.membership import GroupGeneration
+    from barnabas.client.retries.retrying import OnDone
+    from barnabas.client.topic_partition import K, TopicPartition
+
+    Offsets = dict[TopicPartition, CommittedOffset]
+    CommitCallback = Callable[[Offsets, ClientError | None], object]
+
+__all__ = ["CommitParts", "Commits", "as_offsets"]
+
+_log = logging.getLogger(__name__)
+
+_HAS_MEMBERS = "the group has members: stop them, or commit under another group name"
+# These errors mean that the group has removed the member that commits.
+_EXPELLED = frozenset({
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.FENCED_MEMBER_EPOCH,
+})  # fmt: skip
+
+
+def as_offsets(given: Mapping[K, int | CommittedOffset]) -> Offsets:
+    """Convert offsets as users write them, including plain integers, to `CommittedOffset` values.
+
+    Raises:
+        ValueError: An offset is negative.
+    """
+    found = offsets_of(given)
+    for tp, committed in found.items():
+        if committed.offset < 0:
+            raise ValueError(f"{tp}: an offset to commit cannot be {committed.offset}")
+    return found
+
+
+class CommitParts(NamedTuple):
+    """What `Commits` needs from its consumer."""
+
+    subscription: Subscription
+    # Returns the member and generation that commit now.
+    speaker: Callable[[], GroupGeneration]
+    # Returns the reason why the consumer cannot commit now; None if it can.
+    refusal: Callable[[], ClientError | None]
+    # Called with the error and the generation of each failed commit, for the membership.
+    on_error: Callable[[ClientError, GroupGeneration], None]
+    # Called with the offsets and the latency (ms) of each successful commit, for interceptors and
+    # metrics.
+    on_committed: Callable[[Offsets, float], None]
+    # Called when an asynchronous commit has ended and its callback can run.
+    on_change: Callable[[], None]
+
+
+class _Pending:
+    """An asynchronous commit."""
+
+    __slots__ = ("callback", "error", "is_done", "offsets")
+
+    def __init__(self, offsets: Offsets, callback: CommitCallback | None) -> None:
+        self.offsets = offsets
+        self.callback = callback
+        self.error: ClientError | None = None
+        self.is_done = False
+
+
+class Commits:
+    """All commits of one consumer.
+
+    Args:
+        cluster: The cluster; provides clock, timer and configuration.
+        offsets: Sends the commit requests.
+        parts: What commits need from the consumer.
+        auto_interval_ms: Interval of automatic commits (ms); None disables them.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        offsets: GroupOffsets,
+        parts: CommitParts,
+        auto_interval_ms: float | None,
+    ) -> None:
+        self._clock = cluster.runtime.clock
+        self._timer = cluster.runtime.timer
+        self._backoff_ms = float(cluster.config.retry_backoff_ms)
+        self._offsets = offsets
+        self._parts = parts
+        # Interval of automatic commits (ms); None if automatic commits are off.
+        self._auto_interval_ms = auto_interval_ms
+        # When the next automatic commit is due (ms, monotonic clock); unused if they are off.
+        self._next_auto_ms = self._clock.monotonic_ms() + (auto_interval_ms or 0.0)
+        # Whether an automatic commit is in progress; at most one is.
+        self._auto_is_under_way = False
+        # Asynchronous commits whose callbacks have not run yet, in the order of the calls.
+        self._pending: deque[_Pending] = deque()
+
+    @property
+    def is_auto(self) -> bool:
+        """Whether automatic commits are on."""
+        return self._auto_interval_ms is not None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no asynchronous commit is in progress."""
+        return all(pending.is_done for pending in self._pending)
+
+    def consumed(self) -> Offsets:
+        """Return the offset to commit for each assigned partition that has a position."""
+        return {
+            tp: CommittedOffset(state.offset, state.epoch)
+            for tp, state in self._parts.subscription.assignment.items()
+            if state.has_position
+        }
+
+    # Synchronous commits
+
+    def commit(self, offsets: Offsets, timeout_ms: float, on_done: OnDone[bool]) -> None:
+        """Commit offsets, with retries after retriable errors.
+
+        Args:
+            offsets: The offsets by partition; an empty mapping succeeds without a request.
+            timeout_ms: The time for all attempts (ms); 0 means a single attempt.
+            on_done: Called once with the result; possibly before this method returns.
+        """
+        if not offsets:
+            on_done(True, None)
+            return
+        refusal = self._parts.refusal()
+        if refusal is not None:
+            on_done(None, refusal)
+            return
+        began_ms = self._clock.monotonic_ms()
+        spoken_by = self._parts.speaker()
+
+        def on_committed(_done: bool | None, error: ClientError | None) -> None:
+            now_ms = self._clock.monotonic_ms()
+            if error is None:
+                self._parts.on_committed(offsets, now_ms - began_ms)
+                on_done(True, None)
+                return
+            self._parts.on_error(error, spoken_by)
+            left_ms = timeout_ms - (now_ms - began_ms)
+            stale = error.error_code is ErrorCode.STALE_MEMBER_EPOCH
+            # If the member epoch has changed since, retry immediately. Otherwise wait for the
+            # heartbeat response that carries the new epoch.
+            pause_ms = 0.0 if self._parts.speaker() != spoken_by else self._backoff_ms
+            if stale and left_ms > pause_ms:
+                again = partial(self.commit, offsets, left_ms - pause_ms, on_done)
+                self._timer.call_later(pause_ms, again)
+            else:
+                on_done(None, _explained(error, spoken_by, is_last=timeout_ms > 0))
+
+        self._offsets.commit(spoken_by, offsets, timeout_ms, on_committed)
+
+    # Asynchronous commits
+
+    def commit_later(self, offsets: Offsets, callback: CommitCallback | None) -> None:
+        """Commit once, without retries; `callback` runs during a later call of the user."""
+        pending = _Pending(offsets, callback)
+        self._pending.append(pending)
+
+        def on_done(_done: bool | None, error: ClientError | None) -> None:
+            pending.error = _cause(error)
+            pending.is_done = True
+            self._parts.on_change()
+
+        self.commit(offsets, 0.0, on_done)
+
+    def run_callbacks(self) -> None:
+        """Run the callbacks of ended commits, in commit order, up to the first pending one."""
+        while self._pending and self._pending[0].is_done:
+            pending = self._pending.popleft()
+            if pending.callback is not None:
+                pending.callback(pending.offsets, pending.error)
+            elif pending.error is not None:
+                _log.warning("a commit in the background failed: %s", pending.error)
+
+    # Automatic commits
+
+    def next_auto_ms(self) -> float | None:
+        """Return when the next automatic commit is due (ms, monotonic clock), or None."""
+        return self._next_auto_ms if self.is_auto else None
+
+    def maybe_auto_commit(self) -> None:
+        """Commit the records that earlier polls returned, if an automatic commit is due."""
+        now_ms = self._clock.monotonic_ms()
+        if self._auto_interval_ms is None or now_ms < self._next_auto_ms:
+            return
+        self._next_auto_ms = now_ms + self._auto_interval_ms
+        if self._auto_is_under_way or not self._parts.subscription.assignment:
+            return
+        if self._parts.refusal() is not None:
+            return
+        self._auto_is_under_way = True
+
+        def on_done(_done: bool | None, error: ClientError | None) -> None:
+            self._auto_is_under_way = False
+            if error is None:
+                return
+            _log.warning("the automatic commit failed: %s", error)
+            if error.retriable:
+                soon_ms = self._clock.monotonic_ms() + self._backoff_ms
+                self._next_auto_ms = min(self._next_auto_ms, soon_ms)
+
+        self.commit(self.consumed(), 0.0, on_done)
+
+    def commit_before(self, timeout_ms: float, on_done: Callable[[], None]) -> None:
+        """Commit automatically before partitions are given up; failures are only logged."""
+        if not self.is_auto:
+            on_done()
+            return
+
+        def on_committed(_done: bool | None, error: ClientError | None) -> None:
+            if error is not None:
+                _log.warning("the commit before partitions are given up failed: %s", error)
+            on_done()
+
+        self.commit(self.consumed(), timeout_ms, on_committed)
+
+
+def _explained(error: ClientError, spoken_by: GroupGeneration, *, is_last: bool) -> ClientError:
+    """Return the error that the user sees for a failed commit.
+
+    Args:
+        error: The error of the request.
+        spoken_by: The generation that committed. An empty member id means that the partitions were
+            assigned by hand; no rebalance can have removed that consumer.
+        is_last: Whether this was the last attempt of several, all refused because of a stale epoch.
+    """
+    codes = _EXPELLED | {ErrorCode.STALE_MEMBER_EPOCH} if is_last else _EXPELLED
+    if isinstance(error, BrokerError) and error.error_code in codes:
+        cause = None if spoken_by.member_id else error.detail or _HAS_MEMBERS
+        failed = CommitFailedError(error.error_code, error.subject, cause)
+        failed.__cause__ = error
+        return failed
+    return error
+
+
+def _cause(error: ClientError | None) -> ClientError | None:
+    """Return the error of a single attempt in place of the timeout that wraps it."""
+    if isinstance(error, ClientTimeoutError) and isinstance(error.__cause__, ClientError):
+        return error.__cause__
+    return error

@@ -1,0 +1,1 @@
+"""The records of a poll, as objects, columns and Arrow tables."""

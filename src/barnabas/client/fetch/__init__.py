@@ -1,0 +1,1 @@
+"""Fetching: requests, sessions, buffered record sets, and offset look-ups."""

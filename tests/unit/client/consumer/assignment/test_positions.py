@@ -1,0 +1,201 @@
+"""Positions: found, reset, and validated when another leader takes over (KIP-320)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from barnabas.client.consumer.assignment.position_state import PositionState
+from barnabas.client.consumer.consumer_core import ConsumerCore
+from barnabas.client.consumer.consumer_parts import take_consumer_parts
+from barnabas.client.consumer.errors import LogTruncationError, NoOffsetError
+from barnabas.client.topic_partition import TopicPartition
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from barnabas.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from barnabas.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+from barnabas.record.builder import BatchBuilder
+from unit.client.scripted_cluster import TOPIC_ID, ScriptedCluster
+
+TP = TopicPartition("t", 0)
+
+
+class Reading:
+    """A consumer of "t", partition 0, over a cluster that is scripted."""
+
+    def __init__(self, **keys: object) -> None:
+        self.cluster = ScriptedCluster(**{"auto.offset.reset": "earliest", **keys})
+        stands_in: Any = self.cluster
+        parts, _ = take_consumer_parts({})
+        self.core = ConsumerCore(stands_in, stands_in, parts, lambda _call, done: done(None))
+        self.core.assign([TP])
+
+    def answer(self, kind: type, version: int, response: object) -> Any:
+        """Answer the oldest call, which must be of this kind; its request."""
+        request, reply = self.cluster.take(version)
+        assert isinstance(request, kind), request
+        reply(response)
+        return request
+
+    def answer_offset(self, offset: int) -> Any:
+        partition = ListOffsetsPartitionResponse(
+            partition_index=0, error_code=0, timestamp=-1, offset=offset, leader_epoch=4
+        )
+        topic = ListOffsetsTopicResponse(name="t", partitions=[partition])
+        return self.answer(ListOffsetsRequest, 7, ListOffsetsResponse(topics=[topic]))
+
+    def answer_records(self, base_offset: int, count: int, leader_epoch: int = 4) -> Any:
+        builder = BatchBuilder(base_offset=base_offset, leader_epoch=leader_epoch)
+        for _ in range(count):
+            builder.append(0, None, b"v")
+        return self.answer_fetch(records=bytes(builder.build()))
+
+    def answer_fetch(self, code: int = 0, records: bytes = b"", preferred: int = -1) -> Any:
+        partition = PartitionData(
+            partition_index=0,
+            error_code=code,
+            high_watermark=100,
+            log_start_offset=0,
+            records=records,
+            preferred_read_replica=preferred,
+        )
+        topic = FetchableTopicResponse(topic_id=TOPIC_ID, partitions=[partition])
+        return self.answer(FetchRequest, 17, FetchResponse(session_id=7, responses=[topic]))
+
+    def answer_epoch(self, leader_epoch: int, end_offset: int, code: int = 0) -> Any:
+        end = EpochEndOffset(
+            partition=0, error_code=code, leader_epoch=leader_epoch, end_offset=end_offset
+        )
+        topic = OffsetForLeaderTopicResult(topic="t", partitions=[end])
+        response = OffsetForLeaderEpochResponse(topics=[topic])
+        return self.answer(OffsetForLeaderEpochRequest, 4, response)
+
+    def elect(self, leader_epoch: int) -> None:
+        """Another epoch of the leader, as metadata tells."""
+        topic = self.cluster.metadata.topics["t"]
+        topic.partitions[0] = replace(topic.partitions[0], leader_epoch=leader_epoch)
+
+    def read(self) -> list[int]:
+        records = self.core.take(100)
+        return [record.offset for record in records or ()]
+
+    @property
+    def state(self) -> PositionState:
+        return self.core.subscription.partition(TP).state
+
+
+def reading_from_ten(reset: str = "earliest") -> Reading:
+    """A consumer that has read the records 10 to 14 of epoch 4, and whose leader is another."""
+    reading = Reading(**{"auto.offset.reset": reset})
+    reading.core.positions.seek(TP, 10)
+    reading.answer_records(10, 5)
+    assert reading.read() == [10, 11, 12, 13, 14]
+    reading.elect(5)
+    reading.answer_fetch(ErrorCode.FENCED_LEADER_EPOCH)
+    reading.cluster.time.advance(1_000)
+    reading.cluster.time.advance(0)
+    assert reading.state is PositionState.AWAIT_VALIDATION
+    return reading
+
+
+def test_without_a_group_the_reset_gives_the_position() -> None:
+    reading = Reading()
+    reading.core.round()
+    assert reading.state is PositionState.AWAIT_RESET
+    request = reading.answer_offset(7)
+    assert request.topics[0].partitions[0].timestamp == -2
+    assert reading.core.subscription.partition(TP).offset == 7
+    assert reading.answer_records(7, 1).topics[0].partitions[0].fetch_offset == 7
+
+
+def test_without_a_reset_every_poll_says_so_until_a_seek() -> None:
+    reading = Reading(**{"auto.offset.reset": "none"})
+    for _ in range(2):
+        with pytest.raises(NoOffsetError):
+            reading.core.round()
+    reading.core.positions.seek(TP, 3)
+    reading.core.round()
+    assert reading.state is PositionState.FETCHING
+
+
+def test_an_answer_to_a_reset_comes_too_late_after_a_seek() -> None:
+    reading = Reading()
+    reading.core.round()
+    reading.core.positions.seek(TP, 50)
+    reading.answer_offset(7)
+    assert reading.core.subscription.partition(TP).offset == 50
+
+
+def test_a_position_that_the_new_leader_has_is_read_on_from() -> None:
+    reading = reading_from_ten()
+    request = reading.answer_epoch(4, 15)
+    asked = request.topics[0].partitions[0]
+    assert (asked.leader_epoch, asked.current_leader_epoch) == (4, 5)
+    assert reading.state is PositionState.FETCHING
+    reading.answer_records(15, 1, leader_epoch=5)
+    assert reading.read() == [15]
+
+
+def test_what_was_read_ahead_and_is_gone_is_not_handed_out() -> None:
+    reading = Reading()
+    reading.core.positions.seek(TP, 10)
+    reading.answer_records(10, 5)
+    assert reading.read() == [10, 11, 12, 13, 14]
+    reading.answer_records(15, 5)
+    reading.elect(5)
+    reading.answer_fetch(ErrorCode.FENCED_LEADER_EPOCH)
+    reading.cluster.time.advance(1_000)
+    reading.cluster.time.advance(0)
+    assert reading.read() == []
+    reading.answer_epoch(4, 15)
+    assert reading.answer_records(15, 1, 5).topics[0].partitions[0].fetch_offset == 15
+
+
+def test_truncated_records_were_read_and_reading_goes_on_where_the_logs_part() -> None:
+    reading = reading_from_ten()
+    reading.answer_epoch(4, 12)
+    position = reading.core.subscription.partition(TP)
+    assert (position.state, position.offset) == (PositionState.FETCHING, 12)
+
+
+def test_without_a_reset_a_truncation_is_told() -> None:
+    reading = reading_from_ten("none")
+    reading.answer_epoch(4, 12)
+    with pytest.raises(LogTruncationError) as caught:
+        reading.core.round()
+    assert (caught.value.position, caught.value.divergent_offset) == (15, 12)
+
+
+def test_a_leader_that_cannot_tell_yet_is_asked_again() -> None:
+    reading = reading_from_ten()
+    reading.answer_epoch(-1, -1, ErrorCode.UNKNOWN_LEADER_EPOCH)
+    reading.cluster.time.advance(1_000)
+    reading.core.round()
+    reading.answer_epoch(4, 15)
+    assert reading.state is PositionState.FETCHING
+
+
+def test_a_committed_offset_with_an_epoch_is_validated_before_the_first_fetch() -> None:
+    reading = Reading()
+    reading.core.positions.seek(TP, 30, 3)
+    reading.core.round()
+    request = reading.answer_epoch(3, 40)
+    assert request.topics[0].partitions[0].leader_epoch == 3
+    assert reading.answer_records(30, 1).topics[0].partitions[0].fetch_offset == 30

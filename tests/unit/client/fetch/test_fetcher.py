@@ -1,0 +1,267 @@
+"""Fetching: prefetch, positions, sessions, and recovery from what brokers answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from barnabas.client.errors import CorruptRecordsError, OffsetOutOfRangeError
+from barnabas.client.fetch.fetch_state import FetchState
+from barnabas.client.fetch.fetcher import Fetcher, ReaderOptions
+from barnabas.client.fetch.record_set import FetchFailure, RecordSet
+from barnabas.client.topic_partition import TopicPartition
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from barnabas.record.builder import BatchBuilder
+from unit.client.scripted_cluster import TOPIC_ID, ScriptedCluster
+
+TP = TopicPartition("t", 0)
+VERSION = 17
+
+
+def batch(base_offset: int, count: int) -> bytes:
+    builder = BatchBuilder(base_offset=base_offset)
+    for _ in range(count):
+        builder.append(0, None, b"v")
+    return bytes(builder.build())
+
+
+def answer(data: bytes = b"", code: int = 0, session_id: int = 7) -> FetchResponse:
+    partition = PartitionData(
+        partition_index=0, error_code=code, high_watermark=100, log_start_offset=3, records=data
+    )
+    topic = FetchableTopicResponse(topic_id=TOPIC_ID, partitions=[partition])
+    return FetchResponse(session_id=session_id, responses=[topic])
+
+
+def fetching(position: int = 0, end: int | None = None) -> tuple[ScriptedCluster, Fetcher]:
+    cluster = ScriptedCluster()
+    return cluster, started(cluster, position, end)
+
+
+def started(
+    cluster: ScriptedCluster,
+    position: int = 0,
+    end: int | None = None,
+    options: ReaderOptions | None = None,
+) -> Fetcher:
+    """A fetcher that has sent its first request."""
+    stand_in: Any = cluster
+    state = FetchState(TP, end)
+    fetcher = Fetcher(stand_in, {TP: state}, options=options or ReaderOptions())
+    restart(fetcher, position)
+    return fetcher
+
+
+def restart(fetcher: Fetcher, position: int) -> None:
+    fetcher.start(fetcher._partitions[TP], position)
+    fetcher.send_fetches()
+
+
+def asked_offset(request: Any) -> int:
+    ((partition,),) = (topic.partitions for topic in request.topics)
+    offset: int = partition.fetch_offset
+    return offset
+
+
+def test_the_next_fetch_leaves_before_the_first_answer_is_taken() -> None:
+    cluster, fetcher = fetching()
+    cluster.take(VERSION)[1](answer(batch(0, 5)))
+    request, _ = cluster.take(VERSION)
+    assert asked_offset(request) == 5
+    item = fetcher.take()
+    assert isinstance(item, RecordSet)
+    assert (item.first_offset, item.end_offset, item.high_watermark) == (0, 5, 100)
+
+
+def test_a_range_ends_by_position_though_the_batch_goes_on() -> None:
+    cluster, fetcher = fetching(2, end=4)
+    cluster.take(VERSION)[1](answer(batch(0, 10)))
+    item = fetcher.take()
+    assert isinstance(item, RecordSet)
+    assert (item.first_offset, item.end_offset) == (2, 4)
+    assert fetcher.is_finished
+    assert not cluster.calls
+
+
+def test_a_range_ends_behind_a_gap() -> None:
+    cluster, fetcher = fetching(0, end=8)
+    cluster.take(VERSION)[1](answer(batch(20, 1)))
+    item = fetcher.take()
+    assert isinstance(item, RecordSet)
+    assert item.end_offset == 8
+    assert fetcher.is_finished
+
+
+def test_an_answer_for_a_position_that_changed_is_dropped() -> None:
+    cluster, fetcher = fetching()
+    _, reply = cluster.take(VERSION)
+    restart(fetcher, 50)
+    reply(answer(batch(0, 5)))
+    assert not fetcher.buffer
+    assert asked_offset(cluster.take(VERSION)[0]) == 50
+
+
+def test_a_moved_leader_is_looked_up_and_the_fetch_repeated() -> None:
+    cluster, fetcher = fetching()
+    cluster.take(VERSION)[1](answer(code=ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    assert cluster.updates_requested == 1
+    assert not cluster.calls
+    cluster.time.advance(200)
+    request, _ = cluster.take(VERSION)
+    # The session still holds the partition at the same offset: nothing to name.
+    assert (request.session_epoch, request.topics, request.forgotten_topics_data) == (1, [], [])
+    assert not fetcher.buffer
+
+
+def test_an_offset_out_of_range_stops_the_partition_and_is_told() -> None:
+    cluster, fetcher = fetching(1)
+    cluster.take(VERSION)[1](answer(code=ErrorCode.OFFSET_OUT_OF_RANGE))
+    item = fetcher.take()
+    assert isinstance(item, FetchFailure)
+    assert isinstance(item.error, OffsetOutOfRangeError)
+    assert (item.error.position, item.error.log_start_offset) == (1, 3)
+    assert not cluster.calls
+
+
+def test_a_lost_session_is_followed_by_a_full_fetch_at_once() -> None:
+    cluster, _fetcher = fetching()
+    cluster.take(VERSION)[1](answer())
+    _, reply = cluster.take(VERSION)
+    reply(FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[]))
+    request, _ = cluster.take(VERSION)
+    assert (request.session_id, request.session_epoch) == (0, 0)
+    assert asked_offset(request) == 0
+
+
+def test_a_lost_connection_is_followed_by_a_full_fetch_after_a_back_off() -> None:
+    cluster, _fetcher = fetching()
+    cluster.take(VERSION)[1](answer())
+    cluster.disconnect()
+    assert not cluster.calls
+    cluster.time.advance(200)
+    request, _ = cluster.take(VERSION)
+    assert (request.session_id, request.session_epoch) == (7, 0)
+
+
+def test_nothing_is_fetched_while_too_much_waits() -> None:
+    cluster = ScriptedCluster(queued_max_bytes=10)
+    fetcher = started(cluster)
+    cluster.take(VERSION)[1](answer(batch(0, 5)))
+    assert not cluster.calls
+    fetcher.take()
+    assert asked_offset(cluster.take(VERSION)[0]) == 5
+
+
+def test_a_wrong_crc_is_an_error_that_names_the_offset() -> None:
+    cluster, fetcher = fetching()
+    data = bytearray(batch(0, 5))
+    data[-1] ^= 1
+    cluster.take(VERSION)[1](answer(bytes(data)))
+    item = fetcher.take()
+    assert isinstance(item, FetchFailure)
+    assert isinstance(item.error, CorruptRecordsError)
+
+
+def test_topics_without_an_id_are_fetched_by_name() -> None:
+    cluster, fetcher = fetching()
+    cluster.calls.clear()
+    fetcher.close()
+    cluster.metadata.topics["t"] = cluster.metadata.topics["t"].__class__(
+        "t", bytes(16), False, cluster.metadata.topics["t"].partitions
+    )
+    started(cluster)
+    assert cluster.calls[0].max_version == 12
+
+
+def test_a_session_is_ended_beside_a_fetch_that_waits() -> None:
+    cluster, fetcher = fetching()
+    cluster.take(VERSION)[1](answer())
+    ended: list[bool] = []
+    waiting, _ = cluster.take(VERSION)
+    fetcher.end_sessions(lambda: ended.append(True))
+    request, respond = cluster.take(VERSION)
+    assert (waiting.session_id, waiting.session_epoch) == (7, 1)
+    assert (request.session_id, request.session_epoch, request.max_wait_ms) == (7, -1, 0)
+    assert (request.topics, request.forgotten_topics_data, ended) == ([], [], [])
+    respond(FetchResponse(responses=[]))
+    assert ended == [True]
+    cluster.time.advance(60_000)
+    assert (ended, cluster.calls) == ([True], [])
+
+
+def test_the_end_of_a_session_is_not_waited_for_for_long() -> None:
+    cluster, fetcher = fetching()
+    cluster.take(VERSION)[1](answer())
+    ended: list[bool] = []
+    fetcher.end_sessions(lambda: ended.append(True))
+    cluster.time.advance(1_000)
+    assert ended == [True]
+
+
+def test_without_a_session_there_is_nothing_to_end() -> None:
+    cluster, fetcher = fetching()
+    cluster.take(VERSION)[1](answer(session_id=0))
+    cluster.take(VERSION)
+    ended: list[bool] = []
+    fetcher.end_sessions(lambda: ended.append(True))
+    assert (ended, cluster.calls) == ([True], [])
+
+
+def test_what_lies_before_a_corrupt_batch_comes_first() -> None:
+    cluster, fetcher = fetching()
+    broken = bytearray(batch(5, 5))
+    broken[-1] ^= 1
+    cluster.take(VERSION)[1](answer(batch(0, 5) + bytes(broken)))
+    item = fetcher.take()
+    assert isinstance(item, RecordSet)
+    assert (item.first_offset, item.end_offset) == (0, 5)
+    failure = fetcher.take()
+    assert isinstance(failure, FetchFailure)
+    assert isinstance(failure.error, CorruptRecordsError)
+    assert (failure.error.offset, failure.error.next_offset) == (5, 10)
+    assert not cluster.calls
+
+
+def test_an_answer_with_a_session_error_is_dropped() -> None:
+    cluster, fetcher = fetching()
+    cluster.take(VERSION)[1](answer())
+    _, reply = cluster.take(VERSION)
+    dropped = answer(batch(0, 5))
+    dropped.error_code = ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    reply(dropped)
+    assert not fetcher.buffer
+    request, _ = cluster.take(VERSION)
+    assert (request.session_epoch, asked_offset(request)) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("code", "updates"),
+    [
+        (ErrorCode.UNKNOWN_TOPIC_ID, 1),
+        (ErrorCode.INCONSISTENT_TOPIC_ID, 1),
+        (ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, 1),
+        (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0),
+    ],
+)
+def test_errors_about_topic_ids_make_metadata_old(code: ErrorCode, updates: int) -> None:
+    cluster, _fetcher = fetching()
+    cluster.take(VERSION)[1](FetchResponse(error_code=code, responses=[]))
+    assert cluster.updates_requested == updates
+
+
+def test_a_partition_that_was_not_asked_for_is_followed_by_a_full_fetch_after_a_back_off() -> None:
+    cluster, fetcher = fetching()
+    cluster.take(VERSION)[1](answer())
+    _, reply = cluster.take(VERSION)
+    unasked = answer(batch(0, 5))
+    unasked.responses[0].partitions[0].partition_index = 1
+    reply(unasked)
+    assert not fetcher.buffer
+    assert "t-1, which was not asked for" in str(fetcher.trouble)
+    assert not cluster.calls
+    assert cluster.updates_requested == 1
+    cluster.time.advance(200)
+    request, _ = cluster.take(VERSION)
+    assert (request.session_id, request.session_epoch) == (7, 0)
