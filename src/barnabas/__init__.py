@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from barnabas.client.connections.metadata_cache import PartitionInfo
     from barnabas.client.consumer.assignment.subscription import SubscriptionPattern
     from barnabas.client.consumer.consumer import Consumer
-    from barnabas.client.consumer.consumer_parts import ConsumerInterceptor
     from barnabas.client.consumer.errors import (
         CommitFailedError,
         ConcurrentUseError,
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     )
     from barnabas.client.consumer.rebalance_listener import RebalanceListener
     from barnabas.client.consumer.records.consumer_records import ConsumerRecords
+    from barnabas.client.consumer.user_objects import ConsumerInterceptor
     from barnabas.client.errors import (
         AdminResultsError,
         BrokerError,
@@ -196,7 +196,7 @@ _DEFINED_IN = {
     ),
     "barnabas.client.admin.transactions": ("TransactionFilter",),
     "barnabas.client.consumer.consumer": ("Consumer",),
-    "barnabas.client.consumer.consumer_parts": ("ConsumerInterceptor",),
+    "barnabas.client.consumer.user_objects": ("ConsumerInterceptor",),
     "barnabas.client.consumer.records.consumer_records": ("ConsumerRecords",),
     "barnabas.client.consumer.errors": (
         "CommitFailedError",

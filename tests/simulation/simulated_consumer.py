@@ -8,7 +8,7 @@ from barnabas.client.config import ClientConfig
 from barnabas.client.connections.cluster import Cluster
 from barnabas.client.connections.coordinators import Coordinators
 from barnabas.client.consumer.consumer_core import ConsumerCore
-from barnabas.client.consumer.consumer_parts import take_consumer_parts
+from barnabas.client.consumer.user_objects import take_user_objects
 from barnabas.client.errors import ClientError
 from barnabas.client.group.user_code import UserCode
 from unit.server.simulated_broker import HOST, PORT
@@ -41,7 +41,7 @@ class SimulatedConsumer:
         given = {key.replace("_", "."): value for key, value in keys.items()}
         config = ClientConfig.parse({"bootstrap.servers": f"{HOST}:{PORT}", **_USUAL, **given})
         self.cluster = Cluster(world.host(name).runtime, config)
-        parts, _ = take_consumer_parts({})
+        parts, _ = take_user_objects({})
         self.core = ConsumerCore(self.cluster, Coordinators(self.cluster), parts, _run)
         # What was read, with repetitions after seeks, and the errors that polls raised.
         self.seen: list[tuple[TopicPartition, int, bytes]] = []
@@ -91,7 +91,7 @@ class SimulatedConsumer:
         self.core.begin_close(30_000, lambda: ended.append(True))
 
         def is_over() -> bool:
-            self.core.host.go_on()
+            self.core.host.run_scheduled()
             return bool(ended)
 
         assert self._world.run_until(is_over, 120_000)

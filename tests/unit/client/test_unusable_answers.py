@@ -191,7 +191,7 @@ def test_a_partition_that_is_left_out_of_the_offsets_is_an_error(
     (error,) = ended
     assert isinstance(error, BrokerError)
     assert "offsets of t-0" in str(error)
-    assert "no answer" in str(error)
+    assert "no response" in str(error)
 
 
 def test_an_unknown_error_for_an_offset_is_told() -> None:
@@ -277,7 +277,7 @@ def test_offsets_that_cannot_be_are_a_flaw(position: int, value: bytes) -> None:
     scan = scan_records(bytes(data), check_crcs=True)
     assert (scan.next_offset, len(scan.batches)) == (5, 1)
     assert scan.flaw is not None
-    assert scan.flaw.reason == "its offsets cannot be"
+    assert scan.flaw.reason == "invalid offsets"
 
 
 def test_a_batch_that_ends_before_it_begins_is_a_flaw() -> None:

@@ -111,7 +111,7 @@ class Consumer(AsyncWithBlock, ConsumerFace):
     ) -> None:
         with UserCode() as code:
             await callback
-        self._core.host.go_on_with(lambda: on_done(code.error))
+        self._core.host.schedule(lambda: on_done(code.error))
 
     # Reading
 
@@ -160,7 +160,7 @@ class Consumer(AsyncWithBlock, ConsumerFace):
 
     async def _turn(self) -> None:
         """Let the event loop run from time to time, before any records are taken."""
-        if self._takes_turn():
+        if self._must_run_loop():
             await asyncio.sleep(0)
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:

@@ -87,13 +87,15 @@ class AsyncCalls(ConsumerCalls):
         finally:
             alarm.cancel()
 
-    async def until(self, predicate: Callable[[], bool], timeout: float | None, what: str) -> None:
+    async def until(
+        self, predicate: Callable[[], bool], timeout: float | None, subject: str
+    ) -> None:
         """Look up positions until `predicate` holds.
 
         Args:
             predicate: The condition to wait for.
             timeout: Seconds; None for default.api.timeout.ms.
-            what: The name of the awaited value, for the message of a timeout.
+            subject: The name of the awaited value, for the message of a timeout.
 
         Raises:
             WakeupError: `wakeup` was called.
@@ -106,16 +108,16 @@ class AsyncCalls(ConsumerCalls):
         has_time = True
         while not predicate():
             if not has_time:
-                raise self._late(what, limit_ms)
+                raise self._timeout_error(subject, limit_ms)
             self._find_positions(begun)
             has_time = predicate() or await self.wait(deadline_ms)
 
-    async def result(self, start: Start[T], what: str, timeout: float | None = None) -> T:
+    async def result(self, start: Start[T], subject: str, timeout: float | None = None) -> T:
         """Start a call and await its result.
 
         Args:
             start: Starts the call.
-            what: The name of the call, for the message of a timeout.
+            subject: The name of the call, for the message of a timeout.
             timeout: Seconds that the user gave; None for default.api.timeout.ms.
 
         Raises:
@@ -134,10 +136,10 @@ class AsyncCalls(ConsumerCalls):
         limit_ms = self._result_ms(timeout)
         deadline_ms = self._clock.monotonic_ms() + limit_ms
         while not outcomes:
-            self._check_going(begun)
+            self._check_interrupted(begun)
             left_ms = deadline_ms - self._clock.monotonic_ms()
             if left_ms <= 0:
-                raise self._late(what, limit_ms)
+                raise self._timeout_error(subject, limit_ms)
             await self._wait_for_news(left_ms)
         return outcome_of(outcomes[0])
 
@@ -189,7 +191,7 @@ class AsyncCalls(ConsumerCalls):
         core = self._core
         while not predicate():
             core.is_awake = False
-            core.host.go_on()
+            core.host.run_scheduled()
             left_ms = deadline_ms - self._clock.monotonic_ms()
             if predicate() or left_ms <= 0:
                 return
@@ -210,7 +212,7 @@ class AsyncCalls(ConsumerCalls):
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         ended: list[bool] = []
         try:
-            self._iterator.settle()
+            self._iterator.give_back_unseen()
             await self._run_steps(lambda: core.commits.is_idle, deadline_ms)
             core.begin_close(timeout_ms, lambda: ended.append(True))
             await self._run_steps(lambda: bool(ended), deadline_ms)

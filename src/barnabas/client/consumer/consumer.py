@@ -97,7 +97,7 @@ class Consumer(WithBlock, ConsumerFace):
     def poll(self, timeout: float = 0.0, *, max_records: int | None = None) -> ConsumerRecords:
         """Return the next records, up to max.poll.records; empty if none arrive within `timeout`.
 
-        The positions move behind the returned records, and the next fetch requests are sent before
+        The positions move after the returned records, and the next fetch requests are sent before
         this method returns. Rebalances make progress and callbacks run only inside this and other
         calls.
 
@@ -111,7 +111,7 @@ class Consumer(WithBlock, ConsumerFace):
         Raises:
             SubscriptionError: The consumer has neither a subscription nor an assignment.
             WakeupError: `wakeup` was called.
-            NoOffsetError: There is no offset to begin at, and auto.offset.reset=none.
+            NoOffsetError: There is no offset to start at, and auto.offset.reset=none.
             RecordDeserializationError: A deserializer raised; the position stays at its record.
             CorruptRecordsError: The next batch of a partition is corrupt. The position stays at the
                 batch; the next polls continue with the other partitions.
@@ -140,7 +140,7 @@ class Consumer(WithBlock, ConsumerFace):
 
     def _send(self, records: ConsumerRecords) -> None:
         """Let the event loop run from time to time, so that the next fetch requests are sent."""
-        if not self._takes_turn():
+        if not self._must_run_loop():
             return
         try:
             self._session.stepper.run_until(_never, 0)
@@ -270,7 +270,7 @@ class Consumer(WithBlock, ConsumerFace):
     def end_offsets(
         self, partitions: Iterable[Partition], timeout: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Return the end offset of each partition: the offset behind the last visible record.
+        """Return the end offset of each partition: the offset after the last visible record.
 
         With isolation.level=read_committed this is the last stable offset.
 

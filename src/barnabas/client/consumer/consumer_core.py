@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.client.consumer.assignment.fetch_collector import CollectedRecords, FetchCollector
 from barnabas.client.consumer.assignment.offset_reset import OffsetReset
-from barnabas.client.consumer.assignment.positions import PositionParts, Positions
+from barnabas.client.consumer.assignment.positions import PositionDependencies, Positions
 from barnabas.client.consumer.assignment.subscribed_topics import SubscribedTopics
 from barnabas.client.consumer.assignment.subscription import (
     Subscription,
@@ -26,8 +26,8 @@ from barnabas.client.consumer.errors import (
     SubscriptionError,
     WakeupError,
 )
-from barnabas.client.consumer.group.commits import CommitParts, Commits
-from barnabas.client.consumer.group.group_host import GroupHost, HostParts
+from barnabas.client.consumer.group.commits import CommitDependencies, Commits
+from barnabas.client.consumer.group.group_host import GroupHost, GroupHostDependencies
 from barnabas.client.consumer.group.make_membership import make_membership
 from barnabas.client.consumer.records.consumer_records import ConsumerRecords
 from barnabas.client.consumer.records.partition_records import PartitionRecords
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from barnabas.client.connections.cluster import Cluster
     from barnabas.client.connections.coordinators import Coordinators
     from barnabas.client.consumer.assignment.subscription import Topics
-    from barnabas.client.consumer.consumer_parts import ConsumerParts
     from barnabas.client.consumer.group.commits import CommitCallback
     from barnabas.client.consumer.rebalance_listener import RebalanceListener
+    from barnabas.client.consumer.user_objects import UserObjects
     from barnabas.client.errors import RecordDeserializationError
     from barnabas.client.group.membership import Membership, OnHostDone
     from barnabas.client.topic_partition import TopicPartition
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 __all__ = ["ConsumerCore"]
 
 _NO_MEMBER = (
-    "this consumer has not joined the group yet, or not again: poll until its partitions are "
-    "assigned, then commit"
+    "this consumer is not a member of the group: poll until its partitions are assigned, then "
+    "commit"
 )
 
 
@@ -64,22 +64,22 @@ class ConsumerCore:
     Args:
         cluster: The connections, used by this consumer only.
         coordinators: Finds group coordinators over the same connections.
-        parts: The user's deserializers and interceptors.
-        run_callback: Runs callbacks of the user; see `HostParts`.
+        user_objects: The user's deserializers and interceptors.
+        run_callback: Runs callbacks of the user; see `GroupHostDependencies`.
     """
 
     def __init__(
         self,
         cluster: Cluster,
         coordinators: Coordinators,
-        parts: ConsumerParts,
+        user_objects: UserObjects,
         run_callback: Callable[[Callable[[], object], OnHostDone], None],
     ) -> None:
         config = cluster.config
         self.config = config
         self._cluster = cluster
         self._coordinators = coordinators
-        self._user = parts
+        self._user_objects = user_objects
         self._clock = cluster.runtime.clock
         self.metrics = ConsumerMetrics(self._clock)
         # Whether an event occurred that the next round has to handle. Set by `wake`, cleared by
@@ -104,7 +104,7 @@ class ConsumerCore:
         self.commits = self._make_commits()
         self.positions = Positions(
             cluster,
-            PositionParts(
+            PositionDependencies(
                 self.subscription,
                 self.fetcher,
                 self.collector,
@@ -116,7 +116,7 @@ class ConsumerCore:
         self.topics = SubscribedTopics(cluster, self.subscription, self._on_topics_changed)
         self.host = GroupHost(
             cluster,
-            HostParts(
+            GroupHostDependencies(
                 self.subscription,
                 self.collector,
                 self.commits,
@@ -129,7 +129,7 @@ class ConsumerCore:
     def _make_commits(self) -> Commits:
         config = self.config
         auto = config.enable_auto_commit and config.group_id
-        parts = CommitParts(
+        parts = CommitDependencies(
             self.subscription,
             lambda: self.generation,
             self._commit_refusal,
@@ -173,15 +173,15 @@ class ConsumerCore:
             return broker_error(ErrorCode.REBALANCE_IN_PROGRESS, subject)
         return None
 
-    def _on_commit_error(self, error: ClientError, spoken_by: GroupGeneration) -> None:
+    def _on_commit_error(self, error: ClientError, committed_by: GroupGeneration) -> None:
         if self.membership is not None:
-            self.membership.on_commit_error(error, spoken_by)
+            self.membership.on_commit_error(error, committed_by)
 
     def _on_committed(
         self, offsets: dict[TopicPartition, CommittedOffset], latency_ms: float
     ) -> None:
         self.metrics.on_commit(latency_ms)
-        self._user.interceptors.on_commit(offsets)
+        self._user_objects.interceptors.on_commit(offsets)
 
     # The group
 
@@ -248,10 +248,10 @@ class ConsumerCore:
         self.membership.on_subscription_changed()
 
     def _check_not_leaving(self) -> None:
-        """Raise while partitions are being given up, which would discard a new subscription."""
+        """Raise while partitions are being revoked, which would discard a new subscription."""
         if self.host.is_leaving:
             raise SubscriptionError(
-                "the consumer is giving up its partitions: subscribe when unsubscribe() has ended"
+                "the consumer is revoking its partitions: subscribe when unsubscribe() has ended"
             )
 
     def _hold_unsubscribed(self) -> None:
@@ -335,7 +335,7 @@ class ConsumerCore:
         self.topics.check()
         self.topics.maybe_refresh()
         self.commits.run_callbacks()
-        self.host.go_on()
+        self.host.run_scheduled()
         if self.membership is not None and not self.host.is_leaving:
             self.membership.poll()
         self.positions.update()
@@ -376,11 +376,11 @@ class ConsumerCore:
             return None
         records = self._records(collected)
         self.fetcher.send_fetches()
-        return self._user.interceptors.on_consume(records)
+        return self._user_objects.interceptors.on_consume(records)
 
     def _records(self, collected: CollectedRecords) -> ConsumerRecords:
         parts = {tp: PartitionRecords(tp, pieces) for tp, pieces in collected.pieces.items()}
-        if self._user.deserializing.is_needed:
+        if self._user_objects.deserializing.is_needed:
             parts = self._deserialized(parts)
         assignment = self.subscription.assignment
         next_offsets = {
@@ -419,7 +419,7 @@ class ConsumerCore:
     def _deserialize(
         self, part: PartitionRecords
     ) -> tuple[PartitionRecords, RecordDeserializationError | CorruptRecordsError | None]:
-        apply = self._user.deserializing.apply
+        apply = self._user_objects.deserializing.apply
         try:
             return apply(part)
         except CorruptRecordsError as corrupt:
@@ -524,7 +524,7 @@ class ConsumerCore:
         leave = partial(self.unsubscribe, "the consumer is being closed", on_left)
         if self.subscription.assignment and self.commits.is_auto:
             # Leaving runs callbacks of the user, so it starts in a round and not on the event loop.
-            self.commits.commit_before(timeout_ms, lambda: self.host.go_on_with(leave))
+            self.commits.commit_before(timeout_ms, lambda: self.host.schedule(leave))
         else:
             leave()
 
@@ -533,7 +533,7 @@ class ConsumerCore:
         self.end_subscription()
         self.topics.stop()
         self.fetcher.close()
-        self._user.interceptors.close()
+        self._user_objects.interceptors.close()
 
 
 def _nothing() -> None:

@@ -1,4 +1,4 @@
-"""What the blocking and the asyncio consumer have in common: all calls that do not wait."""
+"""Base of the blocking and the asyncio consumer: all calls that do not wait."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from barnabas.client.config import ClientConfig
 from barnabas.client.consumer.assignment.offset_reset import OffsetReset
 from barnabas.client.consumer.assignment.subscription import Subscription
 from barnabas.client.consumer.calls.lookups import Lookups, flat_partitions
-from barnabas.client.consumer.consumer_parts import ConsumerParts, take_consumer_parts
 from barnabas.client.consumer.group.commits import as_offsets
+from barnabas.client.consumer.user_objects import UserObjects, take_user_objects
 from barnabas.client.topic_partition import TopicPartition, as_partition, as_partitions
 
 if TYPE_CHECKING:
@@ -38,18 +38,18 @@ MS_PER_S = 1000.0
 CLOSE_S = 30.0
 # Upper limit of the time (ms) between two turns of the event loop while polls are served from the
 # buffer.
-_TURN_MS = 5.0
+_LOOP_INTERVAL_MS = 5.0
 
 
 def consumer_config(
     bootstrap_servers: str | Sequence[str], given: Mapping[str, Any]
-) -> tuple[ClientConfig, ConsumerParts]:
+) -> tuple[ClientConfig, UserObjects]:
     """Return a consumer's keyword arguments as a checked config and the user's objects.
 
     Raises:
         ClientConfigError: A key is unknown or its value is invalid.
     """
-    parts, keys = take_consumer_parts(given)
+    parts, keys = take_user_objects(given)
     config = ClientConfig.parse({"bootstrap.servers": bootstrap_servers, **keys})
     OffsetReset.parse(config.auto_offset_reset)
     return config, parts
@@ -74,18 +74,18 @@ class ConsumerFace(ABC):
         self._limit = core.config.max_poll_records
         self._clock = cluster.runtime.clock
         # When the event loop last ran for a poll that did not wait (ms, monotonic clock).
-        self._turned_ms = 0.0
+        self._loop_ran_ms = 0.0
 
     def __repr__(self) -> str:
         servers = ",".join(f"{host}:{port}" for host, port in self.config.bootstrap_servers)
         return f"Consumer({servers!r}, group_id={self.config.group_id!r})"
 
-    def _takes_turn(self) -> bool:
+    def _must_run_loop(self) -> bool:
         """Return whether the event loop must run now, so that pending fetch requests are sent."""
         now_ms = self._clock.monotonic_ms()
-        if now_ms - self._turned_ms < _TURN_MS and not self._core.has_sent_fetches():
+        if now_ms - self._loop_ran_ms < _LOOP_INTERVAL_MS and not self._core.has_sent_fetches():
             return False
-        self._turned_ms = now_ms
+        self._loop_ran_ms = now_ms
         return True
 
     def _iteration_s(self) -> float:
@@ -189,7 +189,7 @@ class ConsumerFace(ABC):
         self._reset(partitions, OffsetReset.earliest())
 
     def seek_to_end(self, *partitions: Partitions) -> None:
-        """Continue behind the last record of these partitions, or of all assigned partitions.
+        """Continue after the last record of these partitions, or of all assigned partitions.
 
         Raises:
             SubscriptionError: A partition is not assigned.
@@ -245,7 +245,7 @@ class ConsumerFace(ABC):
         with self._entry:
             self._core.commit_async(None if offsets is None else as_offsets(offsets), callback)
 
-    def enforce_rebalance(self, reason: str = "the user asked for it") -> None:
+    def enforce_rebalance(self, reason: str = "requested by the user") -> None:
         """Request a rebalance of the group; it begins with the next poll.
 
         This has no effect with group.protocol=consumer, where the coordinator decides about
@@ -275,7 +275,7 @@ class ConsumerFace(ABC):
             return self._core.trouble
 
     def current_lag(self, partition: Partition) -> int | None:
-        """Return the number of records behind the position, as of the last fetch.
+        """Return the number of records after the position, as of the last fetch.
 
         Returns:
             The lag; None while it is unknown.

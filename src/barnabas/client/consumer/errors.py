@@ -23,11 +23,11 @@ __all__ = [
 ]
 
 
-_WENT_ON = (
-    "the group went on without this member, and others may have its partitions. Either no "
-    "heartbeat reached the coordinator for session.timeout.ms (the process or the network stood "
-    "still), or two polls were more than max.poll.interval.ms apart: then poll more often, with a "
-    "smaller max.poll.records or a longer max.poll.interval.ms"
+_REMOVED = (
+    "the group removed this member, and other members may own its partitions. Either the "
+    "coordinator received no heartbeat for session.timeout.ms (the process or the network "
+    "stalled), or two polls were more than max.poll.interval.ms apart: then poll more often, with "
+    "a smaller max.poll.records or a longer max.poll.interval.ms"
 )
 
 
@@ -56,8 +56,9 @@ class NoOffsetError(ClientError):
         self.partitions = tuple(partitions)
         names = ", ".join(map(str, self.partitions))
         super().__init__(
-            f"no offset to begin at for {names}: none is committed, and auto.offset.reset=none "
-            f"chooses none. Seek, commit one, or set auto.offset.reset=earliest or latest"
+            f"no offset to start at for {names}: the group has not committed an offset, and "
+            f"auto.offset.reset=none. Seek, commit an offset, or set auto.offset.reset to earliest "
+            f"or latest"
         )
 
 
@@ -69,12 +70,12 @@ class LogTruncationError(BrokerError):
         self.position = position
         # First offset at which the leader's log differs; -1 if the broker does not know it.
         self.divergent_offset = divergent_offset
-        where = f"from offset {divergent_offset} on " if divergent_offset >= 0 else ""
+        where = f" from offset {divergent_offset}" if divergent_offset >= 0 else ""
         super().__init__(
             ErrorCode.OFFSET_OUT_OF_RANGE,
             str(partition),
-            f"offset {position} was read and a new leader's log is another one {where}(unclean "
-            f"election, or acks less than all): seek to go on",
+            f"the log of the new leader differs{where}, and records up to offset {position} were "
+            f"read (unclean election, or acks less than all): seek to continue",
         )
 
 
@@ -88,4 +89,4 @@ class CommitFailedError(BrokerError):
     """
 
     def __init__(self, error_code: ErrorCode, subject: str, cause: str | None = None) -> None:
-        super().__init__(error_code, subject, cause or _WENT_ON)
+        super().__init__(error_code, subject, cause or _REMOVED)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from barnabas.client.connections.cluster import Cluster
     from barnabas.protocol.schema import Message
 
-__all__ = ["EpochEnd", "ask_epoch_ends"]
+__all__ = ["EpochEnd", "request_epoch_ends"]
 
 
 class EpochEnd(NamedTuple):
@@ -33,12 +33,12 @@ class EpochEnd(NamedTuple):
     end_offset: int
 
 
-def ask_epoch_ends(
+def request_epoch_ends(
     cluster: Cluster,
     epochs: Mapping[TopicPartition, int],
     on_end: Callable[[TopicPartition, EpochEnd | ClientError | None], None],
 ) -> None:
-    """Ask the leaders, once, for the end offsets of these epochs.
+    """Request the end offsets of these epochs from the leaders, once.
 
     Args:
         cluster: The cluster. Partitions without a known leader get a retriable error.
@@ -54,28 +54,28 @@ def ask_epoch_ends(
             on_end(tp, broker_error(ErrorCode.LEADER_NOT_AVAILABLE, f"end of an epoch of {tp}"))
         else:
             by_leader.setdefault(leader, {})[tp] = epoch
-    for leader, asked in by_leader.items():
-        _ask(cluster, leader, asked, on_end)
+    for leader, requested in by_leader.items():
+        _send(cluster, leader, requested, on_end)
 
 
-def _ask(
+def _send(
     cluster: Cluster,
     leader: int,
-    asked: dict[TopicPartition, int],
+    requested: dict[TopicPartition, int],
     on_end: Callable[[TopicPartition, EpochEnd | ClientError | None], None],
 ) -> None:
     def build(_version: int) -> Message:
-        return _request(cluster, asked)
+        return _build_request(cluster, requested)
 
     def on_done(response: Message | None, error: ClientError | None) -> None:
         if response is None:
             assert error is not None
             too_old = isinstance(error, UnsupportedVersionError)
-            for tp in asked:
+            for tp in requested:
                 on_end(tp, None if too_old else error)
             return
         assert isinstance(response, OffsetForLeaderEpochResponse)
-        unanswered = dict(asked)
+        unanswered = dict(requested)
         for topic in response.topics:
             for partition in topic.partitions:
                 tp = TopicPartition(topic.topic, partition.partition)
@@ -91,7 +91,9 @@ def _ask(
     cluster.call(leader, Call(ApiKey.OFFSET_FOR_LEADER_EPOCH, build, on_done))
 
 
-def _request(cluster: Cluster, asked: dict[TopicPartition, int]) -> OffsetForLeaderEpochRequest:
+def _build_request(
+    cluster: Cluster, requested: dict[TopicPartition, int]
+) -> OffsetForLeaderEpochRequest:
     def entry(tp: TopicPartition, epoch: int) -> OffsetForLeaderPartition:
         info = cluster.metadata.partition(tp)
         return OffsetForLeaderPartition(
@@ -100,7 +102,7 @@ def _request(cluster: Cluster, asked: dict[TopicPartition, int]) -> OffsetForLea
             leader_epoch=epoch,
         )
 
-    topics = by_topic((tp, entry(tp, epoch)) for tp, epoch in asked.items())
+    topics = by_topic((tp, entry(tp, epoch)) for tp, epoch in requested.items())
     return OffsetForLeaderEpochRequest(
         replica_id=-1,
         topics=[OffsetForLeaderTopic(topic=name, partitions=p) for name, p in topics.items()],

@@ -102,7 +102,7 @@ class Fetcher:
         self.buffer = FetchBuffer(self._config.queued_max_bytes)
         # Whether the current response added output or finished a partition. Cleared when
         # `on_output` is called.
-        self._has_news = False
+        self._has_new_output = False
         self._closed = False
         keep_freed_memory()
         cluster.on_update(self.send_fetches)
@@ -233,7 +233,7 @@ class Fetcher:
         is_known = state.preferred_replica in self._cluster.metadata.nodes
         if not is_known or state.preferred_replica in info.offline_replicas:
             replica = state.preferred_replica
-            _log.info("preferred replica is offline: partition=%s broker=%d", state.tp, replica)
+            _log.info("Preferred replica is offline: partition=%s broker=%d", state.tp, replica)
             state.preferred_replica = -1
             self._cluster.request_update()
             return info.leader
@@ -245,14 +245,14 @@ class Fetcher:
         """Send further fetches after a node became free."""
         self.send_fetches()
 
-    def on_hopeless(self, partitions: Iterable[TopicPartition], error: ClientError) -> None:
+    def on_fatal_error(self, partitions: Iterable[TopicPartition], error: ClientError) -> None:
         """Fail partitions whose error no retry can resolve."""
         for tp in partitions:
             if tp in self._partitions:
                 self._fail(self._partitions[tp], error)
         self._on_output()
 
-    def on_unanswered(self, node_id: int, partitions: Iterable[TopicPartition]) -> None:
+    def on_no_response(self, node_id: int, partitions: Iterable[TopicPartition]) -> None:
         """Fetch from the leaders instead of a preferred replica that does not respond."""
         has_left = False
         for tp in partitions:
@@ -261,22 +261,24 @@ class Fetcher:
                 state.preferred_replica = -1
                 has_left = True
         if has_left:
-            _log.info("preferred replica does not answer: broker=%d", node_id)
+            _log.info("Preferred replica does not respond: broker=%d", node_id)
             self.send_fetches()
 
-    def on_answered(self, elapsed_ms: float) -> None:
+    def on_response_end(self, elapsed_ms: float) -> None:
         """Send further fetches after a response, and report new output."""
         if self._options.on_latency is not None:
             self._options.on_latency(elapsed_ms)
         self.send_fetches()
-        if self._has_news:
-            self._has_news = False
+        if self._has_new_output:
+            self._has_new_output = False
             self._on_output()
 
-    def on_partition(self, tp: TopicPartition, asked: FetchPosition, data: PartitionData) -> None:
+    def on_partition(
+        self, tp: TopicPartition, requested: FetchPosition, data: PartitionData
+    ) -> None:
         """Handle one partition of a response, unless its position has changed meanwhile."""
         state = self._partitions.get(tp)
-        if state is None or state.fetch_offset != asked.offset or not state.is_fetchable:
+        if state is None or state.fetch_offset != requested.offset or not state.is_fetchable:
             return
         if data.error_code:
             self._on_partition_error(state, data)
@@ -318,7 +320,7 @@ class Fetcher:
             data.last_stable_offset,
         )
         self.buffer.add(state, state.on_fetched(record_set))
-        self._has_news = True
+        self._has_new_output = True
         if scan.flaw is not None:
             self._fail_at_flaw(state, scan.flaw)
 
@@ -407,5 +409,5 @@ class Fetcher:
         if state.is_stopped:
             return
         state.is_stopped = True
-        self._has_news = True
+        self._has_new_output = True
         self.buffer.add_failure(state, FetchFailure(state.tp, error))

@@ -124,7 +124,7 @@ class OffsetLookup:
             self._on_done({}, None)
             return
         if self._attempts == 0 and all(self._has_leader(tp) for tp in self._remaining):
-            self._ask()
+            self._send_requests()
         else:
             self._cluster.refresh(topics, self._on_refreshed)
 
@@ -136,9 +136,9 @@ class OffsetLookup:
             self._retry_error = error
             self._end_round()
             return
-        self._ask()
+        self._send_requests()
 
-    def _ask(self) -> None:
+    def _send_requests(self) -> None:
         metadata = self._cluster.metadata
         by_leader: dict[int, list[TopicPartition]] = {}
         for tp in self._remaining:
@@ -162,10 +162,10 @@ class OffsetLookup:
 
         def on_done(response: Message | None, error: ClientError | None) -> None:
             if response is None:
-                self._note(error)
+                self._record_error(error)
             else:
                 assert isinstance(response, ListOffsetsResponse)
-                self._take(response, set(partitions))
+                self._on_response(response, set(partitions))
             self._outstanding -= 1
             if self._outstanding == 0:
                 self._end_round()
@@ -191,7 +191,7 @@ class OffsetLookup:
             timestamp=self._remaining[tp],
         )
 
-    def _take(self, response: ListOffsetsResponse, unanswered: set[TopicPartition]) -> None:
+    def _on_response(self, response: ListOffsetsResponse, unanswered: set[TopicPartition]) -> None:
         for topic in response.topics:
             for partition in topic.partitions:
                 tp = TopicPartition(topic.name, partition.partition_index)
@@ -199,7 +199,7 @@ class OffsetLookup:
                     continue
                 unanswered.remove(tp)
                 if partition.error_code:
-                    self._note(broker_error(partition.error_code, f"offsets of {tp}"))
+                    self._record_error(broker_error(partition.error_code, f"offsets of {tp}"))
                 else:
                     del self._remaining[tp]
                     found = ListedOffset(
@@ -210,9 +210,9 @@ class OffsetLookup:
                         self._on_found(tp, found)
         for tp in unanswered:
             subject = f"offsets of {tp}"
-            self._note(broker_error(ErrorCode.UNKNOWN_SERVER_ERROR, subject, "no answer"))
+            self._record_error(broker_error(ErrorCode.UNKNOWN_SERVER_ERROR, subject, "no response"))
 
-    def _note(self, error: ClientError | None) -> None:
+    def _record_error(self, error: ClientError | None) -> None:
         assert error is not None
         if error.retriable:
             self._retry_error = error
@@ -228,17 +228,17 @@ class OffsetLookup:
             return
         self._attempts += 1
         error = self._retry_error
-        assert error is not None, "unanswered partitions without an error"
+        assert error is not None, "partitions without a response and without an error"
         if isinstance(error, UnknownTopicError) and self._attempts >= _UNKNOWN_ATTEMPTS:
             self._on_done(None, error)
             return
         delay = self._cluster.retry_backoff.delay_ms(self._attempts)
         if self._cluster.runtime.clock.monotonic_ms() + delay >= self._deadline_ms:
-            late = ClientTimeoutError(
-                f"offsets of {len(self._remaining)} partition(s) were not to be had in time; "
+            timeout = ClientTimeoutError(
+                f"offsets of {len(self._remaining)} partition(s) were not found in time; "
                 f"last: {error}"
             )
-            late.error_code = error.error_code
-            self._on_done(None, late)
+            timeout.error_code = error.error_code
+            self._on_done(None, timeout)
             return
         self._cluster.runtime.timer.call_later(delay, self.start)

@@ -1,6 +1,6 @@
 """Fetch requests: at most one in flight per node, each node with a fetch session (KIP-227).
 
-This layer does not track positions. The owner passes the wanted partitions and receives the
+This layer does not track positions. The caller passes the wanted partitions and receives the
 response by partition. A node is free after its request has ended, or after a backoff.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from barnabas.protocol.messages.fetch import PartitionData
     from barnabas.protocol.schema import Message
 
-__all__ = ["FetchOwner", "NodeFetches"]
+__all__ = ["FetchListener", "NodeFetches"]
 
 Wanted = dict[TopicPartition, FetchPosition]
 
@@ -41,22 +41,24 @@ _TOPIC_ID_ERRORS = frozenset({
 })  # fmt: skip
 
 
-class FetchOwner(Protocol):
+class FetchListener(Protocol):
     """Tracks positions and handles responses."""
 
-    def on_partition(self, tp: TopicPartition, asked: FetchPosition, data: PartitionData) -> None:
+    def on_partition(
+        self, tp: TopicPartition, requested: FetchPosition, data: PartitionData
+    ) -> None:
         """Handle one partition of a response; memory views in `data` are valid during the call."""
         ...
 
-    def on_answered(self, elapsed_ms: float) -> None:
+    def on_response_end(self, elapsed_ms: float) -> None:
         """Handle the end of a response; its node can receive the next request."""
         ...
 
-    def on_hopeless(self, partitions: Iterable[TopicPartition], error: ClientError) -> None:
+    def on_fatal_error(self, partitions: Iterable[TopicPartition], error: ClientError) -> None:
         """Handle a request that failed with an error that is not retriable."""
         ...
 
-    def on_unanswered(self, node_id: int, partitions: Iterable[TopicPartition]) -> None:
+    def on_no_response(self, node_id: int, partitions: Iterable[TopicPartition]) -> None:
         """Handle a request without a response; the node is free again after a backoff."""
         ...
 
@@ -82,18 +84,18 @@ class _Node:
 
 
 class NodeFetches:
-    """Sends fetch requests and passes the responses to the owner.
+    """Sends fetch requests and passes the responses to the listener.
 
     Args:
         cluster: sends requests to nodes.
         limits: wait time and sizes of every request.
-        owner: receives the responses.
+        listener: receives the responses.
     """
 
-    def __init__(self, cluster: Cluster, limits: FetchLimits, owner: FetchOwner) -> None:
+    def __init__(self, cluster: Cluster, limits: FetchLimits, listener: FetchListener) -> None:
         self._cluster = cluster
         self._limits = limits
-        self._owner = owner
+        self._listener = listener
         self._clock = cluster.runtime.clock
         self._nodes: dict[int, _Node] = {}
         self._closed = False
@@ -137,7 +139,7 @@ class NodeFetches:
             if response is None:
                 assert error is not None
                 self._on_request_failed(node, wanted, error)
-                self._owner.on_unanswered(node_id, wanted)
+                self._listener.on_no_response(node_id, wanted)
             else:
                 assert isinstance(response, FetchResponse)
                 self._on_response(node, wanted, response, sent_ms)
@@ -192,7 +194,7 @@ class NodeFetches:
         node.session.reset()
         node.error = error
         if not error.retriable:
-            self._owner.on_hopeless(wanted, error)
+            self._listener.on_fatal_error(wanted, error)
             return
         self._cluster.request_update()
         self._delay(node)
@@ -203,7 +205,7 @@ class NodeFetches:
 
         def resume() -> None:
             node.delayed = False
-            self._owner.on_node_free()
+            self._listener.on_node_free()
 
         delay = self._cluster.retry_backoff.delay_ms(node.failures)
         self._cluster.runtime.timer.call_later(delay, resume)
@@ -217,28 +219,28 @@ class NodeFetches:
             self._on_session_error(node, response.error_code)
             return
         names = self._cluster.metadata.names
-        unasked: TopicPartition | None = None
+        unrequested: TopicPartition | None = None
         for topic in response.responses:
             name = topic.topic or names.get(topic.topic_id)
             if name is None:
                 continue
             for partition in topic.partitions:
                 tp = TopicPartition(name, partition.partition_index)
-                asked = wanted.get(tp)
-                if asked is None:
-                    unasked = tp
+                requested = wanted.get(tp)
+                if requested is None:
+                    unrequested = tp
                 else:
-                    self._owner.on_partition(tp, asked, partition)
-        if unasked is None:
+                    self._listener.on_partition(tp, requested, partition)
+        if unrequested is None:
             node.failures = 0
         else:
-            self._on_unasked(node, unasked)
-        self._owner.on_answered(self._clock.monotonic_ms() - sent_ms)
+            self._on_unrequested(node, unrequested)
+        self._listener.on_response_end(self._clock.monotonic_ms() - sent_ms)
 
-    def _on_unasked(self, node: _Node, tp: TopicPartition) -> None:
+    def _on_unrequested(self, node: _Node, tp: TopicPartition) -> None:
         """Handle an unrequested partition: reset the session and retry after a backoff."""
         node.session.reset()
-        subject = f"fetch answer with {tp}, which was not asked for"
+        subject = f"fetch response with {tp}, which was not requested"
         node.error = broker_error(ErrorCode.UNKNOWN_SERVER_ERROR, subject)
         # The cached names of topic ids may be outdated.
         self._cluster.request_update()
@@ -255,4 +257,4 @@ class NodeFetches:
             self._delay(node)
             return
         node.failures = 1
-        self._owner.on_node_free()
+        self._listener.on_node_free()

@@ -80,7 +80,7 @@ def scan_records(data: bytes, *, check_crcs: bool) -> Scan:
     while end - position >= _HEAD_SIZE:
         base_offset, length, epoch, magic, crc, attributes, last_delta = unpack(data, position)
         if length < (_MIN_LENGTH if magic < 2 else _HEADER_SIZE_V2 - _LOG_OVERHEAD):
-            flaw = Flaw(base_offset, base_offset + 1, f"a batch of {length} bytes")
+            flaw = Flaw(base_offset, base_offset + 1, f"invalid batch length {length}")
             break
         batch_end = position + _LOG_OVERHEAD + length
         if batch_end > end:
@@ -95,7 +95,7 @@ def scan_records(data: bytes, *, check_crcs: bool) -> Scan:
                 break
             next_offset = base_offset + last_delta + 1
             if last_delta < 0 or base_offset < 0 or next_offset > _OFFSET_MAX:
-                flaw = Flaw(base_offset, base_offset + 1, "its offsets cannot be")
+                flaw = Flaw(base_offset, base_offset + 1, "invalid offsets")
                 next_offset = found[-1].next_offset if found else -1
                 break
             (count,) = _COUNT.unpack_from(data, position + _COUNT_START)

@@ -44,12 +44,12 @@ class RecordStream(WithBlock):
         # For each partition the offset after the last record set returned to the caller.
         self._positions = {tp: bounds[0] for tp, bounds in ranges.items()}
         self._closed = False
-        self._learn_leaders({tp.topic for tp in ranges if ranges[tp][1] != ranges[tp][0]})
+        self._fetch_metadata({tp.topic for tp in ranges if ranges[tp][1] != ranges[tp][0]})
         for tp, state in self._partitions.items():
             self._fetcher.start(state, self._positions[tp])
         self._fetcher.send_fetches()
 
-    def _learn_leaders(self, topics: set[str]) -> None:
+    def _fetch_metadata(self, topics: set[str]) -> None:
         """Fetch metadata of the topics, so that a misspelled name raises here."""
         missing = [name for name in topics if name not in self._cluster.metadata.topics]
         if not missing:
@@ -104,7 +104,7 @@ class RecordStream(WithBlock):
         if not fetcher.buffer:
             if fetcher.is_finished:
                 return None
-            self._stepper.run_until(self._has_something, timeout_ms)
+            self._stepper.run_until(self._has_output, timeout_ms)
         item = fetcher.take()
         if item is None:
             return None
@@ -123,7 +123,7 @@ class RecordStream(WithBlock):
         """Return the partition of a record."""
         return TopicPartition(record.topic, record.partition)
 
-    def _has_something(self) -> bool:
+    def _has_output(self) -> bool:
         return bool(self._fetcher.buffer) or self._fetcher.is_finished
 
     def sets(self) -> Iterator[RecordSet]:

@@ -16,14 +16,14 @@ from barnabas.client.consumer.assignment.position_state import PositionState
 from barnabas.client.consumer.assignment.subscription import Subscription
 from barnabas.client.consumer.calls.lookups import Lookups
 from barnabas.client.consumer.consumer_core import ConsumerCore
-from barnabas.client.consumer.consumer_parts import take_consumer_parts
 from barnabas.client.consumer.errors import (
     ConcurrentUseError,
     InvalidGroupIdError,
     SubscriptionError,
     WakeupError,
 )
-from barnabas.client.consumer.group.commits import CommitParts, Commits
+from barnabas.client.consumer.group.commits import CommitDependencies, Commits
+from barnabas.client.consumer.user_objects import take_user_objects
 from barnabas.client.errors import ClientClosedError, ClientError, OffsetOutOfRangeError
 from barnabas.client.fetch.list_offsets import LATEST
 from barnabas.client.group.group_offsets import CommittedOffset
@@ -57,7 +57,7 @@ class Silent(ScriptedCluster):
 
 def core_over(cluster: ScriptedCluster) -> ConsumerCore:
     stands_in: Any = cluster
-    parts, _ = take_consumer_parts({})
+    parts, _ = take_user_objects({})
     return ConsumerCore(stands_in, stands_in, parts, lambda _call, done: done(None))
 
 
@@ -397,7 +397,7 @@ def test_a_pattern_is_matched_against_fresh_metadata_of_all_topics_before_a_join
     cluster.on_refresh = [lambda: cluster.metadata.topics.update(u=topic("u"))]
     ended: list[BaseException | None] = []
     core.host.refresh_pattern(ended.append)
-    core.host.go_on()
+    core.host.run_scheduled()
     assert ended == [None]
     assert cluster.refreshed == [None]
     assert core.subscription.topics == {"u"}
@@ -416,7 +416,7 @@ def test_without_a_pattern_there_is_nothing_to_match_before_a_join() -> None:
 def test_nothing_more_of_partitions_is_handed_out_once_they_are_given_up() -> None:
     reading = read_ahead(**{"group.id": "g"})
     kept: list[Any] = []
-    reading.core.host._parts = reading.core.host._parts._replace(
+    reading.core.host._dependencies = reading.core.host._dependencies._replace(
         run_callback=lambda _call, done: kept.append(done)
     )
     reading.core.subscription.listener = barnabas.RebalanceListener()
@@ -452,7 +452,7 @@ class Committing:
         self.subscription = Subscription()
         self.subscription.assign_by_hand([TP])
         self.subscription.partition(TP).seek(5, 3)
-        parts = CommitParts(
+        parts = CommitDependencies(
             self.subscription,
             lambda: GroupGeneration("g", 1, "m"),
             lambda: self.refusal,
@@ -582,12 +582,12 @@ def test_partitions_are_given_up_once_their_offsets_are_committed() -> None:
     reading, committed = auto_committing()
     ended: list[BaseException | None] = []
     reading.core.host.commit_before_revoke([TP], ended.append)
-    reading.core.host.go_on()
+    reading.core.host.run_scheduled()
     ((offsets, on_done),) = committed
     assert offsets == {TP: CommittedOffset(7)}
     assert ended == []
     on_done(True, None)
-    reading.core.host.go_on()
+    reading.core.host.run_scheduled()
     assert ended == [None]
 
 

@@ -255,11 +255,11 @@ def test_a_partition_that_was_not_asked_for_is_followed_by_a_full_fetch_after_a_
     cluster, fetcher = fetching()
     cluster.take(VERSION)[1](answer())
     _, reply = cluster.take(VERSION)
-    unasked = answer(batch(0, 5))
-    unasked.responses[0].partitions[0].partition_index = 1
-    reply(unasked)
+    unrequested = answer(batch(0, 5))
+    unrequested.responses[0].partitions[0].partition_index = 1
+    reply(unrequested)
     assert not fetcher.buffer
-    assert "t-1, which was not asked for" in str(fetcher.trouble)
+    assert "t-1, which was not requested" in str(fetcher.trouble)
     assert not cluster.calls
     assert cluster.updates_requested == 1
     cluster.time.advance(200)

@@ -47,7 +47,7 @@ def test_a_flipped_bit_is_found_only_if_it_is_looked_for() -> None:
 def test_an_impossible_length_is_malformed() -> None:
     data = batch(0, 1)
     scan = scan_records(data[:8] + b"\x00\x00\x00\x01" + data[12:], check_crcs=False)
-    assert scan.flaw == (0, 1, "a batch of 1 bytes")
+    assert scan.flaw == (0, 1, "invalid batch length 1")
 
 
 def test_what_lies_before_a_flaw_is_good() -> None:

@@ -19,7 +19,7 @@ from barnabas.client.errors import (
     UnknownTopicError,
     broker_error,
 )
-from barnabas.client.fetch.epoch_ends import EpochEnd, ask_epoch_ends
+from barnabas.client.fetch.epoch_ends import EpochEnd, request_epoch_ends
 from barnabas.client.fetch.list_offsets import ListedOffset, OffsetLookup
 from barnabas.protocol.errors import ErrorCode
 
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     Committed = dict[TopicPartition, CommittedOffset]
     ReadCommitted = Callable[[list[TopicPartition], OnDone[Committed]], None]
 
-__all__ = ["PositionParts", "Positions"]
+__all__ = ["PositionDependencies", "Positions"]
 
 _log = logging.getLogger(__name__)
 _S = PositionState
 
 
-class PositionParts(NamedTuple):
-    """What is needed to find positions."""
+class PositionDependencies(NamedTuple):
+    """The objects and functions that `Positions` uses."""
 
     subscription: Subscription
     fetcher: Fetcher
@@ -67,19 +67,22 @@ class _Request(NamedTuple):
 class Positions:
     """Brings assigned partitions to state FETCHING; validates them after leader changes."""
 
-    def __init__(self, cluster: Cluster, parts: PositionParts, default_reset: OffsetReset) -> None:
+    def __init__(
+        self, cluster: Cluster, dependencies: PositionDependencies, default_reset: OffsetReset
+    ) -> None:
         self._cluster = cluster
         self._config = cluster.config
-        self._subscription = parts.subscription
-        self._fetcher = parts.fetcher
-        self._collector = parts.collector
-        self._read_committed = parts.read_committed
-        self._on_change = parts.on_change
+        self._subscription = dependencies.subscription
+        self._fetcher = dependencies.fetcher
+        self._collector = dependencies.collector
+        self._read_committed = dependencies.read_committed
+        self._on_change = dependencies.on_change
         self._default_reset = default_reset
-        # Pending error; the next `update` raises and clears it.
+        # Pending error; set by responses, raised and cleared by the next `update`.
         self._error: ClientError | None = None
-        # Partitions whose leader has changed since they were last fetched from.
-        self._moved: set[TopicPartition] = set()
+        # Partitions whose leader has changed since they were last fetched from. Added by
+        # `on_leader_changed`, cleared by `update`.
+        self._changed_leaders: set[TopicPartition] = set()
 
     # Calls of the consumer
 
@@ -87,12 +90,12 @@ class Positions:
         """Start the requests for partitions whose position is missing or not validated.
 
         Raises:
-            ClientError: An earlier request failed, or there is no offset to begin at.
+            ClientError: An earlier request failed, or there is no offset to start at.
         """
         error, self._error = self._error, None
         if error is not None:
             raise error
-        self._note_moved()
+        self._handle_leader_changes()
         waiting: dict[PositionState, list[TopicPartitionState]] = {}
         for state in self._subscription.assignment.values():
             if state.state is not _S.FETCHING and not state.is_requesting:
@@ -102,7 +105,7 @@ class Positions:
         if _S.INITIALIZING in waiting:
             self._initialize(waiting[_S.INITIALIZING])
         if _S.AWAIT_RESET in waiting:
-            self._look_up(waiting[_S.AWAIT_RESET])
+            self._look_up_offsets(waiting[_S.AWAIT_RESET])
         if _S.AWAIT_VALIDATION in waiting:
             self._validate(waiting[_S.AWAIT_VALIDATION])
 
@@ -144,9 +147,9 @@ class Positions:
 
     def on_leader_changed(self, tp: TopicPartition) -> None:
         """Note a leader change; `update` handles it, since the fetcher calls this while sending."""
-        if not self._moved:
+        if not self._changed_leaders:
             self._cluster.runtime.timer.call_soon(self._update_later)
-        self._moved.add(tp)
+        self._changed_leaders.add(tp)
 
     def _update_later(self) -> None:
         try:
@@ -154,9 +157,9 @@ class Positions:
         except ClientError as error:
             self._fail(error)
 
-    def _note_moved(self) -> None:
-        moved, self._moved = self._moved, set()
-        for tp in moved:
+    def _handle_leader_changes(self) -> None:
+        changed, self._changed_leaders = self._changed_leaders, set()
+        for tp in changed:
             state = self._subscription.assignment.get(tp)
             if state is None or state.state is not _S.FETCHING:
                 continue
@@ -212,11 +215,11 @@ class Positions:
             raise NoOffsetError(state.tp for state in states)
         for state in states:
             state.request_reset(self._default_reset)
-        self._look_up(states)
+        self._look_up_offsets(states)
 
     # Resets
 
-    def _look_up(self, states: list[TopicPartitionState]) -> None:
+    def _look_up_offsets(self, states: list[TopicPartitionState]) -> None:
         requested = _begin(states)
         now_ms = self._cluster.runtime.clock.wall_ms()
         specs = {}
@@ -270,7 +273,7 @@ class Positions:
             else:
                 self._on_validated(request.state, end)
 
-        ask_epoch_ends(self._cluster, epochs, on_end)
+        request_epoch_ends(self._cluster, epochs, on_end)
 
     def _on_validated(self, state: TopicPartitionState, end: EpochEnd | None) -> None:
         is_known = end is not None and end.end_offset >= 0 and end.leader_epoch >= 0

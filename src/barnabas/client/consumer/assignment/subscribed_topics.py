@@ -45,7 +45,7 @@ class SubscribedTopics:
         # Subscribed topics that do not exist and for which a warning was logged.
         self._warned: set[str] = set()
         # Whether a metadata request for missing topics is scheduled.
-        self._is_looking = False
+        self._is_retry_scheduled = False
         cluster.on_update(self._on_update)
 
     def track(self) -> None:
@@ -111,7 +111,7 @@ class SubscribedTopics:
     def _on_update(self) -> None:
         subscription = self._subscription
         if not subscription.is_by_group:
-            self._look_again_for_missing()
+            self._schedule_retry()
             return
         metadata = self._cluster.metadata
         changed = False
@@ -125,10 +125,10 @@ class SubscribedTopics:
             changed = True
         if changed:
             self._on_changed()
-        self._warn_of_missing()
-        self._look_again_for_missing()
+        self._warn_about_missing()
+        self._schedule_retry()
 
-    def _warn_of_missing(self) -> None:
+    def _warn_about_missing(self) -> None:
         """Log one warning for each missing topic, because its name may be misspelled."""
         metadata = self._cluster.metadata
         missing = {
@@ -137,26 +137,26 @@ class SubscribedTopics:
             if metadata.errors.get(name) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         }
         for name in sorted(missing - self._warned):
-            _log.warning(
-                "%s; the consumer reads it once it exists",
-                UnknownTopicError(name, metadata.similar(name)),
-            )
+            error = UnknownTopicError(name, metadata.similar(name))
+            _log.warning("Subscribed topic is unknown; retrying: topic=%s error=%s", name, error)
         self._warned = missing
 
-    def _look_again_for_missing(self) -> None:
+    def _schedule_retry(self) -> None:
         """Schedule a metadata request for missing topics, which may be created at any time."""
         metadata = self._cluster.metadata
-        if self._is_looking or all(name in metadata.topics for name in self._cluster.tracked):
+        if self._is_retry_scheduled or all(
+            name in metadata.topics for name in self._cluster.tracked
+        ):
             return
-        self._is_looking = True
+        self._is_retry_scheduled = True
 
-        def look() -> None:
-            self._is_looking = False
+        def retry() -> None:
+            self._is_retry_scheduled = False
             if not all(name in metadata.topics for name in self._cluster.tracked):
                 self._cluster.request_update()
 
         delay_ms = self._cluster.config.retry_backoff_max_ms
-        self._cluster.runtime.timer.call_later(delay_ms, look)
+        self._cluster.runtime.timer.call_later(delay_ms, retry)
 
 
 def _ignore(_none: None, _error: ClientError | None) -> None:

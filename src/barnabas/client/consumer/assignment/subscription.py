@@ -144,8 +144,8 @@ class Subscription:
     def _become(self, kind: SubscriptionKind) -> None:
         if self.kind not in (_K.NONE, kind):
             raise SubscriptionError(
-                f"this consumer is subscribed to {self.kind.value}, and {kind.value} were asked "
-                f"for: subscriptions to topics, partitions and patterns are mutually exclusive; "
+                f"this consumer is subscribed to {self.kind.value}, not to {kind.value}: "
+                f"subscriptions to topics, partitions and patterns are mutually exclusive; "
                 f"call unsubscribe() first"
             )
         self.kind = kind
@@ -214,6 +214,6 @@ def _names(topics: Iterable[str] | str) -> list[str]:
 
 def _check_name(name: object) -> None:
     if not isinstance(name, str):
-        raise SubscriptionError(f"a topic is named by a string, not by {name!r}")
+        raise SubscriptionError(f"a topic name is a string, not {name!r}")
     if not name.strip():
-        raise SubscriptionError("the name of a topic is blank")
+        raise SubscriptionError("a topic name is blank")

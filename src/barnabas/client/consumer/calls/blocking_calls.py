@@ -64,19 +64,19 @@ class BlockingCalls(ConsumerCalls):
         left_ms = deadline_ms - clock.monotonic_ms()
         limit_ms = self._wait_ms(left_ms) if left_ms > 0 else 0.0
 
-        def is_disturbed() -> bool:
+        def is_interrupted() -> bool:
             return core.is_awake or core.is_wakeup_wanted or self.closings != begun
 
-        self._session.stepper.run_until(is_disturbed, limit_ms)
+        self._session.stepper.run_until(is_interrupted, limit_ms)
         return clock.monotonic_ms() < deadline_ms
 
-    def until(self, predicate: Callable[[], bool], timeout: float | None, what: str) -> None:
+    def until(self, predicate: Callable[[], bool], timeout: float | None, subject: str) -> None:
         """Look up positions until `predicate` holds.
 
         Args:
             predicate: The condition to wait for.
             timeout: Seconds; None for default.api.timeout.ms.
-            what: The name of the awaited value, for the message of a timeout.
+            subject: The name of the awaited value, for the message of a timeout.
 
         Raises:
             WakeupError: `wakeup` was called.
@@ -89,16 +89,16 @@ class BlockingCalls(ConsumerCalls):
         has_time = True
         while not predicate():
             if not has_time:
-                raise self._late(what, limit_ms)
+                raise self._timeout_error(subject, limit_ms)
             self._find_positions(begun)
             has_time = predicate() or self.wait(deadline_ms, begun)
 
-    def result(self, start: Start[T], what: str, timeout: float | None = None) -> T:
+    def result(self, start: Start[T], subject: str, timeout: float | None = None) -> T:
         """Start a call and wait for its result.
 
         Args:
             start: Starts the call.
-            what: The name of the call, for the message of a timeout.
+            subject: The name of the call, for the message of a timeout.
             timeout: Seconds that the user gave; None for default.api.timeout.ms.
 
         Raises:
@@ -116,8 +116,8 @@ class BlockingCalls(ConsumerCalls):
 
         self._session.stepper.run_until(is_over, limit_ms)
         if not outcomes:
-            self._check_going(begun)
-            raise self._late(what, limit_ms)
+            self._check_interrupted(begun)
+            raise self._timeout_error(subject, limit_ms)
         return outcome_of(outcomes[0])
 
     def wakeup(self) -> None:
@@ -145,7 +145,7 @@ class BlockingCalls(ConsumerCalls):
         core = self._core
         while not predicate():
             core.is_awake = False
-            core.host.go_on()
+            core.host.run_scheduled()
             left_ms = deadline_ms - self._clock.monotonic_ms()
             if predicate() or left_ms <= 0:
                 return
@@ -184,7 +184,7 @@ class BlockingCalls(ConsumerCalls):
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         ended: list[bool] = []
         try:
-            self._iterator.settle()
+            self._iterator.give_back_unseen()
             self._run_steps(lambda: core.commits.is_idle, deadline_ms)
             core.begin_close(timeout_ms, lambda: ended.append(True))
             self._run_steps(lambda: bool(ended), deadline_ms)

@@ -1,4 +1,4 @@
-"""What the blocking and the asyncio consumer have in common about how calls begin and end."""
+"""How calls begin and end: the base of the blocking and the asyncio consumer's calls."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ConsumerCalls(ABC):
         # Before the call, set positions to the records that the user has seen, and back to batches
         # that could not be decoded.
         corrupt = self._core.collector.pop_corrupt()
-        self._iterator.settle()
+        self._iterator.give_back_unseen()
         if corrupt:
             self._core.positions.go_back_to(corrupt)
         return self
@@ -74,7 +74,7 @@ class ConsumerCalls(ABC):
         if self.closings != begun:
             raise ClientClosedError("the consumer was closed during the call")
 
-    def _check_going(self, begun: int) -> None:
+    def _check_interrupted(self, begun: int) -> None:
         """Raise if a waiting call must end because `wakeup` or `close` was called."""
         self._core.check_wakeup()
         self.check_open(begun)
@@ -82,7 +82,7 @@ class ConsumerCalls(ABC):
     def _find_positions(self, begun: int) -> None:
         """Start the requests that partitions without a valid position need."""
         self._core.is_awake = False
-        self._check_going(begun)
+        self._check_interrupted(begun)
         self._core.positions.update()
 
     def _default_ms(self) -> float:
@@ -104,12 +104,12 @@ class ConsumerCalls(ABC):
         due_ms = self._core.next_deadline_ms() - self._clock.monotonic_ms()
         return min(left_ms, max(due_ms, _SHORTEST_MS))
 
-    def _late(self, what: str, limit_ms: float) -> ClientTimeoutError:
+    def _timeout_error(self, subject: str, limit_ms: float) -> ClientTimeoutError:
         """Return the timeout error of a call, with the cause if a broker is unreachable."""
-        why = self._core.unreachable
-        late = f"{what} was not to be had within {limit_ms:.0f} ms"
-        error = ClientTimeoutError(late if why is None else f"{late}: {why}")
-        error.__cause__ = why
+        cause = self._core.unreachable
+        message = f"{subject} was not available within {limit_ms:.0f} ms"
+        error = ClientTimeoutError(message if cause is None else f"{message}: {cause}")
+        error.__cause__ = cause
         return error
 
     def _raise_callback_error(self) -> None:

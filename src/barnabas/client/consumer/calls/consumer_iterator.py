@@ -75,7 +75,7 @@ class ConsumerIterator:
         """Whether there are records left."""
         return length_hint(self.rows) > 0
 
-    def settle(self) -> None:
+    def give_back_unseen(self) -> None:
         """Give the records that the user has not seen back to the consumer."""
         parts, self._parts = self._parts, {}
         if not self.has_rows:

@@ -106,7 +106,7 @@ class Lookups:
         specs = by_partition(timestamps)
         for tp, timestamp in specs.items():
             if timestamp < 0:
-                raise ValueError(f"{tp}: a time cannot be {timestamp}")
+                raise ValueError(f"{tp}: the timestamp is negative: {timestamp}")
 
         def present(
             found: dict[TopicPartition, ListedOffset],

@@ -1,7 +1,7 @@
 """Offset commits: synchronous, asynchronous and automatic.
 
 A commit belongs to the generation in which it began. Callbacks run in the order of their commits,
-inside calls of the user. The committed offsets are the positions behind the records that polls have
+inside calls of the user. The committed offsets are the positions after the records that polls have
 returned.
 """
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     Offsets = dict[TopicPartition, CommittedOffset]
     CommitCallback = Callable[[Offsets, ClientError | None], object]
 
-__all__ = ["CommitParts", "Commits", "as_offsets"]
+__all__ = ["CommitDependencies", "Commits", "as_offsets"]
 
 _log = logging.getLogger(__name__)
 
-_HAS_MEMBERS = "the group has members: stop them, or commit under another group name"
+_HAS_MEMBERS = "the group has active members: stop them, or commit with another group.id"
 # These errors mean that the group has removed the member that commits.
-_EXPELLED = frozenset({
+_REMOVED_MEMBER = frozenset({
     ErrorCode.UNKNOWN_MEMBER_ID,
     ErrorCode.ILLEGAL_GENERATION,
     ErrorCode.FENCED_MEMBER_EPOCH,
@@ -51,16 +51,16 @@ def as_offsets(given: Mapping[K, int | CommittedOffset]) -> Offsets:
     found = offsets_of(given)
     for tp, committed in found.items():
         if committed.offset < 0:
-            raise ValueError(f"{tp}: an offset to commit cannot be {committed.offset}")
+            raise ValueError(f"{tp}: the offset to commit is negative: {committed.offset}")
     return found
 
 
-class CommitParts(NamedTuple):
-    """What `Commits` needs from its consumer."""
+class CommitDependencies(NamedTuple):
+    """The objects and functions of the consumer that `Commits` uses."""
 
     subscription: Subscription
     # Returns the member and generation that commit now.
-    speaker: Callable[[], GroupGeneration]
+    generation: Callable[[], GroupGeneration]
     # Returns the reason why the consumer cannot commit now; None if it can.
     refusal: Callable[[], ClientError | None]
     # Called with the error and the generation of each failed commit, for the membership.
@@ -90,7 +90,7 @@ class Commits:
     Args:
         cluster: The cluster; provides clock, timer and configuration.
         offsets: Sends the commit requests.
-        parts: What commits need from the consumer.
+        dependencies: The functions of the consumer that commits use.
         auto_interval_ms: Interval of automatic commits (ms); None disables them.
     """
 
@@ -98,20 +98,20 @@ class Commits:
         self,
         cluster: Cluster,
         offsets: GroupOffsets,
-        parts: CommitParts,
+        dependencies: CommitDependencies,
         auto_interval_ms: float | None,
     ) -> None:
         self._clock = cluster.runtime.clock
         self._timer = cluster.runtime.timer
         self._backoff_ms = float(cluster.config.retry_backoff_ms)
         self._offsets = offsets
-        self._parts = parts
+        self._dependencies = dependencies
         # Interval of automatic commits (ms); None if automatic commits are off.
         self._auto_interval_ms = auto_interval_ms
         # When the next automatic commit is due (ms, monotonic clock); unused if they are off.
         self._next_auto_ms = self._clock.monotonic_ms() + (auto_interval_ms or 0.0)
         # Whether an automatic commit is in progress; at most one is.
-        self._auto_is_under_way = False
+        self._is_auto_committing = False
         # Asynchronous commits whose callbacks have not run yet, in the order of the calls.
         self._pending: deque[_Pending] = deque()
 
@@ -129,7 +129,7 @@ class Commits:
         """Return the offset to commit for each assigned partition that has a position."""
         return {
             tp: CommittedOffset(state.offset, state.epoch)
-            for tp, state in self._parts.subscription.assignment.items()
+            for tp, state in self._dependencies.subscription.assignment.items()
             if state.has_position
         }
 
@@ -146,32 +146,32 @@ class Commits:
         if not offsets:
             on_done(True, None)
             return
-        refusal = self._parts.refusal()
+        refusal = self._dependencies.refusal()
         if refusal is not None:
             on_done(None, refusal)
             return
         began_ms = self._clock.monotonic_ms()
-        spoken_by = self._parts.speaker()
+        committed_by = self._dependencies.generation()
 
         def on_committed(_done: bool | None, error: ClientError | None) -> None:
             now_ms = self._clock.monotonic_ms()
             if error is None:
-                self._parts.on_committed(offsets, now_ms - began_ms)
+                self._dependencies.on_committed(offsets, now_ms - began_ms)
                 on_done(True, None)
                 return
-            self._parts.on_error(error, spoken_by)
+            self._dependencies.on_error(error, committed_by)
             left_ms = timeout_ms - (now_ms - began_ms)
             stale = error.error_code is ErrorCode.STALE_MEMBER_EPOCH
             # If the member epoch has changed since, retry immediately. Otherwise wait for the
             # heartbeat response that carries the new epoch.
-            pause_ms = 0.0 if self._parts.speaker() != spoken_by else self._backoff_ms
+            pause_ms = 0.0 if self._dependencies.generation() != committed_by else self._backoff_ms
             if stale and left_ms > pause_ms:
                 again = partial(self.commit, offsets, left_ms - pause_ms, on_done)
                 self._timer.call_later(pause_ms, again)
             else:
-                on_done(None, _explained(error, spoken_by, is_last=timeout_ms > 0))
+                on_done(None, _explained(error, committed_by, is_last=timeout_ms > 0))
 
-        self._offsets.commit(spoken_by, offsets, timeout_ms, on_committed)
+        self._offsets.commit(committed_by, offsets, timeout_ms, on_committed)
 
     # Asynchronous commits
 
@@ -183,7 +183,7 @@ class Commits:
         def on_done(_done: bool | None, error: ClientError | None) -> None:
             pending.error = _cause(error)
             pending.is_done = True
-            self._parts.on_change()
+            self._dependencies.on_change()
 
         self.commit(offsets, 0.0, on_done)
 
@@ -194,7 +194,7 @@ class Commits:
             if pending.callback is not None:
                 pending.callback(pending.offsets, pending.error)
             elif pending.error is not None:
-                _log.warning("a commit in the background failed: %s", pending.error)
+                _log.warning("Asynchronous commit failed: error=%s", pending.error)
 
     # Automatic commits
 
@@ -208,17 +208,17 @@ class Commits:
         if self._auto_interval_ms is None or now_ms < self._next_auto_ms:
             return
         self._next_auto_ms = now_ms + self._auto_interval_ms
-        if self._auto_is_under_way or not self._parts.subscription.assignment:
+        if self._is_auto_committing or not self._dependencies.subscription.assignment:
             return
-        if self._parts.refusal() is not None:
+        if self._dependencies.refusal() is not None:
             return
-        self._auto_is_under_way = True
+        self._is_auto_committing = True
 
         def on_done(_done: bool | None, error: ClientError | None) -> None:
-            self._auto_is_under_way = False
+            self._is_auto_committing = False
             if error is None:
                 return
-            _log.warning("the automatic commit failed: %s", error)
+            _log.warning("Automatic commit failed: error=%s", error)
             if error.retriable:
                 soon_ms = self._clock.monotonic_ms() + self._backoff_ms
                 self._next_auto_ms = min(self._next_auto_ms, soon_ms)
@@ -226,31 +226,31 @@ class Commits:
         self.commit(self.consumed(), 0.0, on_done)
 
     def commit_before(self, timeout_ms: float, on_done: Callable[[], None]) -> None:
-        """Commit automatically before partitions are given up; failures are only logged."""
+        """Commit automatically before partitions are revoked; failures are only logged."""
         if not self.is_auto:
             on_done()
             return
 
         def on_committed(_done: bool | None, error: ClientError | None) -> None:
             if error is not None:
-                _log.warning("the commit before partitions are given up failed: %s", error)
+                _log.warning("Automatic commit before a revocation failed: error=%s", error)
             on_done()
 
         self.commit(self.consumed(), timeout_ms, on_committed)
 
 
-def _explained(error: ClientError, spoken_by: GroupGeneration, *, is_last: bool) -> ClientError:
+def _explained(error: ClientError, committed_by: GroupGeneration, *, is_last: bool) -> ClientError:
     """Return the error that the user sees for a failed commit.
 
     Args:
         error: The error of the request.
-        spoken_by: The generation that committed. An empty member id means that the partitions were
-            assigned by hand; no rebalance can have removed that consumer.
+        committed_by: The generation that committed. An empty member id means that the partitions
+            were assigned by hand; no rebalance can have removed that consumer.
         is_last: Whether this was the last attempt of several, all refused because of a stale epoch.
     """
-    codes = _EXPELLED | {ErrorCode.STALE_MEMBER_EPOCH} if is_last else _EXPELLED
+    codes = _REMOVED_MEMBER | {ErrorCode.STALE_MEMBER_EPOCH} if is_last else _REMOVED_MEMBER
     if isinstance(error, BrokerError) and error.error_code in codes:
-        cause = None if spoken_by.member_id else error.detail or _HAS_MEMBERS
+        cause = None if committed_by.member_id else error.detail or _HAS_MEMBERS
         failed = CommitFailedError(error.error_code, error.subject, cause)
         failed.__cause__ = error
         return failed

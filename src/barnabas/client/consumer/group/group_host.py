@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from barnabas.client.group.membership import OnHostDone
     from barnabas.client.topic_partition import TopicPartition
 
-__all__ = ["GroupHost", "HostParts"]
+__all__ = ["GroupHost", "GroupHostDependencies"]
 
 
-class HostParts(NamedTuple):
-    """What a membership changes in the consumer, and the functions that it needs."""
+class GroupHostDependencies(NamedTuple):
+    """The objects of the consumer that a membership changes, and functions that it calls."""
 
     subscription: Subscription
     collector: FetchCollector
@@ -42,12 +42,13 @@ class HostParts(NamedTuple):
 class GroupHost:
     """Implementation of `MembershipHost`; see there for the methods."""
 
-    def __init__(self, cluster: Cluster, parts: HostParts) -> None:
+    def __init__(self, cluster: Cluster, dependencies: GroupHostDependencies) -> None:
         self._cluster = cluster
-        self._parts = parts
-        self._subscription = parts.subscription
-        # Continuations of ended steps; the next round runs them.
-        self._ended: deque[Callable[[], None]] = deque()
+        self._dependencies = dependencies
+        self._subscription = dependencies.subscription
+        # Continuations of asynchronous steps that have ended. Added by `schedule`, run by
+        # `run_scheduled`.
+        self._scheduled: deque[Callable[[], None]] = deque()
         # Whether the membership is ending. Only then are exceptions of callbacks stored in
         # `callback_error`: no poll would raise them.
         self.is_leaving = False
@@ -69,18 +70,18 @@ class GroupHost:
         """The current assignment."""
         return tuple(self._subscription.assignment)
 
-    def go_on(self) -> None:
+    def run_scheduled(self) -> None:
         """Run the queued continuations; every round calls this on the user's thread."""
-        while self._ended:
-            self._ended.popleft()()
+        while self._scheduled:
+            self._scheduled.popleft()()
 
-    def go_on_with(self, step: Callable[[], None]) -> None:
-        """Queue `step` for the next `go_on`, and wake the poll."""
-        self._ended.append(step)
-        self._parts.wake()
+    def schedule(self, step: Callable[[], None]) -> None:
+        """Queue `step` for the next `run_scheduled`, and wake the poll."""
+        self._scheduled.append(step)
+        self._dependencies.wake()
 
     def _end(self, on_done: OnHostDone, error: BaseException | None) -> None:
-        self.go_on_with(partial(on_done, error))
+        self.schedule(partial(on_done, error))
 
     def refresh_pattern(self, on_done: OnHostDone) -> None:
         """Fetch the metadata of all topics and match the client-side pattern against it."""
@@ -91,7 +92,7 @@ class GroupHost:
         def on_refreshed(_none: None, error: ClientError | None) -> None:
             if error is None:
                 self._subscription.match(self._cluster.metadata.topics.values())
-                self._parts.on_assignment()
+                self._dependencies.on_assignment()
             self._end(on_done, error)
 
         self._cluster.refresh(None, on_refreshed)
@@ -100,7 +101,7 @@ class GroupHost:
         self, leaving: Collection[TopicPartition], on_done: OnHostDone
     ) -> None:
         """Commit the records that earlier polls returned, if automatic commits are on."""
-        commits = self._parts.commits
+        commits = self._dependencies.commits
         if not commits.is_auto or not self._subscription.assignment:
             on_done(None)
             return
@@ -112,21 +113,21 @@ class GroupHost:
         assignment = self._subscription.assignment
         for tp in partitions:
             if tp in assignment:
-                self._parts.collector.revoke(assignment[tp])
+                self._dependencies.collector.revoke(assignment[tp])
 
     def revoke(self, partitions: Collection[TopicPartition], on_done: OnHostDone) -> None:
         """Call `on_partitions_revoked`, then remove these partitions from the assignment."""
         listener = self._subscription.listener
         call = None if listener is None else partial(listener.on_partitions_revoked, partitions)
-        self._give_up(partitions, call, on_done)
+        self._remove(partitions, call, on_done)
 
     def lose(self, partitions: Collection[TopicPartition], on_done: OnHostDone) -> None:
         """Call `on_partitions_lost`, then remove partitions that other members may already own."""
         listener = self._subscription.listener
         call = None if listener is None else partial(listener.on_partitions_lost, partitions)
-        self._give_up(partitions, call, on_done)
+        self._remove(partitions, call, on_done)
 
-    def _give_up(
+    def _remove(
         self,
         partitions: Collection[TopicPartition],
         call: Callable[[], object] | None,
@@ -137,7 +138,7 @@ class GroupHost:
         def on_called(error: BaseException | None) -> None:
             gone = set(partitions)
             self._take([tp for tp in self._subscription.assignment if tp not in gone])
-            self._settle(on_done, error)
+            self._finish(on_done, error)
 
         self._run(call, on_called)
 
@@ -150,28 +151,28 @@ class GroupHost:
         """Set the whole assignment, then call `on_partitions_assigned` with the added ones."""
         self._take(partitions)
         for state in self._subscription.assignment.values():
-            self._parts.collector.cancel_revocation(state)
+            self._dependencies.collector.cancel_revocation(state)
         listener = self._subscription.listener
         call = None if listener is None else partial(listener.on_partitions_assigned, added)
-        self._run(call, partial(self._settle, on_done))
+        self._run(call, partial(self._finish, on_done))
 
     def _take(self, partitions: Collection[TopicPartition]) -> None:
         for state in self._subscription.assign_by_group(partitions):
-            self._parts.collector.drop(state)
-        self._parts.on_assignment()
+            self._dependencies.collector.drop(state)
+        self._dependencies.on_assignment()
 
     def _run(self, call: Callable[[], object] | None, on_called: OnHostDone) -> None:
         if call is None:
             on_called(None)
         else:
-            self._parts.run_callback(call, on_called)
+            self._dependencies.run_callback(call, on_called)
 
-    def _settle(self, on_done: OnHostDone, error: BaseException | None) -> None:
+    def _finish(self, on_done: OnHostDone, error: BaseException | None) -> None:
         if self.is_leaving and self.callback_error is None:
             self.callback_error = error
         on_done(error)
-        self._parts.wake()
+        self._dependencies.wake()
 
     def wake(self) -> None:
         """End the wait of a poll."""
-        self._parts.wake()
+        self._dependencies.wake()

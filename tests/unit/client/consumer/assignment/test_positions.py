@@ -9,8 +9,8 @@ import pytest
 
 from barnabas.client.consumer.assignment.position_state import PositionState
 from barnabas.client.consumer.consumer_core import ConsumerCore
-from barnabas.client.consumer.consumer_parts import take_consumer_parts
 from barnabas.client.consumer.errors import LogTruncationError, NoOffsetError
+from barnabas.client.consumer.user_objects import take_user_objects
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.fetch import (
@@ -43,7 +43,7 @@ class Reading:
     def __init__(self, **keys: object) -> None:
         self.cluster = ScriptedCluster(**{"auto.offset.reset": "earliest", **keys})
         stands_in: Any = self.cluster
-        parts, _ = take_consumer_parts({})
+        parts, _ = take_user_objects({})
         self.core = ConsumerCore(stands_in, stands_in, parts, lambda _call, done: done(None))
         self.core.assign([TP])
 

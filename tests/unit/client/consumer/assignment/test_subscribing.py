@@ -13,8 +13,8 @@ import barnabas
 import barnabas.aio
 from barnabas.client.consumer.assignment.subscription import Subscription, SubscriptionPattern
 from barnabas.client.consumer.consumer_core import ConsumerCore
-from barnabas.client.consumer.consumer_parts import take_consumer_parts
 from barnabas.client.consumer.errors import CommitFailedError, SubscriptionError
+from barnabas.client.consumer.user_objects import take_user_objects
 from barnabas.client.errors import BrokerError
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
@@ -55,7 +55,7 @@ class UpdatingCluster(ScriptedCluster):
 
 def core_over(cluster: ScriptedCluster) -> ConsumerCore:
     stands_in: Any = cluster
-    parts, _ = take_consumer_parts({})
+    parts, _ = take_user_objects({})
     return ConsumerCore(stands_in, stands_in, parts, lambda _call, done: done(None))
 
 
@@ -162,9 +162,9 @@ def test_an_empty_subscription_awaits_an_asynchronous_listener_in_the_background
             tp = TopicPartition("t", 0)
             consumer._core.subscription.assign_by_group([tp])
             consumer.subscribe([])
-            with pytest.raises(SubscriptionError, match="giving up its partitions"):
+            with pytest.raises(SubscriptionError, match="revoking its partitions"):
                 consumer.subscribe(["u"])
-            with pytest.raises(SubscriptionError, match="giving up its partitions"):
+            with pytest.raises(SubscriptionError, match="revoking its partitions"):
                 consumer.assign([("u", 0)])
             consumer.subscribe([])
             telling.may_end.set()
@@ -195,7 +195,7 @@ def test_a_topic_that_does_not_exist_is_warned_of_once(caplog: pytest.LogCapture
         for _ in range(3):
             cluster.update(missing)
     (message,) = [record.getMessage() for record in caplog.records]
-    assert message.startswith("tt: UNKNOWN_TOPIC_OR_PARTITION")
+    assert message.startswith("Subscribed topic is unknown; retrying: topic=tt error=tt: UNKNOWN_")
     assert "did you mean t?" in message
     caplog.clear()
     with caplog.at_level(logging.WARNING, "barnabas"):
@@ -216,6 +216,6 @@ def test_a_consumer_that_has_not_joined_is_told_to_poll_before_it_commits() -> N
     assert isinstance(refusal, BrokerError)
     core.subscription.assign_by_group([TopicPartition("t", 0)])
     refusal = core._commit_refusal()
-    assert "the group went on without this member" in str(refusal)
+    assert "the group removed this member" in str(refusal)
     assert "session.timeout.ms" in str(refusal)
     assert "max.poll.interval.ms" in str(refusal)

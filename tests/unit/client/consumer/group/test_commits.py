@@ -7,7 +7,7 @@ from typing import Any
 from barnabas.client.connections.coordinators import Coordinators
 from barnabas.client.consumer.assignment.subscription import Subscription
 from barnabas.client.consumer.errors import CommitFailedError
-from barnabas.client.consumer.group.commits import CommitParts, Commits
+from barnabas.client.consumer.group.commits import CommitDependencies, Commits
 from barnabas.client.errors import BrokerError, ClientError
 from barnabas.client.group.group_offsets import CommittedOffset, GroupOffsets
 from barnabas.client.group.membership import GroupGeneration
@@ -32,7 +32,7 @@ class Member:
         self.cluster: Any = ScriptedCluster()
         self.epoch = 5
         self.ended: list[ClientError | None] = []
-        parts = CommitParts(
+        parts = CommitDependencies(
             Subscription(exclude_internal=True),
             lambda: GroupGeneration("g", self.epoch, member_id, None, is_epoch=True),
             lambda: None,

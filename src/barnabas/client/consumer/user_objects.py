@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from barnabas.client.group.group_offsets import CommittedOffset
     from barnabas.client.topic_partition import TopicPartition
 
-__all__ = ["ConsumerInterceptor", "ConsumerInterceptors", "ConsumerParts", "take_consumer_parts"]
+__all__ = ["ConsumerInterceptor", "ConsumerInterceptors", "UserObjects", "take_user_objects"]
 
 
 class ConsumerInterceptor(Protocol):
@@ -68,14 +68,14 @@ class ConsumerInterceptors:
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerParts:
+class UserObjects:
     """Deserializers and interceptors of one consumer."""
 
     deserializing: Deserializing
     interceptors: ConsumerInterceptors
 
 
-def take_consumer_parts(given: Mapping[str, Any]) -> tuple[ConsumerParts, dict[str, Any]]:
+def take_user_objects(given: Mapping[str, Any]) -> tuple[UserObjects, dict[str, Any]]:
     """Separate the user's objects from the other keyword arguments.
 
     Returns:
@@ -89,7 +89,7 @@ def take_consumer_parts(given: Mapping[str, Any]) -> tuple[ConsumerParts, dict[s
         _deserializer(left, "key_deserializer"), _deserializer(left, "value_deserializer")
     )
     chain: Sequence[ConsumerInterceptor] = left.pop("interceptors", None) or ()
-    return ConsumerParts(deserializing, ConsumerInterceptors(chain)), left
+    return UserObjects(deserializing, ConsumerInterceptors(chain)), left
 
 
 def _deserializer(given: dict[str, Any], name: str) -> Callable[[bytes], Any] | None:
@@ -98,6 +98,6 @@ def _deserializer(given: dict[str, Any], name: str) -> Callable[[bytes], Any] | 
         # Ignore names of Java classes, which properties files contain.
         return None
     if not callable(found):
-        raise ClientConfigError(f"{name}={found!r} cannot be called with bytes")
+        raise ClientConfigError(f"{name}={found!r} is not callable")
     deserializer: Callable[[bytes], Any] = found
     return deserializer
