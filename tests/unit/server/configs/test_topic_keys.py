@@ -158,7 +158,7 @@ def throttles(side: str) -> Callable[[SimulatedBroker], bool]:
     """Whether that throttle counts the bytes of the partition's replica on broker 1."""
 
     def look(broker: SimulatedBroker) -> bool:
-        throttle = getattr(broker.node.broker.replicas, f"{side}_throttle")
+        throttle = getattr(broker.node.broker.replicas.throttles, side)
         counts: bool = throttle.is_throttled(PARTITION)
         return counts
 
