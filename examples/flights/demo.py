@@ -118,7 +118,7 @@ class Demo:
 
     def _kill_broker(self) -> None:
         self.lost = self.cluster.kill_leader("flights", 0)
-        self._tell(f"kill -9 of broker {self.lost}, a leader, after {self.done:,} flights")
+        self._report(f"kill -9 of broker {self.lost}, a leader, after {self.done:,} flights")
 
     def _bring_back(self, node: int) -> None:
         self.cluster.start_again(node)
@@ -127,10 +127,10 @@ class Demo:
 
     def _kill_pipeline(self) -> None:
         self.pipeline.kill()
-        self._tell(f"kill -9 of the pipeline after {self.done:,} flights")
+        self._report(f"kill -9 of the pipeline after {self.done:,} flights")
         self._start_pipeline()
 
-    def _tell(self, what: str) -> None:
+    def _report(self, what: str) -> None:
         self.kills.append(what)
         self.console.print(f"[bold red]{what}[/bold red]")
 

@@ -145,8 +145,8 @@ def test_a_directory_in_use_and_one_that_was_killed(broker_process: BrokerProces
     assert any("was not closed cleanly" in what for _, what, _ in findings)
     broker_process.start()
     broker_process.stop()
-    is_well, findings = examine(directory)
-    assert is_well
+    is_healthy, findings = examine(directory)
+    assert is_healthy
     assert any("was closed cleanly" in what for _, what, _ in findings)
 
 
@@ -200,9 +200,9 @@ def test_a_wrong_line(written: Callable[[str], Path], line: str, what: str, reme
     ],
 )
 def test_a_line_that_is_allowed_and_worth_a_note(written: Callable[[str], Path], line: str) -> None:
-    is_well, findings = examine(written(line))
+    is_healthy, findings = examine(written(line))
     key = line.partition("=")[0]
-    assert is_well
+    assert is_healthy
     assert any(verdict == "note" and key in what for verdict, what, _ in findings), findings
 
 

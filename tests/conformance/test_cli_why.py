@@ -238,7 +238,7 @@ def test_a_member_that_does_not_commit_is_named(shell: Shell) -> None:
 
         await_reason(lambda: kinds(reasons()), "never-committed")
         reader.commit(asynchronous=False)
-        stands = eventually(lambda: [r for r in reasons() if r["kind"] == "reader-stands-still"])
+        stands = eventually(lambda: [r for r in reasons() if r["kind"] == "reader-stalled"])
         assert "reader at 127.0.0.1" in stands[0]["what"]
     finally:
         reader.close()

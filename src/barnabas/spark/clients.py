@@ -59,11 +59,11 @@ def planning_client(options: Mapping[str, str]) -> Client:
     given = {name.replace("_", "."): value for name, value in options.items()}
     timeout_ms = int(given.get("default.api.timeout.ms", _REACH_MS))
 
-    def tell(error: NoBrokersError) -> None:
+    def report_waiting(error: NoBrokersError) -> None:
         sys.stderr.write(f"barnabas source: {error}; waiting up to {timeout_ms / 1000:g} s\n")
         sys.stderr.flush()
 
-    client.await_broker(timeout_ms, on_notice=tell)
+    client.await_broker(timeout_ms, on_notice=report_waiting)
     return client
 
 

@@ -202,10 +202,10 @@ def test_a_broker_that_is_too_old() -> None:
 
 
 def test_little_space_is_wrong_in_bytes_and_in_part() -> None:
-    for total, free, is_well in ((8 * GIB, GIB // 2, False), (8 * GIB, 2 * GIB, True)):
+    for total, free, is_healthy in ((8 * GIB, GIB // 2, False), (8 * GIB, 2 * GIB, True)):
         diagnosis = Diagnosis()
         check_space("/data", total, free, diagnosis)
-        assert diagnosis.is_well is is_well
+        assert diagnosis.is_healthy is is_healthy
 
 
 def test_a_listener_that_wants_authentication_is_told() -> None:

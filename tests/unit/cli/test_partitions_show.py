@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.cli.partitions.show import is_unwell, rows, snapshot_json
+from barnabas.cli.partitions.show import is_unhealthy, rows, snapshot_json
 from barnabas.cli.partitions.snapshot import PartitionSnapshot
 from barnabas.client.admin.topics.reassignments import Reassignment
 from barnabas.client.admin.topics.topic_partitions import PartitionState
@@ -53,7 +53,7 @@ def test_what_is_not_as_it_should_be_has_a_mark(
     snapshot: PartitionSnapshot, marks: tuple[str, ...]
 ) -> None:
     assert snapshot.marks == marks
-    assert is_unwell(snapshot) is (bool(marks) and marks != ("not-preferred",))
+    assert is_unhealthy(snapshot) is (bool(marks) and marks != ("not-preferred",))
 
 
 def cells(*snapshots: PartitionSnapshot, **options: Any) -> list[dict[str, str]]:

@@ -129,7 +129,7 @@ def test_members_and_topics_that_do_not_fit() -> None:
         (reader(100, end=130), "not-committed"),
         (reader(60, last_stable_offset=60), "open-transaction"),
         (reader(60, before=40), "reads"),
-        (reader(60), "reader-stands-still"),
+        (reader(60), "reader-stalled"),
     ],
 )
 def test_a_partition_is_not_read_on(facts: ReaderFacts, kind: str) -> None:
@@ -145,6 +145,4 @@ def test_what_is_read_tells_its_pace() -> None:
 def test_a_quota_explains_a_reader_that_is_slow() -> None:
     facts = group(STABLE, reader(60))
     assert kinds(group_reasons(replace(facts, fetch_quotas={"a": 1000.0}))) == ["quota"]
-    assert kinds(group_reasons(replace(facts, fetch_quotas={"b": 1000.0}))) == [
-        "reader-stands-still"
-    ]
+    assert kinds(group_reasons(replace(facts, fetch_quotas={"b": 1000.0}))) == ["reader-stalled"]

@@ -108,7 +108,7 @@ def test_a_leader_that_lost_its_disk_or_has_not_begun() -> None:
 def test_a_member_of_the_isr_that_stands_still_holds_the_watermark() -> None:
     now = snapshot({1: 120, 2: 120, 3: 100}, 100)
     (reason,) = partition_reasons(facts(now, uncommitted_since_ms=NOW_MS - 4_000))
-    assert reason.kind == "isr-member-stands-still"
+    assert reason.kind == "isr-member-stalled"
     assert "broker 3" in reason.what
     assert "20 records are not committed, the oldest was written 4.0 s ago" in reason.what
     assert "30 s" in reason.remedy
@@ -201,7 +201,7 @@ def test_a_replica_that_stands_still_catches_up_or_is_too_slow() -> None:
     (reason,) = partition_reasons(
         facts(now, behind_since_ms={3: NOW_MS - 300_000}, failed_fetches={"h:3": 2})
     )
-    assert reason.kind == "replica-stands-still"
+    assert reason.kind == "replica-stalled"
     assert "400 records behind" in reason.what
     assert "written 5 min ago" in reason.what
     assert "h:3 counts 2 partitions" in reason.what
@@ -227,7 +227,7 @@ def test_a_throttled_replica() -> None:
     found = partition_reasons(facts(now, brokers=brokers, throttled_followers=frozenset({3})))
     assert kinds(found) == ["replica-throttled"]
     # A rate alone does not throttle a replica that is not listed.
-    assert kinds(partition_reasons(facts(now, brokers=brokers))) == ["replica-stands-still"]
+    assert kinds(partition_reasons(facts(now, brokers=brokers))) == ["replica-stalled"]
 
 
 def test_a_replica_that_is_being_removed_and_one_that_comes() -> None:
@@ -280,7 +280,7 @@ def test_an_open_transaction_holds_the_last_stable_offset() -> None:
         (10, 14, ["no-record"]),
         (10, None, ["no-record"]),
         (45, 45, ["readable", "transaction-hangs"]),
-        (60, None, ["not-committed", "isr-member-stands-still", "transaction-hangs"]),
+        (60, None, ["not-committed", "isr-member-stalled", "transaction-hangs"]),
         (80, None, ["not-written"]),
         (99, None, ["not-written"]),
     ],

@@ -84,12 +84,12 @@ def list_quotas(
     with connected(bootstrap, properties) as client:
         found = client.admin.describe_quotas(entity(given), strict=strict)
         if as_json:
-            listed = [{"entity": dict(who), "quotas": values} for who, values in found.items()]
+            listed = [{"entity": dict(owner), "quotas": values} for owner, values in found.items()]
             echo_json(listed)
             return
         rows = [
-            (_words(who), key, _number(value))
-            for who, values in sorted(found.items(), key=lambda item: _words(item[0]))
+            (_words(owner), key, _number(value))
+            for owner, values in sorted(found.items(), key=lambda item: _words(item[0]))
             for key, value in sorted(values.items())
         ]
         echo_table(("entity", "quota", "value"), rows)
@@ -149,23 +149,23 @@ def _alter(
     *,
     dry_run: bool,
 ) -> None:
-    who: QuotaEntity = tuple(sorted(entity(given).items()))
-    if not who:
+    owner: QuotaEntity = tuple(sorted(entity(given).items()))
+    if not owner:
         raise click.UsageError("whose? Give --user, --client-id, --ip, or one of --default-...")
     bootstrap, properties, as_json = options
     with connected(bootstrap, properties) as client:
-        client.admin.alter_quotas(who, changes, validate_only=dry_run)
+        client.admin.alter_quotas(owner, changes, validate_only=dry_run)
         if as_json:
-            echo_json({"entity": dict(who), "changes": changes, "executed": not dry_run})
+            echo_json({"entity": dict(owner), "changes": changes, "executed": not dry_run})
             return
         done = "would change" if dry_run else "changed"
         words = [f"{k} unset" if v is None else f"{k}={_number(v)}" for k, v in changes.items()]
-        echo(f"{done} {_words(who)}: {', '.join(words)}")
+        echo(f"{done} {_words(owner)}: {', '.join(words)}")
 
 
-def _words(who: QuotaEntity) -> str:
+def _words(owner: QuotaEntity) -> str:
     order = {kind: index for index, kind in enumerate(_TYPES)}
-    parts = sorted(who, key=lambda part: order.get(part[0], len(_TYPES)))
+    parts = sorted(owner, key=lambda part: order.get(part[0], len(_TYPES)))
     return ", ".join(f"{kind} {'(default)' if name is None else name}" for kind, name in parts)
 
 

@@ -36,7 +36,7 @@ _STATES = {"running": good, "starting": warn, "paused": warn, "stopped": dim}
 
 
 @dataclass(slots=True)
-class _Told:
+class _ClusterView:
     """The state that the brokers report."""
 
     # Leader of the metadata quorum; None if there is none or it does not respond.
@@ -55,37 +55,37 @@ class _Told:
 def echo_status(layout: Layout, nodes: Sequence[Node], *, as_json: bool) -> bool:
     """Print the state of nodes. Return whether the cluster is healthy."""
     states = {node.id: node.state() for node in nodes}
-    told = _ask(layout) if any(state.is_alive for state in states.values()) else None
-    rows = [_node_json(node, states[node.id], told) for node in nodes]
-    well = all(row["well"] for row in rows) and (told is not None and not told.offline)
+    view = _request_view(layout) if any(state.is_alive for state in states.values()) else None
+    rows = [_node_json(node, states[node.id], view) for node in nodes]
+    is_healthy = all(row["well"] for row in rows) and (view is not None and not view.offline)
     if as_json:
         echo_json(
             {
                 "cluster_id": layout.cluster_id,
                 "bootstrap": layout.bootstrap,
-                "controller": None if told is None else told.controller,
-                "offline_partitions": None if told is None else told.offline,
-                "well": well,
+                "controller": None if view is None else view.controller,
+                "offline_partitions": None if view is None else view.offline,
+                "well": is_healthy,
                 "nodes": rows,
             }
         )
-        return well
-    _echo_head(layout, rows, told)
+        return is_healthy
+    _echo_head(layout, rows, view)
     echo_table(
         ("node", "role", "state", "pid", "port", "leads", "replicas", "behind", "up"),
         [_row(row) for row in rows],
     )
-    if sys.stdout.isatty() and told is not None:
+    if sys.stdout.isatty() and view is not None:
         echo_line(dim(f"* acts as controller; clients: {layout.bootstrap}"))
-    return well
+    return is_healthy
 
 
-def _echo_head(layout: Layout, rows: Sequence[dict[str, Any]], told: _Told | None) -> None:
-    if told is None:
+def _echo_head(layout: Layout, rows: Sequence[dict[str, Any]], view: _ClusterView | None) -> None:
+    if view is None:
         echo_line(strong(f"cluster {layout.cluster_id}"), ": ", bad("does not answer"))
         return
-    controller: object = told.controller if told.controller is not None else bad("none")
-    offline: object = good(0) if not told.offline else bad(told.offline)
+    controller: object = view.controller if view.controller is not None else bad("none")
+    offline: object = good(0) if not view.offline else bad(view.offline)
     # The controller learns only after a moment that a process has ended or is paused.
     serving = sum(
         row["state"] == "running" and row["broker"] is not None and row["broker"]["serving"]
@@ -100,18 +100,18 @@ def _echo_head(layout: Layout, rows: Sequence[dict[str, Any]], told: _Told | Non
     )
 
 
-def _node_json(node: Node, state: NodeState, told: _Told | None) -> dict[str, Any]:
+def _node_json(node: Node, state: NodeState, view: _ClusterView | None) -> dict[str, Any]:
     plan = node.plan
     broker = None
-    if told is not None and plan.is_broker:
+    if view is not None and plan.is_broker:
         broker = {
-            "serving": node.id in told.serving,
-            "fenced": node.id in told.fenced,
-            "leads": told.leads.get(node.id, 0),
-            "replicas": told.replicas.get(node.id, 0),
-            "out_of_sync": told.lagging.get(node.id, 0),
+            "serving": node.id in view.serving,
+            "fenced": node.id in view.fenced,
+            "leads": view.leads.get(node.id, 0),
+            "replicas": view.replicas.get(node.id, 0),
+            "out_of_sync": view.lagging.get(node.id, 0),
         }
-    well = state.name == "running" and (
+    is_healthy = state.name == "running" and (
         broker is None or (bool(broker["serving"]) and not broker["out_of_sync"])
     )
     return {
@@ -123,9 +123,9 @@ def _node_json(node: Node, state: NodeState, told: _Told | None) -> dict[str, An
         "address": plan.address,
         "port": plan.port or plan.controller_port,
         "metrics": plan.metrics_address or None,
-        "active_controller": told is not None and told.controller == node.id,
+        "active_controller": view is not None and view.controller == node.id,
         "broker": broker,
-        "well": well,
+        "well": is_healthy,
     }
 
 
@@ -161,14 +161,14 @@ def _client(layout: Layout) -> Client:
     return Client(layout.bootstrap, **_CONFIG)
 
 
-def _ask(layout: Layout) -> _Told | None:
+def _request_view(layout: Layout) -> _ClusterView | None:
     with _client(layout) as client:
         try:
             cluster = client.describe_cluster()
             topics = client.admin.describe_topic_partitions()
         except ClientError:
             return None
-        told = _Told(
+        view = _ClusterView(
             _controller(client),
             {broker.id for broker in cluster.brokers},
             {broker.id for broker in cluster.fenced},
@@ -181,13 +181,13 @@ def _ask(layout: Layout) -> _Told | None:
         if isinstance(topic, ClientError):
             continue
         for state in topic.partitions.values():
-            told.offline += state.leader < 0
-            _count(told.leads, state.leader)
+            view.offline += state.leader < 0
+            _count(view.leads, state.leader)
             for replica in state.replicas:
-                _count(told.replicas, replica)
+                _count(view.replicas, replica)
                 if replica not in state.isr:
-                    _count(told.lagging, replica)
-    return told
+                    _count(view.lagging, replica)
+    return view
 
 
 def _count(counts: dict[int, int], node: int) -> None:
@@ -233,8 +233,8 @@ def await_in_sync(layout: Layout, node: int) -> bool:
     """Wait up to a minute until all replicas of a node are in sync. Return whether they are."""
     deadline = time.monotonic() + _IN_SYNC_TIMEOUT_S
     while time.monotonic() < deadline:
-        told = _ask(layout)
-        if told is not None and not told.lagging.get(node) and not told.offline:
+        view = _request_view(layout)
+        if view is not None and not view.lagging.get(node) and not view.offline:
             return True
         time.sleep(_POLL_S)
     echo(f"node {node} has replicas that are not in sync yet", err=True)

@@ -25,12 +25,12 @@ _TIMEOUT_MS = 500
 def complete_topics(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Return the matching topic names; internal topics only if an underscore was typed."""
     internal = incomplete.startswith("_")
-    return _asked(ctx, incomplete, lambda client: client.topics(internal=internal))
+    return _requested(ctx, incomplete, lambda client: client.topics(internal=internal))
 
 
 def complete_groups(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Return the matching group names."""
-    return _asked(
+    return _requested(
         ctx, incomplete, lambda client: [group.group_id for group in client.admin.list_groups()]
     )
 
@@ -50,8 +50,8 @@ def complete_config_keys(ctx: click.Context, _param: click.Parameter, incomplete
     return _beginning((key.name for key in KEYS), incomplete)
 
 
-def _asked(
-    ctx: click.Context, incomplete: str, ask: Callable[[Client], Iterable[str]]
+def _requested(
+    ctx: click.Context, incomplete: str, request: Callable[[Client], Iterable[str]]
 ) -> list[str]:
     from barnabas.client.errors import ClientError
     from barnabas.client.facade import Client
@@ -65,7 +65,7 @@ def _asked(
     try:
         chosen = select(ctx.params.get("bootstrap"), (), ctx.params.get("profile"))
         with Client(chosen.bootstrap, **limits) as client:
-            return _beginning(ask(client), incomplete)
+            return _beginning(request(client), incomplete)
     except (ClientError, click.UsageError):
         return []
 

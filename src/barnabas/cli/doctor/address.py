@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.cli.doctor.brokers import examine_brokers, knock_at_brokers
+from barnabas.cli.doctor.brokers import examine_brokers, probe_brokers
 from barnabas.cli.doctor.dangerous import dangers
 from barnabas.cli.doctor.directory import check_space
 from barnabas.cli.doctor.groups import examine_groups
 from barnabas.cli.doctor.probe import Peer, responder
-from barnabas.cli.doctor.quorum import examine_quorum, tell_lost_quorum
+from barnabas.cli.doctor.quorum import examine_quorum, report_lost_quorum
 from barnabas.cli.doctor.replicas import examine_moves, examine_partitions
 from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
 from barnabas.client.connections.versions import CLIENT_VERSIONS
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from barnabas.cli.doctor.diagnosis import Diagnosis
-    from barnabas.cli.doctor.probe import Address, Knocks
+    from barnabas.cli.doctor.probe import Address, Probes
     from barnabas.client.connections.metadata_cache import NodeInfo
     from barnabas.client.facade import Client
 
@@ -32,11 +32,11 @@ _USUAL_PORTS = (9092, 9093, 9094, 19092, 29092)
 _NEEDED = (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA, ApiKey.LIST_OFFSETS)
 
 
-def examine_address(address: Address, knocks: Knocks, diagnosis: Diagnosis) -> None:
+def examine_address(address: Address, probes: Probes, diagnosis: Diagnosis) -> None:
     """Report what answers at an address, and a remedy if it is not a broker."""
     host, port = address
     name = f"{host}:{port}"
-    reply = knocks.reply(address)
+    reply = probes.reply(address)
     if reply.peer is Peer.KAFKA:
         diagnosis.ok(f"{name} {reply.peer.value}")
         return
@@ -57,7 +57,7 @@ def examine_address(address: Address, knocks: Knocks, diagnosis: Diagnosis) -> N
         ),
     }
     remedy = remedies[reply.peer]
-    if reply.peer is Peer.REFUSED and knocks.first_kafka() is not None:
+    if reply.peer is Peer.REFUSED and probes.first_kafka() is not None:
         # A new broker in place of an existing one would start an empty cluster of its own.
         remedy = "start the broker that listens there: barnabas start SERVER.PROPERTIES"
     elif reply.peer not in (Peer.UNKNOWN_NAME, Peer.UNREACHABLE):
@@ -85,15 +85,15 @@ def examine_cluster(client: Client, host: str, port: int, diagnosis: Diagnosis) 
             "the listener may want authentication (SASL), which this client does not speak yet",
         )
         return
-    knocks = knock_at_brokers(cluster)
+    probes = probe_brokers(cluster)
     state = examine_quorum(client, diagnosis)
     leader = "no controller" if state.leader is None else f"controller {state.leader}"
     count = len(cluster.brokers) + len(cluster.fenced)
     words = f"cluster {cluster.cluster_id} with {count} broker{'' if count == 1 else 's'}"
     diagnosis.ok(f"{words}, {leader}")
     if state.is_lost:
-        tell_lost_quorum(client, cluster, knocks, diagnosis)
-    found = examine_brokers(cluster, knocks, state, (host, port), diagnosis)
+        report_lost_quorum(client, cluster, probes, diagnosis)
+    found = examine_brokers(cluster, probes, state, (host, port), diagnosis)
     down = {node.id for node in found.down}
 
     def partitions() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.cli.doctor.probe import Knocks, Peer, Reply
+from barnabas.cli.doctor.probe import Peer, Probes, Reply
 from barnabas.cli.why.reason import duration
 from barnabas.server.configs.endpoint import is_loopback
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from barnabas.client.admin.cluster.cluster_info import ClusterDescription
     from barnabas.client.connections.metadata_cache import NodeInfo
 
-__all__ = ["BrokerCondition", "examine_brokers", "knock_at_brokers"]
+__all__ = ["BrokerCondition", "examine_brokers", "probe_brokers"]
 
 # Brokers fetch the metadata log about twice a second. A longer silence means a failure.
 _HEARD_MS_MAX = 3_000
@@ -30,38 +30,38 @@ class BrokerCondition(NamedTuple):
     down: list[NodeInfo]
 
 
-def knock_at_brokers(cluster: ClusterDescription) -> Knocks:
+def probe_brokers(cluster: ClusterDescription) -> Probes:
     """Start a probe of every registered broker, including fenced ones."""
-    return Knocks((node.host, node.port) for node in (*cluster.brokers, *cluster.fenced))
+    return Probes((node.host, node.port) for node in (*cluster.brokers, *cluster.fenced))
 
 
 def examine_brokers(
     cluster: ClusterDescription,
-    knocks: Knocks,
+    probes: Probes,
     state: QuorumState,
-    asked: Address,
+    given_address: Address,
     diagnosis: Diagnosis,
 ) -> BrokerCondition:
     """Report the condition of each broker.
 
     Args:
         cluster: The brokers in the response of one of them.
-        knocks: The probes of their addresses.
+        probes: The probes of their addresses.
         state: The quorum state; the quorum leader knows when each broker last fetched.
-        asked: The address that the user gave.
+        given_address: The address that the user gave.
         diagnosis: Receives the findings.
     """
     condition = BrokerCondition([], [])
     for node in cluster.brokers:
-        reply = knocks.reply((node.host, node.port))
+        reply = probes.reply((node.host, node.port))
         if reply.peer is Peer.KAFKA:
             condition.answering.append(node)
-            _tell_answering(node, asked, diagnosis)
+            _report_answering(node, given_address, diagnosis)
         else:
             condition.down.append(node)
-            _tell_unreached(node, reply, state, diagnosis)
+            _report_unreached(node, reply, state, diagnosis)
     for node in cluster.fenced:
-        reply = knocks.reply((node.host, node.port))
+        reply = probes.reply((node.host, node.port))
         condition.down.append(node)
         if reply.peer is Peer.KAFKA:
             diagnosis.wrong(
@@ -71,23 +71,25 @@ def examine_brokers(
                 f"controller that it cannot reach, and check that its clock and network are well",
             )
         else:
-            _tell_unreached(node, reply, state, diagnosis)
+            _report_unreached(node, reply, state, diagnosis)
     return condition
 
 
-def _tell_answering(node: NodeInfo, asked: Address, diagnosis: Diagnosis) -> None:
-    host, port = asked
-    told = f"broker {node.id} tells clients to connect to {node.address}"
+def _report_answering(node: NodeInfo, given_address: Address, diagnosis: Diagnosis) -> None:
+    host, port = given_address
+    claim = f"broker {node.id} tells clients to connect to {node.address}"
     if is_loopback(node.host) and not is_loopback(host):
         diagnosis.wrong(
-            f"{told}: every other machine would connect to itself",
+            f"{claim}: every other machine would connect to itself",
             f"set advertised.listeners=PLAINTEXT://{host}:{port} of broker {node.id}, restart it",
         )
     else:
-        diagnosis.ok(f"{told}, where it answers")
+        diagnosis.ok(f"{claim}, where it answers")
 
 
-def _tell_unreached(node: NodeInfo, reply: Reply, state: QuorumState, diagnosis: Diagnosis) -> None:
+def _report_unreached(
+    node: NodeInfo, reply: Reply, state: QuorumState, diagnosis: Diagnosis
+) -> None:
     """Report a broker that does not answer: its address is wrong, or it is paused or down."""
     if _is_heard(node.id, state) and reply.peer is not Peer.SILENT:
         diagnosis.wrong(

@@ -69,10 +69,10 @@ def doctor(target: str | None, properties: Sequence[str], quiet: bool, as_json: 
         sys.exit(EXIT_INTERRUPTED)
     if as_json:
         findings = [finding._asdict() for finding in diagnosis.findings]
-        echo_json({"target": wanted, "well": diagnosis.is_well, "findings": findings})
+        echo_json({"target": wanted, "well": diagnosis.is_healthy, "findings": findings})
     else:
         _show(diagnosis, quiet=quiet)
-    if not diagnosis.is_well:
+    if not diagnosis.is_healthy:
         sys.exit(EXIT_FAILED)
 
 
@@ -91,8 +91,8 @@ def _examine(target: str, properties: Sequence[str], diagnosis: Diagnosis) -> No
 
 def _examine_addresses(target: str, properties: Sequence[str], diagnosis: Diagnosis) -> None:
     from barnabas.cli.doctor.address import examine_address
-    from barnabas.cli.doctor.asking import Asking
-    from barnabas.cli.doctor.probe import Knocks
+    from barnabas.cli.doctor.cluster_examination import ClusterExamination
+    from barnabas.cli.doctor.probe import Probes
     from barnabas.client.config import ClientConfig
     from barnabas.client.errors import ClientConfigError
 
@@ -110,15 +110,15 @@ def _examine_addresses(target: str, properties: Sequence[str], diagnosis: Diagno
     # What the client logs, this command says in its own words.
     logging.getLogger("barnabas").addHandler(logging.NullHandler())
     deadline = time.monotonic() + _LIMIT_S
-    knocks = Knocks(addresses, is_thorough=True)
-    asking = None
-    if knocks.first_kafka() is not None:
-        asking = Asking(knocks, config)
-        asking.start()
-    for address in knocks.addresses:
-        examine_address(address, knocks, diagnosis)
-    if asking is not None:
-        asking.finish(max(0.0, deadline - time.monotonic()), diagnosis)
+    probes = Probes(addresses, is_thorough=True)
+    examination = None
+    if probes.first_kafka() is not None:
+        examination = ClusterExamination(probes, config)
+        examination.start()
+    for address in probes.addresses:
+        examine_address(address, probes, diagnosis)
+    if examination is not None:
+        examination.finish(max(0.0, deadline - time.monotonic()), diagnosis)
 
 
 def _show(diagnosis: Diagnosis, *, quiet: bool) -> None:
@@ -126,7 +126,7 @@ def _show(diagnosis: Diagnosis, *, quiet: bool) -> None:
         if quiet and finding.verdict != "wrong":
             continue
         echo_entry(_MARKS[finding.verdict](finding.verdict), finding.what, finding.remedy)
-    if diagnosis.is_well:
+    if diagnosis.is_healthy:
         if not quiet:
             echo_line(good("nothing is wrong"))
         return

@@ -56,6 +56,6 @@ class Diagnosis:
         self._first = [Finding("wrong", what, remedy)]
 
     @property
-    def is_well(self) -> bool:
+    def is_healthy(self) -> bool:
         """Whether nothing is wrong."""
         return all(finding.verdict != "wrong" for finding in self.findings)

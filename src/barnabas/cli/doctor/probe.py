@@ -18,14 +18,14 @@ from barnabas.protocol.protocol_error import ProtocolError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Knocks", "Peer", "Reply", "knock", "responder"]
+__all__ = ["Peer", "Probes", "Reply", "probe_address", "responder"]
 
 Address = tuple[str, int]
 
 # Timeout of each step: connect, response, TLS (s).
 _TIMEOUT_S = 1.0
 # Limit for a probe with all its steps (s). The resolver has no timeout that can be set.
-_KNOCK_S = 3.2
+_PROBE_S = 3.2
 _ANSWER_BYTES_MAX = 1 << 20
 _CORRELATION_ID = 0x0B1A_57
 
@@ -59,7 +59,7 @@ class Reply(NamedTuple):
     detail: str = ""
 
 
-def knock(host: str, port: int, *, is_thorough: bool = True) -> Reply:
+def probe_address(host: str, port: int, *, is_thorough: bool = True) -> Reply:
     """Connect and send ApiVersions, a request that every broker answers for all clients.
 
     Args:
@@ -149,7 +149,7 @@ def _speaks_http(host: str, port: int) -> bool:
     return False
 
 
-class Knocks:
+class Probes:
     """Probes several addresses at the same time, each in its own thread.
 
     The threads are daemons: a name server that does not answer must not keep the process alive.
@@ -165,17 +165,17 @@ class Knocks:
         self._changed = threading.Condition()
         self.addresses = tuple(dict.fromkeys(addresses))
         for address in self.addresses:
-            threading.Thread(target=self._knock, args=(address,), daemon=True).start()
+            threading.Thread(target=self._probe, args=(address,), daemon=True).start()
 
-    def _knock(self, address: Address) -> None:
-        reply = knock(*address, is_thorough=self._is_thorough)
+    def _probe(self, address: Address) -> None:
+        reply = probe_address(*address, is_thorough=self._is_thorough)
         with self._changed:
             self._replies[address] = reply
             self._changed.notify_all()
 
     def first_kafka(self) -> Address | None:
         """Return the first address at which a broker answers; None if no broker does in time."""
-        deadline = time.monotonic() + _KNOCK_S
+        deadline = time.monotonic() + _PROBE_S
         with self._changed:
             while True:
                 for address, reply in self._replies.items():
@@ -189,11 +189,11 @@ class Knocks:
     def reply(self, address: Address) -> Reply:
         """Return the result for one address; wait for it if necessary."""
         with self._changed:
-            self._changed.wait_for(lambda: address in self._replies, _KNOCK_S)
+            self._changed.wait_for(lambda: address in self._replies, _PROBE_S)
             return self._replies.get(address, Reply(Peer.UNREACHABLE, "no reply in time"))
 
 
 def responder(host: str, ports: Iterable[int]) -> int | None:
     """Return one of `ports` at which a broker answers; None if no broker does."""
-    found = Knocks((host, port) for port in ports).first_kafka()
+    found = Probes((host, port) for port in ports).first_kafka()
     return None if found is None else found[1]

@@ -132,12 +132,12 @@ def _examine_listeners(configuration: Configuration, diagnosis: Diagnosis) -> No
             try:
                 trial.bind((endpoint.host, endpoint.port))
             except OSError as error:
-                _tell_unbound(str(endpoint), error, diagnosis)
+                _report_unbound(str(endpoint), error, diagnosis)
             else:
                 diagnosis.ok(f"{endpoint} is free to listen on")
 
 
-def _tell_unbound(endpoint: str, error: OSError, diagnosis: Diagnosis) -> None:
+def _report_unbound(endpoint: str, error: OSError, diagnosis: Diagnosis) -> None:
     remedies = {
         errno.EADDRINUSE: "another program listens there: stop it, or take another port",
         errno.EADDRNOTAVAIL: "this machine does not have that address: name one that it has",

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from barnabas.cli.common.quorum_state import NO_LEADER, quorum_state
-from barnabas.cli.doctor.probe import Knocks, Peer
+from barnabas.cli.doctor.probe import Peer, Probes
 from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
 from barnabas.server.configs.cluster_settings import parse_voter
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from barnabas.client.admin.cluster.cluster_info import ClusterDescription
     from barnabas.client.facade import Client
 
-__all__ = ["examine_quorum", "tell_lost_quorum"]
+__all__ = ["examine_quorum", "report_lost_quorum"]
 
 _VOTERS = "controller.quorum.voters"
 _SKEW_MS_MAX = 2_000
@@ -52,15 +52,15 @@ def examine_quorum(client: Client, diagnosis: Diagnosis) -> QuorumState:
     return state
 
 
-def tell_lost_quorum(
-    client: Client, cluster: ClusterDescription, knocks: Knocks, diagnosis: Diagnosis
+def report_lost_quorum(
+    client: Client, cluster: ClusterDescription, probes: Probes, diagnosis: Diagnosis
 ) -> None:
     """Report first that the quorum has no leader, and which voters do not answer.
 
     Args:
         client: A client that reaches a broker.
         cluster: The brokers in the response of that broker.
-        knocks: The probes of their addresses.
+        probes: The probes of their addresses.
         diagnosis: Receives the finding.
     """
     # Told at once, in case that the voters take too long.
@@ -68,14 +68,14 @@ def tell_lost_quorum(
         NO_LEADER, "start a majority of the controllers; delete none of their data"
     )
     found = {
-        node.id: knocks.reply((node.host, node.port)).peer
+        node.id: probes.reply((node.host, node.port)).peer
         for node in (*cluster.brokers, *cluster.fenced)
     }
     voters = _voters(client, [node for node, peer in found.items() if peer is Peer.KAFKA])
     lost: list[int] = []
     needed = len(voters) // 2 + 1
     if voters:
-        answers = Knocks(voters.values())
+        answers = Probes(voters.values())
         lost = [node for node, at in voters.items() if answers.reply(at).peer is not Peer.KAFKA]
         words = f"{len(voters) - len(lost)} of {len(voters)} voters answer, {needed} are needed"
         where = ", ".join(f"{node} ({voters[node][0]})" for node in lost)

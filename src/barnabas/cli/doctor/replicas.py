@@ -45,7 +45,7 @@ def examine_partitions(
             f"start the brokers that hold them: {_ids(holders & set(down) or holders)}",
         )
     if under:
-        _tell_under_replicated(under, down, diagnosis)
+        _report_under_replicated(under, down, diagnosis)
     _examine_min_isr(client, topics, down, diagnosis)
     away = [
         name
@@ -66,7 +66,7 @@ def _of(topic: TopicInfo) -> Iterable[PartitionInfo]:
     return topic.partitions.values()
 
 
-def _tell_under_replicated(
+def _report_under_replicated(
     under: list[tuple[str, PartitionInfo]], down: Collection[int], diagnosis: Diagnosis
 ) -> None:
     missing = {node for _, p in under for node in p.replicas if node not in p.isr}

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.cli.log.findings import Findings
-from barnabas.cli.log.mended_segment import Following, first_header, mended_pieces
 from barnabas.cli.log.paths import partition_directories
 from barnabas.cli.log.read_only import ReadOnlyFile
+from barnabas.cli.log.repaired_segment import Following, first_header, repaired_pieces
 from barnabas.raft.election_state import (
     QUORUM_STATE_FILE,
     QuorumStateError,
@@ -49,8 +49,8 @@ from barnabas.storage.topic_partition import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from barnabas.cli.log.mended_segment import Piece
     from barnabas.cli.log.paths import PartitionDirectory
+    from barnabas.cli.log.repaired_segment import Piece
 
 __all__ = ["RepairStep", "repair"]
 
@@ -155,7 +155,7 @@ class _Repair:
             order.begin_segment(base)
             path = offset_file(partition.path, base, LOG_SUFFIX)
             with ReadOnlyFile(path) as file:
-                pieces = list(_joined(mended_pieces(file, order, following, may_skip=may_skip)))
+                pieces = list(_joined(repaired_pieces(file, order, following, may_skip=may_skip)))
                 damaged = [piece for piece in pieces if piece.content is not None]
                 if not damaged:
                     self._check_indexes(partition, base)
@@ -164,7 +164,7 @@ class _Repair:
                     self._steps.append(_step_of(path, piece, order.next_offset))
                 if not self._apply:
                     continue
-                self._write_mended(path, file, pieces)
+                self._write_repaired(path, file, pieces)
             for suffix in _INDEXES:
                 self._move(offset_file(partition.path, base, suffix))
 
@@ -186,24 +186,24 @@ class _Repair:
         with ReadOnlyFile(offset_file(partition.path, bases[0], LOG_SUFFIX)) as file:
             return Following(bases[0], first_header(file))
 
-    def _write_mended(self, path: str, file: ReadOnlyFile, pieces: list[Piece]) -> None:
+    def _write_repaired(self, path: str, file: ReadOnlyFile, pieces: list[Piece]) -> None:
         """Replace a segment. The new file is durable when this method returns."""
         part = f"{path}{_PART}"
         if self._disk.exists(part):
             self._disk.remove(part)
-        mended = self._disk.open(part)
+        repaired = self._disk.open(part)
         for piece in pieces:
             content = piece.content
             if content is not None:
-                mended.append(content)
+                repaired.append(content)
                 continue
             at, end = piece.position, piece.position + piece.size
             while at < end:
                 block = file.read_at(min(1 << 20, end - at), at)
-                mended.append(block)
+                repaired.append(block)
                 at += len(block)
-        mended.sync()
-        mended.close()
+        repaired.sync()
+        repaired.close()
         self._move(path)
         self._disk.rename(part, path)
         self._disk.sync_directory(path.rpartition("/")[0])

@@ -90,7 +90,7 @@ def await_moves(client: Client, planned: Sequence[Move]) -> None:
     """Wait until all reassignments are complete; retriable errors are ignored meanwhile."""
     wanted = [move.partition for move in planned]
     left = len(wanted)
-    told = -1
+    reported = -1
     while left:
         time.sleep(_POLL_S)
         try:
@@ -99,9 +99,9 @@ def await_moves(client: Client, planned: Sequence[Move]) -> None:
             if not error.retriable:
                 raise
             continue
-        if left != told:
+        if left != reported:
             echo(f"moved {len(wanted) - left} of {len(wanted)}", err=True)
-            told = left
+            reported = left
 
 
 def echo_status(client: Client, topics: Sequence[str], *, as_json: bool) -> None:

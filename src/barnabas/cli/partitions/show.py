@@ -70,7 +70,7 @@ def show_partitions(
             _show_live(client, names, interval, unwell=unwell, internal=internal)
             return
         found = take_snapshots(client, names, internal=internal)
-        shown = [each for each in found if not unwell or is_unwell(each)]
+        shown = [each for each in found if not unwell or is_unhealthy(each)]
         if as_json:
             echo_json([snapshot_json(each) for each in shown])
         elif shown:
@@ -81,7 +81,7 @@ def show_partitions(
             sys.exit(1)
 
 
-def is_unwell(snapshot: PartitionSnapshot) -> bool:
+def is_unhealthy(snapshot: PartitionSnapshot) -> bool:
     """Return whether there is a mark other than a leader that is not the preferred one."""
     return any(mark not in _QUIET for mark in snapshot.marks)
 
@@ -89,7 +89,7 @@ def is_unwell(snapshot: PartitionSnapshot) -> bool:
 def _echo_sum(found: Sequence[PartitionSnapshot]) -> None:
     if not sys.stdout.isatty():
         return
-    unwell = sum(is_unwell(each) for each in found)
+    unwell = sum(is_unhealthy(each) for each in found)
     count = f"{len(found)} partition{'' if len(found) == 1 else 's'}"
     if unwell:
         echo_line(dim(f"{count}, "), warn(f"{unwell} not well"), dim("; `barnabas why` says why"))
@@ -188,9 +188,9 @@ def _marks(shown: PartitionSnapshot) -> Styled:
     if not marks:
         return good("well")
     # The first mark is the most important one. A reassignment is shown in addition.
-    told = [mark for mark in marks if mark == marks[0] or mark == "moving"]
+    shown_marks = [mark for mark in marks if mark == marks[0] or mark == "moving"]
     style = bad if marks[0] in _BAD else dim if marks[0] in _QUIET else warn
-    return style(" ".join(told))
+    return style(" ".join(shown_marks))
 
 
 def snapshot_json(shown: PartitionSnapshot) -> dict[str, Any]:
@@ -244,7 +244,7 @@ def _show_live(
             at = time.monotonic()
             if before and trouble is None:
                 rates = _rates(before, found, at - before_at)
-            shown = [each for each in found if not unwell or is_unwell(each)]
+            shown = [each for each in found if not unwell or is_unhealthy(each)]
             live.update(_screen(shown, rates, trouble, terminal.height), refresh=True)
             before, before_at = found, at
             time.sleep(interval)
@@ -275,7 +275,7 @@ def _screen(
     from barnabas.cli.common.printable import printable
     from barnabas.cli.common.tables import table
 
-    unwell = sum(is_unwell(each) for each in shown)
+    unwell = sum(is_unhealthy(each) for each in shown)
     head = Text.assemble(
         ("barnabas partitions", "bold"),
         f"  {len(shown)} partitions  ",
@@ -287,7 +287,7 @@ def _screen(
         parts[1] = Text(printable(trouble), style="bold red")
     # If the terminal is too small, partitions with problems take precedence.
     room = max(1, height - 5)
-    fitting = sorted(shown, key=lambda each: not is_unwell(each))[:room]
+    fitting = sorted(shown, key=lambda each: not is_unhealthy(each))[:room]
     fitting.sort(key=lambda each: each.partition)
     parts.append(table(*rows(fitting, rates)))
     if len(shown) > room:

@@ -113,11 +113,11 @@ def take_snapshots(
         return []
     ends = _ends(client, states)
     # Do not ask a silent leader again: each attempt costs the request timeout.
-    told = {
+    leader_ends = {
         tp: ends.get(state.leader, {}).get(tp, ClientError("there is no leader to ask"))
         for tp, state in states.items()
     }
-    led = {tp: "latest" for tp, end in told.items() if isinstance(end, int)}
+    led = {tp: "latest" for tp, end in leader_ends.items() if isinstance(end, int)}
     high_watermarks = client.admin.list_offsets(led)
     minima = _min_isr(client, list(topics))
     moving = _reassignments(client, states if names else None)
@@ -127,7 +127,7 @@ def take_snapshots(
             state,
             topics[tp.topic].is_internal,
             min(minima[tp.topic], len(state.replicas)) if tp.topic in minima else None,
-            _watermark(high_watermarks.get(tp), told[tp]),
+            _watermark(high_watermarks.get(tp), leader_ends[tp]),
             {node: ends[node][tp] for node in state.replicas if tp in ends.get(node, {})},
             moving.get(tp),
         )

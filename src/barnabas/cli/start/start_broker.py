@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from barnabas.cli.common.open_files import raise_open_files_limit
-from barnabas.cli.start.start_files import StartSurroundings
+from barnabas.cli.start.start_files import StartFiles
 from barnabas.cli.start.start_log import FORMAT_KEY, LEVEL_KEY, set_up_log
 from barnabas.runtime.disk import RealDisk
 from barnabas.settings.key import ConfigError
@@ -42,24 +42,24 @@ def start_broker(options: StartOptions) -> int:
             "do not run with -O or PYTHONOPTIMIZE: the broker checks its own "
             "invariants by assertions and stops rather than serve a wrong log"
         )
-    surroundings: StartSurroundings | None = None
+    start_files: StartFiles | None = None
     try:
         _check_together(options)
-        surroundings = StartSurroundings(options)
-        properties = _properties(options, surroundings.temporary_directory)
+        start_files = StartFiles(options)
+        properties = _properties(options, start_files.temporary_directory)
         set_up_log(properties.get(FORMAT_KEY, "text"), properties.get(LEVEL_KEY, "warning"))
         raise_open_files_limit()
-        return _run(properties, options, surroundings)
+        return _run(properties, options, start_files)
     except (StartError, ConfigError, PropertiesError) as error:
         return _complain(str(error))
     except OSError as error:
         return _complain(_with_remedy(error))
     finally:
-        if surroundings is not None:
-            surroundings.close()
+        if start_files is not None:
+            start_files.close()
 
 
-def _run(properties: dict[str, str], options: StartOptions, surroundings: StartSurroundings) -> int:
+def _run(properties: dict[str, str], options: StartOptions, start_files: StartFiles) -> int:
     from barnabas.runtime.loop import run
     from barnabas.runtime.service_manager import service_manager
     from barnabas.server.configs.configuration import read_configuration
@@ -94,7 +94,7 @@ def _run(properties: dict[str, str], options: StartOptions, surroundings: StartS
 
         def on_ready(address: str) -> None:
             try:
-                surroundings.on_ready(address)
+                start_files.on_ready(address)
             except OSError as error:
                 control.fail(error)
                 return
@@ -111,7 +111,7 @@ def _run(properties: dict[str, str], options: StartOptions, surroundings: StartS
 
         broker = Node(config, runtime, on_running, control.fail)
         control.on_stop(on_stop)
-        surroundings.watch(runtime, control)
+        start_files.watch(runtime, control)
         broker.start()
 
     try:

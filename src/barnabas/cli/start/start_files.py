@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from barnabas.runtime.loop import ProcessControl, Runtime
     from barnabas.runtime.parent_watch import ParentWatch
 
-__all__ = ["StartSurroundings"]
+__all__ = ["StartFiles"]
 
 _NAME = "barnabas-temporary-"
 
 
-class StartSurroundings:
+class StartFiles:
     """Creates the files that `options` request, and removes them in `close`.
 
     Raises:

@@ -20,7 +20,7 @@ from barnabas.cli.common.output import (
 )
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.tables import Styled, bad, dim, echo_entry, echo_line, good, strong, warn
-from barnabas.cli.why.reason import is_well, note
+from barnabas.cli.why.reason import is_healthy, note
 from barnabas.cli.why.target import parse_target
 from barnabas.client.errors import ClientError
 
@@ -96,28 +96,28 @@ def why(
         problem(str(error))
         sys.exit(EXIT_FAILED)
     with connected(bootstrap, properties, _DEFAULTS, limit_total=True) as client:
-        inquiry = _Inquiry(client, seconds, measured)
-        inquiry.ask_quorum()
+        examination = _Examination(client, seconds, measured)
+        examination.examine_quorum()
         try:
             if target is None:
-                inquiry.ask_all()
+                examination.examine_all()
             elif is_group:
-                inquiry.ask_group(target)
+                examination.examine_group(target)
             elif wanted is not None and wanted.partition is not None:
-                inquiry.ask_partition(wanted)
+                examination.examine_partition(wanted)
             else:
-                inquiry.ask_name(target, may_be_group=not is_topic)
+                examination.examine_name(target, may_be_group=not is_topic)
         except ClientError as error:
-            if not inquiry.answers:
+            if not examination.answers:
                 raise
             # The findings so far usually explain why the remaining questions fail.
-            inquiry.add_unasked(str(error))
+            examination.add_unanswered(str(error))
         except TimeoutError:
-            if not inquiry.answers:
+            if not examination.answers:
                 raise
-            inquiry.add_unasked(late_message())
-        answers = inquiry.answers
-    well = all(is_well(reasons) for _, reasons in answers)
+            examination.add_unanswered(late_message())
+        answers = examination.answers
+    well = all(is_healthy(reasons) for _, reasons in answers)
     if as_json:
         echo_json(
             {
@@ -134,7 +134,7 @@ def why(
         sys.exit(EXIT_FAILED)
 
 
-class _Inquiry:
+class _Examination:
     """The questions of one run, and their answers."""
 
     def __init__(self, client: Client, seconds: float, metrics: MetricFacts) -> None:
@@ -145,7 +145,7 @@ class _Inquiry:
         self.answers: list[tuple[str, list[Reason]]] = []
         self._quorum_lost = False
 
-    def ask_quorum(self) -> None:
+    def examine_quorum(self) -> None:
         """Check whether the metadata quorum has a leader.
 
         This comes first: without a leader, nothing else recovers.
@@ -157,14 +157,14 @@ class _Inquiry:
         if self._quorum_lost:
             self.answers.append((_CLUSTER, [no_controller()]))
 
-    def add_unasked(self, error: str) -> None:
+    def add_unanswered(self, error: str) -> None:
         """Report that the remaining questions could not be answered, and the error."""
         self.answers.append(("the rest", [note("not-asked", f"not looked at: {error}")]))
 
-    def ask_all(self) -> None:
+    def examine_all(self) -> None:
         """Examine the brokers, every partition with a problem, and every group that waits."""
         facts = self._partitions((), None)
-        self._add_partitions(facts, only_unwell=True)
+        self._add_partitions(facts, only_unhealthy=True)
         if self._quorum_lost:
             # Brokers that died since are not fenced, so requests to their groups would wait.
             words = "groups are not looked at while the metadata quorum has no leader"
@@ -176,22 +176,22 @@ class _Inquiry:
             if any(r.verdict == "wrong" and r.kind != "no-members" for r in reasons):
                 self.answers.append((f"group {group.group_id}", reasons))
 
-    def ask_name(self, name: str, *, may_be_group: bool) -> None:
+    def examine_name(self, name: str, *, may_be_group: bool) -> None:
         """Examine the topic or group with that name, or both."""
         is_topic = name in self._client.topics(internal=True)
         is_group = may_be_group and any(
             each.group_id == name for each in self._client.admin.list_groups()
         )
         if is_group or (may_be_group and not is_topic):
-            self.ask_group(name)
+            self.examine_group(name)
         if is_topic or not may_be_group:
-            self._add_partitions(self._partitions((name,), None), only_unwell=False)
+            self._add_partitions(self._partitions((name,), None), only_unhealthy=False)
 
-    def ask_group(self, name: str) -> None:
+    def examine_group(self, name: str) -> None:
         """Examine a group."""
         self.answers.append((f"group {name}", self._group(name)))
 
-    def ask_partition(self, target: Target) -> None:
+    def examine_partition(self, target: Target) -> None:
         """Examine a partition, or an offset in it."""
         from barnabas.cli.why.offset_reasons import offset_reasons
         from barnabas.client.topic_partition import TopicPartition
@@ -205,7 +205,7 @@ class _Inquiry:
             sys.exit(EXIT_FAILED)
         facts = found[0]
         if target.offset is None:
-            self._add_partitions(found, only_unwell=False)
+            self._add_partitions(found, only_unhealthy=False)
             return
         record = self._first_record(facts, target.offset)
         reasons = offset_reasons(facts, target.offset, record)
@@ -220,7 +220,7 @@ class _Inquiry:
         wanted = None if only is None else [TopicPartition(*only)]
         return gather_partitions(self._client, names, wanted, self._seconds, self._metrics)
 
-    def _add_partitions(self, found: Sequence[PartitionFacts], *, only_unwell: bool) -> None:
+    def _add_partitions(self, found: Sequence[PartitionFacts], *, only_unhealthy: bool) -> None:
         from barnabas.cli.why.cluster_reasons import cluster_reasons
         from barnabas.cli.why.partition_reasons import partition_reasons
 
@@ -232,7 +232,7 @@ class _Inquiry:
                 self.answers.insert(0, (_CLUSTER, reasons))
         for facts in found:
             reasons = partition_reasons(facts)
-            if not only_unwell or any(reason.verdict == "wrong" for reason in reasons):
+            if not only_unhealthy or any(reason.verdict == "wrong" for reason in reasons):
                 self.answers.append((str(facts.partition), reasons))
 
     def _group(self, name: str) -> list[Reason]:

@@ -155,8 +155,8 @@ def _offset(found: ListedOffset | ClientError | None) -> int | None:
 
 
 def _name(member: GroupMember) -> str:
-    who = member.instance_id or member.client_id or member.member_id
-    return f"{who} at {member.host}" if member.host else who
+    name = member.instance_id or member.client_id or member.member_id
+    return f"{name} at {member.host}" if member.host else name
 
 
 def _fetch_quotas(client: Client, client_ids: Iterable[str]) -> dict[str, float]:

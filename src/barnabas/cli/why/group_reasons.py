@@ -197,8 +197,8 @@ def _reconciling(described: GroupDescription) -> list[Reason]:
 
 
 def _name(member: GroupMember) -> str:
-    who = member.instance_id or member.client_id or member.member_id
-    return f"{who} at {member.host}" if member.host else who
+    name = member.instance_id or member.client_id or member.member_id
+    return f"{name} at {member.host}" if member.host else name
 
 
 def _reader_reasons(facts: GroupFacts, reader: ReaderFacts) -> list[Reason]:
@@ -308,7 +308,7 @@ def _waiting(facts: GroupFacts, reader: ReaderFacts, position: int) -> list[Reas
         ]
     return [
         wrong(
-            "reader-stands-still",
+            "reader-stalled",
             f"{tp}: {reader.reader} has it and keeps its membership, and has not committed in "
             f"the {facts.seconds:.1f} s of looking; {lag} records wait from {position} on",
             "it processes for long, has paused the partition, fails on that record again and "

@@ -161,7 +161,7 @@ def watermark_reasons(facts: PartitionFacts) -> list[Reason]:
         ]
     if not in_the_way:
         return [_change_in_flight(facts, watermark, end)]
-    return [_in_the_way(facts, node, watermark, end) for node in in_the_way]
+    return [_member_at_watermark(facts, node, watermark, end) for node in in_the_way]
 
 
 def _new_leader(facts: PartitionFacts) -> Reason:
@@ -200,7 +200,7 @@ def _under_min_isr(facts: PartitionFacts, watermark: int, end: int) -> Reason:
     )
 
 
-def _in_the_way(facts: PartitionFacts, node: int, watermark: int, end: int) -> Reason:
+def _member_at_watermark(facts: PartitionFacts, node: int, watermark: int, end: int) -> Reason:
     """Return the reason for an ISR member whose end is not above the high watermark.
 
     The high watermark is the smallest log end offset in the ISR.
@@ -236,7 +236,7 @@ def _in_the_way(facts: PartitionFacts, node: int, watermark: int, end: int) -> R
             f"look at the disk and network of broker {node}; {leaves}",
         )
     return wrong(
-        "isr-member-stands-still",
+        "isr-member-stalled",
         f"the high watermark stays at {watermark}: broker {node} is in the ISR and has not copied "
         f"anything in the {facts.seconds:.1f} s of looking; {behind}{_waiting(facts)}",
         f"look at the log of broker {node}: does its fetcher from broker {facts.now.state.leader} "

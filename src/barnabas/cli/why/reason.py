@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Reason", "duration", "is_well", "note", "ok", "wrong"]
+__all__ = ["Reason", "duration", "is_healthy", "note", "ok", "wrong"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ def wrong(kind: str, what: str, remedy: str) -> Reason:
     return Reason(kind, "wrong", what, remedy)
 
 
-def is_well(reasons: list[Reason]) -> bool:
+def is_healthy(reasons: list[Reason]) -> bool:
     """Return whether no reason has the verdict "wrong"."""
     return all(reason.verdict != "wrong" for reason in reasons)
 

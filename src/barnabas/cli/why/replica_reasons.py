@@ -36,11 +36,11 @@ def replica_reason(facts: PartitionFacts, node: int) -> Reason:
             f"start broker {node}; if it runs, its log says why its heartbeats do not arrive",
         )
     if node in facts.failed_directories or _has_lost_disk(facts, node):
-        told = facts.failed_directories.get(node)
+        directory_error = facts.failed_directories.get(node)
         return wrong(
             "replica-disk-failed",
             f"replica {node} is out of the ISR: the log directory that it lies on has failed on "
-            f"broker {node}" + (f" ({told})" if told else ""),
+            f"broker {node}" + (f" ({directory_error})" if directory_error else ""),
             f"look at the disk, then restart broker {node}; or move the replica to another one",
         )
     if condition == "silent":
@@ -107,7 +107,7 @@ def _lagging(facts: PartitionFacts, node: int) -> Reason:
         for address, count in facts.failed_fetches.items()
     )
     return wrong(
-        "replica-stands-still",
+        "replica-stalled",
         f"replica {node} is out of the ISR, {lag} records behind, and has not copied anything in "
         f"the {facts.seconds:.1f} s of looking{since}{metrics}",
         f"look at the log of broker {node} for {facts.partition}: its fetcher from broker "

@@ -128,6 +128,6 @@ def write_files(
 
 def _gather(messages: Sequence[WriterCommitMessage | None]) -> tuple[list[WrittenFile], str]:
     """Return the files of all tasks and the id of their query."""
-    told = [each for each in messages if isinstance(each, WrittenFiles)]
-    files = [file for each in told for file in each.files]
-    return files, told[0].query_id if told else ""
+    reported = [each for each in messages if isinstance(each, WrittenFiles)]
+    files = [file for each in reported for file in each.files]
+    return files, reported[0].query_id if reported else ""

@@ -14,22 +14,22 @@ from barnabas.client.facade import Client
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from barnabas.cli.doctor.probe import Address, Knocks
+    from barnabas.cli.doctor.probe import Address, Probes
 
-__all__ = ["Asking"]
+__all__ = ["ClusterExamination"]
 
 
-class Asking(threading.Thread):
+class ClusterExamination(threading.Thread):
     """A thread that examines the cluster behind the first address at which a broker answers.
 
     Args:
-        knocks: The probes of the addresses; a broker answers at one of them at least.
+        probes: The probes of the addresses; a broker answers at one of them at least.
         config: Configuration of the client.
     """
 
-    def __init__(self, knocks: Knocks, config: Mapping[str, str]) -> None:
+    def __init__(self, probes: Probes, config: Mapping[str, str]) -> None:
         super().__init__(name="barnabas-doctor", daemon=True)
-        self._knocks = knocks
+        self._probes = probes
         self._config = dict(config)
         self._diagnosis = Diagnosis()
         self._error: Exception | None = None
@@ -62,7 +62,7 @@ class Asking(threading.Thread):
             )
 
     def _examine(self) -> None:
-        first = self._knocks.first_kafka()
+        first = self._probes.first_kafka()
         assert first is not None
         with Client(_text(first), **self._config) as client:
             examine_cluster(client, *first, self._diagnosis)
@@ -74,8 +74,8 @@ class Asking(threading.Thread):
             known = client.describe_cluster().cluster_id
         except ClientError:
             return
-        for address in self._knocks.addresses:
-            if address == first or self._knocks.reply(address).peer is not Peer.KAFKA:
+        for address in self._probes.addresses:
+            if address == first or self._probes.reply(address).peer is not Peer.KAFKA:
                 continue
             try:
                 with Client(_text(address), **self._config) as other:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from barnabas.cli.log.read_only import ReadOnlyFile
     from barnabas.storage.recovery.batch_order import BatchOrder
 
-__all__ = ["Following", "Piece", "first_header", "mended_pieces"]
+__all__ = ["Following", "Piece", "first_header", "repaired_pieces"]
 
 # Larger batches are not searched for a flipped bit: each bit costs a checksum of the batch.
 _SEARCHED_BYTES_MAX = 16 << 10
@@ -54,7 +54,7 @@ class Following(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A part of the mended segment."""
+    """A part of the repaired segment."""
 
     # Position in the damaged file.
     position: int
@@ -68,7 +68,7 @@ class Piece(NamedTuple):
     last_lost: int = -1
 
 
-def mended_pieces(
+def repaired_pieces(
     file: ReadOnlyFile, order: BatchOrder, following: Following, *, may_skip: bool
 ) -> Iterator[Piece]:
     """Yield the pieces of a segment in order.
@@ -113,15 +113,15 @@ def _piece_at(
         problem = order.problem(header, after, limit)
         if problem is None and header.next_offset <= limit:
             return Piece(position, len(batch)), header
-        mended = _placed(batch, order, after, limit)
-        if mended is not None:
-            piece = Piece(position, len(batch), mended, f"{problem}: it was {_said(mended)}")
-            return piece, _header(mended)
+        repaired = _placed(batch, order, after, limit)
+        if repaired is not None:
+            piece = Piece(position, len(batch), repaired, f"{problem}: it was {_said(repaired)}")
+            return piece, _header(repaired)
     else:
-        mended = _flipped_back(file, position, order)
-        if mended is not None:
+        repaired = _flipped_back(file, position, order)
+        if repaired is not None:
             what = "its CRC is wrong: a flipped bit was turned back"
-            return Piece(position, len(mended), mended, what), _header(mended)
+            return Piece(position, len(repaired), repaired, what), _header(repaired)
     start, base_offset = _next_intact(file, order, position, limit)
     lost = start - position
     if start == file.size and limit == LONG_MAX:
@@ -167,9 +167,9 @@ def _placed(
     highest = LONG_MAX if after is None else after.partition_leader_epoch
     if not order.epoch <= epoch <= highest or (after is None and order.epoch >= 0):
         epoch = max(order.epoch, 0)
-    mended = bytearray(batch)
-    set_offset_and_epoch(mended, 0, order.next_offset, epoch)
-    return bytes(mended)
+    repaired = bytearray(batch)
+    set_offset_and_epoch(repaired, 0, order.next_offset, epoch)
+    return bytes(repaired)
 
 
 def _flipped_back(file: ReadOnlyFile, position: int, order: BatchOrder) -> bytes | None:
