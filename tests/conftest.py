@@ -20,7 +20,7 @@ from jvm.kafka_process import KafkaProcess
 from jvm.maven import class_path
 from jvm.tool_host import ToolHost
 from schedule import DurationRecorder, LongestFirst, longest_first, read_durations
-from selection import is_short, left_out, starts_kafka
+from selection import is_short, left_out, needs_kafka
 from summary import SUMMARY
 
 
@@ -63,8 +63,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.option.short:
-        config.hook.pytest_deselected(items=[item for item in items if starts_kafka(item)])
-        items[:] = [item for item in items if not starts_kafka(item)]
+        config.hook.pytest_deselected(items=[item for item in items if needs_kafka(item)])
+        items[:] = [item for item in items if not needs_kafka(item)]
     if _is_worker(config):
         longest_first(items, read_durations())
 

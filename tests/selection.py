@@ -1,7 +1,7 @@
 """Choose the tests of `pytest --short`, which is what `make test` runs; `make check` runs all.
 
 The rule: all tests that start no server and no Spark, and of the others the files below, which
-show that clients, brokers, replication and pipelines work. Apache Kafka is not started.
+show that clients, brokers, replication and pipelines work. Nothing of Apache Kafka is run.
 """
 
 from __future__ import annotations
@@ -46,8 +46,10 @@ def is_short(path: Path) -> bool:
     return name in SHORT_FILES
 
 
-def starts_kafka(item: pytest.Item) -> bool:
-    """Return whether a parameter of a conformance test asks for Apache Kafka."""
+def needs_kafka(item: pytest.Item) -> bool:
+    """Return whether a test uses the jars of Apache Kafka, or has it as its broker."""
+    if "kafka_jars" in getattr(item, "fixturenames", ()):
+        return True
     call = getattr(item, "callspec", None)
     if call is None or TESTS / "conformance" not in item.path.parents:
         return False

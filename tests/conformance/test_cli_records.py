@@ -19,7 +19,8 @@ __all__ = ["broker"]
 @pytest.fixture
 def shell(broker: BrokerProcess | KafkaProcess) -> Shell:
     made = Shell(broker.bootstrap)
-    made.ok("topics", "create", made.topic, "--partitions", "1")
+    created = made.here("topics", "create", made.topic, "--partitions", "1")
+    assert created.returncode == 0, created.stderr
     return made
 
 
@@ -36,8 +37,9 @@ def test_keys_headers_and_templates(shell: Shell) -> None:
 
 
 def keep_old_records(shell: Shell) -> None:
-    """A broker deletes records with old timestamps half a minute after its start."""
-    shell.ok("topics", "alter", shell.topic, "-c", "retention.ms=-1")
+    """Set endless retention: a broker deletes old records half a minute after its start."""
+    altered = shell.here("topics", "alter", shell.topic, "-c", "retention.ms=-1")
+    assert altered.returncode == 0, altered.stderr
 
 
 def test_json_out_is_json_in(shell: Shell) -> None:
@@ -74,7 +76,7 @@ def test_from_takes_places_times_and_how_long_ago(shell: Shell) -> None:
         "1h": "new\n",
     }
     for place, expected in places.items():
-        assert shell.ok("consume", shell.topic, "--from", place, "-e") == expected, place
+        assert shell.here("consume", shell.topic, "--from", place, "-e").stdout == expected, place
     with_key = shell.ok("consume", shell.topic, "--from", "1", "-e", "--key", "--headers")
     assert with_key == "h=1\tk\tnew\n"
 

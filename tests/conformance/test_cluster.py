@@ -29,11 +29,13 @@ from barnabas.testing.cluster_process import ClusterProcess
 from barnabas.testing.node_process import CONTROLLER_LISTENER, NodeProcess
 from conformance.raw_client import RawClient
 from conformance.test_kcat import kcat
-from jvm.java import run_java
 from waiting import eventually, eventually_equal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    import subprocess
+    from collections.abc import Callable, Iterator
+
+    Tools = Callable[..., subprocess.CompletedProcess[str]]
 
 SECONDS = 60.0
 TIMEOUT_MS = 50_000
@@ -43,7 +45,6 @@ SETTINGS = {
     "num.partitions": "2",
     "default.replication.factor": "3",
 }
-TOOLS = "org.apache.kafka.tools."
 
 _numbers = itertools.count(1)
 
@@ -228,9 +229,8 @@ def test_a_missing_topic_gets_the_clusters_default_of_replicas(cluster: ClusterP
 
 
 def test_kafkas_tools_know_the_quorum_by_brokers_and_by_controllers(
-    cluster: ClusterProcess,
+    cluster: ClusterProcess, kafka_tools: Tools
 ) -> None:
-    tool = TOOLS + "MetadataQuorumCommand"
     controllers = ",".join(
         f"{host}:{port}"
         for host, port in (
@@ -242,8 +242,8 @@ def test_kafkas_tools_know_the_quorum_by_brokers_and_by_controllers(
         ("--bootstrap-controller", controllers),
     ):
 
-        def told(words: tuple[str, ...] = words) -> list[tuple[int, str]]:
-            done = run_java("kafka-tools", tool, *words, "describe", "--replication")
+        def reported(words: tuple[str, ...] = words) -> list[tuple[int, str]]:
+            done = kafka_tools("MetadataQuorumCommand", *words, "describe", "--replication")
             assert done.returncode == 0, done.stderr
             lines = [line.split() for line in done.stdout.splitlines()[1:]]
             return sorted((int(line[0]), line[-1]) for line in lines if line)
@@ -252,27 +252,30 @@ def test_kafkas_tools_know_the_quorum_by_brokers_and_by_controllers(
             leader = leader_of(cluster.node(1))
             return [(each, "Leader" if each == leader else "Follower") for each in (1, 2, 3)]
 
-        # The leader may be another one meanwhile.
-        eventually(lambda told=told: told() == known(), lambda told=told: (told(), known()))
+        # The leader may change between the two.
+        eventually(
+            lambda reported=reported: reported() == known(),
+            lambda reported=reported: (reported(), known()),
+        )
 
 
 def test_kafkas_tools_make_topics_and_describe_configs_at_the_controllers(
-    cluster: ClusterProcess,
+    cluster: ClusterProcess, kafka_tools: Tools
 ) -> None:
     name = new_name()
-    topics = ("kafka-tools", TOOLS + "TopicCommand", "--bootstrap-server", cluster.bootstrap)
-    made = run_java(*topics, "--create", "--topic", name, "--replication-factor", "3")
+    topics = ("TopicCommand", "--bootstrap-server", cluster.bootstrap)
+    made = kafka_tools(*topics, "--create", "--topic", name, "--replication-factor", "3")
     assert made.returncode == 0, made.stderr
     described = (*topics, "--describe", "--topic", name)
-    eventually(lambda: "ReplicationFactor: 3" in run_java(*described).stdout)
+    eventually(lambda: "ReplicationFactor: 3" in kafka_tools(*described).stdout)
     host, port = cluster.node(2).options.listeners[CONTROLLER_LISTENER]
     words = ("--bootstrap-controller", f"{host}:{port}", "--entity-type", "brokers")
-    configs = ("kafka-tools", "kafka.admin.ConfigCommand", *words, "--entity-name", "1")
-    altered = run_java(*configs, "--alter", "--add-config", "log.retention.ms=123456789")
+    configs = ("kafka.admin.ConfigCommand", *words, "--entity-name", "1")
+    altered = kafka_tools(*configs, "--alter", "--add-config", "log.retention.ms=123456789")
     assert altered.returncode == 0, altered.stderr
     own = ("--bootstrap-server", cluster.node(1).address, *words[2:], "--entity-name", "1")
-    shown = ("kafka-tools", "kafka.admin.ConfigCommand", *own, "--describe")
-    eventually(lambda: "log.retention.ms=123456789" in run_java(*shown).stdout)
+    shown = ("kafka.admin.ConfigCommand", *own, "--describe")
+    eventually(lambda: "log.retention.ms=123456789" in kafka_tools(*shown).stdout)
 
 
 def test_controllers_tell_where_they_are(cluster: ClusterProcess) -> None:

@@ -22,7 +22,7 @@ from documents.blocks import PYTHON, ROOT, Section, sections_of
 from documents.page_run import PageRun
 from documents.surroundings import Surroundings
 from jvm.java import java_command
-from jvm.kafka_process import KafkaProcess
+from jvm.kafka_process import KafkaProcess, quick_machine
 from jvm.maven import need
 from summary import SUMMARY
 
@@ -79,7 +79,10 @@ def name_of(run: object) -> str:
 def kafka_scripts(section: Section) -> dict[str, list[str]]:
     if "kafka" not in section.needs:
         return {}
-    return {name: [*java_command(jars), main] for name, (jars, main) in KAFKA_SCRIPTS.items()}
+    return {
+        name: [*java_command(jars, machine=quick_machine(jars)), main]
+        for name, (jars, main) in KAFKA_SCRIPTS.items()
+    }
 
 
 @contextmanager

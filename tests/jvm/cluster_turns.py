@@ -15,6 +15,7 @@ from barnabas.protocol.primitives import uuid_to_string
 from barnabas.testing.cluster_process import ClusterProcess
 from barnabas.testing.node_process import CONTROLLER_LISTENER, NodeProcess
 from jvm.kafka_node import KafkaNode
+from jvm.kafka_process import quick_machine
 from jvm.test_formatting import format_by_barnabas
 from waiting import eventually
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-SMALL = ("-Xmx384m", "-Xms64m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+SMALL = ("-Xmx384m", "-Xms64m")
 # A client's view is that of this moment, and what it retries it retries soon.
 IMPATIENT = {"reconnect.backoff.max.ms": 500, "topic.metadata.refresh.interval.ms": 2000}
 # Limits for what hangs.
@@ -47,7 +48,7 @@ class ClusterTurns:
         self.ours: dict[int, NodeProcess] = self._cluster.nodes
         self.kafkas: dict[int, NodeProcess] = {}
         for node_id, node in self.ours.items():
-            kafka = KafkaNode(node.options, node.settings, SMALL)
+            kafka = KafkaNode(node.options, node.settings, (*quick_machine("kafka"), *SMALL))
             for each in (node, kafka):
                 paths = ",".join(map(str, self.directories(node_id)))
                 each.settings["log.dirs"] = paths
@@ -127,6 +128,8 @@ class Writer:
     """
 
     WAITING_MAX = 50
+    # Between two records: without a pause the writer takes the processor from six brokers.
+    PAUSE_S = 0.002
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         self._producer = Producer(
@@ -136,7 +139,7 @@ class Writer:
                 # A broker that was stopped knows no more of a producer than its last batch: what
                 # snapshots of producers have.
                 "max.in.flight.requests.per.connection": 1,
-                "linger.ms": 1,
+                "linger.ms": 20,
                 "message.timeout.ms": 300_000,
                 "retry.backoff.max.ms": 200,
                 **IMPATIENT,
@@ -174,7 +177,8 @@ class Writer:
                     self._topic, value, partition=partition, on_delivery=self._on_delivery
                 )
                 self.sent += 1
-            self._producer.poll(0.002)
+            self._producer.poll(0)
+            self._is_over.wait(self.PAUSE_S)
 
     def _on_delivery(self, error: object, message: object) -> None:
         if error is not None:

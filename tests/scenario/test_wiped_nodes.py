@@ -28,6 +28,8 @@ ORDERS = [
     (1, "2 1 3", "2 3 1", "2 1"),
 ]
 
+CONTROLLER = "controller 101"
+
 
 def story(controllers: int, deaths: str, starts: str, wiped: str) -> str:
     lines = [
@@ -35,7 +37,12 @@ def story(controllers: int, deaths: str, starts: str, wiped: str) -> str:
         f"3 brokers {controllers} controllers" if controllers else "3 brokers",
         *(f"topic {name} replicas {ids} min-isr {at_least}" for name, ids, at_least in TOPICS),
         *(f"produce {name} 40" for name, _, _ in TOPICS),
+        # A controller that had removed dead brokers from the in-sync replicas one after the other
+        # would keep only the last, whose disk may be the lost one. A paused controller sees all
+        # deaths at once, however slow the machine is.
+        *(f"pause {CONTROLLER}" for _ in range(controllers)),
         *(f"kill broker {node}" for node in deaths.split()),
+        *(f"resume {CONTROLLER}" for _ in range(controllers)),
         *(f"wipe broker {node}" for node in wiped.split()),
         *(f"launch broker {node}" for node in starts.split()),
         *(f"expect isr of {name} = 1 2 3" for name, _, _ in TOPICS),
