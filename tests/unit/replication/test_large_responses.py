@@ -51,6 +51,26 @@ def test_the_loop_does_other_work_between_the_steps(broker: FollowingBroker) -> 
     assert broker.fetchers.failed == []
 
 
+def test_small_responses_of_several_partitions_survive_the_next_receive(
+    broker: FollowingBroker,
+) -> None:
+    first, second = (bytearray(records(value)) for value in (b"first", b"second"))
+    broker.leader.give(
+        {
+            PARTITION: data(memoryview(first), high_watermark=1),  # type: ignore[arg-type]
+            broker.key(1): data(memoryview(second), high_watermark=1),  # type: ignore[arg-type]
+        }
+    )
+    # A slow machine ends the slice after the first partition.
+    assert broker.node.log(broker.key(1)).log_end_offset == 0
+    for buffer in (first, second):
+        buffer[:] = bytes(len(buffer))
+    broker.run_for(50)
+    assert broker.log.log_end_offset == 1
+    assert broker.node.log(broker.key(1)).log_end_offset == 1
+    assert broker.fetchers.failed == []
+
+
 def test_a_new_leadership_between_two_steps_drops_the_rest(broker: FollowingBroker) -> None:
     give(broker)
     appended = broker.log.log_end_offset

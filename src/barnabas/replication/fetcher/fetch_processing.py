@@ -88,11 +88,12 @@ class FetchProcessing:
         Stop after each partition, and within a partition after `STEP_BYTES`: other work of the loop
         may run then, and partitions may be removed.
         """
-        if sum(len(data.records or b"") for data in answered.values()) > STEP_BYTES:
-            # The receive buffer is overwritten in the next turn.
-            for data in answered.values():
-                assert data.records is None or isinstance(data.records, memoryview | bytes)
-                data.records = bytes(data.records or b"")
+        for number, data in enumerate(answered.values()):
+            assert data.records is None or isinstance(data.records, memoryview | bytes)
+            # A slice may end after any step, and the next turn overwrites the receive buffer. Only
+            # records that the first step appends as a whole need no copy.
+            if data.records and (number > 0 or len(data.records) > STEP_BYTES):
+                data.records = bytes(data.records)
         processed = _Tally()
         for key, data in answered.items():
             state = self._states.get(key)
