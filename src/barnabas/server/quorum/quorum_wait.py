@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from barnabas.server.quorum.reachability import PROBE_MS, probe
+from barnabas.server.quorum.voter_probes import find_silent_voters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from barnabas.network.channel import ChannelDependencies
-    from barnabas.network.network_error import NetworkError
     from barnabas.runtime.timer import Cancellable
 
 _log = logging.getLogger(__name__)
@@ -52,7 +51,7 @@ class QuorumWait:
         self._dependencies = dependencies
         self._voters = voters
         self._has_controller = has_controller
-        self._timer: Cancellable | None = dependencies.timer.call_later(_FIRST_MS, self._look)
+        self._timer: Cancellable | None = dependencies.timer.call_later(_FIRST_MS, self._check)
 
     @property
     def is_waiting(self) -> bool:
@@ -65,8 +64,8 @@ class QuorumWait:
             self._timer.cancel()
             self._timer = None
 
-    def _look(self) -> None:
-        self._timer = self._dependencies.timer.call_later(_NEXT_MS, self._look)
+    def _check(self) -> None:
+        self._timer = self._dependencies.timer.call_later(_NEXT_MS, self._check)
         if self._has_controller():
             if self._broker_awaits is None:
                 self.finish()
@@ -74,20 +73,9 @@ class QuorumWait:
                 without_vote = "" if self._has_vote() else f". {_WITHOUT_VOTE}"
                 _log.warning("Not ready yet: %s%s", self._broker_awaits(), without_vote)
             return
-        silent: list[str] = []
-        for voter, (host, port) in sorted(self._voters.items()):
-            name = f"{voter} at {host}:{port}"
-            probe(self._dependencies, host, port, self._noting(name, silent))
-        self._dependencies.timer.call_later(PROBE_MS, lambda: self._tell(silent))
+        find_silent_voters(self._dependencies, self._voters, self._report)
 
-    def _noting(self, name: str, silent: list[str]) -> Callable[[NetworkError | None], None]:
-        def note(error: NetworkError | None) -> None:
-            if error is not None:
-                silent.append(name)
-
-        return note
-
-    def _tell(self, silent: list[str]) -> None:
+    def _report(self, silent: list[str]) -> None:
         if self._timer is None:
             return
         if not self._has_vote():

@@ -1,0 +1,74 @@
+"""Parallel probes of the voters of the metadata quorum, to name those that do not respond."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from barnabas.server.quorum.reachability import probe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from barnabas.network.channel import ChannelDependencies
+    from barnabas.network.network_error import NetworkError
+
+    # Host and port of a voter; None if they are unknown.
+    VoterAddress = tuple[str, int] | None
+
+
+def find_silent_voters(
+    dependencies: ChannelDependencies,
+    voters: Mapping[int, VoterAddress],
+    on_done: Callable[[list[str]], None],
+) -> None:
+    """Probe all voters, and report the silent ones once each probe has a result.
+
+    A voter whose process is paused accepts the connection, and is silent when the time for its
+    response is over.
+
+    Args:
+        dependencies: what a channel needs, for the probes.
+        voters: addresses by node id. Voters of unknown address count as silent.
+        on_done: called once with the silent voters in the order of their ids, as "ID at HOST:PORT".
+            The call comes at most twice `PROBE_MS` later, and before this returns if there is
+            nothing to probe.
+    """
+    _Round(voters, on_done).start(dependencies)
+
+
+class _Round:
+    """One probe of each voter."""
+
+    __slots__ = ("_on_done", "_pending", "_silent", "_voters")
+
+    def __init__(
+        self, voters: Mapping[int, VoterAddress], on_done: Callable[[list[str]], None]
+    ) -> None:
+        self._voters = voters
+        self._on_done = on_done
+        # Voters without a result yet, by id. The round ends when it is empty.
+        self._pending = set(voters)
+        self._silent: dict[int, str] = {}
+
+    def start(self, dependencies: ChannelDependencies) -> None:
+        if not self._pending:
+            self._on_done([])
+        for voter, address in self._voters.items():
+            if address is None:
+                self._on_result(voter, f"{voter} (address unknown)")
+            else:
+                host, port = address
+                on_result = partial(self._on_probed, voter, f"{voter} at {host}:{port}")
+                probe(dependencies, host, port, on_result)
+
+    def _on_probed(self, voter: int, name: str, error: NetworkError | None) -> None:
+        self._on_result(voter, None if error is None else name)
+
+    def _on_result(self, voter: int, silent_name: str | None) -> None:
+        assert voter in self._pending, f"voter {voter} has a result already"
+        self._pending.remove(voter)
+        if silent_name is not None:
+            self._silent[voter] = silent_name
+        if not self._pending:
+            self._on_done([name for _, name in sorted(self._silent.items())])
