@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from barnabas.controller.invariants import check_records
 from barnabas.controller.result import ControllerResult, ControllerView, Refusal
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.provenance import Provenance
@@ -139,6 +140,9 @@ class AppendedState:
 
     def begin(self, image: ClusterImage, epoch: int) -> None:
         """Start with the committed `image`, which includes all records of earlier epochs."""
+        assert self.image is None, f"epoch {self.epoch} has not ceased before epoch {epoch}"
+        assert epoch > self.epoch, f"EpochsGrow: epoch={self.epoch} then {epoch}"
+        assert not self._held, f"{len(self._held)} responses of epoch {self.epoch} are pending"
         self.image, self.epoch = image, epoch
 
     def cease(self) -> None:
@@ -281,6 +285,7 @@ class AppendedState:
         delta = ClusterDelta(before)
         for record, version in records:
             delta.replay(record, version)
+        check_records(delta)
         last_offset = self._driver.log_end_offset + len(records) - 1
         self.image = delta.apply(Provenance(last_offset, self.epoch, -1))
 
@@ -306,6 +311,9 @@ class AppendedState:
             self.image = None
             on_refused(_NOT_CONTROLLER)
             return False
+        assert self._driver.log_end_offset == last_offset + 1, (
+            f"log_end_offset={self._driver.log_end_offset} after the record at {last_offset}"
+        )
         return True
 
     def _hold(self, on_done: Callable[[], None], on_lost: Callable[[], None]) -> None:
@@ -314,7 +322,11 @@ class AppendedState:
         if self._driver.high_watermark > last_offset:
             on_done()
         else:
-            self._held.append(_Held(last_offset, on_done, on_lost))
+            held = self._held
+            assert not held or held[-1].offset <= last_offset, (
+                f"responses held until {held[-1].offset}, then until {last_offset}"
+            )
+            held.append(_Held(last_offset, on_done, on_lost))
 
     def on_commit(self, last_offset: int) -> None:
         """Answer the requests that wait for offsets up to `last_offset`."""

@@ -45,6 +45,8 @@ class BrokerSessions:
 
     def touch(self, broker_id: int, now_ms: float) -> None:
         """Renew the broker's session after a heartbeat."""
+        before_ms = self._heard.get(broker_id, now_ms)
+        assert now_ms >= before_ms, f"heartbeats of broker {broker_id} at {before_ms}, {now_ms} ms"
         self._heard[broker_id] = now_ms
         self._doubtful.discard(broker_id)
 

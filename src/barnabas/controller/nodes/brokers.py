@@ -81,6 +81,8 @@ class BrokerControl:
 
     def note_registration(self, broker_id: int, offset: int) -> None:
         """Note the log offset of a broker's new registration record."""
+        before = self._registered_at.get(broker_id, _UNKNOWN_OFFSET)
+        assert offset >= before, f"registrations of broker {broker_id}: {before}, {offset}"
         self._registered_at[broker_id] = offset
         self._shutdown_offsets.pop(broker_id, None)
 
