@@ -22,6 +22,11 @@ def _forwarded(first_version: int, last_version: int, module: str = "forwarded")
     return ServedApi(first_version, last_version, module, is_forwarded=True)
 
 
+def _of_groups(first_version: int, last_version: int, function: str) -> ServedApi:
+    """Return the row of an API that the group coordinator serves."""
+    return ServedApi(first_version, last_version, "groups.group_requests", function)
+
+
 SERVED_APIS: dict[int, ServedApi] = {
     ApiKey.PRODUCE: ServedApi(0, 13, "records.produce"),
     ApiKey.FETCH: ServedApi(0, 18, "records.fetch"),
@@ -30,12 +35,12 @@ SERVED_APIS: dict[int, ServedApi] = {
     ApiKey.OFFSET_COMMIT: ServedApi(0, 10, "groups.offset_commit"),
     ApiKey.OFFSET_FETCH: ServedApi(0, 10, "groups.offset_fetch"),
     ApiKey.FIND_COORDINATOR: ServedApi(0, 6, "groups.find_coordinator"),
-    ApiKey.JOIN_GROUP: ServedApi(0, 9, "groups.join_group"),
-    ApiKey.HEARTBEAT: ServedApi(0, 4, "groups.heartbeat"),
+    ApiKey.JOIN_GROUP: _of_groups(0, 9, "join_group"),
+    ApiKey.HEARTBEAT: _of_groups(0, 4, "heartbeat"),
     ApiKey.LEAVE_GROUP: ServedApi(0, 5, "groups.leave_group"),
-    ApiKey.SYNC_GROUP: ServedApi(0, 5, "groups.sync_group"),
+    ApiKey.SYNC_GROUP: _of_groups(0, 5, "sync_group"),
     ApiKey.DESCRIBE_GROUPS: ServedApi(0, 6, "groups.describe_groups"),
-    ApiKey.LIST_GROUPS: ServedApi(0, 5, "groups.list_groups"),
+    ApiKey.LIST_GROUPS: _of_groups(0, 5, "list_groups"),
     ApiKey.API_VERSIONS: ServedApi(0, 5, "cluster.api_versions"),
     ApiKey.CREATE_TOPICS: _forwarded(0, 7),
     ApiKey.DELETE_TOPICS: _forwarded(0, 6, "topics.delete_topics"),
@@ -49,7 +54,7 @@ SERVED_APIS: dict[int, ServedApi] = {
     ApiKey.DESCRIBE_CLIENT_QUOTAS: ServedApi(0, 1, "configs.describe_client_quotas"),
     ApiKey.ALTER_CLIENT_QUOTAS: _forwarded(0, 1),
     ApiKey.DESCRIBE_QUORUM: _forwarded(0, 2),
-    ApiKey.DELETE_GROUPS: ServedApi(0, 3, "groups.delete_groups"),
+    ApiKey.DELETE_GROUPS: _of_groups(0, 3, "delete_groups"),
     ApiKey.OFFSET_DELETE: ServedApi(0, 0, "groups.offset_delete"),
     ApiKey.DESCRIBE_CLUSTER: ServedApi(0, 2, "cluster.describe_cluster"),
     ApiKey.ALTER_REPLICA_LOG_DIRS: ServedApi(0, 2, "log_dirs.alter_replica_log_dirs"),

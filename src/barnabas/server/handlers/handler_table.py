@@ -36,7 +36,7 @@ class HandlerTable:
             if api is None:
                 return None
             module = importlib.import_module(f"barnabas.server.handlers.{api.module}")
-            handle: Handle = module.handler(self._dependencies)
+            handle: Handle = getattr(module, api.function)(self._dependencies)
             statistics = self._statistics.of(
                 api_key, api_row(api_key).name, api.last_version, response_class(api_key)
             )

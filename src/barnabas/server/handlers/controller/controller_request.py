@@ -1,4 +1,4 @@
-"""Requests of nodes that go to the controller unchanged, whatever their API.
+"""Requests of nodes that go to the controller of this process unchanged.
 
 These are AlterPartition (56), AllocateProducerIds (67), ControllerRegistration (70) and
 AssignReplicasToDirs (73).
@@ -15,21 +15,14 @@ if TYPE_CHECKING:
 
 
 def handler(dependencies: NodeDependencies) -> Handle:
-    """Return the handler that passes requests of nodes to the controller of this process."""
-    return ControllerRequestHandler(dependencies).handle_controller_request
+    """Return the handler that passes requests of nodes to the controller of this process.
 
+    The response follows when resulting changes are committed. An inactive controller responds with
+    NOT_CONTROLLER.
+    """
+    controller = dependencies.forwarding
 
-class ControllerRequestHandler:
-    """Passes requests to the controller of this process."""
+    def handle_controller_request(context: RequestContext, request: Message) -> None:
+        controller.send(request, context.respond_exempt, client_context=context)
 
-    __slots__ = ("_controller",)
-
-    def __init__(self, dependencies: NodeDependencies) -> None:
-        self._controller = dependencies.forwarding
-
-    def handle_controller_request(self, context: RequestContext, request: Message) -> None:
-        """Serve a request. The response follows when resulting changes are committed.
-
-        An inactive controller responds with NOT_CONTROLLER.
-        """
-        self._controller.send(request, context.respond_exempt, client_context=context)
+    return handle_controller_request
