@@ -47,7 +47,7 @@ def of_controller(name: str) -> Callable[[SimulatedBroker], Any]:
     def look(broker: SimulatedBroker) -> Any:
         controller = broker.node.controller.controller
         assert controller.image is not None
-        return controller._configs._topic_configs.value(controller.image, "t", name)
+        return controller._controls.configs._topic_configs.value(controller.image, "t", name)
 
     return look
 

@@ -151,7 +151,7 @@ def of_log(attribute: str) -> Callable[[SimulatedBroker], Any]:
 def elects_uncleanly(broker: SimulatedBroker) -> bool:
     controller = broker.node.controller.controller
     assert controller.image is not None
-    return controller._configs._topic_configs.has_unclean_election(controller.image, "t")
+    return controller._controls.configs._topic_configs.has_unclean_election(controller.image, "t")
 
 
 def throttles(side: str) -> Callable[[SimulatedBroker], bool]:
