@@ -178,7 +178,7 @@ def written(tmp_path: Path) -> Callable[[str], Path]:
         ("num.partitions=0", "num.partitions: '0' is not allowed", "correct num.partitions"),
         ("listeners=SSL://127.0.0.1:0", "PLAINTEXT listeners only", "correct listeners"),
         ("listeners=PLAINTEXT://192.0.2.1:9", "cannot be listened on", "does not have"),
-        ("authorizer.class.name=x.Y", "there is no authorisation yet", "correct authorizer"),
+        ("authorizer.class.name=x.Y", "authorization is not implemented", "correct authorizer"),
     ],
 )
 def test_a_wrong_line(written: Callable[[str], Path], line: str, what: str, remedy: str) -> None:

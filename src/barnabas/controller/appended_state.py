@@ -208,11 +208,11 @@ class AppendedState:
                 return made
 
             plan = Plan(view, again, finish, lambda: answer.refuse(_NOT_CONTROLLER))
-            self._go_on(plan, steps)
+            self._run_plan(plan, steps)
         if timeout_ms is not None and not is_late:
             answer.limit(timeout_ms)
 
-    def _go_on(self, plan: Plan, steps: Generator[None, None, ControllerResult[Any]]) -> None:
+    def _run_plan(self, plan: Plan, steps: Generator[None, None, ControllerResult[Any]]) -> None:
         """Run one slice of a request's steps, and schedule the rest for later turns."""
         clock, timer = self._driver.doors.clock, self._driver.doors.timer
         ends_ms = clock.monotonic_ms() + _SLICE_MS
@@ -221,7 +221,7 @@ class AppendedState:
             while True:
                 next(steps)
                 if clock.monotonic_ms() > ends_ms and not is_last_try:
-                    timer.call_soon(lambda: self._go_on(plan, steps))
+                    timer.call_soon(lambda: self._run_plan(plan, steps))
                     return
         except StopIteration as end:
             result: ControllerResult[Any] = end.value
@@ -233,7 +233,7 @@ class AppendedState:
             # image.
             plan.view = view
             plan.tries += 1
-            self._go_on(plan, plan.again(view))
+            self._run_plan(plan, plan.again(view))
         else:
             plan.finish(result)
 

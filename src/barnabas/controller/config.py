@@ -17,14 +17,14 @@ CONTROLLER_CONFIGS = ConfigDefinition([
         "num.partitions",
         ConfigType.INT,
         1,
-        "Partitions of a topic that is created without saying how many.",
+        "The number of partitions of a topic that is created without a number.",
         at_least(1),
     ),
     ConfigKey(
         "default.replication.factor",
         ConfigType.INT,
         1,
-        "Replicas per partition of a topic that is created without saying how many.",
+        "The number of replicas of a topic that is created without a number.",
         at_least(1),
     ),
     ConfigKey(
@@ -37,7 +37,7 @@ CONTROLLER_CONFIGS = ConfigDefinition([
         "broker.session.timeout.ms",
         ConfigType.INT,
         9000,
-        "How long a broker stays in the cluster without a heartbeat.",
+        "A broker without a heartbeat for this time is fenced.",
         at_least(1),
     ),
     ConfigKey(
@@ -51,29 +51,29 @@ CONTROLLER_CONFIGS = ConfigDefinition([
         "auto.leader.rebalance.enable",
         ConfigType.BOOLEAN,
         True,
-        "Whether the controller gives partitions back to their preferred leaders by itself.",
+        "Whether the controller elects preferred leaders periodically.",
     ),
     ConfigKey(
         "leader.imbalance.check.interval.seconds",
         ConfigType.LONG,
         300,
-        "How often the controller looks for partitions that their preferred leader does not lead.",
+        "The interval between elections of preferred leaders.",
         at_least(1),
     ),
     ConfigKey(
         "unclean.leader.election.interval.ms",
         ConfigType.LONG,
         300_000,
-        "How often the controller looks for partitions without a leader whose topic allows an"
-        " unclean election.",
+        "The interval between unclean elections for partitions without a leader whose topic"
+        " allows them.",
         at_least(1),
     ),
     ConfigKey(
         "metadata.max.idle.interval.ms",
         ConfigType.INT,
         500,
-        "How long the metadata log of a cluster may be idle before the controller writes a record"
-        " without content; 0 for ever.",
+        "After this idle time the controller appends an empty record to the metadata log; 0:"
+        " never.",
         at_least(0),
     ),
 ])  # fmt: skip

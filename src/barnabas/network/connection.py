@@ -87,7 +87,7 @@ _MUTED = 8
 _CLOSING = 16
 _THROTTLED = 32
 # Deferred requests are not processed yet.
-_PUT_OFF = 64
+_DEFERRED = 64
 # A request takes several turns, and later requests may depend on it.
 _WORKING = 128
 # The budget for partially received requests is used up.
@@ -97,7 +97,7 @@ _LARGE = 512
 # A request above this size is a large request.
 _LARGE_BYTES = 64 * 1024
 # Header of a deferred request: its size, and the time when it was fully received.
-_PUT_OFF_HEAD = Struct(">id")
+_DEFERRED_HEADER = Struct(">id")
 # Pauses because of pending requests, during which the connection does not notice the peer's end of
 # stream.
 _WAITING = _IN_FLIGHT | _HELD | _WORKING | _LARGE
@@ -119,8 +119,11 @@ class Connection(FramedHandler):
 
     __slots__ = (
         "_clock",
+        "_deferred",
+        "_deferred_start",
         "_frame_budget",
         "_held_bytes",
+        "_is_processing_scheduled",
         "_large",
         "_large_bytes",
         "_limits",
@@ -128,11 +131,8 @@ class Connection(FramedHandler):
         "_on_request",
         "_paused",
         "_peer_check",
-        "_put_off",
-        "_put_off_start",
         "_sending",
         "_slots",
-        "_take_is_due",
         "_throttle_timer",
         "_throttled_until_ms",
         "_unwritten",
@@ -190,13 +190,13 @@ class Connection(FramedHandler):
         self._paused = 0
         # Number of `begin_work` calls without their `end_work`.
         self._works = 0
-        # Whether a call of `_take_put_off` is scheduled for the next turn.
-        self._take_is_due = False
+        # Whether a call of `_process_deferred` is scheduled for the next turn.
+        self._is_processing_scheduled = False
         # Deferred frames with their headers, in one buffer: an object per frame would take twenty
-        # times the size of a small frame. The frames before _put_off_start are already processed.
+        # times the size of a small frame. The frames before _deferred_start are already processed.
         # None if there are no deferred frames.
-        self._put_off: bytearray | None = None
-        self._put_off_start = 0
+        self._deferred: bytearray | None = None
+        self._deferred_start = 0
         self._throttle_timer: Cancellable | None = None
         # Timer of the next check of the peer, while a reason of _WAITING applies.
         self._peer_check: Cancellable | None = None
@@ -294,9 +294,9 @@ class Connection(FramedHandler):
             return
         now_ms = self._clock.monotonic_ms()
         if now_ms > self._share_ends_ms:
-            self._pause(_PUT_OFF)
+            self._pause(_DEFERRED)
             self._keep_for_later(frame)
-            self._take_soon()
+            self._schedule_deferred()
             return
         self.requests += 1
         self.last_activity_ms = now_ms
@@ -337,7 +337,7 @@ class Connection(FramedHandler):
 
     def drop_frame(self, reason: str) -> None:
         """Close the connection, whose partially received request blocks other connections."""
-        _log.warning("Connection of %s closed: %s", self.peer, reason)
+        _log.warning("Connection closed: client=%s reason=%s", self.peer, reason)
         self.abort()
 
     def on_writable_changed(self, writable: bool) -> None:
@@ -358,7 +358,7 @@ class Connection(FramedHandler):
         self._unwritten.clear()
         self._held_bytes = 0
         self._large.clear()
-        self._put_off = None
+        self._deferred = None
         for timer in (self._throttle_timer, self._peer_check):
             if timer is not None:
                 timer.cancel()
@@ -505,50 +505,50 @@ class Connection(FramedHandler):
         if not self._paused & reason:
             return
         self._paused &= ~reason
-        if self._paused == _PUT_OFF:
+        if self._paused == _DEFERRED:
             # In a separate turn, since the caller may be processing a request.
-            self._take_soon()
+            self._schedule_deferred()
         elif not self._paused and self._stream is not None:
             self._stream.resume_reading()
 
     def _keep_for_later(self, frame: memoryview) -> None:
         if self._paused & _CLOSING:
             return
-        if self._put_off is None:
-            self._put_off = bytearray()
-            self._put_off_start = 0
-        self._paused |= _PUT_OFF
+        if self._deferred is None:
+            self._deferred = bytearray()
+            self._deferred_start = 0
+        self._paused |= _DEFERRED
         # Copy the frame: the receive buffer is shared by all connections.
         received_ms = self._share_ends_ms - SHARE_MS
         if received_ms == inf:
             received_ms = self._clock.monotonic_ms()
-        self._put_off += _PUT_OFF_HEAD.pack(len(frame), received_ms)
-        self._put_off += frame
+        self._deferred += _DEFERRED_HEADER.pack(len(frame), received_ms)
+        self._deferred += frame
 
-    def _take_soon(self) -> None:
-        if not self._take_is_due:
-            self._take_is_due = True
-            self._timer.call_soon(self._take_put_off)
+    def _schedule_deferred(self) -> None:
+        if not self._is_processing_scheduled:
+            self._is_processing_scheduled = True
+            self._timer.call_soon(self._process_deferred)
 
-    def _take_put_off(self) -> None:
+    def _process_deferred(self) -> None:
         """Process deferred requests until the share is used up or the connection pauses again."""
-        self._take_is_due = False
+        self._is_processing_scheduled = False
         share_ends_ms = self._clock.monotonic_ms() + SHARE_MS
-        while self._paused == _PUT_OFF and self._put_off and self.is_open:
+        while self._paused == _DEFERRED and self._deferred and self.is_open:
             if self._clock.monotonic_ms() > share_ends_ms:
-                self._take_soon()
+                self._schedule_deferred()
                 return
-            size, received_ms = _PUT_OFF_HEAD.unpack_from(self._put_off, self._put_off_start)
-            start = self._put_off_start + _PUT_OFF_HEAD.size
+            size, received_ms = _DEFERRED_HEADER.unpack_from(self._deferred, self._deferred_start)
+            start = self._deferred_start + _DEFERRED_HEADER.size
             end = start + size
-            self._put_off_start = end
-            with memoryview(self._put_off) as put_off, put_off[start:end] as frame:
-                if end == len(put_off):
-                    self._put_off = None
-                    self._resume(_PUT_OFF)
-                self._take_up(frame, received_ms)
+            self._deferred_start = end
+            with memoryview(self._deferred) as deferred, deferred[start:end] as frame:
+                if end == len(deferred):
+                    self._deferred = None
+                    self._resume(_DEFERRED)
+                self._process(frame, received_ms)
 
-    def _take_up(self, frame: memoryview, received_ms: float) -> None:
+    def _process(self, frame: memoryview, received_ms: float) -> None:
         self.requests += 1
         self.last_activity_ms = self._clock.monotonic_ms()
         self.queued_ms = self.last_activity_ms - received_ms

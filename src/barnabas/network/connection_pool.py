@@ -149,7 +149,7 @@ class ConnectionPool:
         if slot.channel is not None:
             slot.channel.close()
         error = NetworkError(NetworkErrorKind.CLOSED, f"{slot.node.host}:{slot.node.port}")
-        self._tell(slot, None, error)
+        self._report(slot, None, error)
 
     def close(self) -> None:
         """Close all channels. Pending requests fail."""
@@ -190,7 +190,7 @@ class ConnectionPool:
         slot.ready = True
         slot.failures = 0
         self._watch_idle(slot, channel, self._settings.idle_max_ms)
-        self._tell(slot, channel, None)
+        self._report(slot, channel, None)
 
     def _on_closed(self, slot: _Slot, channel: Channel, error: NetworkError) -> None:
         if slot.channel is not channel:
@@ -211,7 +211,7 @@ class ConnectionPool:
         if not self._closed and self._slots.get(slot.node.id) is slot:
             delay_ms = self._settings.backoff.delay_ms(slot.failures, self._rng)
             slot.retry = self._wheel.add(delay_ms, partial(self._on_backoff_over, slot))
-        self._tell(slot, None, error)
+        self._report(slot, None, error)
 
     def _on_backoff_over(self, slot: _Slot) -> None:
         slot.retry = None
@@ -231,7 +231,7 @@ class ConnectionPool:
         else:
             self._watch_idle(slot, channel, rest_ms)
 
-    def _tell(self, slot: _Slot, channel: Channel | None, error: NetworkError | None) -> None:
+    def _report(self, slot: _Slot, channel: Channel | None, error: NetworkError | None) -> None:
         waiting, slot.waiting = slot.waiting, []
         for on_ready in waiting:
             on_ready(channel, error)

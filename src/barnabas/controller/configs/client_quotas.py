@@ -53,7 +53,7 @@ def alter_client_quotas(
         entity = entity_of(entry.entity)
         try:
             if entity in answers:
-                raise _invalid(f"{_words(entity)} is named more than once")
+                raise _invalid(f"{_describe(entity)} is named more than once")
             records += _changes(view.image, entity, entry)
             answers[entity] = None
         except Refusal as refusal:
@@ -71,7 +71,7 @@ def _changes(
     wanted: dict[str, float | None] = {}
     for op in entry.ops:
         if op.key in wanted:
-            raise _invalid(f"{op.key} is given more than once for {_words(entity)}")
+            raise _invalid(f"{op.key} is given more than once for {_describe(entity)}")
         wanted[op.key] = None if op.remove else op.value
     keys = _keys_of(entity)
     current = image.client_quotas.get(entity)
@@ -132,7 +132,7 @@ def _invalid(message: str) -> Refusal:
     return Refusal(ErrorCode.INVALID_REQUEST, message)
 
 
-def _words(entity: QuotaEntity) -> str:
+def _describe(entity: QuotaEntity) -> str:
     return ", ".join(f"{kind} {name or '(default)'}" for kind, name in entity) or "no entity"
 
 

@@ -99,7 +99,7 @@ class ConfigControl:
             yield
             where = (resource.resource_type, resource.resource_name)
             try:
-                _refuse_twice(times[where] > 1, [each.name for each in resource.configs])
+                _refuse_duplicates(times[where] > 1, [each.name for each in resource.configs])
                 check_kind(resource.resource_type)
                 records += self._records(image, where, changes_of(image, resource))
                 answers.append(_answer(made, resource, ErrorCode.NONE, None))
@@ -152,7 +152,7 @@ class ConfigControl:
         return records
 
 
-def _refuse_twice(resource_twice: bool, names: list[str]) -> None:
+def _refuse_duplicates(resource_twice: bool, names: list[str]) -> None:
     if resource_twice:
         raise Refusal(ErrorCode.INVALID_REQUEST, _MANY_TIMES)
     if len(set(names)) != len(names):

@@ -40,7 +40,7 @@ def next_state(
     *,
     is_caught_up: bool,
     leads_anything: bool,
-    others_know: bool,
+    others_are_caught_up: bool,
 ) -> BrokerState:
     """Return the state after a heartbeat.
 
@@ -49,7 +49,7 @@ def next_state(
         request: the heartbeat with the wishes of the broker.
         is_caught_up: whether the broker has read its own registration.
         leads_anything: whether it leads a partition.
-        others_know: whether every live broker has read the changes of its leaderships.
+        others_are_caught_up: whether every live broker has read the changes of its leaderships.
     """
     match state:
         case BrokerState.FENCED:
@@ -65,7 +65,7 @@ def next_state(
                 return BrokerState.UNFENCED
             return BrokerState.CONTROLLED_SHUTDOWN if leads_anything else BrokerState.SHUTDOWN_NOW
         case BrokerState.CONTROLLED_SHUTDOWN:
-            if leads_anything or not others_know:
+            if leads_anything or not others_are_caught_up:
                 return BrokerState.CONTROLLED_SHUTDOWN
             return BrokerState.SHUTDOWN_NOW
         case BrokerState.SHUTDOWN_NOW:

@@ -105,8 +105,8 @@ class BrokerControl:
             request,
             is_caught_up=is_caught_up,
             leads_anything=request.want_shut_down
-            and (broker.id in self._leaving or self._has_to_give_away(image, broker.id)),
-            others_know=self._others_know(image, broker.id),
+            and (broker.id in self._leaving or self._must_move_leaders(image, broker.id)),
+            others_are_caught_up=self._others_are_caught_up(image, broker.id),
         )
         offline = self._directories.newly_offline(broker, request.offline_log_dirs)
         if after is BrokerState.UNFENCED and before is not after and offline:
@@ -122,7 +122,7 @@ class BrokerControl:
             image, broker, offline, without_elections=is_leaving
         )
         records += _cordoned(broker, request)
-        self._note(view, request, after, len(records) if is_leaving else 0)
+        self._store_heartbeat(view, request, after, len(records) if is_leaving else 0)
         response = BrokerHeartbeatResponse(
             error_code=ErrorCode.NONE,
             is_caught_up=is_caught_up,
@@ -150,17 +150,17 @@ class BrokerControl:
                     broker_epoch=broker.epoch,
                     in_controlled_shutdown=_SHUTTING_DOWN,
                 )
-                return [(record, 1), *self._give_away(image, broker.id)]
+                return [(record, 1), *self._move_leaders(image, broker.id)]
             case BrokerState.FENCED | BrokerState.SHUTDOWN_NOW:
                 return self._fence(image, broker)
 
-    def _has_to_give_away(self, image: ClusterImage, broker_id: int) -> bool:
+    def _must_move_leaders(self, image: ClusterImage, broker_id: int) -> bool:
         """Return whether the broker leads partitions, or is in too many ISRs for one turn."""
         return leads_anything(image, broker_id) or uses_more_than(
             image, broker_id, _PARTITIONS_AT_ONCE
         )
 
-    def _give_away(self, image: ClusterImage, broker_id: int) -> list[VersionedRecord]:
+    def _move_leaders(self, image: ClusterImage, broker_id: int) -> list[VersionedRecord]:
         """Return records that move partitions away from a broker, as many as one turn allows."""
         records = self._elections.on_leaving(image, broker_id, _PARTITIONS_AT_ONCE)
         if len(records) < _PARTITIONS_AT_ONCE:
@@ -181,7 +181,7 @@ class BrokerControl:
         if broker is None or broker.fenced or not broker.in_controlled_shutdown:
             del self._leaving[broker_id]
             return []
-        records = self._give_away(view.image, broker_id)
+        records = self._move_leaders(view.image, broker_id)
         if records:
             # The broker may stop only after the other brokers have read these records too.
             self._shutdown_offsets[broker_id] = view.next_offset + len(records) - 1
@@ -193,7 +193,7 @@ class BrokerControl:
             _change(broker, fenced=_FENCE),
         ]
 
-    def _note(
+    def _store_heartbeat(
         self,
         view: ControllerView,
         request: BrokerHeartbeatRequest,
@@ -213,7 +213,7 @@ class BrokerControl:
         elif records:
             self._shutdown_offsets[broker_id] = view.next_offset + records - 1
 
-    def _others_know(self, image: ClusterImage, broker_id: int) -> bool:
+    def _others_are_caught_up(self, image: ClusterImage, broker_id: int) -> bool:
         """Return whether every live broker has read the changes that precede a shutdown."""
         wanted = self._shutdown_offsets.get(broker_id, _UNKNOWN_OFFSET)
         return all(
@@ -230,7 +230,7 @@ class BrokerControl:
         for broker_id in expired:
             self._sessions.end(broker_id)
             self._sessions.doubt(broker_id)
-            self._dead[broker_id] = "its session is over"
+            self._dead[broker_id] = "session expired"
         if expired:
             self._sessions.doubt_silent(now_ms)
 
@@ -252,7 +252,7 @@ class BrokerControl:
         # A new process with this id need not wait for the session to end.
         self._sessions.end(broker_id)
         self._sessions.doubt(broker_id)
-        self._dead[broker_id] = "its connection is gone"
+        self._dead[broker_id] = "heartbeat connection closed"
 
     @property
     def has_dead(self) -> bool:
@@ -271,7 +271,7 @@ class BrokerControl:
             return []
         records = self._elections.on_death(view.image, broker_id, _PARTITIONS_AT_ONCE)
         if len(records) < _PARTITIONS_AT_ONCE:
-            _log.warning("Broker %d is fenced: %s", broker_id, why)
+            _log.warning("Broker fenced: id=%d reason=%s", broker_id, why)
             del self._dead[broker_id]
             records.append(_change(broker, fenced=_FENCE))
         return records

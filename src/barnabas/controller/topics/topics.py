@@ -204,7 +204,7 @@ class TopicControl:
         for wanted, found in named:
             yield
             try:
-                topic = _unrefused(found)
+                topic = _topic_or_raise(found)
                 view.take_mutations(len(topic.partitions))
             except Refusal as refusal:
                 results.append(_not_deleted(wanted, refusal))
@@ -279,7 +279,7 @@ def _find(image: ClusterImage, wanted: Wanted, times: int) -> TopicImage | Refus
     return Refusal(unknown, unknown.message) if topic is None else topic
 
 
-def _unrefused(found: TopicImage | Refusal) -> TopicImage:
+def _topic_or_raise(found: TopicImage | Refusal) -> TopicImage:
     if isinstance(found, Refusal):
         # A new exception, because the stored one's traceback would refer to the frame with all
         # results.

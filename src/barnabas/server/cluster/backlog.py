@@ -45,7 +45,7 @@ class Backlog:
         self._work.append(steps)
         if len(self._work) == 1:
             self._run_slice()
-            self._go_on()
+            self._continue()
 
     def when_empty(self, callback: Callable[[], None]) -> None:
         """Call `callback` when no work is left, immediately if there is none now."""
@@ -69,7 +69,7 @@ class Backlog:
             self._is_closed = True
             self._on_failed(error)
             return
-        self._go_on()
+        self._continue()
 
     def _run_slice(self) -> None:
         """Run steps until the slice ends or no work is left."""
@@ -81,7 +81,7 @@ class Backlog:
                     return
             self._work.popleft()
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         if self._work:
             self._timer.call_soon(self._turn)
             return

@@ -53,13 +53,13 @@ class ChangeLog:
     def _lines(self, delta: ClusterDelta) -> Iterator[str]:
         for broker_id, broker in sorted(delta.broker_changes.items()):
             yield from _broker_lines(broker_id, delta.image.brokers.get(broker_id), broker)
-        tells_all = self._is_active()
-        if tells_all:
+        reports_all = self._is_active()
+        if reports_all:
             yield from _topic_lines(delta)
         changes = [
             (f"{topic.name}-{number}", before, after)
             for topic, number, before, after in delta.topics_delta.changed_partitions()
-            if tells_all or self._node_id in after.replicas
+            if reports_all or self._node_id in after.replicas
         ]
         yield from _leader_lines(changes)
         yield from _isr_lines(changes)
@@ -74,7 +74,7 @@ def _broker_lines(
     if before is None or before.epoch != after.epoch:
         yield f"Broker {broker_id} has registered, epoch {after.epoch}"
     elif before.fenced != after.fenced:
-        yield f"Broker {broker_id} is {'fenced' if after.fenced else 'let in'}"
+        yield f"Broker {broker_id} is {'fenced' if after.fenced else 'unfenced'}"
     elif after.is_leaving and not before.is_leaving:
         yield f"Broker {broker_id} shuts down"
 
@@ -83,7 +83,7 @@ def _topic_lines(delta: ClusterDelta) -> Iterator[str]:
     topics = delta.topics_delta
     made = [each.name for each in topics.changed.values() if not each.image.partitions]
     if made:
-        yield f"Topics made: {_named(made)}"
+        yield f"Topics created: {_named(made)}"
     if topics.deleted:
         yield f"Topics deleted: {_named(each.name for each in topics.deleted.values())}"
 

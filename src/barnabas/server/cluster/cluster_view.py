@@ -69,7 +69,7 @@ class ClusterView:
         broker = self.image.brokers.get(broker_id)
         return broker is not None and not broker.fenced
 
-    def told_controller(self, own_id: int) -> int:
+    def controller_for_clients(self, own_id: int) -> int:
         """Return the broker that clients see as the controller, or -1 if no broker is alive.
 
         Clients cannot connect to controllers. Every broker forwards their requests (KIP-590).

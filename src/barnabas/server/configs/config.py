@@ -99,7 +99,7 @@ NODE_KEYS = [
         "controller.quorum.bootstrap.servers",
         LIST,
         [],
-        "Controllers to ask for the quorum's leader, HOST:PORT each, where voters are dynamic.",
+        "Controllers that know the leader of a quorum with dynamic voters, HOST:PORT each.",
     ),
     ConfigKey(
         "controller.listener.names",
@@ -131,9 +131,9 @@ PROTECTION_KEYS = [
         "authorizer.class.name",
         S,
         "",
-        "Who decides what clients may do; there is no authorisation yet: everybody may do all.",
-        satisfying("empty (there is no authorisation yet; take the key out to let everybody "
-                   "do everything)", _is_empty),
+        "The authorizer. Authorization is not implemented: every client may do everything.",
+        satisfying("empty (authorization is not implemented; remove the key to let every "
+                   "client do everything)", _is_empty),
     ),
 ]  # fmt: skip
 
@@ -142,14 +142,14 @@ LISTENER_KEYS = [
         "listeners",
         LIST,
         ["PLAINTEXT://127.0.0.1:9092"],
-        "Where to accept connections, NAME://HOST:PORT each; port 0 takes a free port.",
+        "Addresses that accept connections, NAME://HOST:PORT each; port 0 chooses a free port.",
         not_empty(),
     ),
     ConfigKey(
         "advertised.listeners",
         LIST,
         None,
-        "What clients are told to connect to; the same as listeners when not set.",
+        "Addresses that clients receive in responses; the same as listeners when not set.",
     ),
     ConfigKey(
         "inter.broker.listener.name",
@@ -161,29 +161,29 @@ LISTENER_KEYS = [
         "socket.request.max.bytes",
         I,
         100 << 20,
-        "The largest request taken; a larger one costs its sender the connection.",
+        "The largest size of a request; the connection of a larger one is closed.",
         at_least(1),
     ),
     ConfigKey(
         "queued.max.request.bytes",
         L,
         256 << 20,
-        "How much memory requests may take that have not arrived in full, all connections"
-        " together. Beyond it, connections with large requests are read from one at a time, and"
-        " those whose request takes longer than half a minute are closed. At least"
-        " socket.request.max.bytes (the default is never below it); 0 or negative: no limit.",
+        "The memory for partially received requests of all connections together. Above this limit,"
+        " large requests are received one at a time, and a connection is closed if its request"
+        " takes longer than 30 seconds. At least socket.request.max.bytes (the default is never"
+        " below it); 0 or negative: no limit.",
     ),
     ConfigKey(
         "connections.max.idle.ms",
         L,
         600_000,
-        "A connection on which nothing came for so long is closed; negative: never.",
+        "A connection without a request for this time is closed; negative: never.",
     ),
     ConfigKey(
         "socket.listen.backlog.size",
         I,
         50,
-        "How many connections wait to be accepted: in the kernel, and as many at a limit.",
+        "The queue of new connections: in the kernel, and as many above a connection limit.",
         at_least(1),
     ),
     ConfigKey(
@@ -212,36 +212,36 @@ OBSERVATION_KEYS = [
         "metrics.listener",
         S,
         None,
-        "HOST:PORT where /metrics (Prometheus), /healthz and /readyz are answered; not set: off.",
+        "HOST:PORT that serves /metrics (Prometheus), /healthz and /readyz; not set: off.",
         satisfying("HOST:PORT", _is_address),
     ),
     ConfigKey(
         "telemetry.max.bytes",
         I,
         1 << 20,
-        "The most that one push of a client's metrics may have.",
+        "The largest size of one push of metrics by a client.",
         at_least(1),
     ),
     ConfigKey(
         "barnabas.client.telemetry",
         S,
         "none",
-        "Where the metrics go that clients push: nowhere, so that none are asked for; or, as JSON,"
-        " into the log.",
+        "The receiver of metrics that clients push. none: clients are not asked for metrics; log:"
+        " the log, as JSON.",
         one_of("none", "log"),
     ),
     ConfigKey(
         "barnabas.log.format",
         S,
         "text",
-        "How the log on standard error is written: lines to read, or a JSON object each.",
+        "The format of the log on standard error: lines of text, or one JSON object per line.",
         one_of("text", "json"),
     ),
     ConfigKey(
         "barnabas.log.level",
         S,
         "warning",
-        "What the log tells of at least.",
+        "The lowest level that is logged.",
         one_of("debug", "info", "warning", "error"),
     ),
 ]
@@ -251,36 +251,36 @@ REQUEST_KEYS = [
         "controlled.shutdown.enable",
         B,
         True,
-        "Whether a stop lets the controller choose other leaders first.",
+        "Whether a broker that stops lets the controller elect other leaders first.",
     ),
     ConfigKey(
         "initial.broker.registration.timeout.ms",
         I,
         60_000,
-        "How long a broker tries to be taken in by the controller before it gives up.",
+        "How long a broker waits for an accepted registration before the process ends.",
         at_least(1),
     ),
     ConfigKey(
         "controller.socket.timeout.ms",
         I,
         30_000,
-        "How long a request to the active controller that names no time of its own may take.",
+        "The timeout of requests to the active controller that have no timeout of their own.",
         at_least(1),
     ),
     ConfigKey(
         "auto.create.topics.enable",
         B,
         True,
-        "Create a topic when a client asks for one that does not exist.",
+        "Whether a topic is created when a client requests metadata of a missing one.",
     ),
     ConfigKey(
-        "fetch.max.bytes", I, 55 << 20, "The most that one fetch answers with.", at_least(1024)
+        "fetch.max.bytes", I, 55 << 20, "The largest size of a fetch response.", at_least(1024)
     ),
     ConfigKey(
         "max.request.partition.size.limit",
         I,
         2000,
-        "How many partitions one DescribeTopicPartitions answers with at most.",
+        "The largest number of partitions in a DescribeTopicPartitions response.",
         at_least(1),
     ),
 ]

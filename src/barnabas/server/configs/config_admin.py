@@ -59,21 +59,21 @@ def handle_locally(
     Returns:
         The outcome of each resource that is not forwarded, by its position in the request.
     """
-    settled = _refused_twice([(each.resource_type, each.resource_name) for each in resources])
+    outcomes = _refuse_duplicates([(each.resource_type, each.resource_name) for each in resources])
     for place, resource in enumerate(resources):
-        if place in settled:
+        if place in outcomes:
             continue
         try:
             if resource.resource_type == BROKER_LOGGER:
                 _change_levels(node_id, resource, validate_only=validate_only)
-                settled[place] = None
+                outcomes[place] = None
             elif own is not None and resource.resource_type == BROKER:
                 _check_own(node_id, resource.resource_name)
                 own.check(resource.resource_name, _set_and_deleted(resource.configs))
         except Refusal as refusal:
             # Drop the traceback, because its frame refers to this dictionary.
-            settled[place] = refusal.with_traceback(None)
-    return settled
+            outcomes[place] = refusal.with_traceback(None)
+    return outcomes
 
 
 def handle_legacy_locally(
@@ -84,11 +84,11 @@ def handle_legacy_locally(
     AlterConfigs does not support loggers, and it deletes every key that it does not name.
     Parameters and result are those of `handle_locally`.
     """
-    settled = _refused_twice([(each.resource_type, each.resource_name) for each in resources])
+    outcomes = _refuse_duplicates([(each.resource_type, each.resource_name) for each in resources])
     if own is None:
-        return settled
+        return outcomes
     for place, resource in enumerate(resources):
-        if place in settled or resource.resource_type != BROKER:
+        if place in outcomes or resource.resource_type != BROKER:
             continue
         try:
             _check_own(node_id, resource.resource_name)
@@ -98,14 +98,14 @@ def handle_legacy_locally(
             )
         except Refusal as refusal:
             # Drop the traceback, because its frame refers to this dictionary.
-            settled[place] = refusal.with_traceback(None)
-    return settled
+            outcomes[place] = refusal.with_traceback(None)
+    return outcomes
 
 
-def joined(
+def merge_results(
     made: type[Answer],
     resources: Sequence[AlterConfigsResource | LegacyResource],
-    settled: Mapping[int, Outcome],
+    outcomes: Mapping[int, Outcome],
     forwarded: Iterable[Answer],
 ) -> list[Answer]:
     """Return one result per resource, in the order of the request.
@@ -113,12 +113,12 @@ def joined(
     Args:
         made: class of the API's result for a resource.
         resources: resources of the request.
-        settled: outcomes of the resources that were not forwarded, by position.
+        outcomes: outcomes of the resources that were not forwarded, by position.
         forwarded: results of the controller for the other resources, in order.
     """
     rest = iter(forwarded)
     return [
-        _answer(made, resource, settled[place]) if place in settled else next(rest)
+        _answer(made, resource, outcomes[place]) if place in outcomes else next(rest)
         for place, resource in enumerate(resources)
     ]
 
@@ -139,7 +139,7 @@ def _answer(
     )
 
 
-def _refused_twice(names: list[tuple[int, str]]) -> dict[int, Outcome]:
+def _refuse_duplicates(names: list[tuple[int, str]]) -> dict[int, Outcome]:
     refusal = Refusal(ErrorCode.INVALID_REQUEST, "each resource may be named once")
     times = Counter(names)
     return {place: refusal for place, name in enumerate(names) if times[name] > 1}

@@ -96,7 +96,7 @@ def read_configuration(properties: Mapping[str, str]) -> Configuration:
         given[_RENAMED.get(name, name)] = value
     parsed = BROKER_KEYS.parse(given)
     of_listeners = listener_keys(parsed)
-    _tell_unknown([name for name in parsed.unknown if name not in of_listeners], given)
+    _log_unknown_keys([name for name in parsed.unknown if name not in of_listeners], given)
     request_memory(parsed)
     check_connection_bounds(parsed)
     cluster = cluster_settings(parsed)
@@ -131,10 +131,10 @@ def _with_own_quorum(cluster: ClusterSettings, own: list[Endpoint]) -> ClusterSe
     return replace(cluster, is_standalone=True) if is_own else cluster
 
 
-def _tell_unknown(names: list[str], given: Mapping[str, str]) -> None:
+def _log_unknown_keys(names: list[str], given: Mapping[str, str]) -> None:
     ignored = sorted(name for name in names if name in IGNORED_KEYS)
     if ignored:
-        _log.info("Keys that are not needed here and are ignored: %s", ", ".join(ignored))
+        _log.info("Keys of Kafka that this broker ignores: %s", ", ".join(ignored))
     for name in names:
         if name not in IGNORED_KEYS:
             _log.warning("%s=%s has no effect: %s", name, given[name], _unknown(name))

@@ -75,7 +75,7 @@ class DynamicBrokerConfig:
                 except ConfigError as error:
                     # The controller validated the value, but another or older version may have
                     # allowed more.
-                    _log.error("The dynamic configuration is left out: %s", error)
+                    _log.error("Invalid dynamic configuration ignored: error=%s", error)
                     continue
                 given[name] = text
                 if name in values:

@@ -33,25 +33,25 @@ def default_keys(broker_keys: ConfigDefinition) -> list[str]:
 class TopicConfigs:
     """Builds log configurations. The defaults follow the configuration of the broker (KIP-226)."""
 
-    __slots__ = ("_defaults", "_of_nothing")
+    __slots__ = ("_defaults", "_without_own_values")
 
     def __init__(self, broker: ParsedConfig) -> None:
         # Default value of each topic key.
         self._defaults: dict[str, ConfigValue] = topic_defaults(broker)
         # Shared configuration of all topics without values of their own.
-        self._of_nothing = log_config({}, self._defaults)
+        self._without_own_values = log_config({}, self._defaults)
 
     def of(self, own: Mapping[str, str]) -> LogConfig:
         """Return the configuration of a topic that sets the values `own`."""
         if not own:
-            return self._of_nothing
+            return self._without_own_values
         try:
             return log_config(own, self._defaults)
         except ConfigError:
             # The controller validated the values, but another or older version may have allowed
             # more.
-            _log.exception("A topic's configuration cannot be used; the defaults hold")
-            return self._of_nothing
+            _log.exception("Invalid topic configuration, using the defaults")
+            return self._without_own_values
 
     def of_topic(self, image: ClusterImage, topic: str) -> LogConfig:
         """Return the configuration of a topic in the image."""
@@ -60,4 +60,4 @@ class TopicConfigs:
     def take_broker_config(self, broker: ParsedConfig) -> None:
         """Use the values of `broker` as new defaults."""
         self._defaults = topic_defaults(broker)
-        self._of_nothing = log_config({}, self._defaults)
+        self._without_own_values = log_config({}, self._defaults)

@@ -99,5 +99,7 @@ def _answer(
                     partition.partition_epoch,
                     partition.leader_recovery_state,
                 )
-    _log.error("%s: the AlterPartition response lacks it", proposal.topic_partition)
+    _log.error(
+        "Partition missing in the AlterPartition response: partition=%s", proposal.topic_partition
+    )
     return AlterPartitionResult(ErrorCode.UNKNOWN_SERVER_ERROR)

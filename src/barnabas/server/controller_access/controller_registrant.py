@@ -34,7 +34,7 @@ _RETRY_MS = 1_000.0
 class ControllerRegistrant:
     """Registers this controller until the metadata shows it. Listens to the metadata publisher."""
 
-    __slots__ = ("_access", "_image", "_is_asking", "_is_stopped", "_registration", "_timer")
+    __slots__ = ("_access", "_image", "_is_pending", "_is_stopped", "_registration", "_timer")
 
     def __init__(
         self, registration: ControllerRegistration, access: ControllerAccess, timer: Timer
@@ -43,7 +43,7 @@ class ControllerRegistrant:
         self._access = access
         self._timer = timer
         # Whether a request is pending or scheduled.
-        self._is_asking = False
+        self._is_pending = False
         self._is_stopped = False
         # Latest metadata image.
         self._image: ClusterImage | None = None
@@ -51,22 +51,22 @@ class ControllerRegistrant:
     def on_image(self, _delta: ClusterDelta, image: ClusterImage) -> None:
         """Send a registration unless the image contains it."""
         self._image = image
-        self._maybe_ask(image)
+        self._maybe_send(image)
 
-    def _maybe_ask(self, image: ClusterImage) -> None:
+    def _maybe_send(self, image: ClusterImage) -> None:
         me = self._registration
         # Without a metadata.version the cluster does not exist yet.
         if image.controllers.get(me.id) == me or not image.features.finalized:
             return
-        if not (self._is_asking or self._is_stopped):
-            self._is_asking = True
-            self._timer.call_soon(self._ask)
+        if not (self._is_pending or self._is_stopped):
+            self._is_pending = True
+            self._timer.call_soon(self._send)
 
     def stop(self) -> None:
         """Send no more requests."""
         self._is_stopped = True
 
-    def _ask(self) -> None:
+    def _send(self) -> None:
         me = self._registration
         request = ControllerRegistrationRequest(
             controller_id=me.id,
@@ -80,13 +80,13 @@ class ControllerRegistrant:
     def _on_answer(self, response: ControllerRegistrationResponse) -> None:
         if response.error_code:
             _log.warning(
-                "The active controller refuses the registration of this one: %s",
+                "Registration of this controller refused: error=%s",
                 ErrorCode.of(response.error_code).name,
             )
-        self._timer.call_later(_RETRY_MS, self._look_again)
+        self._timer.call_later(_RETRY_MS, self._on_retry)
 
-    def _look_again(self) -> None:
+    def _on_retry(self) -> None:
         """Send the registration again if the metadata still lacks it."""
-        self._is_asking = False
+        self._is_pending = False
         if self._image is not None:
-            self._maybe_ask(self._image)
+            self._maybe_send(self._image)

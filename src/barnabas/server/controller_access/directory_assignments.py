@@ -131,7 +131,7 @@ class DirectoryAssignments:
         wishes, self._in_flight = self._in_flight, []
         if response.error_code:
             error = ErrorCode.of(response.error_code).name
-            _log.warning("The controller does not take the directories of replicas: %s", error)
+            _log.warning("Directories of replicas refused by the controller: error=%s", error)
             for wish in wishes:
                 self._waiting.setdefault(wish.where, wish)
             self._timer.call_later(_RETRY_MS, self._send)

@@ -47,9 +47,9 @@ class ProducerIds:
             return
         self._waiting.append(on_id)
         if len(self._waiting) == 1:
-            self._ask()
+            self._request_block()
 
-    def _ask(self) -> None:
+    def _request_block(self) -> None:
         from barnabas.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 
         request = AllocateProducerIdsRequest(

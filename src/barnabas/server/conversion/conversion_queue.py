@@ -82,7 +82,7 @@ class ConversionQueue:
             self._lanes[lane].append(job)
         else:
             self._lanes[lane] = deque((job,))
-            self._take_step(lane)
+            self._run_step(lane)
         if connection is not None and not job.is_done:
             job.connection = connection
             connection.begin_work()
@@ -90,7 +90,7 @@ class ConversionQueue:
     def _turn(self) -> None:
         self._is_turn_due = False
         try:
-            self._take_step(self._ready.popleft())
+            self._run_step(self._ready.popleft())
         finally:
             self._schedule()
 
@@ -103,7 +103,7 @@ class ConversionQueue:
             self._is_turn_due = True
             self._timer.call_soon(self._turn)
 
-    def _take_step(self, lane: object) -> None:
+    def _run_step(self, lane: object) -> None:
         job = self._lanes[lane][0]
         answer, job.answer = job.answer, None
         try:

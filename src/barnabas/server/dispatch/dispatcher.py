@@ -71,7 +71,7 @@ class Dispatcher:
             )
         size = len(frame)
         if size > LARGE_BYTES and api_key not in _WITH_RECORDS:
-            self._take_large(connection, frame, header, entry)
+            self._serve_large(connection, frame, header, entry)
             return
         request = decode(request_cls, version, frame, offset)
         slot = connection.reserve()
@@ -98,7 +98,7 @@ class Dispatcher:
             client = f"{header[3]}@{connection.peer}"
             self._watch.look(now_ms, connection.last_activity_ms, statistics.name, client)
 
-    def _take_large(
+    def _serve_large(
         self,
         connection: Connection,
         frame: memoryview,

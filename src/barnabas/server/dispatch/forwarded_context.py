@@ -71,7 +71,7 @@ class ForwardedContext(RequestContext):
         if throttle_ms > 0 and throttle_ms != EXEMPT and statistics.has_throttle_time:
             response.throttle_time_ms = throttle_ms  # type: ignore[attr-defined]
         if not is_clean:
-            statistics.looked_into += 1
+            statistics.error_searches += 1
         codes = [0] * len(statistics.errors)
         statistics.count_errors(response, codes)
         for code, count in enumerate(codes):

@@ -24,10 +24,10 @@ PAIRS_MAX = 200
 class MissingFeatures:
     """Remembers the logged pairs for all listeners of a process."""
 
-    __slots__ = ("_told",)
+    __slots__ = ("_reported",)
 
     def __init__(self) -> None:
-        self._told: set[tuple[ClientSoftware, str]] = set()
+        self._reported: set[tuple[ClientSoftware, str]] = set()
 
     def note(self, connection: Connection, feature: str) -> None:
         """Log a feature that a client requested, unless the pair was logged before.
@@ -39,19 +39,19 @@ class MissingFeatures:
         session = connection.session
         software = session if isinstance(session, ClientSoftware) else UNKNOWN_SOFTWARE
         pair = (software, feature)
-        if pair in self._told or len(self._told) >= PAIRS_MAX:
+        if pair in self._reported or len(self._reported) >= PAIRS_MAX:
             return
-        self._told.add(pair)
+        self._reported.add(pair)
         _log.warning(
             "A client asked for a feature that this broker does not have: feature=%s software=%s "
-            "version=%s address=%s (told once for each software and feature)",
+            "version=%s address=%s (logged once for each software and feature)",
             feature,
             software.name,
             software.version,
             connection.peer,
         )
-        if len(self._told) == PAIRS_MAX:
-            _log.warning("Further missing features are not told, after %d", PAIRS_MAX)
+        if len(self._reported) == PAIRS_MAX:
+            _log.warning("Further missing features are not logged: limit=%d", PAIRS_MAX)
 
     def note_api(self, connection: Connection, api_key: int) -> None:
         """Log a request for an API that is not served."""

@@ -176,7 +176,7 @@ class RequestContext:
         self._slot.complete(chunks, self)
         # Update the statistics after the response is handed to the connection.
         if not is_clean:
-            statistics.looked_into += 1
+            statistics.error_searches += 1
             statistics.count_errors(response, statistics.errors)
         self._count_bytes(chunks)
 
@@ -228,7 +228,7 @@ class RequestContext:
         except ProtocolError:
             chunks = self._encoded(response)
         self._slot.complete(chunks, self)
-        self._statistics.looked_into += 1
+        self._statistics.error_searches += 1
         self._count_bytes(chunks)
         del chunks
         yield from self._statistics.count_errors_in_steps(response)

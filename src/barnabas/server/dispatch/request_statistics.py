@@ -106,10 +106,10 @@ class ApiStatistics:
         "api_key",
         "arrays",
         "count_errors",
+        "error_searches",
         "errors",
         "has_throttle_time",
         "immediate",
-        "looked_into",
         "name",
         "parked_local",
         "parked_total",
@@ -138,7 +138,7 @@ class ApiStatistics:
         self.count_errors: Callable[[Message, list[int]], None] = error_counter(response)
         # Number of responses that were searched for errors. The handlers marked all others as
         # clean.
-        self.looked_into = 0
+        self.error_searches = 0
         # Whether the response has a throttle time.
         self.has_throttle_time = any(
             each.name == "throttle_time_ms" for each in response.__fields__
@@ -188,7 +188,7 @@ class ApiStatistics:
     def error_counts(self) -> list[int]:
         """Return the number of errors by code. A clean response counts as one NONE."""
         counts = list(self.errors)
-        counts[0] += max(0, self.requests - self.looked_into)
+        counts[0] += max(0, self.requests - self.error_searches)
         return counts
 
     @property

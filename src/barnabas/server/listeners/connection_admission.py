@@ -28,18 +28,18 @@ class ConnectionAdmission:
         listener: str,
         quotas: ConnectionQuotas,
         dependencies: ConnectionDependencies,
-        seats: int,
+        queue_length_max: int,
         admit: Callable[[Connection], None],
     ) -> None:
         self._listener = listener
         self._quotas = quotas
         self._dependencies = dependencies
-        self._seats = seats
+        self._queue_length_max = queue_length_max
         self._admit = admit
-        # Muted connections in order of arrival, at most `seats`.
+        # Muted connections in order of arrival, at most `queue_length_max`.
         self._waiting: dict[Connection, None] = {}
         # Rejected connections from addresses above their rate, until a timer closes them.
-        self._put_off: dict[Connection, Cancellable] = {}
+        self._delayed_closes: dict[Connection, Cancellable] = {}
         # When the rate limits admit the first connection (ms, monotonic); None before it is
         # counted.
         self._wait_until_ms: float | None = None
@@ -53,8 +53,8 @@ class ConnectionAdmission:
 
     def arrive(self, connection: Connection) -> None:
         """Admit the connection, queue it, or close it if the queue is full."""
-        if len(self._waiting) >= self._seats:
-            self._refuse(connection, "too many connections wait already")
+        if len(self._waiting) >= self._queue_length_max:
+            self._reject(connection, "the queue of waiting connections is full")
             return
         self._waiting[connection] = None
         self.check()
@@ -63,8 +63,8 @@ class ConnectionAdmission:
 
     def leave(self, connection: Connection) -> None:
         """Remove a connection that closed before it was admitted."""
-        if connection in self._put_off:
-            self._put_off.pop(connection).cancel()
+        if connection in self._delayed_closes:
+            self._delayed_closes.pop(connection).cancel()
         if connection not in self._waiting:
             return
         first = next(iter(self._waiting))
@@ -75,7 +75,7 @@ class ConnectionAdmission:
 
     def close(self) -> None:
         """Close all connections in the queue."""
-        for connection in [*self._waiting, *self._put_off]:
+        for connection in [*self._waiting, *self._delayed_closes]:
             connection.abort()
 
     def check(self) -> None:
@@ -92,32 +92,34 @@ class ConnectionAdmission:
             connection = next(iter(self._waiting))
             del self._waiting[connection]
             self._wait_until_ms = None
-            self._let_in(connection)
+            self._admit_or_reject(connection)
 
-    def _let_in(self, connection: Connection) -> None:
+    def _admit_or_reject(self, connection: Connection) -> None:
         address = address_of(connection.peer)
         delay_ms = self._quotas.address_delay_ms(address)
         if delay_ms > 0:
-            self._put_off_closing(connection, delay_ms)
+            self._close_later(connection, delay_ms)
         elif not self._quotas.has_address_room(address):
-            self._refuse(connection, "its address has max.connections.per.ip of them")
+            self._reject(connection, "its address has max.connections.per.ip connections")
         else:
             self._reported = False
             self._quotas.opened(self._listener, address)
             connection.unmute()
             self._admit(connection)
 
-    def _put_off_closing(self, connection: Connection, delay_ms: float) -> None:
-        if len(self._put_off) >= self._seats:
-            self._refuse(connection, "its address makes them too fast")
+    def _close_later(self, connection: Connection, delay_ms: float) -> None:
+        if len(self._delayed_closes) >= self._queue_length_max:
+            self._reject(connection, "its address exceeds its connection rate")
             return
         connection.mute()
-        self._put_off[connection] = self._dependencies.timer.call_later(delay_ms, connection.abort)
+        self._delayed_closes[connection] = self._dependencies.timer.call_later(
+            delay_ms, connection.abort
+        )
 
-    def _refuse(self, connection: Connection, reason: str) -> None:
+    def _reject(self, connection: Connection, reason: str) -> None:
         if not self._reported:
             self._reported = True
-            _log.warning("Connection of %s refused: %s", connection.peer, reason)
+            _log.warning("Connection rejected: client=%s reason=%s", connection.peer, reason)
         connection.abort()
 
     def _arm(self, delay_ms: float) -> None:

@@ -162,7 +162,7 @@ class Listener:
         except (ProtocolError, AssertionError):
             raise
         except Exception:  # noqa: BLE001
-            _log.exception("Request of %s failed; its connection is closed", connection.peer)
+            _log.exception("Request failed, connection closed: client=%s", connection.peer)
             connection.abort()
 
     def _on_closed(self, connection: Connection, error: Exception | None) -> None:
@@ -176,9 +176,11 @@ class Listener:
         else:
             self._room.leave(connection)
         if connection.malformed is not None:
-            _log.warning("Connection of %s closed: %s", connection.peer, connection.malformed)
+            _log.warning(
+                "Connection closed: client=%s error=%s", connection.peer, connection.malformed
+            )
         elif error is not None:
-            _log.debug("Connection of %s lost: %s", connection.peer, error)
+            _log.debug("Connection lost: client=%s error=%s", connection.peer, error)
 
     def _longest_silent(self) -> Connection | None:
         return min(self._connections.values(), key=lambda each: each.last_activity_ms, default=None)

@@ -103,7 +103,7 @@ class HttpConnection:
         """Parse the received bytes and serve complete requests."""
         try:
             self._http.receive_data(bytes(self._buffer[:count]))
-            self._take_events()
+            self._handle_events()
         except h11.RemoteProtocolError as error:
             self._refuse(error)
 
@@ -122,7 +122,7 @@ class HttpConnection:
             self._deadline.cancel()
         self._owner.on_ended(self)
 
-    def _take_events(self) -> None:
+    def _handle_events(self) -> None:
         while self._stream is not None:
             event = self._http.next_event()
             if event in (h11.NEED_DATA, h11.PAUSED):
@@ -152,7 +152,7 @@ class HttpConnection:
             piece = next(self._body, None)
         except Exception:  # noqa: BLE001
             # Without the final chunk the client sees that the response is incomplete.
-            _log.exception("An answer to %s cannot be made", self._stream.peer)
+            _log.exception("HTTP response failed: client=%s", self._stream.peer)
             self._stream.abort()
             return
         if piece is None:
@@ -182,7 +182,7 @@ class HttpConnection:
             self._deadline.cancel()
         self._deadline = self._timer.call_later(DEADLINE_MS, self.abort)
         self._http.start_next_cycle()
-        self._take_events()
+        self._handle_events()
         self._maybe_resume_reading()
 
     def _pause_reading(self) -> None:

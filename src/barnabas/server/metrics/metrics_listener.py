@@ -98,20 +98,20 @@ class MetricsListener:
     def _answer(self, method: str, target: str) -> HttpAnswer:
         path = target.partition("?")[0]
         if path not in ("/metrics", "/healthz", "/readyz"):
-            return _words(404, f"there is nothing at {path}; served are {_PATHS}")
+            return _text_answer(404, f"there is nothing at {path}; served are {_PATHS}")
         if method not in ("GET", "HEAD"):
-            return _words(405, f"{method} is not for {path}; GET is")
+            return _text_answer(405, f"{method} is not for {path}; GET is")
         if path == "/metrics":
             body = chain(pieces(self._registry.families()), self._process())
             return HttpAnswer(200, body, CONTENT_TYPE)
         check = self._why_not_healthy if path == "/healthz" else self._why_not_ready
         problem = check()
-        return _words(200, "ok") if problem is None else _words(503, problem)
+        return _text_answer(200, "ok") if problem is None else _text_answer(503, problem)
 
     def _process(self) -> Iterator[bytes]:
         """Yield CPU time, memory and open files under Prometheus' own names."""
         yield generate_latest(self._collector)
 
 
-def _words(status: int, text: str) -> HttpAnswer:
+def _text_answer(status: int, text: str) -> HttpAnswer:
     return HttpAnswer(status, iter([text.encode("utf-8", "replace") + b"\n"]))

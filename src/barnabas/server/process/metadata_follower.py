@@ -72,7 +72,7 @@ class MetadataFollower:
         self.logs_open = False
         # Offset of the last metadata record that was applied; -1 before the first.
         self.applied_offset = -1
-        dynamic.subscribe(default_keys(dynamic.current.definition), self._take_broker_config)
+        dynamic.subscribe(default_keys(dynamic.current.definition), self._apply_broker_config)
 
     def add_listener(self, listener: Callable[[LeadershipChanges], None]) -> None:
         """Call `listener` with the changes on this broker, after the coordinators are updated."""
@@ -129,10 +129,10 @@ class MetadataFollower:
         except AssertionError:
             raise
         except Exception:  # noqa: BLE001 - the rest of the image is still applied
-            _log.exception("Unexpected error while new metadata is applied")
+            _log.exception("Metadata could not be applied")
             self._replicas.metrics.metadata_apply_errors += 1
 
-    def _take_broker_config(self, broker: ParsedConfig) -> None:
+    def _apply_broker_config(self, broker: ParsedConfig) -> None:
         """Update the configurations of all logs, because topics inherit from the broker's."""
         self._configs.take_broker_config(broker)
         self._logs.update_configs(lambda topic: self._configs.of_topic(self._cluster.image, topic))

@@ -100,13 +100,13 @@ class Node:
         if self._configuration.cluster.is_alone or is_formatted(self._runtime.disk, path):
             self._start()
             return
-        from barnabas.server.startup.cluster_ids import ask_cluster_ids, other_controllers
+        from barnabas.server.startup.cluster_ids import fetch_cluster_ids, other_controllers
 
         controllers = other_controllers(self._configuration)
         if not controllers:
             self._start()
             return
-        ask_cluster_ids(
+        fetch_cluster_ids(
             self._first_channel_dependencies(),
             controllers,
             lambda found: self._start_empty(path, found),
@@ -190,7 +190,7 @@ class Node:
         self.observation.state = STOPPING
         if self.observation.quorum_watch is not None:
             self.observation.quorum_watch.stop()
-        self._wait_no_more()
+        self._stop_waiting()
         broker = self.broker
         if broker is None:
             self._close(on_stopped)
@@ -275,11 +275,11 @@ class Node:
             advertised = self._configuration.advertised_controller_endpoints[0]
             # Port 0 stands for a free port, which is known only after the bind.
             address = advertised.address if advertised.port else self.controller.address
-            self._begin_to_run(address)
+            self._start_running(address)
             return
         limit_ms = shared.config.integer("initial.broker.registration.timeout.ms")
         self._registration_limit = self._runtime.timer.call_later(
-            limit_ms, lambda: self._on_not_taken_in(limit_ms)
+            limit_ms, lambda: self._on_registration_timeout(limit_ms)
         )
         self.broker.start_in_cluster()
 
@@ -288,17 +288,18 @@ class Node:
             return self._channels.heartbeats.reaches_controller
         return self.shared.quorum.leader_and_epoch.leader_id >= 0
 
-    def _on_not_taken_in(self, limit_ms: int) -> None:
+    def _on_registration_timeout(self, limit_ms: int) -> None:
         self._registration_limit = None
         if self.broker is not None and self.broker.registration.epoch < 0:
             self.shared.fail(
                 NodeFailedError(
-                    f"the controllers did not take this broker in within {limit_ms} ms, which is "
-                    f"initial.broker.registration.timeout.ms; see that a majority of them runs"
+                    f"the controllers did not accept the registration of this broker within "
+                    f"{limit_ms} ms, which is initial.broker.registration.timeout.ms; make sure "
+                    f"that a majority of them runs"
                 )
             )
 
-    def _wait_no_more(self) -> None:
+    def _stop_waiting(self) -> None:
         if self._waiting is not None:
             self._waiting.finish()
         if self._registration_limit is not None:
@@ -314,10 +315,10 @@ class Node:
 
     def _on_serving(self) -> None:
         assert self.broker is not None
-        self._wait_no_more()
-        self._begin_to_run(self.broker.advertised[0].address)
+        self._stop_waiting()
+        self._start_running(self.broker.advertised[0].address)
 
-    def _begin_to_run(self, address: str) -> None:
+    def _start_running(self, address: str) -> None:
         self.observation.state = RUNNING
         if not self._configuration.cluster.is_alone:
             self._watch_quorum()

@@ -132,7 +132,7 @@ class Observation:
 
     def _why_not_ready(self) -> str | None:
         if self.state == STARTING:
-            return "starting: logs are being loaded, or the controller has not let us in yet"
+            return "starting: logs are being loaded, or the controller has not unfenced this broker"
         if self.state == STOPPING:
             return "stopping"
         lost = None if self.quorum_watch is None else self.quorum_watch.problem

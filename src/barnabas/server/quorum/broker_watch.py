@@ -85,7 +85,7 @@ class BrokerWatch:
         self._connections: dict[int, tuple[Connection, int]] = {}
         self._brokers: dict[Connection, int] = {}
         # Ids of brokers with a pending probe from `on_duplicate`.
-        self._asked: set[int] = set()
+        self._probed: set[int] = set()
 
     def on_heartbeat(self, connection: Connection, broker_id: int, broker_epoch: int) -> None:
         """Record the connection of a heartbeat as the connection of its broker."""
@@ -113,18 +113,19 @@ class BrokerWatch:
     def on_duplicate(self, broker_id: int) -> None:
         """Probe a broker after the registration of another incarnation was rejected."""
         broker = self._registered().get(broker_id)
-        if broker is None or broker_id in self._connections or broker_id in self._asked:
+        if broker is None or broker_id in self._connections or broker_id in self._probed:
             return
         endpoint = broker.listeners.get(self._inter_broker_listener)
         if endpoint is None:
             return
-        self._asked.add(broker_id)
+        self._probed.add(broker_id)
 
         def on_result(error: NetworkError | None) -> None:
-            self._asked.discard(broker_id)
+            self._probed.discard(broker_id)
             if error is not None:
-                self._lose_if_silent(
-                    broker, f"another life of it has come, and this one answers no more: {error}"
+                self._report_lost(
+                    broker,
+                    f"a new process with its id registers, and this one does not respond: {error}",
                 )
 
         probe(self._dependencies(), endpoint.host, endpoint.port, on_result)
@@ -138,29 +139,29 @@ class BrokerWatch:
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
         """When this node becomes active, probe the unconnected brokers after a delay."""
         if leader.leader_id == self._node_id:
-            self._timer.call_later(_GRACE_MS, self._ask_after_silent)
+            self._timer.call_later(_GRACE_MS, self._probe_unconnected)
 
     def _check(self, broker_id: int, epoch: int) -> None:
         broker = self._registered().get(broker_id)
         if broker is not None and broker.epoch == epoch:
-            self._lose_if_silent(broker, "its connection is gone and it has made no other")
+            self._report_lost(broker, "its heartbeat connection closed and was not replaced")
 
-    def _ask_after_silent(self) -> None:
+    def _probe_unconnected(self) -> None:
         for broker in self._registered().values():
             if broker.fenced:
                 continue
             if broker.id != self._node_id and broker.id not in self._connections:
                 endpoint = broker.listeners.get(self._inter_broker_listener)
                 if endpoint is not None:
-                    self._ask_after(broker, endpoint)
+                    self._probe(broker, endpoint)
 
-    def _ask_after(self, broker: BrokerRegistration, endpoint: Endpoint) -> None:
+    def _probe(self, broker: BrokerRegistration, endpoint: Endpoint) -> None:
         def on_result(error: NetworkError | None) -> None:
             if error is None or not (error.is_refusal or error.kind is _ENDED):
                 # The broker is alive, or its host does not respond. In that case its session
                 # expires.
                 return
-            self._lose_if_silent(broker, f"nobody answers at {endpoint.host}:{endpoint.port}")
+            self._report_lost(broker, f"no response at {endpoint.host}:{endpoint.port}")
 
         probe(self._dependencies(), endpoint.host, endpoint.port, on_result)
 
@@ -168,10 +169,10 @@ class BrokerWatch:
         image = self._listener.image
         return {} if image is None else image.brokers
 
-    def _lose_if_silent(self, broker: BrokerRegistration, reason: str) -> None:
+    def _report_lost(self, broker: BrokerRegistration, reason: str) -> None:
         """Report a broker as dead unless it has reconnected or its registration has changed."""
         present = self._registered().get(broker.id)
         is_same = present is not None and present.epoch == broker.epoch
         if is_same and broker.id not in self._connections:
-            _log.warning("Broker %d is taken for dead: %s", broker.id, reason)
+            _log.warning("Broker lost: id=%d reason=%s", broker.id, reason)
             self._listener.on_broker_lost(broker.id, broker.epoch)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 PROBE_MS = 1_000.0
 
 
-def ask_once(
+def send_once(
     dependencies: ChannelDependencies,
     address: tuple[str, int],
     request: Message,
@@ -62,7 +62,7 @@ def probe(
     An accepted connection is not enough: a proxy or load balancer may accept connections for a node
     that is down.
     """
-    ask_once(
+    send_once(
         dependencies,
         (host, port),
         ApiVersionsRequest(),

@@ -59,7 +59,7 @@ class ConnectionQuotas:
     def set_bounds(self, bounds: ConnectionBounds) -> None:
         """Apply other limits to new connections. Open connections stay open."""
         self.bounds = bounds
-        self._tell_room()
+        self._notify_room()
 
     def on_image(self, image: ClientQuotasImage) -> None:
         """Apply the limits of addresses from a new image."""
@@ -132,7 +132,7 @@ class ConnectionQuotas:
         self._by_address[address] -= 1
         if not self._by_address[address]:
             del self._by_address[address]
-        self._tell_room()
+        self._notify_room()
 
     def _close_longest_silent(self) -> None:
         """Close a client's connection, because brokers' connections exceed the total limit."""
@@ -145,7 +145,7 @@ class ConnectionQuotas:
         if found:
             min(found, key=lambda each: each.last_activity_ms).abort()
 
-    def _tell_room(self) -> None:
+    def _notify_room(self) -> None:
         for on_room in self._on_room:
             on_room()
 

@@ -15,7 +15,7 @@ import msgspec
 
 from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
 from barnabas.server.listeners.endpoint_type import CONTROLLERS
-from barnabas.server.quorum.reachability import ask_once
+from barnabas.server.quorum.reachability import send_once
 from barnabas.server.startup.node_failure import NodeFailedError
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def other_controllers(configuration: Configuration) -> list[Controller]:
     ]
 
 
-def ask_cluster_ids(
+def fetch_cluster_ids(
     dependencies: ChannelDependencies,
     controllers: Sequence[Controller],
     on_done: Callable[[ClusterIds], None],
@@ -108,7 +108,7 @@ def ask_cluster_ids(
             include_cluster_authorized_operations=False, endpoint_type=CONTROLLERS
         )
         address = each.host, each.port
-        ask_once(dependencies, address, request, _VERSION, _ANSWER_MS, partial(end, each))
+        send_once(dependencies, address, request, _VERSION, _ANSWER_MS, partial(end, each))
 
 
 def check_before_format(found: ClusterIds, path: str, cluster_id: str | None) -> None:
@@ -168,11 +168,11 @@ class ClusterIdCheck:
         self._timer: Cancellable | None = None
         self._is_stopped = False
         # Controllers of other clusters that were already logged.
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def start(self) -> None:
         """Ask now, and again until the node has joined or `stop` is called."""
-        self._look()
+        self._check()
 
     def stop(self) -> None:
         """Send no more requests."""
@@ -181,10 +181,10 @@ class ClusterIdCheck:
             self._timer.cancel()
             self._timer = None
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._timer = None
         if not self._has_joined():
-            ask_cluster_ids(self._dependencies, self._controllers, self._on_found)
+            fetch_cluster_ids(self._dependencies, self._controllers, self._on_found)
 
     def _on_found(self, found: ClusterIds) -> None:
         if self._is_stopped:
@@ -196,12 +196,12 @@ class ClusterIdCheck:
             self.stop()
             self._on_failed(NodeFailedError(self._failure(others)))
             return
-        if set(odd) - self._told:
-            self._told |= set(odd)
+        if set(odd) - self._reported:
+            self._reported |= set(odd)
             _log.warning("%s, and this node belongs to %s", _listed(others), self._cluster_id)
         if agreeing == len(self._controllers):
             return
-        self._timer = self._dependencies.timer.call_later(self._pause_ms, self._look)
+        self._timer = self._dependencies.timer.call_later(self._pause_ms, self._check)
         self._pause_ms = min(2 * self._pause_ms, _PAUSE_MS_MAX)
 
     def _is_wrong(self, odd: int, agreeing: int) -> bool:

@@ -94,7 +94,7 @@ def open_data_directories(
     identities = _identities(disk, wanted)
     found = _check_identities(identities, node_id)
     check_features(disk, metadata_path)
-    cluster_id = _settle_cluster_id(found, configured, metadata_path, rng)
+    cluster_id = _choose_cluster_id(found, configured, metadata_path, rng)
     _check_metadata_place(disk, wanted, identities)
     if metadata_path in identities and identities[metadata_path] is None:
         disk.make_directory(metadata_path)
@@ -130,7 +130,7 @@ def open_data_directories(
     return DataDirectories(logs, [path for path in paths if path in failed], opened[metadata_path])
 
 
-def _settle_cluster_id(
+def _choose_cluster_id(
     found: str | None, configured: DirectoryPaths, metadata_path: str, rng: Rng
 ) -> str:
     """Return the cluster id of the directories, or the id to format empty ones with."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from unit.server.simulated_cluster import SimulatedCluster
 
 
-def told(caplog: pytest.LogCaptureFixture, module: str = "barnabas") -> list[str]:
+def lines_of(caplog: pytest.LogCaptureFixture, module: str = "barnabas") -> list[str]:
     return [each.getMessage() for each in caplog.records if each.name.startswith(module)]
 
 
@@ -37,8 +37,8 @@ def test_a_cluster_tells_of_elections_brokers_leaders_and_isrs(
     active = cluster.active
     make(cluster, active, "t", 8)
     dead, other = (node_id for node_id in (1, 2, 3) if node_id != active)
-    lines = told(caplog)
-    assert "Topics made: t" in lines
+    lines = lines_of(caplog)
+    assert "Topics created: t" in lines
     assert f"Node {active} is ready at node-{active}:9092" in lines
     assert any(line.startswith("Quorum epoch 1: this node leads, elected by") for line in lines)
     assert lines.count(f"Quorum epoch 1: this node follows {active}") == 2
@@ -46,7 +46,7 @@ def test_a_cluster_tells_of_elections_brokers_leaders_and_isrs(
     cluster.kill(dead)
     cluster.until(lambda: dead not in cluster.live_brokers(other))
     cluster.world.run_for(500)
-    lines = told(caplog)
+    lines = lines_of(caplog)
     assert f"Broker {dead} is fenced" in lines
     assert any(line.startswith(f"Leader {dead} -> {active}: t-") for line in lines)
     (left,) = {line for line in lines if line.startswith(f"Broker {dead} left the ISR of t-0, ")}
@@ -55,8 +55,8 @@ def test_a_cluster_tells_of_elections_brokers_leaders_and_isrs(
     cluster.launch(dead)
     cluster.until(lambda: cluster.ready == {1, 2, 3})
     cluster.world.run_for(3_000)
-    lines = told(caplog)
-    assert f"Broker {dead} is let in" in lines
+    lines = lines_of(caplog)
+    assert f"Broker {dead} is unfenced" in lines
     assert any(line.startswith(f"Broker {dead} is in the ISR of t-") for line in lines)
     assert any(line.startswith(f"Broker {dead} has registered, epoch ") for line in lines)
 
@@ -72,30 +72,30 @@ def test_a_lone_broker_tells_of_its_start_its_topics_and_its_stop(
     )
     assert broker.ask(request, 6).responses[0].error_code == 0
     broker.stop()
-    lines = told(caplog)
+    lines = lines_of(caplog)
     cluster_id = broker.node.shared.cluster_id
     assert lines[0] == f"Node 1 of cluster {cluster_id} starts as broker and controller"
     assert [line for line in lines if line.startswith("Topics")] == [
-        "Topics made: a",
+        "Topics created: a",
         "Topics deleted: a",
     ]
     assert lines[-1] == "Node 1 has stopped"
 
 
-def test_segments_are_told_of_at_debug_only(caplog: pytest.LogCaptureFixture) -> None:
+def test_segments_are_logged_at_debug_only(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     broker = SimulatedBroker()
     broker.make_topic("t", segment_bytes="1048576", retention_bytes="1")
     for _ in range(5):
         assert broker.produce("t", bytes(500_000)).error_code == 0
     broker.world.run_for(600_000)
-    lines = told(caplog, "barnabas.storage.log.log")
-    assert "/data/t-0: a new segment begins at 2" in lines
-    assert any("segments below" in line for line in lines)
+    lines = lines_of(caplog, "barnabas.storage.log.log")
+    assert "Rolled to a new segment: directory=/data/t-0 base_offset=2" in lines
+    assert any(line.startswith("Deleted segments:") for line in lines)
     caplog.clear()
     caplog.set_level(logging.INFO)
     broker.produce("t", bytes(1_000_000))
-    assert not told(caplog, "barnabas.storage.log.log")
+    assert not lines_of(caplog, "barnabas.storage.log.log")
 
 
 def test_what_was_before_the_start_is_not_told_again(caplog: pytest.LogCaptureFixture) -> None:
@@ -104,4 +104,4 @@ def test_what_was_before_the_start_is_not_told_again(caplog: pytest.LogCaptureFi
     broker.stop()
     caplog.set_level(logging.INFO)
     broker.restart()
-    assert not [line for line in told(caplog) if line.startswith("Topics")]
+    assert not [line for line in lines_of(caplog) if line.startswith("Topics")]

@@ -96,4 +96,4 @@ def test_names_that_clients_make_up_take_bounded_memory(
         client.channel.close()
     lines = told(caplog)
     assert len(lines) == PAIRS_MAX + 1
-    assert lines[-1].startswith("Further missing features are not told")
+    assert lines[-1].startswith("Further missing features are not logged")

@@ -54,7 +54,7 @@ class DescribeClusterHandler:
         response = DescribeClusterResponse(
             error_code=ErrorCode.NONE,
             cluster_id=self._cluster_id,
-            controller_id=self._cluster.told_controller(self._node_id),
+            controller_id=self._cluster.controller_for_clients(self._node_id),
             brokers=brokers,
         )
         if request.include_cluster_authorized_operations:

@@ -9,7 +9,7 @@ from barnabas.protocol.messages.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
-from barnabas.server.configs.config_admin import handle_legacy_locally, joined
+from barnabas.server.configs.config_admin import handle_legacy_locally, merge_results
 from barnabas.server.handlers.configs.own_limits import own_limits
 
 if TYPE_CHECKING:
@@ -36,17 +36,17 @@ class AlterConfigsHandler:
         self, context: RequestContext, request: AlterConfigsRequest
     ) -> AlterConfigsResponse | None:
         """Forward the request. The response follows when the configurations are committed."""
-        settled = handle_legacy_locally(self._node_id, request.resources, self._own)
-        rest = [each for place, each in enumerate(request.resources) if place not in settled]
+        outcomes = handle_legacy_locally(self._node_id, request.resources, self._own)
+        rest = [each for place, each in enumerate(request.resources) if place not in outcomes]
 
         def on_rest(response: AlterConfigsResponse) -> None:
-            answers = joined(
-                AlterConfigsResourceResponse, request.resources, settled, response.responses
+            answers = merge_results(
+                AlterConfigsResourceResponse, request.resources, outcomes, response.responses
             )
             context.respond(AlterConfigsResponse(responses=answers))
 
         if not rest:
-            answers = joined(AlterConfigsResourceResponse, request.resources, settled, [])
+            answers = merge_results(AlterConfigsResourceResponse, request.resources, outcomes, [])
             return AlterConfigsResponse(responses=answers)
         forwarded = AlterConfigsRequest(resources=rest, validate_only=request.validate_only)
         self._forwarding.send(forwarded, on_rest, client_context=context)

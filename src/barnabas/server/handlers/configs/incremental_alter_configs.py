@@ -9,7 +9,7 @@ from barnabas.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from barnabas.server.configs.config_admin import handle_locally, joined
+from barnabas.server.configs.config_admin import handle_locally, merge_results
 from barnabas.server.handlers.configs.own_limits import own_limits
 
 if TYPE_CHECKING:
@@ -36,22 +36,22 @@ class IncrementalAlterConfigsHandler:
         self, context: RequestContext, request: IncrementalAlterConfigsRequest
     ) -> IncrementalAlterConfigsResponse | None:
         """Apply the changes. The response follows when the configurations are committed."""
-        settled = handle_locally(
+        outcomes = handle_locally(
             self._node_id,
             request.resources,
             validate_only=request.validate_only,
             own=self._own,
         )
-        rest = [each for place, each in enumerate(request.resources) if place not in settled]
+        rest = [each for place, each in enumerate(request.resources) if place not in outcomes]
 
         def on_rest(response: IncrementalAlterConfigsResponse) -> None:
-            answers = joined(
-                AlterConfigsResourceResponse, request.resources, settled, response.responses
+            answers = merge_results(
+                AlterConfigsResourceResponse, request.resources, outcomes, response.responses
             )
             context.respond(IncrementalAlterConfigsResponse(responses=answers))
 
         if not rest:
-            answers = joined(AlterConfigsResourceResponse, request.resources, settled, [])
+            answers = merge_results(AlterConfigsResourceResponse, request.resources, outcomes, [])
             return IncrementalAlterConfigsResponse(responses=answers)
         forwarded = IncrementalAlterConfigsRequest(
             resources=rest, validate_only=request.validate_only

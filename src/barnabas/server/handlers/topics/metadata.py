@@ -103,7 +103,7 @@ class MetadataHandler:
                 for broker, endpoint in self._cluster.listed_brokers(context.listener_name)
             ],
             cluster_id=self._cluster_id,
-            controller_id=self._cluster.told_controller(self._node_id),
+            controller_id=self._cluster.controller_for_clients(self._node_id),
             topics=topics,
         )
         if request.include_cluster_authorized_operations:
