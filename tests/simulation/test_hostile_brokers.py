@@ -119,7 +119,9 @@ class SimulatedProducer:
         given = {key.replace("_", "."): value for key, value in keys.items()}
         config = ClientConfig.parse({"bootstrap.servers": f"{HOST}:{PORT}", **given})
         self.cluster = Cluster(world.host("producer").runtime, config)
-        session: Any = SimpleNamespace(cluster=self.cluster, coordinators=None)
+        session: Any = SimpleNamespace(
+            cluster=self.cluster, coordinators=None, check_usable=lambda: None
+        )
         self.core = ProducerCore(session, config, take_parts({})[0])
         self.told: list[ClientError | None] = []
 
@@ -128,7 +130,9 @@ class SimulatedProducer:
         options: SendOptions = {"on_delivery": lambda _metadata, error: self.told.append(error)}
         while self.core.enqueue("t", (None, value, None), options, 1) is None:
             learned: list[ClientError | None] = []
-            self.core.learn("t", None, lambda _found, error, learned=learned: learned.append(error))
+            self.core.fetch_target(
+                "t", None, lambda _found, error, learned=learned: learned.append(error)
+            )
             assert self._world.run_until(lambda learned=learned: bool(learned), 70_000)
             if learned[0] is not None:
                 return learned[0]

@@ -9,32 +9,52 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 from barnabas.client.aio.session import AsyncSession
 from barnabas.client.aio.with_block import AsyncWithBlock
 from barnabas.client.config import ClientConfig
+from barnabas.client.producer import producer_plans
 from barnabas.client.producer.delivery import DeliveryState
 from barnabas.client.producer.interceptors import ProducerRecord
-from barnabas.client.producer.producer_face import MS_PER_S, ProducerFace
+from barnabas.client.producer.producer_face import ProducerFace
 from barnabas.client.producer.producer_parts import take_parts
 from barnabas.client.producer.unfit_record import record_parts
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
+    from collections.abc import (
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Generator,
+        Iterable,
+        Sequence,
+    )
 
-    from barnabas.client.connections.metadata_cache import PartitionInfo
     from barnabas.client.errors import ClientError
-    from barnabas.client.group.group_offsets import CommittedOffset
-    from barnabas.client.group.membership import GroupGeneration
     from barnabas.client.producer.accumulator import BatchRecord
-    from barnabas.client.producer.producer_batch import ProducerBatch, RecordMetadata
-    from barnabas.client.producer.producer_core import SendOptions, Target
-    from barnabas.client.retries.retrying import OnDone
-    from barnabas.client.topic_partition import K
-    from barnabas.client.transactions.calls import Outcome
+    from barnabas.client.producer.producer_batch import RecordMetadata
+    from barnabas.client.producer.producer_core import ProducerCore, SendOptions
+    from barnabas.client.producer.producer_plans import ProducerPlan, Until
 
 __all__ = ["AsyncDelivery", "Producer"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+_MS_PER_S = 1000
+
+
+def _awaited(
+    plan: Callable[Concatenate[ProducerCore, P], ProducerPlan[T]],
+) -> Callable[Concatenate[Producer, P], Awaitable[T]]:
+    """Return a method that runs a plan to its end when it is awaited."""
+
+    @wraps(plan)
+    async def method(producer: Producer, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await producer._run(plan(producer._core, *args, **kwargs))
+
+    return method
 
 
 class AsyncDelivery(DeliveryState, eq=False):
@@ -116,7 +136,7 @@ class Producer(AsyncWithBlock, ProducerFace):
         Raises:
             ClientError: As for `flush`.
         """
-        if self._closed:
+        if self._core.is_closed:
             return
         try:
             if self._core.is_in_transaction:
@@ -124,7 +144,6 @@ class Producer(AsyncWithBlock, ProducerFace):
             elif flush:
                 await self.flush(timeout)
         finally:
-            self._closed = True
             self._core.close()
             await self._session.close()
 
@@ -154,33 +173,17 @@ class Producer(AsyncWithBlock, ProducerFace):
         record = (key, value, partition)
         batch = core.enqueue(topic, record, options, now)
         if batch is None:
-            batch = await self._enqueue_when_possible(topic, record, options, now)
+            plan = producer_plans.enqueue(core, topic, record, options, now)
+            batch = await self._run(plan)
         timestamp = options.get("timestamp_ms") if options else None
         delivery = AsyncDelivery(
             batch, batch.count - 1, now if timestamp is None else timestamp, self._session.loop
         )
-        if not self._pump_planned and not self._config.linger_ms:
+        if not self._pump_planned and not self._core.config.linger_ms:
             self._plan_pump()
         if self._is_turn_due(now):
             await self._step(now)
         return delivery
-
-    async def _enqueue_when_possible(
-        self,
-        topic: str,
-        record: tuple[bytes | None, bytes | None, int | None],
-        options: SendOptions,
-        now: int,
-    ) -> ProducerBatch:
-        """Wait for the topic's metadata or for buffer space until the record is queued."""
-        batch = None
-        while batch is None:
-            if self._core.target(topic, record[2]) is None:
-                await self._learned(topic, record[2])
-            else:
-                await self._room()
-            batch = self._core.enqueue(topic, record, options, now)
-        return batch
 
     async def send_batch(
         self, topic: str, records: Iterable[BatchRecord], partition: int | None = None
@@ -209,78 +212,19 @@ class Producer(AsyncWithBlock, ProducerFace):
             record = (key, value, partition)
             now = self._clock.wall_ms()
             if core.enqueue(topic, record, options, now) is None:
-                await self._enqueue_when_possible(topic, record, options, now)
+                await self._run(producer_plans.enqueue(core, topic, record, options, now))
             if self._is_turn_due(now):
                 await self._step(now)
 
-    async def flush(self, timeout: float | None = None) -> None:
-        """Wait until all records sent so far are delivered or have failed.
+    flush = _awaited(producer_plans.flush)
+    partitions_for = _awaited(producer_plans.partitions_for)
 
-        Args:
-            timeout: Seconds; None waits until delivery.timeout.ms has passed for all records.
+    # Transactions
 
-        Raises:
-            ClientTimeoutError: Some records were still pending at the timeout.
-            ClientError: Deliveries failed and their errors were not reported yet; this is the first
-                error.
-        """
-        self._check_open()
-        self._end_flush(timeout, is_empty=await self._until(self._core.flush(), timeout))
-
-    async def partitions_for(self, topic: str) -> list[PartitionInfo]:
-        """Return the topic's partitions in order of their numbers; wait for metadata if necessary.
-
-        Raises:
-            UnknownTopicError: The topic does not exist.
-        """
-        self._check_open()
-        if self._core.target(topic) is None:
-            await self._learned(topic, None)
-        return self._core.partitions(topic)
-
-    # Transactions; see the blocking `Producer`
-
-    async def init_transactions(self, timeout: float | None = None) -> None:
-        """Register `transactional_id` and fence older producers.
-
-        Call this once, before transactions.
-
-        Args:
-            timeout: Seconds; None for max.block.ms.
-        """
-        await self._end_of(self._core.transactions.initialize(), timeout)
-
-    async def send_offsets_to_transaction(
-        self,
-        offsets: Mapping[K, int | CommittedOffset],
-        group_metadata: GroupGeneration | str,
-        timeout: float | None = None,
-    ) -> None:
-        """Add a group's offsets to the transaction; they take effect if it commits (KIP-447).
-
-        Args:
-            offsets: For each partition the offset of the next record to read.
-            group_metadata: `Consumer.group_metadata()`, or a group id.
-            timeout: Seconds; None for max.block.ms.
-        """
-        outcome = self._core.transactions.send_offsets(offsets, group_metadata)
-        await self._end_of(outcome, timeout)
-
-    async def commit_transaction(self, timeout: float | None = None) -> None:
-        """Deliver all records of the transaction, then commit it.
-
-        Args:
-            timeout: Seconds; None for max.block.ms.
-        """
-        await self._end_of(self._core.transactions.commit(), timeout)
-
-    async def abort_transaction(self, timeout: float | None = None) -> None:
-        """Abort the transaction: consumers with read_committed do not see its records.
-
-        Args:
-            timeout: Seconds; None for max.block.ms.
-        """
-        await self._end_of(self._core.transactions.abort(), timeout)
+    init_transactions = _awaited(producer_plans.init_transactions)
+    send_offsets_to_transaction = _awaited(producer_plans.send_offsets_to_transaction)
+    commit_transaction = _awaited(producer_plans.commit_transaction)
+    abort_transaction = _awaited(producer_plans.abort_transaction)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Self]:
@@ -293,12 +237,6 @@ class Producer(AsyncWithBlock, ProducerFace):
             if self._core.is_in_transaction:
                 await self.abort_transaction()
             raise
-
-    async def _end_of(self, outcome: Outcome, timeout: float | None) -> None:
-        self._check_open()
-        seconds = self._seconds_of(timeout)
-        is_done = await self._until(lambda: outcome.is_done, seconds)
-        self._end_call(outcome, seconds, is_done=is_done)
 
     # Waiting
 
@@ -327,34 +265,27 @@ class Producer(AsyncWithBlock, ProducerFace):
         self._core.sender.pump()
         await asyncio.sleep(0)
 
-    async def _room(self) -> None:
-        self._make_room()
-        if not await self._until(self._has_room, self._seconds_of(None)):
-            raise self._full()
+    async def _run(self, plan: ProducerPlan[T]) -> T:
+        """Run a plan to its end and return its result."""
+        is_met: Any = None
+        while True:
+            try:
+                step = plan.send(is_met)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            is_met = await self._until(step)
 
-    async def _learned(self, topic: str, partition: int | None) -> Target:
-        """Wait for metadata of the topic's partition; this may create the topic on the broker."""
-        self._check_open()
-
-        def start(on_done: OnDone[bool]) -> None:
-            self._core.learn(topic, partition, on_done)
-
-        await self._session.wait(start, self._learning_ms(), f"metadata of {topic}")
-        target = self._core.target(topic, partition)
-        assert target is not None, "just learned"
-        return target
-
-    async def _until(self, predicate: Callable[[], bool], timeout: float | None) -> bool:
-        """Wait up to `timeout` seconds until the predicate holds; return whether it does."""
-        if predicate():
+    async def _until(self, step: Until) -> bool:
+        """Wait for the condition of a step; return whether it holds."""
+        if step.condition():
             return True
-        entry = (predicate, self._session.loop.create_future())
+        entry = (step.condition, self._session.loop.create_future())
         self._waiting.append(entry)
         try:
-            limit_s = self._settling_ms() / MS_PER_S if timeout is None else timeout
-            await asyncio.wait_for(entry[1], limit_s)
+            await asyncio.wait_for(entry[1], step.limit_ms / _MS_PER_S)
         except TimeoutError:
-            return predicate()
+            return step.condition()
         finally:
             if entry in self._waiting:
                 self._waiting.remove(entry)

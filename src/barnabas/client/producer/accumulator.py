@@ -161,7 +161,7 @@ class Accumulator:
         """Whether no batch is pending or in flight."""
         return self.reserved_bytes == 0
 
-    def unsettled(self) -> list[ProducerBatch]:
+    def incomplete(self) -> list[ProducerBatch]:
         """Return all batches that are neither delivered nor failed."""
         found: list[ProducerBatch] = []
         for queue in self.queues.values():

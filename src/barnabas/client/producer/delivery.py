@@ -37,7 +37,7 @@ class DeliveryState(msgspec.Struct, eq=False):
 
     def done(self) -> bool:
         """Whether the record is delivered or has failed."""
-        return self._final().is_settled
+        return self._final().is_completed
 
     def add_done_callback(self, callback: Callable[[Any], object]) -> None:
         """Call `callback(delivery)` when the record is delivered or has failed.
@@ -46,8 +46,8 @@ class DeliveryState(msgspec.Struct, eq=False):
         while a later call of the producer runs. `flush` no longer raises this record's error.
         """
         batch = self._final()
-        if batch.is_settled:
-            batch.is_told = True
+        if batch.is_completed:
+            batch.is_reported = True
             callback(self)
         else:
             entry = (self._index, self._timestamp, lambda _metadata, _error: callback(self))
@@ -68,7 +68,7 @@ class DeliveryState(msgspec.Struct, eq=False):
 
     def _error(self) -> ClientError | None:
         batch = self._final()
-        batch.is_told = True
+        batch.is_reported = True
         return batch.error
 
     def _outcome(self) -> RecordMetadata:

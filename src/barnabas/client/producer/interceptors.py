@@ -60,17 +60,19 @@ class Interceptors:
                 record = made
         return record
 
-    def telling(self, on_delivery: DeliveryCallback | None) -> DeliveryCallback:
+    def wrap(self, on_delivery: DeliveryCallback | None) -> DeliveryCallback:
         """Return a callback that informs the interceptors, then calls `on_delivery`."""
 
-        def told(metadata: RecordMetadata | None, error: ClientError | None, /) -> None:
+        def on_acknowledgement(
+            metadata: RecordMetadata | None, error: ClientError | None, /
+        ) -> None:
             for interceptor in self._chain:
                 with Shielded(interceptor):
                     interceptor.on_acknowledgement(metadata, error)
             if on_delivery is not None:
                 on_delivery(metadata, error)
 
-        return told
+        return on_acknowledgement
 
     def close(self) -> None:
         """Close all interceptors."""

@@ -81,8 +81,8 @@ class ProducerBatch:
         "data",
         "error",
         "halves",
-        "is_settled",
-        "is_told",
+        "is_completed",
+        "is_reported",
         "last_error",
         "number",
         "producer_epoch",
@@ -117,13 +117,13 @@ class ProducerBatch:
         self.producer_epoch = -1
         self.base_sequence = -1
         # Whether the batch is delivered or failed; then the three fields below hold the outcome.
-        self.is_settled = False
+        self.is_completed = False
         self.base_offset = -1
         # Timestamp in ms of all records if the topic has log append time, else -1.
         self.append_time = -1
         self.error: ClientError | None = None
         # Whether a callback or a caller of the delivery received the error.
-        self.is_told = False
+        self.is_reported = False
         # The two batches that replace this one after a split; they hold the outcome of its records.
         self.halves: list[ProducerBatch] = []
 
@@ -172,7 +172,7 @@ class ProducerBatch:
         """Record that the batch is in the log; `tell` calls the callbacks."""
         self.base_offset = base_offset
         self.append_time = log_append_time
-        self._settle()
+        self._complete()
 
     def fail(self, error: ClientError) -> None:
         """Record that delivery failed; `tell` calls the callbacks.
@@ -180,12 +180,12 @@ class ProducerBatch:
         The batch may be in the log nevertheless, for example after a timeout.
         """
         self.error = error
-        self.is_told = self.is_told or bool(self.callbacks)
-        self._settle()
+        self.is_reported = self.is_reported or bool(self.callbacks)
+        self._complete()
 
-    def _settle(self) -> None:
+    def _complete(self) -> None:
         """Mark the batch complete and free its bytes: deliveries of the user refer to the batch."""
-        self.is_settled = True
+        self.is_completed = True
         self.data = _SPENT
         self._builder = self.append = None
 

@@ -10,7 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Protocol, TypedDict
 
 from barnabas.client.connections.topic_lookup import TopicLookup
-from barnabas.client.errors import UnknownPartitionError
+from barnabas.client.errors import ClientClosedError, UnknownPartitionError
 from barnabas.client.producer.accumulator import REFUSALS, Accumulator
 from barnabas.client.producer.interceptors import ProducerRecord
 from barnabas.client.producer.sender import Sender
@@ -42,8 +42,10 @@ if TYPE_CHECKING:
 __all__ = ["ProducerCore", "SendOptions", "Target"]
 
 # Number of failed batches whose error is kept for a later flush.
-_UNTOLD_MAX = 1_000
+_UNREPORTED_MAX = 1_000
 _BYTES_PER_TURN = 512 * 1024
+# Added to a limit (ms), so that the error of the operation itself arrives first.
+GRACE_MS = 5_000.0
 
 
 class SendOptions(TypedDict, total=False):
@@ -78,6 +80,10 @@ class ProducerSession(Protocol):
     cluster: Cluster
     coordinators: Coordinators
 
+    def check_usable(self) -> None:
+        """Raise an error unless calls are allowed (client open, process not forked)."""
+        ...
+
 
 class ProducerCore:
     """Queues and sends the records of one producer; `delivered` and `failed` count them."""
@@ -88,9 +94,10 @@ class ProducerCore:
         cluster = session.cluster
         self.cluster = cluster
         self.config = config
+        self._check_usable = session.check_usable
         self._parts = parts
         self._metadata = cluster.metadata
-        self.sender = Sender(cluster, config, self._on_settled)
+        self.sender = Sender(cluster, config, self._on_completed)
         self.accumulator = Accumulator(
             config, cluster.runtime.clock, cluster.runtime.timer, self.sender.pump
         )
@@ -104,11 +111,14 @@ class ProducerCore:
         # Numbers of acknowledged and of failed records.
         self.delivered = 0
         self.failed = 0
-        # Failed batches whose error no caller has received yet, oldest first.
-        self._untold: deque[ProducerBatch] = deque(maxlen=_UNTOLD_MAX)
+        # Failed batches whose error no caller has received yet, oldest first; the oldest are
+        # dropped beyond the limit.
+        self._unreported: deque[ProducerBatch] = deque(maxlen=_UNREPORTED_MAX)
         # Called when a batch or a transaction call is complete; the asyncio face sets it.
         self.on_progress: Callable[[], None] = _nothing
+        # Known topics; replaced by `_renewed`, emptied by `close`.
         self._targets: dict[str, Target] = {}
+        # Whether the producer is closed; this is final.
         self.is_closed = False
         # Number of batches to close before the event loop runs, unless linger.ms passes earlier. A
         # loop iteration costs as much as many records.
@@ -144,7 +154,7 @@ class ProducerCore:
             options = {
                 "headers": record.headers,
                 "timestamp_ms": record.timestamp_ms,
-                "on_delivery": parts.interceptors.telling(options.get("on_delivery")),
+                "on_delivery": parts.interceptors.wrap(options.get("on_delivery")),
             }
         if parts.key_serializer is not None:
             record = record._replace(key=parts.key_serializer(record.key))
@@ -207,14 +217,14 @@ class ProducerCore:
         except REFUSALS as error:
             raise_unfit(topic, queued, error)
 
-    def _on_settled(self, batch: ProducerBatch, error: ClientError | None) -> None:
+    def _on_completed(self, batch: ProducerBatch, error: ClientError | None) -> None:
         if error is None:
             self.delivered += batch.count
         else:
             self.failed += batch.count
-            if not batch.is_told and self.manager is None:
+            if not batch.is_reported and self.manager is None:
                 # The errors of a transaction are raised by its commit.
-                self._untold.append(batch)
+                self._unreported.append(batch)
         self.on_progress()
 
     def _on_call_ended(self) -> None:
@@ -227,35 +237,51 @@ class ProducerCore:
 
     def metrics(self) -> dict[str, float]:
         """Return totals and averages so far and the state of the buffer, under Kafka's names."""
-        held = self.accumulator.reserved_bytes
+        used = self.accumulator.reserved_bytes
         return {
             **self.sender.metrics.snapshot(),
             "record-error-total": self.failed,
             "buffer-total-bytes": self.config.buffer_memory,
-            "buffer-available-bytes": max(0, self.config.buffer_memory - held),
+            "buffer-available-bytes": max(0, self.config.buffer_memory - used),
         }
 
-    def take_untold(self) -> ClientError | None:
+    def pop_unreported_error(self) -> ClientError | None:
         """Return the first error that no caller has received, and forget the others."""
-        untold = [batch for batch in self._untold if not batch.is_told]
-        self._untold.clear()
-        return untold[0].error if untold else None
+        unreported = [batch for batch in self._unreported if not batch.is_reported]
+        self._unreported.clear()
+        return unreported[0].error if unreported else None
+
+    @property
+    def delivery_limit_ms(self) -> float:
+        """Time in ms after which every sent record is delivered or has failed."""
+        return self.config.delivery_timeout_ms + self.config.request_timeout_ms + GRACE_MS
+
+    def check_open(self) -> None:
+        """Raise an error unless calls are allowed.
+
+        Raises:
+            ClientClosedError: the producer or its client is closed.
+            ForkedClientError: the process was forked after the client was created.
+        """
+        self._check_usable()
+        if self.is_closed:
+            raise ClientClosedError("the producer is closed")
 
     # Ends
 
     def flush(self) -> Callable[[], bool]:
         """Send all pending batches now; return a predicate that says whether they are complete."""
-        waited_for = self.accumulator.unsettled()
+        pending = self.accumulator.incomplete()
         self.accumulator.make_all_due()
         self.sender.pump()
 
         def is_done() -> bool:
-            while waited_for:
-                last = waited_for[-1]
+            while pending:
+                last = pending[-1]
                 if last.halves:
-                    waited_for[-1:] = last.halves
-                elif last.is_settled:
-                    waited_for.pop()
+                    pending[-1:] = last.halves
+                elif last.is_completed:
+                    pending.pop()
                 else:
                     return False
             return True
@@ -274,7 +300,7 @@ class ProducerCore:
     # Topics
 
     def target(self, topic: str, partition: int | None = None) -> Target | None:
-        """Return the partitions of a topic; None if `learn` must fetch its metadata first.
+        """Return the partitions of a topic; None if `fetch_target` must fetch its metadata first.
 
         Raises:
             UnknownPartitionError: the partition is negative.
@@ -299,7 +325,7 @@ class ProducerCore:
             raise UnknownPartitionError(topic, partition, target.count)
         return None
 
-    def learn(self, topic: str, partition: int | None, on_done: OnDone[bool]) -> None:
+    def fetch_target(self, topic: str, partition: int | None, on_done: OnDone[bool]) -> None:
         """Fetch metadata until the topic has the partition; the broker may create the topic."""
         cluster = self.cluster
         cluster.tracked.add(topic)

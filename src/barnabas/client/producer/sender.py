@@ -80,12 +80,12 @@ class Sender:
         self,
         cluster: Cluster,
         config: ClientConfig,
-        on_settled: Callable[[ProducerBatch, ClientError | None], None],
+        on_completed: Callable[[ProducerBatch, ClientError | None], None],
     ) -> None:
-        """Call `on_settled(batch, error)` for each completed batch, before the record callbacks."""
+        """Call `on_completed(batch, error)` per completed batch, before the record callbacks."""
         self._cluster = cluster
         self._config = config
-        self._on_settled = on_settled
+        self._on_completed = on_completed
         self._accumulator: Accumulator | None = None
         # Set for a transactional producer; the manager then provides producer id and epoch.
         self._transactions: TransactionManager | None = None
@@ -323,7 +323,7 @@ class Sender:
         queue.known_producer_id = batch.producer_id
         self.accumulator.release(batch)
         batch.complete(base_offset, append_time)
-        self._on_settled(batch, None)
+        self._on_completed(batch, None)
         batch.tell()
 
     def _on_batch_error(self, batch: ProducerBatch, error: ClientError) -> None:
@@ -380,7 +380,7 @@ class Sender:
             self._new_epoch_wanted |= has_sequence
         self.accumulator.release(batch)
         batch.fail(error)
-        self._on_settled(batch, error)
+        self._on_completed(batch, error)
         batch.tell()
         if self._transactions is not None:
             self._transactions.on_batch_failed(error, has_sequence=has_sequence)
@@ -388,7 +388,7 @@ class Sender:
     # Interface for the transaction manager
 
     @property
-    def has_unsettled(self) -> bool:
+    def has_incomplete(self) -> bool:
         """Whether batches are pending or in flight."""
         return not self.accumulator.is_empty
 

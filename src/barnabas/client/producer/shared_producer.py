@@ -7,34 +7,47 @@ The producer has no thread. Records make progress while `send`, `poll`, `flush` 
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
+from barnabas.client.producer import producer_plans
 from barnabas.client.producer.delivery import Delivery
 from barnabas.client.producer.interceptors import ProducerRecord
-from barnabas.client.producer.producer_face import MS_PER_S, ProducerFace
+from barnabas.client.producer.producer_face import ProducerFace
 from barnabas.client.producer.unfit_record import raise_unfit
 from barnabas.client.session.with_block import WithBlock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
     from barnabas.client.config import ClientConfig
-    from barnabas.client.connections.metadata_cache import PartitionInfo
-    from barnabas.client.errors import ClientError
-    from barnabas.client.group.group_offsets import CommittedOffset
-    from barnabas.client.group.membership import GroupGeneration
     from barnabas.client.producer.accumulator import BatchRecord
-    from barnabas.client.producer.producer_batch import ProducerBatch
-    from barnabas.client.producer.producer_core import SendOptions, Target
+    from barnabas.client.producer.producer_core import ProducerCore, SendOptions, Target
     from barnabas.client.producer.producer_parts import ProducerParts
+    from barnabas.client.producer.producer_plans import ProducerPlan
     from barnabas.client.session.session import Session
-    from barnabas.client.topic_partition import K, TopicPartition
-    from barnabas.client.transactions.calls import Outcome
+    from barnabas.client.topic_partition import TopicPartition
 
 __all__ = ["SharedProducer"]
 
 # Number of records that `send_batch` groups by partition at a time.
 _SORTED_AT_ONCE = 5_000
+_MS_PER_S = 1000
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _blocking(
+    plan: Callable[Concatenate[ProducerCore, P], ProducerPlan[T]],
+) -> Callable[Concatenate[SharedProducer, P], T]:
+    """Return a method that runs a plan and waits for its result."""
+
+    @wraps(plan)
+    def method(producer: SharedProducer, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return producer._run(plan(producer._core, *args, **kwargs))
+
+    return method
 
 
 class SharedProducer(WithBlock, ProducerFace):
@@ -58,7 +71,7 @@ class SharedProducer(WithBlock, ProducerFace):
         self._on_closed = on_closed
         self._enqueue = self._core.enqueue
         self._batches_per_turn = self._core.batches_per_turn
-        self._wait = self._run_until
+        self._wait = self._wait_for_delivery
         self._linger_ms = config.linger_ms
 
     # Closing
@@ -79,11 +92,11 @@ class SharedProducer(WithBlock, ProducerFace):
             ClientTimeoutError: the flush or the abort did not end in time. The producer is closed.
             ClientError: as of `flush`. The producer is closed.
         """
-        if self._closed:
+        if self._core.is_closed:
             return
         if self._session.lifetime.is_forked:
             # After a fork, pending records belong to the parent process.
-            self._closed = True
+            self._core.is_closed = True
             return
         try:
             if self._core.is_in_transaction:
@@ -91,7 +104,6 @@ class SharedProducer(WithBlock, ProducerFace):
             elif flush:
                 self.flush(timeout)
         finally:
-            self._closed = True
             self._core.close()
             self._on_closed(self)
 
@@ -137,7 +149,8 @@ class SharedProducer(WithBlock, ProducerFace):
         record = (key, value, partition)
         batch = self._enqueue(topic, record, options, now)
         if batch is None:
-            batch = self._enqueue_when_possible(topic, record, options, now)
+            plan = producer_plans.enqueue(self._core, topic, record, options, now)
+            batch = self._run(plan)
         index = batch.count - 1
         if (
             self._accumulator.closed_count - self._closed_seen >= self._batches_per_turn
@@ -146,23 +159,6 @@ class SharedProducer(WithBlock, ProducerFace):
             self._step(now)
         timestamp = options.get("timestamp_ms") if options else None
         return Delivery(batch, index, now if timestamp is None else timestamp, self._wait)
-
-    def _enqueue_when_possible(
-        self,
-        topic: str,
-        record: tuple[bytes | None, bytes | None, int | None],
-        options: SendOptions,
-        now: int,
-    ) -> ProducerBatch:
-        """Wait for the topic's metadata or for room until the record can be queued."""
-        while True:
-            if self._core.target(topic, record[2]) is None:
-                self._learned(topic, record[2])
-            else:
-                self._wait_for_room()
-            batch = self._enqueue(topic, record, options, now)
-            if batch is not None:
-                return batch
 
     def send_batch(
         self, topic: str, records: Iterable[BatchRecord], partition: int | None = None
@@ -182,7 +178,9 @@ class SharedProducer(WithBlock, ProducerFace):
         """
         if self._core.needs_preparation:
             records = self._core.prepare_all(topic, records)
-        target = self._core.target(topic, partition) or self._learned(topic, partition)
+        target = self._core.target(topic, partition) or self._run(
+            producer_plans.find_target(self._core, topic, partition)
+        )
         if partition is not None:
             self._extend(target.partitions[partition], iter(records))
             return
@@ -196,7 +194,9 @@ class SharedProducer(WithBlock, ProducerFace):
             buckets.setdefault(chosen, []).append(record)
             if index % _SORTED_AT_ONCE == 0:
                 self._extend_all(target, buckets)
-                target = self._core.target(topic) or self._learned(topic, None)
+                target = self._core.target(topic) or self._run(
+                    producer_plans.find_target(self._core, topic, None)
+                )
                 choose = target.choose
         self._extend_all(target, buckets)
 
@@ -216,39 +216,41 @@ class SharedProducer(WithBlock, ProducerFace):
             if pending is None:
                 return
             if not self._accumulator.has_room:
-                self._wait_for_room()
+                self._run(producer_plans.wait_for_room(self._core))
 
     def poll(self, timeout_ms: float = 0.0) -> None:
         """Process network events and run callbacks for up to `timeout_ms`.
 
         Returns early when no record is pending. 0 processes the events that have already arrived.
         """
-        self._check_usable()
+        self._session.check_usable()
         self._send_due()
         self._stepper.run_until(lambda: self._accumulator.is_empty, timeout_ms)
 
-    def flush(self, timeout: float | None = None) -> None:
-        """Send all pending records and wait until each is delivered or has failed.
+    flush = _blocking(producer_plans.flush)
+    partitions_for = _blocking(producer_plans.partitions_for)
 
-        Args:
-            timeout: seconds; None waits until `delivery.timeout.ms` has decided every record.
+    def _run(self, plan: ProducerPlan[T]) -> T:
+        """Run a plan and wait for each of its steps.
 
-        Raises:
-            ClientTimeoutError: some records are still pending.
-            ClientError: the first failed record without a callback whose error was not read.
+        Before each wait, batches that are full or due are sent: the sender may have held them back
+        to send several together.
         """
-        self._check_open()
-        self._end_flush(timeout, is_empty=self._run_until(self._core.flush(), timeout))
+        is_met: Any = None
+        while True:
+            try:
+                step = plan.send(is_met)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            self._send_due()
+            is_met = self._stepper.run_until(step.condition, step.limit_ms)
 
-    def _run_until(self, predicate: Callable[[], bool], timeout: float | None) -> bool:
-        """Let the loop run until the predicate holds; `timeout` in seconds.
-
-        Batches that are full or due are sent first: the sender may have held them back to send
-        several together.
-        """
+    def _wait_for_delivery(self, condition: Callable[[], bool], timeout: float | None) -> bool:
+        """Run the loop until the condition holds, for up to `timeout` seconds."""
         self._send_due()
-        timeout_ms = self._settling_ms() if timeout is None else timeout * MS_PER_S
-        return self._stepper.run_until(predicate, timeout_ms)
+        limit_ms = self._core.delivery_limit_ms if timeout is None else timeout * _MS_PER_S
+        return self._stepper.run_until(condition, limit_ms)
 
     def _step(self, now: int) -> None:
         """Send ready batches and process arrived responses, without waiting."""
@@ -262,76 +264,12 @@ class SharedProducer(WithBlock, ProducerFace):
         self._accumulator.make_lingered_due()
         self._core.sender.pump()
 
-    def _wait_for_room(self) -> None:
-        self._make_room()
-        if not self._stepper.run_until(self._has_room, self._config.max_block_ms):
-            raise self._full()
-
     # Transactions
 
-    def init_transactions(self, timeout: float | None = None) -> None:
-        """Register `transactional_id` with its coordinator; call it once, before all transactions.
-
-        Other producers with this id are fenced. Their open transaction is aborted; a commit that
-        has started is completed.
-
-        Args:
-            timeout: seconds; None means `max.block.ms`. After a timeout the operation continues;
-                call the same method again to wait for it.
-
-        Raises:
-            ClientTimeoutError: the operation did not end in time.
-            ClientConfigError: the producer has no `transactional_id`.
-            IllegalTransactionStateError: the producer is already initialized.
-            ClientError: the coordinator refused.
-        """
-        self._end_of(self._core.transactions.initialize(), timeout)
-
-    def send_offsets_to_transaction(
-        self,
-        offsets: Mapping[K, int | CommittedOffset],
-        group_metadata: GroupGeneration | str,
-        timeout: float | None = None,
-    ) -> None:
-        """Commit a group's offsets as part of the transaction (KIP-447).
-
-        Args:
-            offsets: for each (topic, partition) the next offset to read.
-            group_metadata: `consumer.group_metadata()` of the consumer that read the records, which
-                lets the coordinator refuse an outdated member; or only the group's name.
-            timeout: as of `init_transactions`.
-
-        Raises:
-            ClientTimeoutError: the operation did not end in time; call again.
-            ProducerFencedError: another producer uses the id; fatal.
-            ClientError: the coordinator refused; call `abort_transaction`.
-        """
-        self._end_of(self._core.transactions.send_offsets(offsets, group_metadata), timeout)
-
-    def commit_transaction(self, timeout: float | None = None) -> None:
-        """Send all pending records and commit the transaction.
-
-        Args:
-            timeout: as of `init_transactions`.
-
-        Raises:
-            ClientTimeoutError: the outcome is unknown; call again to wait for it.
-            ProducerFencedError: another producer uses the id; fatal.
-            ClientError: a record was not delivered; call `abort_transaction` and start over.
-        """
-        self._end_of(self._core.transactions.commit(), timeout)
-
-    def abort_transaction(self, timeout: float | None = None) -> None:
-        """Abort the transaction: `read_committed` consumers see none of its records.
-
-        Args:
-            timeout: as of `init_transactions`.
-
-        Raises:
-            ClientTimeoutError: the operation did not end in time; call again.
-            ProducerFencedError: another producer uses the id; fatal.
-        """
-        self._end_of(self._core.transactions.abort(), timeout)
+    init_transactions = _blocking(producer_plans.init_transactions)
+    send_offsets_to_transaction = _blocking(producer_plans.send_offsets_to_transaction)
+    commit_transaction = _blocking(producer_plans.commit_transaction)
+    abort_transaction = _blocking(producer_plans.abort_transaction)
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:
@@ -344,41 +282,6 @@ class SharedProducer(WithBlock, ProducerFace):
             if self._core.is_in_transaction:
                 self.abort_transaction()
             raise
-
-    def _end_of(self, outcome: Outcome, timeout: float | None) -> None:
-        self._check_open()
-        seconds = self._seconds_of(timeout)
-        is_done = self._run_until(lambda: outcome.is_done, seconds)
-        self._end_call(outcome, seconds, is_done=is_done)
-
-    # Topics
-
-    def partitions_for(self, topic: str) -> list[PartitionInfo]:
-        """Return the topic's partitions by number; waits for metadata if the topic is unknown.
-
-        The broker creates the topic if auto-creation is enabled.
-
-        Raises:
-            UnknownTopicError: the topic does not exist.
-            ClientTimeoutError: the metadata did not arrive within `max.block.ms`.
-        """
-        self._check_open()
-        if self._core.target(topic) is None:
-            self._learned(topic, None)
-        return self._core.partitions(topic)
-
-    def _learned(self, topic: str, partition: int | None) -> Target:
-        """Wait for metadata of the partition; the broker may create the topic."""
-        self._check_open()
-        outcome: list[ClientError | None] = []
-        self._core.learn(topic, partition, lambda _found, error: outcome.append(error))
-        if not self._stepper.run_until(lambda: bool(outcome), self._learning_ms()):
-            raise self._not_learned(topic)
-        if outcome[0] is not None:
-            raise outcome[0]
-        target = self._core.target(topic, partition)
-        assert target is not None, "just learned"
-        return target
 
 
 def _never() -> bool:

@@ -58,7 +58,7 @@ class BatchesOfTransaction(Protocol):
     """What the manager needs of the producer's sender."""
 
     @property
-    def has_unsettled(self) -> bool:
+    def has_incomplete(self) -> bool:
         """Whether batches are pending or in flight."""
         ...
 
@@ -256,7 +256,7 @@ class TransactionManager:
             self._add_partitions()
         elif self.state in _SENDS and self._offsets:
             self._send_offsets()
-        elif self.state in (_S.COMMITTING, _S.ABORTING) and not self._batches.has_unsettled:
+        elif self.state in (_S.COMMITTING, _S.ABORTING) and not self._batches.has_incomplete:
             if self._started and not self._mapping_lost:
                 self._end()
             else:

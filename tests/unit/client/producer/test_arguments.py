@@ -161,7 +161,7 @@ def test_a_partitioner_may_only_name_partitions() -> None:
         setup = Setup({"partitioner": lambda *_given, chosen=chosen: chosen})
         with pytest.raises(ValueError, match="the partitioner chose"):
             setup.producer.send("t", b"v")
-        assert not setup.producer._accumulator.unsettled()
+        assert not setup.producer._accumulator.incomplete()
 
 
 def test_an_interceptor_that_forgets_to_return_the_record_changes_nothing() -> None:
@@ -220,7 +220,7 @@ def test_a_delivery_callback_that_raises_leaves_the_other_records_alone() -> Non
 
     setup.producer.send("t", b"a", partition=0, on_delivery=fail)
     setup.producer.send("t", b"b", partition=0, on_delivery=lambda *given: told.append(given))
-    (batch,) = setup.producer._accumulator.unsettled()
+    (batch,) = setup.producer._accumulator.incomplete()
     batch.complete(5, -1)
     batch.tell()
     assert len(told) == 1
@@ -233,7 +233,7 @@ def test_the_errors_are_of_the_client_and_of_python() -> None:
 
 
 def closed(setup: Setup) -> list[Any]:
-    batches = setup.producer._accumulator.unsettled()
+    batches = setup.producer._accumulator.incomplete()
     for batch in batches:
         batch.close(0, None)
     found = [batch.data for batch in batches]

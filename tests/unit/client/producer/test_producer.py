@@ -129,7 +129,7 @@ def test_serializers_make_the_bytes_and_see_no_topic() -> None:
     setup = Setup({"key_serializer": str.encode, "value_serializer": lambda value: b"%d" % value})
     setup.producer.send("t", 7, "k", partition=0)
     setup.producer.send_batch("t", [("k", 8, (), None)], partition=0)
-    (batch,) = setup.producer._accumulator.unsettled()
+    (batch,) = setup.producer._accumulator.incomplete()
     batch.close(0, None)
     assert [(each.key, each.value) for each in records(batch.data)] == [(b"k", b"7"), (b"k", b"8")]
 
@@ -161,7 +161,7 @@ def test_interceptors_see_records_and_deliveries_and_break_nothing() -> None:
     setup = Setup({"interceptors": [tagging]})
     setup.producer.send("elsewhere", b"x", partition=0)
     setup.producer.send("t", b"bad", partition=0)
-    (batch,) = setup.producer._accumulator.unsettled()
+    (batch,) = setup.producer._accumulator.incomplete()
     setup.producer.close(flush=False)
     assert batch.count == 2
     assert [type(error) for _, error in tagging.told] == [ClientClosedError] * 2
@@ -182,12 +182,12 @@ def test_javas_round_robin_is_known_by_its_class() -> None:
 
 
 def settled(setup: Setup, error: ClientError | None) -> None:
-    (batch,) = setup.producer._accumulator.unsettled()
+    (batch,) = setup.producer._accumulator.incomplete()
     if error is None:
         batch.complete(100, -1)
     else:
         batch.fail(error)
-    setup.producer._core._on_settled(batch, error)
+    setup.producer._core._on_completed(batch, error)
     batch.tell()
 
 
@@ -208,14 +208,14 @@ def test_a_delivery_raises_why_it_failed_and_then_flush_does_not() -> None:
     settled(setup, ClientError("gone"))
     with pytest.raises(ClientError, match="gone"):
         delivery.result()
-    assert setup.producer._core.take_untold() is None
+    assert setup.producer._core.pop_unreported_error() is None
 
 
 def test_a_failure_that_nobody_asks_for_is_raised_by_flush() -> None:
     setup = Setup()
     setup.producer.send("t", b"x", partition=1)
     settled(setup, ClientError("gone"))
-    error = setup.producer._core.take_untold()
+    error = setup.producer._core.pop_unreported_error()
     assert str(error) == "gone"
 
 

@@ -32,13 +32,13 @@ class Setup:
         self.cluster = ScriptedCluster(batch_size=150, linger_ms=1000, **keys)
         self.settled: list[tuple[int, ClientError | None]] = []
         cluster: Any = self.cluster
-        self.sender = Sender(cluster, self.cluster.config, self._on_settled)
+        self.sender = Sender(cluster, self.cluster.config, self._on_completed)
         time: Any = self.cluster.time
         self.accumulator = Accumulator(self.cluster.config, time, time, self.sender.pump)
         self.sender.attach(self.accumulator)
         self.epoch = 0
 
-    def _on_settled(self, batch: ProducerBatch, error: ClientError | None) -> None:
+    def _on_completed(self, batch: ProducerBatch, error: ClientError | None) -> None:
         self.settled.append((batch.count, error))
 
     def send(self, count: int) -> None:

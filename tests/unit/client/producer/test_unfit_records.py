@@ -49,7 +49,7 @@ def test_where_the_first_record_does_not_fit_there_is_no_batch(record: Any) -> N
         waiting.append(TP, record, 1000, None)
     assert waiting.is_empty
     assert waiting.queue(TP).is_empty
-    assert not waiting.unsettled()
+    assert not waiting.incomplete()
     waiting.make_all_due()
     assert waiting.take(waiting.queue(TP)) is None
     add(waiting, b"the next")

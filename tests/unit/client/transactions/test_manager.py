@@ -56,7 +56,9 @@ class Setup:
         self.cluster = ScriptedCluster(transactional_id="id", linger_ms=1000, **keys)
         self.cluster.features = {"transaction.version": version}
         cluster: Any = self.cluster
-        session: Any = SimpleNamespace(cluster=cluster, coordinators=Coordinators(cluster))
+        session: Any = SimpleNamespace(
+            cluster=cluster, coordinators=Coordinators(cluster), check_usable=lambda: None
+        )
         self.core = ProducerCore(session, self.cluster.config, ProducerParts())
         self.calls = self.core.transactions
         self.manager = self.calls.manager

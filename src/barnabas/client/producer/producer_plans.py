@@ -1,0 +1,213 @@
+"""Producer calls that wait, as plans: steps without waiting, shared by both producers.
+
+A plan is a generator. It yields a condition to wait for and receives whether the condition holds at
+the end of the wait. The blocking and the asyncio producer differ only in how they wait.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
+
+from barnabas.client.errors import BufferFullError, ClientTimeoutError
+from barnabas.client.producer.producer_core import GRACE_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping
+
+    from barnabas.client.connections.metadata_cache import PartitionInfo
+    from barnabas.client.errors import ClientError
+    from barnabas.client.group.group_offsets import CommittedOffset
+    from barnabas.client.group.membership import GroupGeneration
+    from barnabas.client.producer.producer_batch import ProducerBatch
+    from barnabas.client.producer.producer_core import ProducerCore, SendOptions, Target
+    from barnabas.client.topic_partition import K
+    from barnabas.client.transactions.calls import Outcome
+
+__all__ = ["ProducerPlan", "Until"]
+
+T = TypeVar("T")
+_MS_PER_S = 1000
+
+
+class Until(NamedTuple):
+    """A step of a plan: wait until `condition` holds, for at most `limit_ms`."""
+
+    condition: Callable[[], bool]
+    limit_ms: float
+
+
+ProducerPlan: TypeAlias = "Generator[Until, bool, T]"
+
+
+def flush(core: ProducerCore, timeout: float | None = None) -> ProducerPlan[None]:
+    """Wait until all records sent so far are delivered or have failed.
+
+    Args:
+        timeout: seconds; None means until `delivery.timeout.ms` has passed for all of them.
+
+    Raises:
+        ClientTimeoutError: records are still undelivered after the timeout.
+        ClientError: a record failed whose error was not reported yet; the first such error.
+    """
+    core.check_open()
+    limit_ms = core.delivery_limit_ms if timeout is None else timeout * _MS_PER_S
+    if not (yield Until(core.flush(), limit_ms)):
+        seconds = limit_ms / _MS_PER_S
+        raise ClientTimeoutError(f"flush: records still undelivered after {seconds:g} s")
+    error = core.pop_unreported_error()
+    if error is not None:
+        raise error
+
+
+def partitions_for(core: ProducerCore, topic: str) -> ProducerPlan[list[PartitionInfo]]:
+    """Return the topic's partitions by number; waits for metadata if the topic is unknown.
+
+    The broker creates the topic if auto-creation is enabled.
+
+    Raises:
+        UnknownTopicError: the topic does not exist.
+        ClientTimeoutError: the metadata did not arrive within `max.block.ms`.
+    """
+    core.check_open()
+    if core.target(topic) is None:
+        yield from find_target(core, topic, None)
+    return core.partitions(topic)
+
+
+def find_target(core: ProducerCore, topic: str, partition: int | None) -> ProducerPlan[Target]:
+    """Wait for metadata of the topic's partition; this may create the topic on the broker."""
+    core.check_open()
+    outcome: list[ClientError | None] = []
+
+    def on_done(_found: bool | None, error: ClientError | None) -> None:
+        outcome.append(error)
+        core.on_progress()
+
+    core.fetch_target(topic, partition, on_done)
+    if not (yield Until(lambda: bool(outcome), core.config.max_block_ms + GRACE_MS)):
+        limit = f"max.block.ms={core.config.max_block_ms}"
+        raise ClientTimeoutError(f"metadata of {topic} did not arrive within {limit}")
+    if outcome[0] is not None:
+        raise outcome[0]
+    target = core.target(topic, partition)
+    assert target is not None, f"no metadata of {topic}, partition {partition}, after its lookup"
+    return target
+
+
+def enqueue(
+    core: ProducerCore,
+    topic: str,
+    record: tuple[bytes | None, bytes | None, int | None],
+    options: SendOptions,
+    now: int,
+) -> ProducerPlan[ProducerBatch]:
+    """Wait for the topic's metadata or for room in the buffer until the record is queued."""
+    while True:
+        if core.target(topic, record[2]) is None:
+            yield from find_target(core, topic, record[2])
+        else:
+            yield from wait_for_room(core)
+        batch = core.enqueue(topic, record, options, now)
+        if batch is not None:
+            return batch
+
+
+def wait_for_room(core: ProducerCore) -> ProducerPlan[None]:
+    """Send all pending batches and wait until the buffer has room.
+
+    Raises:
+        BufferFullError: the buffer had no room within `max.block.ms`.
+    """
+    core.check_open()
+    config = core.config
+    if core.manager is not None:
+        core.manager.check_sending()
+    core.accumulator.make_all_due()
+    core.sender.pump()
+    if not (yield Until(lambda: core.accumulator.has_room, config.max_block_ms)):
+        raise BufferFullError(
+            f"buffer.memory={config.buffer_memory} stayed full for max.block.ms="
+            f"{config.max_block_ms}: the brokers accept records more slowly than they are sent, or "
+            f"not at all"
+        )
+
+
+def init_transactions(core: ProducerCore, timeout: float | None = None) -> ProducerPlan[None]:
+    """Register `transactional_id` with its coordinator; call it once, before all transactions.
+
+    Other producers with this id are fenced. Their open transaction is aborted; a commit that has
+    started is completed.
+
+    Args:
+        timeout: seconds; None means `max.block.ms`. After a timeout the operation continues; call
+            the same method again to wait for it.
+
+    Raises:
+        ClientTimeoutError: the operation did not end in time.
+        ClientConfigError: the producer has no `transactional_id`.
+        IllegalTransactionStateError: the producer is already initialized.
+        ClientError: the coordinator refused.
+    """
+    return _outcome_of(core, core.transactions.initialize(), timeout)
+
+
+def send_offsets_to_transaction(
+    core: ProducerCore,
+    offsets: Mapping[K, int | CommittedOffset],
+    group_metadata: GroupGeneration | str,
+    timeout: float | None = None,
+) -> ProducerPlan[None]:
+    """Commit a group's offsets as part of the transaction (KIP-447).
+
+    Args:
+        offsets: for each (topic, partition) the next offset to read.
+        group_metadata: `consumer.group_metadata()` of the consumer that read the records, which
+            lets the coordinator refuse an outdated member; or only the group's name.
+        timeout: as of `init_transactions`.
+
+    Raises:
+        ClientTimeoutError: the operation did not end in time; call again.
+        ProducerFencedError: another producer uses the id; fatal.
+        ClientError: the coordinator refused; call `abort_transaction`.
+    """
+    outcome = core.transactions.send_offsets(offsets, group_metadata)
+    return _outcome_of(core, outcome, timeout)
+
+
+def commit_transaction(core: ProducerCore, timeout: float | None = None) -> ProducerPlan[None]:
+    """Send all pending records and commit the transaction.
+
+    Args:
+        timeout: as of `init_transactions`.
+
+    Raises:
+        ClientTimeoutError: the outcome is unknown; call again to wait for it.
+        ProducerFencedError: another producer uses the id; fatal.
+        ClientError: a record was not delivered; call `abort_transaction` and start over.
+    """
+    return _outcome_of(core, core.transactions.commit(), timeout)
+
+
+def abort_transaction(core: ProducerCore, timeout: float | None = None) -> ProducerPlan[None]:
+    """Abort the transaction: `read_committed` consumers see none of its records.
+
+    Args:
+        timeout: as of `init_transactions`.
+
+    Raises:
+        ClientTimeoutError: the operation did not end in time; call again.
+        ProducerFencedError: another producer uses the id; fatal.
+    """
+    return _outcome_of(core, core.transactions.abort(), timeout)
+
+
+def _outcome_of(core: ProducerCore, outcome: Outcome, timeout: float | None) -> ProducerPlan[None]:
+    """Wait for the end of a transaction call and raise its error."""
+    core.check_open()
+    limit_ms = core.config.max_block_ms if timeout is None else timeout * _MS_PER_S
+    if not (yield Until(lambda: outcome.is_done, limit_ms)):
+        raise ClientTimeoutError(
+            f"{outcome.call} did not end within {limit_ms / _MS_PER_S:g} s; it continues: call it "
+            f"again to wait for its end"
+        )
+    core.transactions.claim(outcome)
