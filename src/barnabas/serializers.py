@@ -132,9 +132,9 @@ N = TypeVar("N", int, float)
 class _Number(Generic[N]):
     """The two functions of a kind of number, big-endian, in so many bytes."""
 
-    def __init__(self, layout: str, what: str) -> None:
+    def __init__(self, layout: str, kind: str) -> None:
         self._layout = struct.Struct(layout)
-        self._what = what
+        self._kind = kind
 
     def serialize(self, value: N | None) -> bytes | None:
         """Its bytes.
@@ -148,7 +148,7 @@ class _Number(Generic[N]):
             return self._layout.pack(value)
         except (struct.error, OverflowError):
             size = self._layout.size
-            raise ValueError(f"{value!r} is not {self._what} of {size} bytes") from None
+            raise ValueError(f"{value!r} is not {self._kind} of {size} bytes") from None
 
     def deserialize(self, data: bytes | None) -> N | None:
         """The number.
@@ -159,7 +159,7 @@ class _Number(Generic[N]):
         if data is None:
             return None
         if len(data) != self._layout.size:
-            raise ValueError(f"{self._what} is {self._layout.size} bytes; this is {_shown(data)}")
+            raise ValueError(f"{self._kind} is {self._layout.size} bytes; this is {_shown(data)}")
         number: N = self._layout.unpack(data)[0]
         return number
 

@@ -116,4 +116,4 @@ def test_a_wrong_address_says_what_was_dialled() -> None:
     words = ("topics", "list", "-X", "default.api.timeout.ms=1500")
     done = Shell("127.0.0.1:1").run(*words)
     assert done.returncode == 1
-    assert "dialled: 127.0.0.1:1 Connection refused" in done.stderr
+    assert "dialed: 127.0.0.1:1 Connection refused" in done.stderr

@@ -81,8 +81,8 @@ def refused(call: Callable[[], object]) -> ClientError:
 def says_all(error: BaseException, bootstrap: str) -> None:
     """What metadata said and was dialled, what came of it, what answered, what to check."""
     text = str(error)
-    assert f"does not answer at {NOWHERE}: Connection refused" in text
-    assert f"bootstrap.servers={bootstrap}; answered so far: {bootstrap}" in text
+    assert f"does not respond at {NOWHERE}: Connection refused" in text
+    assert f"bootstrap.servers={bootstrap}; responded so far: {bootstrap}" in text
     assert "advertised.listeners" in text
 
 
@@ -132,8 +132,8 @@ def test_an_admin_call_gives_it_as_the_reason(wrong_broker: BrokerProcess | Kafk
 def says_once(caplog: pytest.LogCaptureFixture, error: BaseException) -> None:
     """What was dialled and what came of it: in the log one time, and in an error that it led to."""
     [message] = [record.getMessage() for record in caplog.records]
-    assert f"dialled: {NOWHERE} Connection refused" in message
-    assert f"dialled: {NOWHERE} Connection refused" in str(error)
+    assert f"dialed: {NOWHERE} Connection refused" in message
+    assert f"dialed: {NOWHERE} Connection refused" in str(error)
 
 
 def test_a_member_polls_on_while_no_broker_answers_and_says_so_once(

@@ -108,16 +108,16 @@ class UnreachableBrokerError(DisconnectedError):
         address: str,
         reason: str,
         bootstrap: Sequence[str],
-        answered: Sequence[str],
+        responded: Sequence[str],
     ) -> None:
         super().__init__(address, reason)
         self.node_id = node_id
-        self.answered = list(answered)
+        self.responded = list(responded)
         Exception.__init__(
             self,
-            f"broker {node_id} does not answer at {address}: {reason}. It is named by metadata; "
-            f"bootstrap.servers={','.join(bootstrap)}; answered so far: "
-            f"{', '.join(answered) or 'none'}. Check that broker {node_id} runs, and that its "
+            f"broker {node_id} does not respond at {address}: {reason}. The address is from "
+            f"metadata; bootstrap.servers={','.join(bootstrap)}; responded so far: "
+            f"{', '.join(responded) or 'none'}. Check that broker {node_id} runs, and that its "
             f"advertised.listeners names an address that is reachable from here",
         )
 
@@ -130,9 +130,9 @@ class NoBrokersError(ClientError):
     def __init__(self, bootstrap: Sequence[str], attempts: Sequence[tuple[str, str]]) -> None:
         self.bootstrap = list(bootstrap)
         self.attempts = list(attempts)
-        tried = "; ".join(f"{address} {result}" for address, result in attempts) or "none dialled"
+        tried = "; ".join(f"{address} {result}" for address, result in attempts) or "no address"
         super().__init__(
-            f"no broker answered. bootstrap.servers={','.join(bootstrap)}; dialled: {tried}. "
+            f"no broker responded. bootstrap.servers={','.join(bootstrap)}; dialed: {tried}. "
             f"Check that a broker listens there, that advertised.listeners names an address "
             f"reachable from here, and that the listener is PLAINTEXT"
         )

@@ -20,7 +20,7 @@ from barnabas.client.fetch.list_offsets import ListedOffset, OffsetLookup, offse
 from barnabas.client.fetch.record_stream import RecordStream
 from barnabas.client.group.group_offsets import CommittedOffset, GroupOffsets, offsets_of
 from barnabas.client.retries.retrying import RetryingCall
-from barnabas.client.session.reaching import await_broker
+from barnabas.client.session.await_broker import await_broker
 from barnabas.client.session.session import Session
 from barnabas.client.session.with_block import WithBlock
 from barnabas.client.topic_partition import (

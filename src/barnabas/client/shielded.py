@@ -18,14 +18,14 @@ class Shielded:
 
     Args:
         code: the user's object that is called.
-        what: names the kind of object in the log.
+        kind: names the kind of object in the log.
     """
 
-    __slots__ = ("_code", "_what")
+    __slots__ = ("_code", "_kind")
 
-    def __init__(self, code: object, what: str = "interceptor") -> None:
+    def __init__(self, code: object, kind: str = "interceptor") -> None:
         self._code = code
-        self._what = what
+        self._kind = kind
 
     def __enter__(self) -> None:
         pass
@@ -38,5 +38,5 @@ class Shielded:
     ) -> bool:
         if kind is None or not issubclass(kind, Exception):
             return False
-        _log.error("%s %r failed", self._what, self._code, exc_info=error)
+        _log.error("user code failed: kind=%s object=%r", self._kind, self._code, exc_info=error)
         return True

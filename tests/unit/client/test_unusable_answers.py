@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from barnabas.client.connections.coordinators import Coordinators
-from barnabas.client.connections.handing_over import hand_over
+from barnabas.client.connections.deliver_response import deliver_response
 from barnabas.client.connections.metadata_cache import MetadataCache
 from barnabas.client.errors import (
     BrokerError,
@@ -67,7 +67,7 @@ def test_a_caller_that_cannot_use_a_response_is_told_so() -> None:
         if response is not None:
             raise KeyError("t")
 
-    hand_over(on_done, "a response", "FETCH", "h:1")
+    deliver_response(on_done, "a response", "FETCH", "h:1")
     (first, (nothing, error)) = told
     assert first == ("a response", None)
     assert nothing is None
@@ -212,7 +212,7 @@ def test_a_commit_without_an_answer_for_a_partition_has_failed() -> None:
     cluster.take(9)[1](OffsetCommitResponse(topics=[]))
     (error,) = ended
     assert "commit of t-0 in group g" in str(error)
-    assert "no answer" in str(error)
+    assert "missing in the response" in str(error)
 
 
 @pytest.mark.parametrize("code", UNKNOWN)

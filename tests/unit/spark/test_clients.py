@@ -20,6 +20,6 @@ def test_a_query_that_reaches_no_broker_says_so_and_ends(
         with pytest.raises(NoBrokersError, match="Connection refused"):
             planning_client(options)
     told = capsys.readouterr().err
-    assert told.startswith("barnabas source: no broker answered")
+    assert told.startswith("barnabas source: no broker responded")
     assert f"{address} Connection refused" in told
     assert "waiting up to 1.5 s" in told

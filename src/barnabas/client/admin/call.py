@@ -40,7 +40,7 @@ def raise_error(code: int, subject: str, detail: str | None = None) -> None:
 
 
 def errors_by_name(
-    what: str, results: Iterable[tuple[K, int, str | None]]
+    kind: str, results: Iterable[tuple[K, int, str | None]]
 ) -> dict[K, BrokerError | None]:
     """Return the error or None for each name.
 
@@ -49,7 +49,7 @@ def errors_by_name(
     """
     found: dict[K, BrokerError | None] = {}
     for name, code, detail in results:
-        error = broker_error(code, f"{what} {name}", detail) if code else None
+        error = broker_error(code, f"{kind} {name}", detail) if code else None
         if error is not None and error.retriable and error.error_code not in LASTING:
             raise error
         found[name] = error

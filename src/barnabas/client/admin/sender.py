@@ -94,8 +94,8 @@ class AdminSender:
     ) -> Plan[dict[int, T]]:
         """Send a call to all brokers of the cluster until all of them have responded.
 
-        If a broker fails, the list of brokers is read again and all are asked again: its replicas
-        may have moved to other brokers in the meantime.
+        If a broker fails, read the list of brokers again and send the call to all again: its
+        replicas may have moved to other brokers in the meantime.
 
         Args:
             brokers: a plan that returns the ids of the current brokers.
@@ -108,10 +108,10 @@ class AdminSender:
         while True:
             nodes = yield from brokers()
             yield from self.refresh()
-            answers = yield from self.send_each(dict.fromkeys(nodes, call), once=True)
-            errors = [each for each in answers.values() if isinstance(each, ClientError)]
+            results = yield from self.send_each(dict.fromkeys(nodes, call), once=True)
+            errors = [each for each in results.values() if isinstance(each, ClientError)]
             if not errors:
-                return {n: a for n, a in answers.items() if not isinstance(a, ClientError)}
+                return {n: a for n, a in results.items() if not isinstance(a, ClientError)}
             delay_ms = retry.next_delay_ms()
             for error in errors:
                 if delay_ms is None or not _is_passing(error):
@@ -134,7 +134,7 @@ class AdminSender:
 
     def _attempt(self, to: int | CoordinatorOf, call: AdminCall[T]) -> Callable[[OnDone[T]], None]:
         def attempt(done: OnDone[T]) -> None:
-            def on_answer(response: Message | None, error: ClientError | None) -> None:
+            def on_response(response: Message | None, error: ClientError | None) -> None:
                 result: T | None = None
                 if response is not None:
                     try:
@@ -147,9 +147,9 @@ class AdminSender:
 
             if isinstance(to, CoordinatorOf):
                 coordinators = self._coordinators[to.key_type]
-                coordinators.call(to.key, call.api_key, call.build, on_answer)
+                coordinators.call(to.key, call.api_key, call.build, on_response)
             else:
-                self.cluster.call(to, Call(call.api_key, call.build, on_answer))
+                self.cluster.call(to, Call(call.api_key, call.build, on_response))
 
         return attempt
 
@@ -244,18 +244,20 @@ class AdminSender:
                 by_node.setdefault(place, []).append(key)
             else:
                 found[key] = place
-        answers: dict[int, dict[K, T | ClientError] | ClientError]
-        answers = yield {
+        results: dict[int, dict[K, T | ClientError] | ClientError]
+        results = yield {
             node: self._attempt(node, call_for(part)) for node, part in by_node.items()
         }
-        for node, answer in answers.items():
+        for node, result in results.items():
             for key in by_node[node]:
-                if isinstance(answer, ClientError):
-                    found[key] = answer
-                elif key in answer:
-                    found[key] = answer[key]
+                if isinstance(result, ClientError):
+                    found[key] = result
+                elif key in result:
+                    found[key] = result[key]
                 else:
-                    found[key] = BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{key}", "no answer")
+                    found[key] = BrokerError(
+                        ErrorCode.UNKNOWN_SERVER_ERROR, f"{key}", "missing in the response"
+                    )
                 if _is_passing(found[key]) and isinstance(key, str):
                     for coordinators in self._coordinators.values():
                         coordinators.forget(key)

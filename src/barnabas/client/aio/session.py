@@ -1,4 +1,4 @@
-"""What all asyncio classes of the client use: the running loop, the cluster and waiting for calls.
+"""The parts that all asyncio classes of the client share: loop, cluster, waiting for calls.
 
 There is no thread and no task. The core works with callbacks on the event loop, and a call awaits a
 future. A session belongs to the event loop and the process that created it.
@@ -36,21 +36,21 @@ class AsyncSession:
 
     Args:
         config: The validated configuration.
-        what: The kind of client, for error messages.
+        kind: The kind of client, for error messages.
 
     Raises:
         ClientError: No event loop is running.
     """
 
-    def __init__(self, config: ClientConfig, what: str = "client") -> None:
+    def __init__(self, config: ClientConfig, kind: str = "client") -> None:
         self.config = config
-        self._what = what
-        self.lifetime = Lifetime(what)
+        self._kind = kind
+        self.lifetime = Lifetime(kind)
         try:
             self.loop = asyncio.get_running_loop()
         except RuntimeError:
             raise ClientError(
-                f"the {what} is to be made where a loop runs: inside of an `async def`"
+                f"the {kind} must be created where an event loop runs, inside an `async def`"
             ) from None
         self.runtime = system_runtime(self.loop, _WORKERS)
         self.cluster = Cluster(self.runtime, config)
@@ -66,13 +66,13 @@ class AsyncSession:
         """
         self.lifetime.check()
         if asyncio.get_running_loop() is not self.loop:
-            raise ClientError(f"the {self._what} belongs to another event loop")
+            raise ClientError(f"the {self._kind} belongs to another event loop")
 
     async def wait(
         self,
         start: Callable[[OnDone[T]], None],
         limit_ms: float | None = None,
-        what: str = "the call",
+        operation: str = "the call",
     ) -> T:
         """Start a call and await its result; cancellation does not stop the call itself.
 
@@ -80,7 +80,7 @@ class AsyncSession:
             start: Starts the call.
             limit_ms: Limit of the wait (ms), in case the call never ends. None means
                 default.api.timeout.ms plus some seconds.
-            what: The name of the call, for the message of a timeout.
+            operation: The name of the call, for the message of a timeout.
 
         Raises:
             ClientError: The call failed with this error.
@@ -106,14 +106,14 @@ class AsyncSession:
         except ClientError:
             raise
         except TimeoutError:
-            raise ClientTimeoutError(f"{what} did not end within {limit_ms:.0f} ms") from None
+            raise ClientTimeoutError(f"{operation} did not end within {limit_ms:.0f} ms") from None
 
     async def wait_all(
         self, starts: Mapping[K, Callable[[OnDone[T]], None]]
     ) -> dict[K, T | ClientError]:
         """Start several calls and await all of them; return the result or error of each by key."""
         outcomes = await asyncio.gather(
-            *(self.wait(start, what=str(key)) for key, start in starts.items()),
+            *(self.wait(start, operation=str(key)) for key, start in starts.items()),
             return_exceptions=True,
         )
         found: dict[K, T | ClientError] = {}

@@ -11,7 +11,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from barnabas.client.connections.connections import Call, Connections
-from barnabas.client.connections.handing_over import hand_over
+from barnabas.client.connections.deliver_response import deliver_response
 from barnabas.client.connections.metadata_cache import MetadataCache, NodeInfo
 from barnabas.client.errors import (
     ClientClosedError,
@@ -189,12 +189,12 @@ class Cluster:
         on_done: Callable[[None, ClientError | None], None],
     ) -> None:
         """Request metadata of topics by id, once, when their names are unknown (KIP-516)."""
-        asked = [MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in topic_ids]
+        requested = [MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in topic_ids]
 
         def build(_version: int) -> Message:
-            return MetadataRequest(topics=asked, allow_auto_topic_creation=False)
+            return MetadataRequest(topics=requested, allow_auto_topic_creation=False)
 
-        def on_answer(response: Message | None, error: ClientError | None) -> None:
+        def on_response(response: Message | None, error: ClientError | None) -> None:
             if response is not None:
                 assert isinstance(response, MetadataResponse)
                 if response.error_code:
@@ -203,7 +203,7 @@ class Cluster:
                     self.metadata.update(response, ())
             on_done(None, error)
 
-        self.call(ANY_NODE, Call(ApiKey.METADATA, build, on_answer))
+        self.call(ANY_NODE, Call(ApiKey.METADATA, build, on_response))
 
     def request_update(self) -> None:
         """Schedule a refresh of the tracked topics, because known metadata proved to be wrong."""
@@ -266,7 +266,7 @@ class Cluster:
             if error is not None:
                 refresh.on_done(None, error)
             else:
-                hand_over(refresh.on_done, None, ApiKey.METADATA.name, "cluster")
+                deliver_response(refresh.on_done, None, ApiKey.METADATA.name, "cluster")
         for listener in list(self._listeners):
             with Shielded(listener, "listener of metadata"):
                 listener()
@@ -335,7 +335,9 @@ class _AnyNodeCall:
 
 
 def _metadata_request(topics: set[str] | None, version: int, *, auto: bool) -> MetadataRequest:
-    asked = None
+    requested = None
     if topics is not None:
-        asked = [MetadataRequestTopic(name=name) for name in sorted(topics)]
-    return MetadataRequest(topics=asked, allow_auto_topic_creation=auto if version >= 4 else True)
+        requested = [MetadataRequestTopic(name=name) for name in sorted(topics)]
+    return MetadataRequest(
+        topics=requested, allow_auto_topic_creation=auto if version >= 4 else True
+    )

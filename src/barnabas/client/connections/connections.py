@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
-from barnabas.client.connections.handing_over import hand_over
+from barnabas.client.connections.deliver_response import deliver_response
 from barnabas.client.connections.output_gauge import OutputGauge
 from barnabas.client.connections.versions import VersionTable
 from barnabas.client.errors import (
@@ -48,7 +48,7 @@ SOFTWARE_NAME = "barnabas"
 SOFTWARE_VERSION = __version__
 _API_VERSIONS_FIRST = 3
 # Upper estimate of a fetch response's size without its records.
-_ANSWER_OVERHEAD_BYTES = 1 << 20
+_RESPONSE_OVERHEAD_BYTES = 1 << 20
 
 _log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class Call(NamedTuple):
     # An additional upper limit of the API version; None for no limit.
     max_version: int | None = None
     # Whether a response is expected; False only for Produce with acks=0.
-    expects_answer: bool = True
+    expects_response: bool = True
 
 
 class Connections:
@@ -84,7 +84,7 @@ class Connections:
             backoff=ReconnectBackoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms),
             # Each connection keeps a receive buffer for the largest fetch response that the client
             # requests.
-            kept_frame_bytes_max=config.fetch_max_bytes + _ANSWER_OVERHEAD_BYTES,
+            kept_frame_bytes_max=config.fetch_max_bytes + _RESPONSE_OVERHEAD_BYTES,
         )
         self._gauge = OutputGauge(runtime.sockets)
         watched = replace(runtime, sockets=self._gauge)
@@ -96,7 +96,7 @@ class Connections:
         self.features: dict[str, int] = {}
         self._features_epoch = -1
         # Addresses that have responded at least once, in order.
-        self._answered: dict[str, None] = {}
+        self._responded: dict[str, None] = {}
         # The newest error of each broker address in the metadata that has never responded.
         self.unreachable: dict[str, UnreachableBrokerError] = {}
         # Why the last call to any broker reached none; None after any broker has responded.
@@ -142,7 +142,7 @@ class Connections:
     def _end_outage(self, address: str) -> None:
         if self.outage is not None:
             self.outage = None
-            _log.info("%s answers again", address)
+            _log.info("the broker responds again: address=%s", address)
 
     def close(self) -> None:
         """Close all connections; calls in flight end with `ClientClosedError`."""
@@ -160,22 +160,22 @@ class Connections:
 
         def on_response(response: Message | None, error: NetworkError | None) -> None:
             if response is not None:
-                hand_over(call.on_done, response, call.api_key.name, address)
+                deliver_response(call.on_done, response, call.api_key.name, address)
             else:
                 assert error is not None
                 call.on_done(None, self._translated(address, error))
 
-        expected = on_response if call.expects_answer else None
+        expected = on_response if call.expects_response else None
         try:
             channel.send(call.build(version), version, expected, timeout_ms)
         except ProtocolError as error:
             reason = f"version {version} cannot carry the request: {error}"
             call.on_done(None, UnsupportedVersionError(address, call.api_key.name, reason))
             return
-        except Exception as error:  # noqa: BLE001 - handed over to on_done, nothing is lost
+        except Exception as error:  # noqa: BLE001 - passed to on_done
             call.on_done(None, UnsendableRequestError(call.api_key.name, error))
             return
-        if not call.expects_answer:
+        if not call.expects_response:
             # In the next turn of the loop the request has been written to the stream.
             self._timer.call_soon(lambda: self._when_sent(channel, address, call))
 
@@ -188,8 +188,8 @@ class Connections:
             elif self._closed:
                 call.on_done(None, ClientClosedError("the client was closed"))
             else:
-                gone = DisconnectedError(address, "the connection ended before all was sent")
-                call.on_done(None, gone)
+                error = DisconnectedError(address, "the connection ended before all was sent")
+                call.on_done(None, error)
 
         self._gauge.when_drained(channel, on_drained)
 
@@ -212,7 +212,7 @@ class Connections:
                 self._prepare(channel, done)
             elif response.error_code:
                 code = response.error_code
-                detail = f"{channel.address}: ApiVersions answered with error code {code}"
+                detail = f"{channel.address}: ApiVersions returned error code {code}"
                 done(NetworkError(NetworkErrorKind.MALFORMED, detail))
             else:
                 channel.versions = {
@@ -220,7 +220,7 @@ class Connections:
                     for entry in response.api_keys
                 }
                 self._note_features(response)
-                self._answered[channel.address] = None
+                self._responded[channel.address] = None
                 self.unreachable.pop(channel.address, None)
                 self._end_outage(channel.address)
                 done(None)
@@ -237,13 +237,13 @@ class Connections:
     def _not_reached(self, info: NodeInfo, error: NetworkError) -> ClientError:
         """Return the error for a broker to which no connection could be made."""
         plain = self._translated(info.address, error)
-        if info.id < 0 or info.address in self._answered:
+        if info.id < 0 or info.address in self._responded:
             return plain
         if not isinstance(plain, DisconnectedError):
             return plain
         bootstrap = [f"{host}:{port}" for host, port in self._config.bootstrap_servers]
         found = UnreachableBrokerError(
-            info.id, info.address, plain.reason, bootstrap, list(self._answered)
+            info.id, info.address, plain.reason, bootstrap, list(self._responded)
         )
         if info.address not in self.unreachable:
             # Log it once, because connection attempts repeat.
@@ -256,7 +256,7 @@ class Connections:
             return ClientClosedError("the client was closed")
         reason = error.detail.removeprefix(f"{address}: ")
         if error.kind is NetworkErrorKind.MALFORMED:
-            reason = f"what answered does not speak Kafka's protocol: {reason}"
+            reason = f"the listener does not speak Kafka's protocol: {reason}"
         elif error.kind is NetworkErrorKind.CLOSED:
             reason = "the connection was closed"
         return DisconnectedError(address, reason)

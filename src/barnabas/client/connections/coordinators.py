@@ -32,14 +32,14 @@ _MANY_FROM = 4
 GROUP = 0
 TRANSACTION = 1
 SHARE = 2
-_WHAT = {GROUP: "group", TRANSACTION: "transactional.id", SHARE: "share partition"}
+_KIND_NAMES = {GROUP: "group", TRANSACTION: "transactional.id", SHARE: "share partition"}
 
 
 class Coordinators:
     """Node ids of coordinators by key: by default by group id.
 
     Args:
-        cluster: The cluster to ask.
+        cluster: Sends the FindCoordinator requests.
         key_type: GROUP, TRANSACTION or SHARE.
     """
 
@@ -78,7 +78,7 @@ class Coordinators:
             max_version: An additional upper limit of the API version.
         """
 
-        def on_answer(response: Message | None, error: ClientError | None) -> None:
+        def on_response(response: Message | None, error: ClientError | None) -> None:
             if isinstance(error, DisconnectedError):
                 # The coordinator may have a new address.
                 self._cluster.request_update()
@@ -88,7 +88,7 @@ class Coordinators:
             if node_id is None:
                 on_done(None, error)
             else:
-                call = Call(api_key, build, on_answer, timeout_ms, max_version)
+                call = Call(api_key, build, on_response, timeout_ms, max_version)
                 self._cluster.call_coordinator(node_id, call)
 
         self.find(group, on_found)
@@ -100,7 +100,7 @@ class Coordinators:
             on_found(known, None)
             return
 
-        subject = f"coordinator of {_WHAT[self._key_type]} {group}"
+        subject = f"coordinator of {_KIND_NAMES[self._key_type]} {group}"
 
         def build(version: int) -> Message:
             request = FindCoordinatorRequest(key_type=self._key_type)
@@ -110,7 +110,7 @@ class Coordinators:
                 request.key = group
             return request
 
-        def on_answer(response: Message | None, error: ClientError | None) -> None:
+        def on_response(response: Message | None, error: ClientError | None) -> None:
             if response is None:
                 on_found(None, error)
                 return
@@ -118,14 +118,14 @@ class Coordinators:
             named = {each.key: each for each in response.coordinators}
             found = named.get(group) if named else response
             if found is None:
-                on_found(None, broker_error(_NO_COORDINATOR, subject, "the answer is for others"))
+                on_found(None, broker_error(_NO_COORDINATOR, subject, "missing in the response"))
             elif found.error_code:
                 on_found(None, broker_error(found.error_code, subject, found.error_message))
             else:
                 self._known[group] = found.node_id
                 self._when_named(group, found.node_id, on_found)
 
-        self._cluster.call(ANY_NODE, Call(ApiKey.FIND_COORDINATOR, build, on_answer))
+        self._cluster.call(ANY_NODE, Call(ApiKey.FIND_COORDINATOR, build, on_response))
 
     def _when_named(self, group: str, node_id: int, on_found: OnDone[int]) -> None:
         """Report the node once metadata contains it; otherwise COORDINATOR_NOT_AVAILABLE."""
@@ -137,7 +137,7 @@ class Coordinators:
             if error is None and node_id not in self._cluster.metadata.nodes:
                 # The caller retries after a backoff, as if there were no coordinator.
                 self.forget(group)
-                subject = f"coordinator of {_WHAT[self._key_type]} {group}"
+                subject = f"coordinator of {_KIND_NAMES[self._key_type]} {group}"
                 words = f"metadata does not name broker {node_id}"
                 error = broker_error(_NO_COORDINATOR, subject, words)
             on_found(node_id if error is None else None, error)

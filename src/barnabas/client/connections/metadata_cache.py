@@ -99,17 +99,17 @@ class MetadataCache:
         # Number of updates; a change shows that metadata was updated.
         self.generation = 0
 
-    def update(self, response: MetadataResponse, asked: Iterable[str] | None) -> None:
-        """Apply a response to a request for the topics `asked`; None means all topics."""
+    def update(self, response: MetadataResponse, requested: Iterable[str] | None) -> None:
+        """Apply a response to a request for the topics `requested`; None means all topics."""
         self.generation += 1
         self.nodes = {
             broker.node_id: NodeInfo(broker.node_id, broker.host, broker.port, broker.rack)
             for broker in response.brokers
-            if _can_be_dialled(broker)
+            if _has_valid_address(broker)
         }
         self.cluster_id = response.cluster_id
         self.controller_id = response.controller_id
-        if asked is None:
+        if requested is None:
             kept = {topic.name for topic in response.topics}
             for name in [name for name in self.topics if name not in kept]:
                 self._drop(name)
@@ -185,7 +185,7 @@ class MetadataCache:
         return difflib.get_close_matches(name, list(self.topics), n=3)
 
 
-def _can_be_dialled(broker: MetadataResponseBroker) -> bool:
+def _has_valid_address(broker: MetadataResponseBroker) -> bool:
     """Return whether a broker has a valid id and an address that the client can connect to.
 
     Negative ids are reserved for bootstrap servers and for calls to any broker.
@@ -211,11 +211,11 @@ def _partition_info(partition: MetadataResponsePartition) -> PartitionInfo:
     )
 
 
-def _newer(known: PartitionInfo | None, told: PartitionInfo) -> PartitionInfo:
+def _newer(known: PartitionInfo | None, reported: PartitionInfo) -> PartitionInfo:
     """Return the received information, unless the known leader epoch is newer.
 
     A broker may lag behind another one.
     """
-    if known is None or told.leader_epoch < 0 or told.leader_epoch >= known.leader_epoch:
-        return told
+    if known is None or reported.leader_epoch < 0 or reported.leader_epoch >= known.leader_epoch:
+        return reported
     return known

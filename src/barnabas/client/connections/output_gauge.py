@@ -86,14 +86,14 @@ class _Watched:
         self.writable = writable
         self._handler.on_writable_changed(writable)
         if writable:
-            self._tell(drained=True)
+            self._report(drained=True)
 
     def on_closed(self, error: Exception | None) -> None:
         self._standing.pop(self._handler, None)
         self._handler.on_closed(error)
-        self._tell(drained=False)
+        self._report(drained=False)
 
-    def _tell(self, *, drained: bool) -> None:
+    def _report(self, *, drained: bool) -> None:
         waiting, self.waiting = self.waiting, []
         for on_drained in waiting:
             on_drained(drained)

@@ -51,7 +51,7 @@ class GroupCalls:
     ) -> None:
         """Send a request; `on_done` receives the response and the error for its error code."""
 
-        def on_answer(response: Any, error: ClientError | None) -> None:
+        def on_response(response: Any, error: ClientError | None) -> None:
             if response is not None and response.error_code:
                 words = f"{api_key.name} of group {self._group}"
                 detail = getattr(response, "error_message", None)
@@ -60,7 +60,7 @@ class GroupCalls:
                 self._coordinators.forget(self._group)
             on_done(response, error)
 
-        self._coordinators.call(self._group, api_key, build, on_answer, timeout_ms)
+        self._coordinators.call(self._group, api_key, build, on_response, timeout_ms)
 
     def call_beside(
         self,

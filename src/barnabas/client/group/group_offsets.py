@@ -104,21 +104,21 @@ class GroupOffsets:
             on_done: Receives the error of the first refused partition. A member passes it to
                 `Membership.on_commit_error`.
         """
-        speaker = _speaker(group)
-        group = speaker.group_id
+        member = _as_member(group)
+        group = member.group_id
 
         def attempt(done: OnDone[bool]) -> None:
             def build(_version: int) -> Message:
-                return commit_request(speaker, offsets)
+                return commit_request(member, offsets)
 
-            def on_answer(response: Message | None, error: ClientError | None) -> None:
+            def on_response(response: Message | None, error: ClientError | None) -> None:
                 if response is not None:
                     assert isinstance(response, OffsetCommitResponse)
-                    error = _commit_error(speaker, offsets, response)
+                    error = _commit_error(member, offsets, response)
                 self._forget_if_moved(group, error)
                 done(None if error is not None else True, error)
 
-            self._coordinators.call(group, ApiKey.OFFSET_COMMIT, build, on_answer)
+            self._coordinators.call(group, ApiKey.OFFSET_COMMIT, build, on_response)
 
         self._retry(timeout_ms, f"commit of group {group}", attempt, on_done)
 
@@ -142,55 +142,55 @@ class GroupOffsets:
             timeout_ms: Time for retries after retriable errors (ms).
             on_done: Receives the offsets or the error.
         """
-        speak = group if callable(group) else partial(_speaker, group)
-        name = speak().group_id
+        current_member = group if callable(group) else partial(_as_member, group)
+        name = current_member().group_id
         wanted = None if partitions is None else list(partitions)
         require_stable = self._cluster.config.isolation_level == "read_committed"
 
         def attempt(done: OnDone[dict[TopicPartition, CommittedOffset]]) -> None:
-            speaker = speak()
+            member = current_member()
 
             def build(version: int) -> Message:
-                request = _fetch_request(speaker, wanted, version)
+                request = _fetch_request(member, wanted, version)
                 # Older brokers do not support the flag; Kafka's consumer then also accepts unstable
                 # offsets.
                 request.require_stable = require_stable and version >= _STABLE_FROM
                 return request
 
-            def on_answer(response: Message | None, error: ClientError | None) -> None:
+            def on_response(response: Message | None, error: ClientError | None) -> None:
                 found: dict[TopicPartition, CommittedOffset] | None = None
                 if response is not None:
                     assert isinstance(response, OffsetFetchResponse)
-                    found, error = _read_answer(name, response)
+                    found, error = _read_response(name, response)
                 if error is not None and error.error_code is ErrorCode.STALE_MEMBER_EPOCH:
                     error.retriable = callable(group)
                 self._forget_if_moved(name, error)
                 done(found, error)
 
-            self._coordinators.call(name, ApiKey.OFFSET_FETCH, build, on_answer)
+            self._coordinators.call(name, ApiKey.OFFSET_FETCH, build, on_response)
 
         self._retry(timeout_ms, f"committed offsets of group {name}", attempt, on_done)
 
     def _retry(
         self,
         timeout_ms: float,
-        what: str,
+        operation: str,
         attempt: Callable[[OnDone[T]], None],
         on_done: OnDone[T],
     ) -> None:
-        RetryingCall(self._cluster.retry_timer(timeout_ms), what, attempt, on_done).start()
+        RetryingCall(self._cluster.retry_timer(timeout_ms), operation, attempt, on_done).start()
 
     def _forget_if_moved(self, group: str, error: ClientError | None) -> None:
         if error is not None and error.retriable and error.error_code not in _COORDINATOR_IS_RIGHT:
             self._coordinators.forget(group)
 
 
-def _speaker(group: str | GroupGeneration) -> GroupGeneration:
+def _as_member(group: str | GroupGeneration) -> GroupGeneration:
     return GroupGeneration(group) if isinstance(group, str) else group
 
 
 def commit_request(
-    speaker: GroupGeneration, offsets: Mapping[TopicPartition, CommittedOffset]
+    member: GroupGeneration, offsets: Mapping[TopicPartition, CommittedOffset]
 ) -> OffsetCommitRequest:
     """Return the OffsetCommit request of a group or of one of its members."""
     topics = by_topic(
@@ -206,39 +206,39 @@ def commit_request(
         for tp, committed in offsets.items()
     )
     return OffsetCommitRequest(
-        group_id=speaker.group_id,
-        generation_id_or_member_epoch=speaker.generation_id,
-        member_id=speaker.member_id,
-        group_instance_id=speaker.instance_id,
+        group_id=member.group_id,
+        generation_id_or_member_epoch=member.generation_id,
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
         topics=[OffsetCommitRequestTopic(name=name, partitions=p) for name, p in topics.items()],
     )
 
 
 def _commit_error(
-    speaker: GroupGeneration,
+    member: GroupGeneration,
     offsets: Mapping[TopicPartition, CommittedOffset],
     response: OffsetCommitResponse,
 ) -> ClientError | None:
-    unanswered = set(offsets)
+    missing = set(offsets)
     for topic in response.topics:
         for partition in topic.partitions:
             code = partition.error_code
-            unanswered.discard(TopicPartition(topic.name, partition.partition_index))
+            missing.discard(TopicPartition(topic.name, partition.partition_index))
             if code:
                 place = f"{topic.name}-{partition.partition_index}"
-                subject = f"commit of {place} in group {speaker.group_id}"
+                subject = f"commit of {place} in group {member.group_id}"
                 detail = None
-                if code == ErrorCode.UNKNOWN_MEMBER_ID and not speaker.member_id:
+                if code == ErrorCode.UNKNOWN_MEMBER_ID and not member.member_id:
                     detail = "the group has members: stop them, or commit under another group name"
                 return broker_error(code, subject, detail)
-    if unanswered:
-        subject = f"commit of {min(unanswered)} in group {speaker.group_id}"
-        return broker_error(ErrorCode.UNKNOWN_SERVER_ERROR, subject, "no answer")
+    if missing:
+        subject = f"commit of {min(missing)} in group {member.group_id}"
+        return broker_error(ErrorCode.UNKNOWN_SERVER_ERROR, subject, "missing in the response")
     return None
 
 
 def _fetch_request(
-    speaker: GroupGeneration, partitions: list[TopicPartition] | None, version: int
+    member: GroupGeneration, partitions: list[TopicPartition] | None, version: int
 ) -> OffsetFetchRequest:
     topics = None if partitions is None else numbers_by_topic(partitions)
     if version >= _MANY_GROUPS_FROM:
@@ -247,12 +247,12 @@ def _fetch_request(
             named = [
                 OffsetFetchRequestTopics(name=n, partition_indexes=p) for n, p in topics.items()
             ]
-        asked = OffsetFetchRequestGroup(group_id=speaker.group_id, topics=named)
-        if speaker.is_epoch:
-            asked.member_id = speaker.member_id
-            asked.member_epoch = speaker.generation_id
-        return OffsetFetchRequest(groups=[asked])
-    request = OffsetFetchRequest(group_id=speaker.group_id, topics=None)
+        requested = OffsetFetchRequestGroup(group_id=member.group_id, topics=named)
+        if member.is_epoch:
+            requested.member_id = member.member_id
+            requested.member_epoch = member.generation_id
+        return OffsetFetchRequest(groups=[requested])
+    request = OffsetFetchRequest(group_id=member.group_id, topics=None)
     if topics is not None:
         request.topics = [
             OffsetFetchRequestTopic(name=n, partition_indexes=p) for n, p in topics.items()
@@ -260,14 +260,14 @@ def _fetch_request(
     return request
 
 
-def _read_answer(
+def _read_response(
     group: str, response: OffsetFetchResponse
 ) -> tuple[dict[TopicPartition, CommittedOffset] | None, ClientError | None]:
-    answer = response.groups[0] if response.groups else response
-    if answer.error_code:
-        return None, broker_error(answer.error_code, f"committed offsets of group {group}")
+    group_response = response.groups[0] if response.groups else response
+    if group_response.error_code:
+        return None, broker_error(group_response.error_code, f"committed offsets of group {group}")
     found: dict[TopicPartition, CommittedOffset] = {}
-    for topic in answer.topics:
+    for topic in group_response.topics:
         for partition in topic.partitions:
             tp = TopicPartition(topic.name, partition.partition_index)
             if partition.error_code:

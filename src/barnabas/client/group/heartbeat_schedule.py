@@ -36,7 +36,7 @@ class HeartbeatEvent(Enum):
     # The member has something to report.
     URGENT = auto()
     # A response or an error ended the heartbeat in flight.
-    ANSWERED = auto()
+    ENDED = auto()
     STOPPED = auto()
 
 
@@ -46,12 +46,12 @@ HEARTBEAT_STATES: Mapping[HeartbeatState, Mapping[HeartbeatEvent, HeartbeatState
     _S.WAITING: {_E.SENT: _S.IN_FLIGHT, _E.URGENT: _S.WAITING, _E.STOPPED: _S.STOPPED},
     _S.IN_FLIGHT: {
         _E.URGENT: _S.IN_FLIGHT_URGENT,
-        _E.ANSWERED: _S.WAITING,
+        _E.ENDED: _S.WAITING,
         _E.STOPPED: _S.STOPPED,
     },
     _S.IN_FLIGHT_URGENT: {
         _E.URGENT: _S.IN_FLIGHT_URGENT,
-        _E.ANSWERED: _S.WAITING,
+        _E.ENDED: _S.WAITING,
         _E.STOPPED: _S.STOPPED,
     },
 }
@@ -117,17 +117,17 @@ class HeartbeatSchedule:
     def on_success(self, interval_ms: float) -> None:
         """Schedule the next heartbeat `interval_ms` after the last one, or at once if urgent."""
         self._retry.reset()
-        assert self._sent_ms is not None, "a heartbeat was answered before the first was sent"
+        assert self._sent_ms is not None, "a heartbeat ended before the first was sent"
         elapsed_ms = self._clock.monotonic_ms() - self._sent_ms
         is_urgent = self.state is HeartbeatState.IN_FLIGHT_URGENT
-        self._machine.on(HeartbeatEvent.ANSWERED)
+        self._machine.on(HeartbeatEvent.ENDED)
         self._wait(0.0 if is_urgent else max(0.0, interval_ms - elapsed_ms))
 
     def on_failure(self, min_delay_ms: float = 0.0) -> None:
         """Schedule the next heartbeat after the backoff, and at least after `min_delay_ms`."""
         backoff_ms = self._retry.next_delay_ms()
         assert backoff_ms is not None, "heartbeats are repeated without a timeout"
-        self._machine.on(HeartbeatEvent.ANSWERED)
+        self._machine.on(HeartbeatEvent.ENDED)
         self._wait(max(backoff_ms, min_delay_ms))
 
     def _wait(self, delay_ms: float) -> None:

@@ -169,13 +169,13 @@ class ProducerBatch:
         set_crc(self.data, 0, len(self.data))
 
     def complete(self, base_offset: int, log_append_time: int) -> None:
-        """Record that the batch is in the log; `tell` calls the callbacks."""
+        """Record that the batch is in the log; `run_callbacks` calls the callbacks."""
         self.base_offset = base_offset
         self.append_time = log_append_time
         self._complete()
 
     def fail(self, error: ClientError) -> None:
-        """Record that delivery failed; `tell` calls the callbacks.
+        """Record that delivery failed; `run_callbacks` calls the callbacks.
 
         The batch may be in the log nevertheless, for example after a timeout.
         """
@@ -189,7 +189,7 @@ class ProducerBatch:
         self.data = _SPENT
         self._builder = self.append = None
 
-    def tell(self) -> None:
+    def run_callbacks(self) -> None:
         """Call the callbacks of a completed batch with its outcome.
 
         An exception of a callback is logged, so that the other callbacks still run.

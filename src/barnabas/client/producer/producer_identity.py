@@ -51,7 +51,7 @@ class ProducerIdentity:
             return
         self._requesting = True
         self._retry.cancel()
-        self._cluster.call(ANY_NODE, Call(ApiKey.INIT_PRODUCER_ID, self._build, self._on_answer))
+        self._cluster.call(ANY_NODE, Call(ApiKey.INIT_PRODUCER_ID, self._build, self._on_response))
 
     def _build(self, version: int) -> Message:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_INT32_MAX)
@@ -60,7 +60,7 @@ class ProducerIdentity:
             request.producer_epoch = self.producer_epoch
         return request
 
-    def _on_answer(self, response: Message | None, error: ClientError | None) -> None:
+    def _on_response(self, response: Message | None, error: ClientError | None) -> None:
         self._requesting = False
         if response is not None:
             assert isinstance(response, InitProducerIdResponse)

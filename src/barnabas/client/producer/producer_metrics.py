@@ -17,7 +17,7 @@ class ProducerMetrics:
 
     def __init__(self) -> None:
         self.requests = 0
-        self.answers = 0
+        self.responses = 0
         self.batches = 0
         self.bytes = 0
         # Records of first sends, and records of retries.
@@ -40,9 +40,9 @@ class ProducerMetrics:
                 self.records += batch.count
                 self._queue_ms += (now_ms - batch.created_ms) * batch.count
 
-    def on_answered(self, sent_ms: float, now_ms: float) -> None:
+    def on_response(self, sent_ms: float, now_ms: float) -> None:
         """Count a request that has ended, with a response or an error."""
-        self.answers += 1
+        self.responses += 1
         self._latency_ms += now_ms - sent_ms
 
     def snapshot(self) -> dict[str, float]:
@@ -50,8 +50,8 @@ class ProducerMetrics:
         sent = self.records + self.retried_records
         return {
             "request-total": self.requests,
-            "requests-in-flight": self.requests - self.answers,
-            "request-latency-avg": self._latency_ms / max(1, self.answers),
+            "requests-in-flight": self.requests - self.responses,
+            "request-latency-avg": self._latency_ms / max(1, self.responses),
             "outgoing-byte-total": self.bytes,
             "record-send-total": self.records,
             "record-retry-total": self.retried_records,

@@ -256,7 +256,7 @@ class Sender:
                 is_counted = True
                 self._in_flight[node_id] -= 1
                 self._in_flight_total -= 1
-            self.metrics.on_answered(sent_ms, clock.monotonic_ms())
+            self.metrics.on_response(sent_ms, clock.monotonic_ms())
             if self._closed:
                 return
             assert response is None or isinstance(response, ProduceResponse)
@@ -276,7 +276,12 @@ class Sender:
             max_version = PRODUCE_MAX_BEFORE_TRANSACTIONS_V2
         timeout_ms = min(self._config.request_timeout_ms, self._config.delivery_timeout_ms)
         call = Call(
-            ApiKey.PRODUCE, build, on_done, timeout_ms, max_version, expects_answer=self._acks != 0
+            ApiKey.PRODUCE,
+            build,
+            on_done,
+            timeout_ms,
+            max_version,
+            expects_response=self._acks != 0,
         )
         self._cluster.call(node_id, call)
 
@@ -292,28 +297,32 @@ class Sender:
     def _on_response(
         self, batches: list[ProducerBatch], names: dict[bytes, str], response: ProduceResponse
     ) -> None:
-        answers: dict[tuple[str, int], PartitionProduceResponse] = {}
+        responses: dict[tuple[str, int], PartitionProduceResponse] = {}
         for topic in response.responses:
             name = topic.name or names.get(topic.topic_id, "")
             for partition in topic.partition_responses:
-                answers[name, partition.index] = partition
+                responses[name, partition.index] = partition
         for batch in batches:
-            answer = answers.get(batch.tp)
-            if answer is None:
-                error = broker_error(ErrorCode.UNKNOWN_SERVER_ERROR, str(batch.tp), "no answer")
+            result = responses.get(batch.tp)
+            if result is None:
+                error = broker_error(
+                    ErrorCode.UNKNOWN_SERVER_ERROR,
+                    str(batch.tp),
+                    "missing in the response",
+                )
                 self._on_batch_error(batch, error)
-            elif answer.error_code in (0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-                self._on_delivered(batch, answer.base_offset, answer.log_append_time_ms)
+            elif result.error_code in (0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+                self._on_delivered(batch, result.base_offset, result.log_append_time_ms)
             else:
-                self._note_leader(batch.tp, answer)
-                self._on_batch_error(batch, _error_of(batch.tp, answer))
+                self._note_leader(batch.tp, result)
+                self._on_batch_error(batch, _error_of(batch.tp, result))
 
-    def _note_leader(self, tp: TopicPartition, answer: PartitionProduceResponse) -> None:
-        if answer.error_code in _DOUBTFUL_LEADER:
+    def _note_leader(self, tp: TopicPartition, result: PartitionProduceResponse) -> None:
+        if result.error_code in _DOUBTFUL_LEADER:
             self._cluster.request_update()
-        if answer.error_code not in _STALE_METADATA:
+        if result.error_code not in _STALE_METADATA:
             return
-        leader = answer.current_leader
+        leader = result.current_leader
         if not self._cluster.metadata.move_leader(tp, leader.leader_id, leader.leader_epoch):
             self._cluster.request_update()
 
@@ -324,7 +333,7 @@ class Sender:
         self.accumulator.release(batch)
         batch.complete(base_offset, append_time)
         self._on_completed(batch, None)
-        batch.tell()
+        batch.run_callbacks()
 
     def _on_batch_error(self, batch: ProducerBatch, error: ClientError) -> None:
         queue = self.accumulator.queue(batch.tp)
@@ -381,7 +390,7 @@ class Sender:
         self.accumulator.release(batch)
         batch.fail(error)
         self._on_completed(batch, error)
-        batch.tell()
+        batch.run_callbacks()
         if self._transactions is not None:
             self._transactions.on_batch_failed(error, has_sequence=has_sequence)
 
@@ -466,13 +475,13 @@ def _by_number(batch: ProducerBatch) -> int:
     return batch.number
 
 
-def _error_of(tp: TopicPartition, answer: PartitionProduceResponse) -> BrokerError:
-    detail = answer.error_message
-    if answer.error_code == ErrorCode.MESSAGE_TOO_LARGE:
+def _error_of(tp: TopicPartition, result: PartitionProduceResponse) -> BrokerError:
+    detail = result.error_message
+    if result.error_code == ErrorCode.MESSAGE_TOO_LARGE:
         detail = (
             "the batch is over the topic's max.message.bytes: raise it there, or lower batch.size"
         )
-    return broker_error(answer.error_code, f"produce to {tp}", detail)
+    return broker_error(result.error_code, f"produce to {tp}", detail)
 
 
 def _produce_request(

@@ -1,1 +1,1 @@
-"""What every blocking client has: its event loop, its waits and its end."""
+"""The parts that every blocking client has: event loop, waiting, end."""

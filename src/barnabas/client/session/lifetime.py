@@ -9,12 +9,12 @@ __all__ = ["Lifetime"]
 
 
 class Lifetime:
-    """Whether a client may still be used; `what` is the kind of client, for error messages."""
+    """Whether a client may still be used; `kind` is the kind of client, for error messages."""
 
-    __slots__ = ("_pid", "_what", "is_closed")
+    __slots__ = ("_kind", "_pid", "is_closed")
 
-    def __init__(self, what: str) -> None:
-        self._what = what
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
         self._pid = process_id()
         self.is_closed = False
 
@@ -36,7 +36,7 @@ class Lifetime:
         if self.is_forked:
             raise ForkedClientError
         if self.is_closed:
-            raise ClientClosedError(f"the {self._what} is closed")
+            raise ClientClosedError(f"the {self._kind} is closed")
 
     def end(self) -> bool:
         """Mark the client as closed; return whether the caller must close connections now."""

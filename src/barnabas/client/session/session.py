@@ -30,12 +30,12 @@ class Session:
 
     Args:
         config: the parsed configuration.
-        what: names the client in the error of a call after `close`.
+        kind: names the client in the error of a call after `close`.
     """
 
-    def __init__(self, config: ClientConfig, what: str = "client") -> None:
+    def __init__(self, config: ClientConfig, kind: str = "client") -> None:
         self.config = config
-        self.lifetime = Lifetime(what)
+        self.lifetime = Lifetime(kind)
         # Raises an error if the session is closed or belongs to another process.
         self.check_usable = self.lifetime.check
         self.stepper = LoopStepper()
@@ -44,13 +44,13 @@ class Session:
         self.coordinators = Coordinators(self.cluster)
         self.waiter = Waiter(self.stepper, self.check_usable, config.default_api_timeout_ms)
 
-    def wait(self, start: Callable[[OnDone[T]], None], what: str) -> T:
-        """Start a call and run the loop until its end; `what` names the call in a timeout error.
+    def wait(self, start: Callable[[OnDone[T]], None], operation: str) -> T:
+        """Start a call and run the loop until its end; a timeout error contains `operation`.
 
         Raises:
             ClientError: the call failed.
         """
-        return self.waiter.wait(start, what)
+        return self.waiter.wait(start, operation)
 
     def close(self) -> None:
         """Close all connections and the loop; does nothing when repeated or in a forked child."""

@@ -53,14 +53,14 @@ class Waiter:
         """
         self._remaining_ms = self._total_ms = timeout_ms
 
-    def wait(self, start: Callable[[OnDone[T]], None], what: str) -> T:
+    def wait(self, start: Callable[[OnDone[T]], None], operation: str) -> T:
         """Start a call and run the loop until its end.
 
         Raises:
             ClientError: the call failed.
             TimeoutError: the limit of all calls together was reached.
         """
-        found = self.wait_all({what: start})[what]
+        found = self.wait_all({operation: start})[operation]
         if isinstance(found, ClientError):
             raise found
         return found

@@ -1,7 +1,7 @@
 """Transaction calls of both faces: each call is started, and its outcome is read once.
 
 A call continues after the user's timeout. The next call must be the same method and waits for the
-same outcome (KIP-691: the timeout of a commit does not tell its outcome).
+same outcome (KIP-691: the timeout of a commit does not determine its outcome).
 """
 
 from __future__ import annotations
@@ -81,12 +81,12 @@ class TransactionCalls:
         group: GroupGeneration | str,
     ) -> Outcome:
         """Start `send_offsets_to_transaction`; `group` is a member's metadata or a group's name."""
-        speaker = GroupGeneration(group) if isinstance(group, str) else group
+        member = GroupGeneration(group) if isinstance(group, str) else group
         wanted = offsets_of(offsets)
 
         def start(on_done: OnDone[bool]) -> None:
             if wanted:
-                self.manager.send_offsets(wanted, speaker, on_done)
+                self.manager.send_offsets(wanted, member, on_done)
             else:
                 self.manager.check_sending()
                 on_done(True, None)

@@ -55,7 +55,7 @@ _SENDS = frozenset({_S.IN_TRANSACTION, _S.COMMITTING})
 
 
 class BatchesOfTransaction(Protocol):
-    """What the manager needs of the producer's sender."""
+    """The parts that the manager needs of the producer's sender."""
 
     @property
     def has_incomplete(self) -> bool:
@@ -99,7 +99,7 @@ class TransactionManager:
         self.state = _S.UNINITIALIZED
         # Set in the states ABORTABLE_ERROR and FATAL_ERROR: the error that led there.
         self.error: ClientError | None = None
-        self.who = ProducerIdAndEpoch()
+        self.identity = ProducerIdAndEpoch()
         # Whether the transaction uses version 2 (KIP-890); decided when it begins.
         self.is_v2 = False
         # Partitions that the coordinator has added, and partitions that are still to be added.
@@ -124,12 +124,12 @@ class TransactionManager:
     @property
     def producer_id(self) -> int:
         """Producer id of new batches."""
-        return self.who.producer_id
+        return self.identity.producer_id
 
     @property
     def producer_epoch(self) -> int:
         """Producer epoch of new batches."""
-        return self.who.producer_epoch
+        return self.identity.producer_epoch
 
     @property
     def may_send(self) -> bool:
@@ -265,7 +265,7 @@ class TransactionManager:
     def _initialize(self) -> None:
         def build(version: int) -> Message:
             timeout_ms = self._config.transaction_timeout_ms
-            return requests.initialize(self.transactional_id, timeout_ms, self.who, version)
+            return requests.initialize(self.transactional_id, timeout_ms, self.identity, version)
 
         def on_done(response: Message | None, error: ClientError | None) -> None:
             if response is not None:
@@ -283,22 +283,26 @@ class TransactionManager:
         self._call(ApiKey.INIT_PRODUCER_ID, build, on_done)
 
     def _add_partitions(self) -> None:
-        asked = list(self._new)
+        requested = list(self._new)
 
         def build(_version: int) -> Message:
-            return requests.add_partitions(self.transactional_id, self.who, asked)
+            return requests.add_partitions(self.transactional_id, self.identity, requested)
 
         def on_done(response: Message | None, error: ClientError | None) -> None:
             if response is not None:
                 assert isinstance(response, AddPartitionsToTxnResponse)
                 results = requests.read_added_partitions(response)
                 error = worst(results.values())
-                if error is None and not results.keys() >= set(asked):
+                if error is None and not results.keys() >= set(requested):
                     code = ErrorCode.UNKNOWN_SERVER_ERROR
-                    error = broker_error(code, f"add {asked[0]} to the transaction", "no answer")
+                    error = broker_error(
+                        code,
+                        f"add {requested[0]} to the transaction",
+                        "missing in the response",
+                    )
                 if error is None:
-                    self._added.update(asked)
-                    for tp in asked:
+                    self._added.update(requested)
+                    for tp in requested:
                         self._new.pop(tp, None)
                     self._next()
                     self._batches.pump()
@@ -327,16 +331,16 @@ class TransactionManager:
                 self._next()
 
         self._busy = True
-        call = sending.next_call(self.transactional_id, self.who, on_done, is_v2=self.is_v2)
+        call = sending.next_call(self.transactional_id, self.identity, on_done, is_v2=self.is_v2)
         coordinators = self._groups if call.to_group else self._coordinators
         key = sending.group.group_id if call.to_group else self.transactional_id
-        coordinators.call(key, call.api_key, call.build, call.on_answer, None, call.max_version)
+        coordinators.call(key, call.api_key, call.build, call.on_response, None, call.max_version)
 
     def _end(self) -> None:
         committed = self.state is _S.COMMITTING
 
         def build(_version: int) -> Message:
-            return requests.end(self.transactional_id, self.who, committed=committed)
+            return requests.end(self.transactional_id, self.identity, committed=committed)
 
         def on_done(response: Message | None, error: ClientError | None) -> None:
             if response is not None:
@@ -374,10 +378,10 @@ class TransactionManager:
         self._request_retry.reset()
         self.error = None
         self._go(_S.READY)
-        self._tell(None)
+        self._end_call(None)
 
     def _begin_epoch(self, producer_id: int, producer_epoch: int) -> None:
-        self.who = ProducerIdAndEpoch(producer_id, producer_epoch)
+        self.identity = ProducerIdAndEpoch(producer_id, producer_epoch)
         self._batches.restart_sequences()
 
     # Requests and their errors
@@ -405,7 +409,7 @@ class TransactionManager:
 
         Args:
             error: why the request failed.
-            group: group whose coordinator answered, None for the transaction coordinator.
+            group: group whose coordinator responded, None for the transaction coordinator.
             is_end: whether the request was the commit or the abort.
         """
         assert error is not None
@@ -453,7 +457,7 @@ class TransactionManager:
         self._new.clear()
         self._fail_offsets(error)
         self._batches.give_up_queued(error)
-        self._tell(error)
+        self._end_call(error)
 
     def _fail_fatally(self, error: ClientError) -> None:
         if self.state is _S.FATAL_ERROR:
@@ -463,7 +467,7 @@ class TransactionManager:
         self._new.clear()
         self._fail_offsets(self.error)
         self._batches.give_up_queued(self.error)
-        self._tell(self.error)
+        self._end_call(self.error)
 
     def _fail_offsets(self, error: ClientError) -> None:
         failed, self._offsets = self._offsets, []
@@ -474,7 +478,7 @@ class TransactionManager:
         check_transition(self.state, state)
         self.state = state
 
-    def _tell(self, error: ClientError | None) -> None:
+    def _end_call(self, error: ClientError | None) -> None:
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
             waiting(True if error is None else None, error)

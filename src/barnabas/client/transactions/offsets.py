@@ -36,7 +36,7 @@ class OffsetsCall(NamedTuple):
     to_group: bool
     api_key: ApiKey
     build: Callable[[int], Message]
-    on_answer: OnDone[Message]
+    on_response: OnDone[Message]
     max_version: int | None
 
 
@@ -64,26 +64,26 @@ class OffsetsToSend:
     def next_call(
         self,
         transactional_id: str,
-        who: ProducerIdAndEpoch,
+        identity: ProducerIdAndEpoch,
         on_done: Callable[[ClientError | None], None],
         *,
         is_v2: bool,
     ) -> OffsetsCall:
         """Return the request to send now; `on_done` receives its error, or None."""
         if not is_v2 and not self._is_added:
-            return self._adding(transactional_id, who, on_done)
-        return self._committing(transactional_id, who, on_done, is_v2=is_v2)
+            return self._adding(transactional_id, identity, on_done)
+        return self._committing(transactional_id, identity, on_done, is_v2=is_v2)
 
     def _adding(
         self,
         transactional_id: str,
-        who: ProducerIdAndEpoch,
+        identity: ProducerIdAndEpoch,
         on_done: Callable[[ClientError | None], None],
     ) -> OffsetsCall:
         def build(_version: int) -> Message:
-            return requests.add_offsets(transactional_id, who, self.group.group_id)
+            return requests.add_offsets(transactional_id, identity, self.group.group_id)
 
-        def on_answer(response: Message | None, error: ClientError | None) -> None:
+        def on_response(response: Message | None, error: ClientError | None) -> None:
             if response is not None:
                 assert isinstance(response, AddOffsetsToTxnResponse)
                 if response.error_code:
@@ -94,20 +94,20 @@ class OffsetsToSend:
                     self._is_added = True
             on_done(error)
 
-        return OffsetsCall(False, ApiKey.ADD_OFFSETS_TO_TXN, build, on_answer, None)
+        return OffsetsCall(False, ApiKey.ADD_OFFSETS_TO_TXN, build, on_response, None)
 
     def _committing(
         self,
         transactional_id: str,
-        who: ProducerIdAndEpoch,
+        identity: ProducerIdAndEpoch,
         on_done: Callable[[ClientError | None], None],
         *,
         is_v2: bool,
     ) -> OffsetsCall:
         def build(_version: int) -> Message:
-            return requests.commit_offsets(transactional_id, who, self.group, self._left)
+            return requests.commit_offsets(transactional_id, identity, self.group, self._left)
 
-        def on_answer(response: Message | None, error: ClientError | None) -> None:
+        def on_response(response: Message | None, error: ClientError | None) -> None:
             if response is not None:
                 assert isinstance(response, TxnOffsetCommitResponse)
                 results = requests.read_committed_offsets(response, self.group.group_id)
@@ -119,8 +119,10 @@ class OffsetsToSend:
                     # Without this error the request would be repeated forever.
                     subject = f"offsets of group {self.group.group_id}"
                     code = ErrorCode.UNKNOWN_SERVER_ERROR
-                    error = broker_error(code, subject, f"no answer for {min(self._left)}")
+                    error = broker_error(
+                        code, subject, f"{min(self._left)} is missing in the response"
+                    )
             on_done(error)
 
         bound = None if is_v2 else requests.OFFSETS_MAX_BEFORE_V2
-        return OffsetsCall(True, ApiKey.TXN_OFFSET_COMMIT, build, on_answer, bound)
+        return OffsetsCall(True, ApiKey.TXN_OFFSET_COMMIT, build, on_response, bound)

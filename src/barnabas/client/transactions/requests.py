@@ -62,7 +62,7 @@ class ProducerIdAndEpoch(NamedTuple):
 
 
 def initialize(
-    transactional_id: str, timeout_ms: int, who: ProducerIdAndEpoch, version: int
+    transactional_id: str, timeout_ms: int, identity: ProducerIdAndEpoch, version: int
 ) -> InitProducerIdRequest:
     """Build the request that registers the transactional id or raises the epoch.
 
@@ -72,21 +72,21 @@ def initialize(
     request = InitProducerIdRequest(
         transactional_id=transactional_id, transaction_timeout_ms=timeout_ms
     )
-    if who.producer_id >= 0:
+    if identity.producer_id >= 0:
         if version < _BUMP_FROM:
             raise ProtocolError("a broker before 2.5 cannot raise the epoch after a failed batch")
-        request.producer_id, request.producer_epoch = who
+        request.producer_id, request.producer_epoch = identity
     return request
 
 
 def add_partitions(
-    transactional_id: str, who: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
+    transactional_id: str, identity: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
 ) -> AddPartitionsToTxnRequest:
     """Build the request that adds partitions to the transaction."""
     return AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=transactional_id,
-        v3_and_below_producer_id=who.producer_id,
-        v3_and_below_producer_epoch=who.producer_epoch,
+        v3_and_below_producer_id=identity.producer_id,
+        v3_and_below_producer_epoch=identity.producer_epoch,
         v3_and_below_topics=[
             AddPartitionsToTxnTopic(name=name, partitions=found)
             for name, found in numbers_by_topic(partitions).items()
@@ -108,20 +108,20 @@ def read_added_partitions(
 
 
 def add_offsets(
-    transactional_id: str, who: ProducerIdAndEpoch, group: str
+    transactional_id: str, identity: ProducerIdAndEpoch, group: str
 ) -> AddOffsetsToTxnRequest:
     """Build the request that adds a group's offsets to the transaction."""
     return AddOffsetsToTxnRequest(
         transactional_id=transactional_id,
-        producer_id=who.producer_id,
-        producer_epoch=who.producer_epoch,
+        producer_id=identity.producer_id,
+        producer_epoch=identity.producer_epoch,
         group_id=group,
     )
 
 
 def commit_offsets(
     transactional_id: str,
-    who: ProducerIdAndEpoch,
+    identity: ProducerIdAndEpoch,
     group: GroupGeneration,
     offsets: Mapping[TopicPartition, CommittedOffset],
 ) -> TxnOffsetCommitRequest:
@@ -141,8 +141,8 @@ def commit_offsets(
     return TxnOffsetCommitRequest(
         transactional_id=transactional_id,
         group_id=group.group_id,
-        producer_id=who.producer_id,
-        producer_epoch=who.producer_epoch,
+        producer_id=identity.producer_id,
+        producer_epoch=identity.producer_epoch,
         generation_id_or_member_epoch=group.generation_id,
         member_id=group.member_id,
         group_instance_id=group.instance_id,
@@ -163,12 +163,12 @@ def read_committed_offsets(
     }
 
 
-def end(transactional_id: str, who: ProducerIdAndEpoch, *, committed: bool) -> EndTxnRequest:
+def end(transactional_id: str, identity: ProducerIdAndEpoch, *, committed: bool) -> EndTxnRequest:
     """Build the request that commits or aborts the transaction."""
     return EndTxnRequest(
         transactional_id=transactional_id,
-        producer_id=who.producer_id,
-        producer_epoch=who.producer_epoch,
+        producer_id=identity.producer_id,
+        producer_epoch=identity.producer_epoch,
         committed=committed,
     )
 

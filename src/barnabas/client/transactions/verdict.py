@@ -86,5 +86,5 @@ def worst(errors: Iterable[ClientError | None]) -> ClientError | None:
     order = {Verdict.FATAL: 0, Verdict.ABORT: 1, Verdict.MOVED: 2, Verdict.RETRY: 3}
     found = [error for error in errors if error is not None]
     # OPERATION_NOT_ATTEMPTED only says that another partition failed.
-    told = [e for e in found if e.error_code != ErrorCode.OPERATION_NOT_ATTEMPTED] or found
-    return min(told, key=lambda error: order[judge(error)], default=None)
+    causes = [e for e in found if e.error_code != ErrorCode.OPERATION_NOT_ATTEMPTED] or found
+    return min(causes, key=lambda error: order[judge(error)], default=None)

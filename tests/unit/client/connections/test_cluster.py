@@ -7,7 +7,7 @@ from typing import Any
 from barnabas.client.config import ClientConfig
 from barnabas.client.connections.cluster import ANY_NODE, Cluster
 from barnabas.client.connections.connections import Call
-from barnabas.client.connections.handing_over import hand_over
+from barnabas.client.connections.deliver_response import deliver_response
 from barnabas.client.connections.metadata_cache import NodeInfo
 from barnabas.client.errors import ClientError, UnusableResponseError
 from barnabas.protocol.api_keys import ApiKey
@@ -43,7 +43,7 @@ class Answering:
         self.cluster = Cluster(runtime, ClientConfig.parse({"bootstrap.servers": "a:1"}))
 
         def answer(_info: object, call: Call) -> None:
-            hand_over(call.on_done, response, "METADATA", "a:1")  # type: ignore[arg-type]
+            deliver_response(call.on_done, response, "METADATA", "a:1")  # type: ignore[arg-type]
 
         self.cluster._connections.call = answer  # type: ignore[method-assign]
 

@@ -456,7 +456,7 @@ class Committing:
             self.subscription,
             lambda: GroupGeneration("g", 1, "m"),
             lambda: self.refusal,
-            lambda _error, _spoken_by: None,
+            lambda _error, _sent_by: None,
             lambda _offsets, _latency: None,
             self._on_change,
         )

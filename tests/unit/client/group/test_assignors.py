@@ -162,7 +162,10 @@ def test_assignors_are_named_as_in_java_as_here_or_are_one_s_own() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (["ranged"], "ranged is none of range, roundrobin, sticky, cooperative-sticky"),
+        (
+            ["ranged"],
+            "ranged is neither a class nor one of range, roundrobin, sticky, cooperative-sticky",
+        ),
         (["range", "range"], "range twice"),
         ([dict], "extend Assignor"),
         ([], "empty"),

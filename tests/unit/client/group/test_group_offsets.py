@@ -84,13 +84,13 @@ def test_a_member_commits_as_the_generation_it_is_of() -> None:
     offsets.commit()
     offsets.find()
     request, answer = offsets.take(9)
-    spoken_by = (
+    sent_by = (
         request.group_id,
         request.generation_id_or_member_epoch,
         request.member_id,
         request.group_instance_id,
     )
-    assert spoken_by == MEMBER[:4]
+    assert sent_by == MEMBER[:4]
     (partition,) = request.topics[0].partitions
     assert (partition.committed_offset, partition.committed_leader_epoch) == (3, 2)
     assert partition.committed_metadata == "note"

@@ -40,8 +40,8 @@ class Beating:
         self.run(INTERVAL_MS + 1)
         assert len(self.calls.asked) == 1
 
-    def _on_answer(self, error: ClientError | None, spoken_by: GroupGeneration) -> None:
-        self.heard.append((error and error.error_code, spoken_by.generation_id))
+    def _on_answer(self, error: ClientError | None, sent_by: GroupGeneration) -> None:
+        self.heard.append((error and error.error_code, sent_by.generation_id))
 
     def run(self, duration_ms: float) -> None:
         self.group.world.run_for(duration_ms)

@@ -222,7 +222,7 @@ def test_a_delivery_callback_that_raises_leaves_the_other_records_alone() -> Non
     setup.producer.send("t", b"b", partition=0, on_delivery=lambda *given: told.append(given))
     (batch,) = setup.producer._accumulator.incomplete()
     batch.complete(5, -1)
-    batch.tell()
+    batch.run_callbacks()
     assert len(told) == 1
 
 

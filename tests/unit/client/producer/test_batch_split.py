@@ -80,6 +80,6 @@ def test_callbacks_stay_with_their_records() -> None:
     first, second = split(batch, 0, None)
     first.complete(100, -1)
     second.complete(200, -1)
-    first.tell()
-    second.tell()
+    first.run_callbacks()
+    second.run_callbacks()
     assert told == [(0, 100), (1, 101), (2, 200), (3, 201)]

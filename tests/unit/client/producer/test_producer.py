@@ -188,7 +188,7 @@ def settled(setup: Setup, error: ClientError | None) -> None:
     else:
         batch.fail(error)
     setup.producer._core._on_completed(batch, error)
-    batch.tell()
+    batch.run_callbacks()
 
 
 def test_a_delivery_knows_its_offset_when_the_batch_is_settled() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.client.connections.handing_over import hand_over
+from barnabas.client.connections.deliver_response import deliver_response
 from barnabas.client.errors import ClientError, DeliveryTimeoutError, UnusableResponseError
 from barnabas.client.producer.accumulator import Accumulator
 from barnabas.client.producer.producer_batch import ProducerBatch
@@ -325,7 +325,7 @@ def test_a_response_that_cannot_be_used_fails_its_batches_and_frees_its_place() 
     call = setup.cluster.calls.pop(0)
     call.build(11)
     unusable: Any = ProduceResponse(responses=None)  # type: ignore[arg-type]
-    hand_over(call.on_done, unusable, "PRODUCE", "h:1")
+    deliver_response(call.on_done, unusable, "PRODUCE", "h:1")
     ((_, error),) = setup.settled
     assert isinstance(error, UnusableResponseError)
     assert setup.accumulator.is_empty

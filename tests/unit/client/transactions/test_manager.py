@@ -316,7 +316,7 @@ def test_in_version_2_the_end_alone_raises_the_epoch_after_a_failed_batch() -> N
     setup.ended(version=5, epoch=1)
     setup.calls.claim(outcome)
     assert not setup.cluster.calls
-    assert setup.manager.who == (9, 1)
+    assert setup.manager.identity == (9, 1)
 
 
 def test_a_batch_that_fails_while_committing_fails_the_commit() -> None:
@@ -425,7 +425,7 @@ def test_a_producer_that_the_coordinator_forgot_starts_over() -> None:
     outcome = setup.calls.abort()
     setup.initialized(epoch=5)
     setup.calls.claim(outcome)
-    assert setup.manager.who == (9, 5)
+    assert setup.manager.identity == (9, 5)
 
 
 def test_offsets_are_told_to_both_coordinators() -> None:
@@ -521,7 +521,7 @@ def test_a_partition_that_the_coordinator_leaves_out_is_not_in_the_transaction()
     _, answer = setup.next(ApiKey.ADD_PARTITIONS_TO_TXN, 3)
     answer(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=[]))
     assert setup.manager.state is S.FATAL_ERROR
-    assert "no answer" in str(setup.manager.error)
+    assert "missing in the response" in str(setup.manager.error)
     assert delivery.done()
     assert not setup.cluster.calls
 
@@ -534,7 +534,7 @@ def test_offsets_that_the_coordinator_leaves_out_are_not_sent_for_ever() -> None
     answer(TxnOffsetCommitResponse(topics=[]))
     assert not setup.cluster.calls
     assert outcome.is_done
-    assert "no answer for t-0" in str(outcome.error)
+    assert "t-0 is missing in the response" in str(outcome.error)
 
 
 @pytest.mark.parametrize(("producer_id", "epoch"), [(-1, 0), (9, -1)])

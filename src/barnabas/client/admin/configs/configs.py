@@ -259,15 +259,15 @@ def replace_configs(
 
 def _none_refused(
     resource: ConfigResource,
-    answers: Iterable[AlterConfigsResourceResponse | ReplacedResourceResponse],
+    responses: Iterable[AlterConfigsResourceResponse | ReplacedResourceResponse],
 ) -> bool:
     """Check that no change was refused; return True.
 
     Raises:
         BrokerError: a change was refused.
     """
-    for answer in answers:
-        raise_error(answer.error_code, f"configs of {resource}", answer.error_message)
+    for response in responses:
+        raise_error(response.error_code, f"configs of {resource}", response.error_message)
     return True
 
 

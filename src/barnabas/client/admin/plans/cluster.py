@@ -155,13 +155,13 @@ def alter_replica_log_dirs(
         by_node.setdefault(node, {})[as_partition(tp)] = path
     for node in by_node:
         yield from know(sender, node)
-    answers = yield from sender.send_each(
+    results = yield from sender.send_each(
         {node: log_dirs.alter_replica_log_dirs(part) for node, part in by_node.items()}
     )
     found: dict[tuple[int, TopicPartition], BrokerError | ClientError | None] = {}
-    for node, answer in answers.items():
+    for node, result in results.items():
         for moved in by_node[node]:
-            found[node, moved] = answer if isinstance(answer, ClientError) else answer[moved]
+            found[node, moved] = result if isinstance(result, ClientError) else result[moved]
     if raise_errors:
         raise_failed(found)
     return found

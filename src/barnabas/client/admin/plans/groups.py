@@ -32,9 +32,9 @@ def list_groups(
     """
     call = groups.list_groups(states, types)
     found: dict[str, groups.GroupListing] = {}
-    answers = yield from sender.send_to_brokers(lambda: broker_ids(sender), call)
-    for answer in answers.values():
-        found.update((group.group_id, group) for group in answer)
+    results = yield from sender.send_to_brokers(lambda: broker_ids(sender), call)
+    for result in results.values():
+        found.update((group.group_id, group) for group in result)
     return [found[name] for name in sorted(found)]
 
 

@@ -169,7 +169,9 @@ def describe_topics(
     found = yield from describe_topic_partitions(sender, wanted or ())
     for name in wanted or ():
         if name not in found:
-            found[name] = BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, name, "no answer")
+            found[name] = BrokerError(
+                ErrorCode.UNKNOWN_SERVER_ERROR, name, "missing in the response"
+            )
     raise_failed(found)
     return {
         name: state

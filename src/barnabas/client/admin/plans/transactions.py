@@ -43,10 +43,10 @@ def list_transactions(
     )
     call = transactions.list_transactions(wanted)
     found: list[transactions.TransactionListing] = []
-    answers = yield from sender.send_each(dict.fromkeys(nodes, call), once=True)
-    for answer in answers.values():
-        if not isinstance(answer, ClientError):
-            found += answer
+    results = yield from sender.send_each(dict.fromkeys(nodes, call), once=True)
+    for result in results.values():
+        if not isinstance(result, ClientError):
+            found += result
     return found
 
 
@@ -100,8 +100,8 @@ def abort_transaction(sender: AdminSender, given: transactions.AbortableTransact
         ClientError: the leader refused the abort marker.
     """
     call = transactions.abort_transaction(given)
-    answers = yield from sender.send_to_leaders([given.partition], lambda _part: call)
-    found = answers[given.partition]
+    results = yield from sender.send_to_leaders([given.partition], lambda _part: call)
+    found = results[given.partition]
     if isinstance(found, ClientError):
         raise found
 

@@ -384,7 +384,7 @@ class ClassicMembership:
     # Between polls
 
     def _start_heartbeats(self) -> None:
-        """Send heartbeats, and supervise the user's polls, which begin anew with the join."""
+        """Send heartbeats, and supervise the user's polls from the time of the join on."""
         self._heartbeat.start()
         self._polls.on_poll()
         self._polls.start()
@@ -449,10 +449,10 @@ class ClassicMembership:
             identity = MemberIdentity(member_id=member_id, reason=reason)
             return LeaveGroupRequest(group_id=self._group_id, members=[identity])
 
-        def on_answer(_response: object, _error: ClientError | None) -> None:
+        def on_response(_response: object, _error: ClientError | None) -> None:
             on_done()
 
         # A pending JoinGroup blocks the coordinator's connection until all other members have
         # joined.
         call = self._calls.call_beside if status.is_rebalancing else self._calls.call
-        call(ApiKey.LEAVE_GROUP, build, on_answer)
+        call(ApiKey.LEAVE_GROUP, build, on_response)

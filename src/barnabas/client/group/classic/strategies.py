@@ -73,7 +73,7 @@ def _resolve(given: object) -> Assignor:
         name = _OTHER_NAMES.get(given, given)
         if name not in BUILT_IN:
             known = ", ".join(BUILT_IN)
-            raise ClientConfigError(f"{_KEY}: {given} is none of {known}, nor a class")
+            raise ClientConfigError(f"{_KEY}: {given} is neither a class nor one of {known}")
         module, class_name = BUILT_IN[name]
         given = getattr(importlib.import_module(_PACKAGE + module), class_name)
     made = given() if isinstance(given, type) else given

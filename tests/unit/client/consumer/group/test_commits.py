@@ -36,7 +36,7 @@ class Member:
             Subscription(exclude_internal=True),
             lambda: GroupGeneration("g", self.epoch, member_id, None, is_epoch=True),
             lambda: None,
-            lambda _error, _spoken_by: None,
+            lambda _error, _sent_by: None,
             lambda _offsets, _latency: None,
             lambda: None,
         )

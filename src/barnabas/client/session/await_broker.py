@@ -35,29 +35,29 @@ def await_broker(
     session.check_usable()
     cluster = session.cluster
     timer = session.runtime.timer
-    answered = False
+    responded = False
     retry = cluster.retry_timer()
 
     def try_again() -> None:
         cluster.refresh((), on_done)
 
     def on_done(_none: None, error: ClientError | None) -> None:
-        nonlocal answered
+        nonlocal responded
         if error is None or not error.retriable:
             # An error from a broker proves that it is reachable; the next call reports it.
-            answered = True
+            responded = True
             return
         retry.retry(try_again)
 
     def notice() -> None:
-        if not answered:
+        if not responded:
             on_notice(_unreached(session, notice_ms))
 
-    noticing = timer.call_later(notice_ms, notice)
+    notice_timer = timer.call_later(notice_ms, notice)
     try_again()
-    session.stepper.run_until(lambda: answered, timeout_ms)
-    noticing.cancel()
-    if not answered:
+    session.stepper.run_until(lambda: responded, timeout_ms)
+    notice_timer.cancel()
+    if not responded:
         raise _unreached(session, timeout_ms)
 
 
@@ -66,5 +66,5 @@ def _unreached(session: Session, elapsed_ms: float) -> NoBrokersError:
     if session.cluster.outage is not None:
         return session.cluster.outage
     addresses = [f"{host}:{port}" for host, port in session.config.bootstrap_servers]
-    silent = f"no response within {elapsed_ms:.0f} ms"
-    return NoBrokersError(addresses, [(addresses[0], silent)])
+    reason = f"no response within {elapsed_ms:.0f} ms"
+    return NoBrokersError(addresses, [(addresses[0], reason)])

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
     from barnabas.client.errors import ClientError
 
-__all__ = ["hand_over"]
+__all__ = ["deliver_response"]
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
-def hand_over(
+def deliver_response(
     on_done: Callable[[T | None, ClientError | None], None], result: T, api_name: str, address: str
 ) -> None:
     """Call `on_done(result, None)`; if that raises, log it and call `on_done` with an error.
@@ -35,6 +35,6 @@ def hand_over(
     """
     try:
         on_done(result, None)
-    except Exception as error:  # noqa: BLE001 - handed over to on_done, nothing is lost
+    except Exception as error:  # noqa: BLE001 - passed to on_done
         _log.error("response not usable: api=%s broker=%s", api_name, address, exc_info=error)
         on_done(None, UnusableResponseError(address, api_name, error))
