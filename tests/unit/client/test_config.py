@@ -50,7 +50,7 @@ def test_idempotence_is_off_when_acks_do_not_allow_it() -> None:
     assert not parse(acks=1).enable_idempotence
 
 
-def test_idempotence_asked_for_with_acks_that_do_not_allow_it_is_an_error() -> None:
+def test_idempotence_with_acks_that_do_not_allow_it_is_an_error() -> None:
     with pytest.raises(ClientConfigError):
         parse(acks=1, enable_idempotence=True)
 

@@ -53,13 +53,13 @@ UNKNOWN = [FUTURE, -2, 32_767, -32_768]
 
 
 @pytest.mark.parametrize("code", UNKNOWN)
-def test_a_code_of_the_future_is_an_unknown_error_that_tells_its_number(code: int) -> None:
+def test_an_unknown_error_code_is_an_unknown_error_with_its_number(code: int) -> None:
     error = broker_error(code, "fetch from t-0")
     assert (error.error_code, error.retriable) == (ErrorCode.UNKNOWN_SERVER_ERROR, False)
     assert f"error code {code}" in str(error)
 
 
-def test_a_caller_that_cannot_use_a_response_is_told_so() -> None:
+def test_a_response_that_the_caller_cannot_use_ends_in_an_error() -> None:
     told: list[tuple[object, ClientError | None]] = []
 
     def on_done(response: object, error: ClientError | None) -> None:
@@ -81,7 +81,7 @@ def brokers(*given: tuple[int, str, int]) -> MetadataResponse:
     )
 
 
-def test_brokers_that_cannot_be_dialled_are_left_out() -> None:
+def test_brokers_with_an_invalid_address_are_left_out() -> None:
     cache = MetadataCache()
     cache.update(
         brokers((1, "h", 9092), (-1, "h", 9092), (2, "", 1), (3, "h", 0), (4, "h", 70_000)), None
@@ -135,7 +135,7 @@ def coordinator(node_id: int, key: str = "g", code: int = 0) -> FindCoordinatorR
 
 
 @pytest.mark.parametrize("node_id", [-1, 99])
-def test_a_coordinator_that_metadata_does_not_name_is_looked_for_again(node_id: int) -> None:
+def test_a_coordinator_missing_in_the_metadata_is_looked_up_again(node_id: int) -> None:
     reply, ended, coordinators = found_by(ScriptedCluster())
     reply(coordinator(node_id))
     (error,) = ended
@@ -144,7 +144,7 @@ def test_a_coordinator_that_metadata_does_not_name_is_looked_for_again(node_id: 
     assert coordinators.known("g") is None
 
 
-def test_a_coordinator_of_another_group_is_none() -> None:
+def test_a_response_for_another_group_is_an_error() -> None:
     reply, ended, coordinators = found_by(ScriptedCluster())
     reply(coordinator(1, key="other"))
     (error,) = ended
@@ -172,7 +172,7 @@ def looked_up() -> tuple[ScriptedCluster, Any, list[Any]]:
 
 
 @pytest.mark.parametrize("others", [[], [TopicPartition("u", 0)]])
-def test_a_partition_that_is_left_out_of_the_offsets_is_an_error(
+def test_a_partition_missing_in_the_offsets_response_is_an_error(
     others: list[TopicPartition],
 ) -> None:
     _cluster, reply, ended = looked_up()
@@ -202,7 +202,7 @@ def test_an_unknown_error_for_an_offset_is_told() -> None:
     assert f"error code {FUTURE}" in str(error)
 
 
-def test_a_commit_without_an_answer_for_a_partition_has_failed() -> None:
+def test_a_commit_fails_if_a_partition_is_missing_in_the_response() -> None:
     cluster: Any = ScriptedCluster()
     ended: list[Any] = []
     GroupOffsets(cluster, Coordinators(cluster)).commit(

@@ -56,7 +56,7 @@ def test_users_that_bring_no_salt_have_different_ones() -> None:
     assert first.salted_password != second.salted_password
 
 
-def test_a_token_for_somebody_else_needs_a_newer_broker() -> None:
+def test_a_token_for_another_owner_needs_a_newer_broker() -> None:
     call = tokens.create_token("User:owner", [], -1)
     request = call.build(3)
     assert isinstance(request, CreateDelegationTokenRequest)

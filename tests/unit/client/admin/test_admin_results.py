@@ -59,7 +59,7 @@ def test_an_error_among_the_results_is_raised_with_all_of_them() -> None:
     assert str(error).startswith("1 of 2 failed: create topic a: TOPIC_ALREADY_EXISTS")
 
 
-def test_the_only_result_is_told_as_it_is() -> None:
+def test_the_error_of_a_single_result_is_its_own_error() -> None:
     with pytest.raises(AdminResultsError) as caught:
         raise_failed({"a": REFUSED})
     assert str(caught.value) == str(REFUSED)
@@ -69,7 +69,7 @@ def test_an_election_that_was_not_needed_is_no_failure() -> None:
     raise_failed({"a": BrokerError(ErrorCode.ELECTION_NOT_NEEDED, "leader of t-0")})
 
 
-def test_the_caller_may_ask_for_the_errors_as_results() -> None:
+def test_errors_can_be_returned_as_results() -> None:
     def plan() -> Generator[Any, Any, dict[str, BrokerError | None]]:
         yield {}
         return {"a": REFUSED}
@@ -183,7 +183,7 @@ def test_a_topic_that_is_not_there_is_an_error(cluster: AnsweringCluster) -> Non
     assert caught.value.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_topic_that_the_answer_leaves_out_is_an_error(cluster: AnsweringCluster) -> None:
+def test_a_topic_missing_in_the_response_is_an_error(cluster: AnsweringCluster) -> None:
     answer = DescribeTopicPartitionsResponse(topics=[], next_cursor=None)
     with pytest.raises(AdminResultsError, match="missing in the response"):
         described(cluster, [answer])
@@ -194,7 +194,7 @@ def test_pages_that_repeat_themselves_come_to_an_end(cluster: AnsweringCluster) 
         described(cluster, [page([0], 0)] * 1_000)
 
 
-def test_pages_without_end_are_asked_for_no_longer_than_the_call_may_take(
+def test_endless_pages_are_requested_until_the_timeout(
     cluster: AnsweringCluster,
 ) -> None:
     numbers = iter(range(10**9))
@@ -215,7 +215,7 @@ def test_a_topic_that_fails_on_a_later_page_is_an_error(cluster: AnsweringCluste
         described(cluster, pages)
 
 
-def test_older_brokers_are_asked_for_metadata(cluster: AnsweringCluster) -> None:
+def test_older_brokers_are_described_by_metadata(cluster: AnsweringCluster) -> None:
     refusal = UnsupportedVersionError("h:1", "DESCRIBE_TOPIC_PARTITIONS", "too old")
     topic = MetadataResponseTopic(name="t", topic_id=b"t" * 16, error_code=0, partitions=[])
     cluster.answers[ApiKey.METADATA] = lambda _node_id, _request: MetadataResponse(

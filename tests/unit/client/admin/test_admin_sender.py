@@ -116,9 +116,7 @@ def deleted_by(right: int) -> Callable[[int, Any], DeleteGroupsResponse]:
     return answer
 
 
-def test_a_coordinator_that_moved_is_looked_for_again(
-    cluster: AnsweringCluster, sender: Sender
-) -> None:
+def test_a_moved_coordinator_is_looked_up_again(cluster: AnsweringCluster, sender: Sender) -> None:
     cluster.answers = {
         ApiKey.FIND_COORDINATOR: coordinated_by(1, 2),
         ApiKey.DELETE_GROUPS: deleted_by(2),
@@ -230,7 +228,7 @@ def test_a_call_that_never_works_ends_with_what_it_waited_for(
         sender.send(1, groups.list_groups([], []))
 
 
-def test_brokers_that_leave_are_asked_no_more(cluster: AnsweringCluster, sender: Sender) -> None:
+def test_brokers_that_left_receive_no_calls(cluster: AnsweringCluster, sender: Sender) -> None:
     moments = [[1, 2], [1, 2], [1]]
 
     def answer(node: int, _request: Any) -> Any:

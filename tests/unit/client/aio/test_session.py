@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 CONFIG = ClientConfig.parse({"bootstrap.servers": "127.0.0.1:1"})
 
 
-def test_a_session_is_made_where_a_loop_runs() -> None:
+def test_a_session_needs_a_running_loop() -> None:
     with pytest.raises(ClientError, match="async def"):
         AsyncSession(CONFIG, "consumer")
 

@@ -20,7 +20,7 @@ from barnabas.sim.world import SimWorld, sim_runtime
 from unit.client.group.scripted_coordinator import ScriptedCoordinator
 
 
-def test_another_broker_is_asked_first_each_time_for_one_may_be_cut_off() -> None:
+def test_each_call_to_any_node_begins_with_another_broker() -> None:
     _, runtime = sim_runtime(1)
     cluster = Cluster(runtime, ClientConfig.parse({"bootstrap.servers": "a:1"}))
     cluster.metadata.nodes = {number: NodeInfo(number, "h", number) for number in (1, 2, 3)}
@@ -48,7 +48,7 @@ class Answering:
         self.cluster._connections.call = answer  # type: ignore[method-assign]
 
 
-def test_who_cannot_use_the_metadata_is_told_so_and_the_others_have_theirs() -> None:
+def test_a_callback_that_cannot_use_the_metadata_fails_alone() -> None:
     cluster = Answering(metadata_of(1)).cluster
     first: list[ClientError | None] = []
     second: list[ClientError | None] = []
@@ -77,7 +77,7 @@ def test_who_cannot_use_the_metadata_is_told_so_and_the_others_have_theirs() -> 
     cluster.close()
 
 
-def test_metadata_that_cannot_be_used_is_an_error_of_those_who_asked() -> None:
+def test_unusable_metadata_is_an_error_of_its_callers() -> None:
     unusable: Any = MetadataResponse(brokers=None, topics=[])  # type: ignore[arg-type]
     cluster = Answering(unusable).cluster
     ended: list[ClientError | None] = []
@@ -87,7 +87,7 @@ def test_metadata_that_cannot_be_used_is_an_error_of_those_who_asked() -> None:
     cluster.close()
 
 
-def test_a_response_that_its_caller_cannot_use_comes_back_as_an_error() -> None:
+def test_a_response_that_the_callback_cannot_use_is_an_error_of_the_call() -> None:
     world = SimWorld(1)
     broker = ScriptedCoordinator(world)
     cluster = Cluster(

@@ -45,7 +45,7 @@ class Setup:
         self.gauge.when_drained(self.handler, self.told.append)
 
 
-def test_a_connection_with_room_is_no_wait() -> None:
+def test_a_connection_that_is_not_full_is_reported_at_once() -> None:
     setup = Setup()
     setup.wait()
     assert setup.told == [True]
@@ -60,7 +60,7 @@ def test_a_full_connection_is_waited_for() -> None:
     assert setup.told == [True]
 
 
-def test_a_connection_that_ends_tells_those_who_wait_and_those_who_come_later() -> None:
+def test_a_closed_connection_is_reported_to_current_and_later_waiters() -> None:
     setup = Setup()
     setup.inner.on_writable_changed(False)
     setup.wait()
@@ -69,7 +69,7 @@ def test_a_connection_that_ends_tells_those_who_wait_and_those_who_come_later() 
     assert setup.told == [False, False]
 
 
-def test_a_connection_that_was_never_made_is_none() -> None:
+def test_a_connection_that_was_never_made_is_reported_as_closed() -> None:
     setup = Setup()
     other: Any = Handler()
     setup.gauge.when_drained(other, setup.told.append)

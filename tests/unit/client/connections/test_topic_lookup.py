@@ -18,7 +18,7 @@ def look_up(cluster: ScriptedCluster, **options: bool) -> list[tuple[Any, Client
     return ended
 
 
-def test_a_topic_that_is_nowhere_is_given_up_soon() -> None:
+def test_a_topic_that_no_broker_knows_fails_soon() -> None:
     cluster = ScriptedCluster()
     ended = look_up(cluster)
     for _ in range(5):

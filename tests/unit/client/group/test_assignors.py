@@ -84,7 +84,7 @@ def test_round_robin_deals_partitions_out_in_turn() -> None:
     assert found == {"a": "s-0 s-2", "b": "s-1 t-0"}
 
 
-def test_round_robin_leaves_out_who_does_not_want_the_topic() -> None:
+def test_round_robin_skips_members_without_the_topic() -> None:
     found = assign("roundrobin", {"s": plain(2), "t": plain(2)}, a=wants("s"), b=wants("t"))
     assert found == {"a": "s-0 s-1", "b": "t-0 t-1"}
 
@@ -108,7 +108,7 @@ def test_a_claim_of_an_older_generation_gives_way() -> None:
     assert found == {"a": "t-0", "b": "t-1"}
 
 
-def test_a_partition_that_two_of_one_generation_claim_goes_to_nobody_at_first() -> None:
+def test_a_partition_claimed_twice_in_one_generation_stays_unassigned_at_first() -> None:
     found = assign(
         "cooperative-sticky",
         {"t": plain(1)},
@@ -171,7 +171,7 @@ def test_assignors_are_named_as_in_java_as_here_or_are_one_s_own() -> None:
         ([], "empty"),
     ],
 )
-def test_what_is_no_assignor_is_refused(given: list[object], words: str) -> None:
+def test_an_unknown_assignor_is_refused(given: list[object], words: str) -> None:
     with pytest.raises(ClientConfigError) as raised:
         resolve_assignors(given)
     assert words in str(raised.value)

@@ -25,7 +25,7 @@ def test_a_search_for_the_coordinator_waits_between_attempts() -> None:
     assert len(story.group.sent(FIND)) == 5
 
 
-def test_a_search_that_is_refused_is_an_error_of_poll_and_is_made_again() -> None:
+def test_a_refused_coordinator_lookup_is_raised_by_poll_and_repeated() -> None:
     story = Story()
     story.script(FIND, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     story.join()
@@ -45,7 +45,7 @@ def test_a_search_that_is_refused_is_an_error_of_poll_and_is_made_again() -> Non
         (SYNC, ErrorCode.REBALANCE_IN_PROGRESS, 3),
     ],
 )
-def test_some_errors_are_answered_by_joining_at_once(
+def test_the_member_rejoins_at_once_on_some_errors(
     api_key: ApiKey, code: ErrorCode, attempts: int
 ) -> None:
     story = Story()
@@ -63,7 +63,7 @@ def test_some_errors_are_answered_by_joining_at_once(
      ErrorCode.NOT_COORDINATOR, GONE],
     ids=str,
 )  # fmt: skip
-def test_other_retriable_errors_are_answered_by_joining_after_a_pause(
+def test_the_member_rejoins_after_a_backoff_on_other_retriable_errors(
     api_key: ApiKey, error: Any
 ) -> None:
     story = Story()
@@ -101,7 +101,7 @@ def test_the_rest_surfaces_in_poll(api_key: ApiKey, code: ErrorCode) -> None:
     assert error.error_code is code
 
 
-def test_a_broker_that_says_no_at_once_again_and_again_is_not_spun_on() -> None:
+def test_repeated_immediate_refusals_are_retried_with_backoff() -> None:
     story = Story()
     story.script(JOIN, *[ErrorCode.UNKNOWN_MEMBER_ID] * 1000)
     story.host.poll_on()
@@ -110,7 +110,7 @@ def test_a_broker_that_says_no_at_once_again_and_again_is_not_spun_on() -> None:
 
 
 @pytest.mark.parametrize("error", [ErrorCode.NOT_COORDINATOR, GONE], ids=str)
-def test_a_heartbeat_that_shows_the_coordinator_to_be_wrong_has_it_looked_for(error: Any) -> None:
+def test_a_heartbeat_error_of_a_moved_coordinator_starts_a_lookup(error: Any) -> None:
     story = Story().join()
     story.forget_the_past()
     story.script(BEAT, error)
@@ -125,7 +125,7 @@ def test_a_heartbeat_that_shows_the_coordinator_to_be_wrong_has_it_looked_for(er
     ("code", "member_id"),
     [(ErrorCode.UNKNOWN_MEMBER_ID, ""), (ErrorCode.ILLEGAL_GENERATION, "member-1")],
 )
-def test_a_member_that_was_thrown_out_loses_its_partitions(code: ErrorCode, member_id: str) -> None:
+def test_a_removed_member_loses_its_partitions(code: ErrorCode, member_id: str) -> None:
     story = Story().join()
     story.forget_the_past()
     story.script(BEAT, code)
@@ -135,7 +135,7 @@ def test_a_member_that_was_thrown_out_loses_its_partitions(code: ErrorCode, memb
     assert not story.host.raised
 
 
-def test_a_fenced_static_member_hears_of_it_in_poll_and_loses_its_partitions() -> None:
+def test_poll_of_a_fenced_static_member_raises_and_partitions_are_lost() -> None:
     story = Story(group_instance_id="i").join()
     story.forget_the_past()
     story.script(BEAT, ErrorCode.FENCED_INSTANCE_ID)
@@ -145,7 +145,7 @@ def test_a_fenced_static_member_hears_of_it_in_poll_and_loses_its_partitions() -
     assert story.host.told[0] == ("lose", [0, 1, 2, 3])
 
 
-def test_an_answer_for_an_earlier_generation_is_not_heard() -> None:
+def test_a_commit_error_of_an_earlier_generation_is_ignored() -> None:
     story = Story().join()
     before = story.member.generation
     story.member.request_rejoin("for a test")
@@ -159,7 +159,7 @@ def test_an_answer_for_an_earlier_generation_is_not_heard() -> None:
     assert "lose" in story.host.names
 
 
-def test_a_commit_refused_for_a_rebalance_has_the_member_join() -> None:
+def test_a_commit_refused_for_a_rebalance_makes_the_member_rejoin() -> None:
     story = Story().join()
     error = broker_error(ErrorCode.REBALANCE_IN_PROGRESS, "commit")
     story.member.on_commit_error(error, story.member.generation)
@@ -168,7 +168,7 @@ def test_a_commit_refused_for_a_rebalance_has_the_member_join() -> None:
     assert "lose" not in story.host.names
 
 
-def test_a_member_thrown_out_while_it_commits_loses_its_partitions() -> None:
+def test_a_member_removed_while_it_commits_loses_its_partitions() -> None:
     story = Story().join()
     story.forget_the_past()
     story.host.holds = {"commit"}
@@ -181,7 +181,7 @@ def test_a_member_thrown_out_while_it_commits_loses_its_partitions() -> None:
     assert story.host.names == ["commit", "lose", "assign"]
 
 
-def test_a_generation_lost_before_the_result_was_taken_over_means_another_join() -> None:
+def test_a_generation_lost_before_its_assignment_is_applied_leads_to_a_rejoin() -> None:
     story = Story(heartbeat_interval_ms=100)
     story.script(BEAT, ErrorCode.UNKNOWN_MEMBER_ID)
     story.host.poll_on()

@@ -24,7 +24,7 @@ def test_a_member_finds_its_coordinator_joins_and_takes_its_partitions() -> None
     assert not story.host.raised
 
 
-def test_the_join_says_what_the_configuration_says() -> None:
+def test_the_join_contains_the_configured_values() -> None:
     keys = {"session_timeout_ms": 7000, "max_poll_interval_ms": 9000, "client_rack": "b"}
     story = Story(topics=("t", "s"), group_instance_id="i", **keys).join()
     (request,) = story.joins()
@@ -47,7 +47,7 @@ def test_the_next_join_names_what_is_owned_and_the_generation_it_is_from() -> No
     assert (request.member_id, request.reason) == ("member-1", "for a test")
 
 
-def test_a_brokers_name_for_the_member_is_taken_and_used_at_once() -> None:
+def test_a_member_id_from_the_broker_is_used_in_the_next_join() -> None:
     story = Story()
     required = JoinGroupResponse(
         error_code=ErrorCode.MEMBER_ID_REQUIRED,
@@ -63,7 +63,7 @@ def test_a_brokers_name_for_the_member_is_taken_and_used_at_once() -> None:
     assert story.host.told == [("assign", [0, 1, 2, 3])]
 
 
-def test_an_old_broker_is_spoken_to_in_its_versions() -> None:
+def test_an_old_broker_receives_its_own_versions() -> None:
     story = Story()
     story.group.versions = {JOIN: 0, SYNC: 0, BEAT: 0, LEAVE: 0}
     story.join()
@@ -80,7 +80,7 @@ def test_a_static_name_on_a_broker_without_them_is_an_error() -> None:
     story.until(lambda: bool(story.host.raised))
 
 
-def test_heartbeats_go_on_between_polls() -> None:
+def test_heartbeats_continue_between_polls() -> None:
     story = Story(heartbeat_interval_ms=1000).join()
     story.host.polls = False
     story.forget_the_past()
@@ -98,7 +98,7 @@ def test_one_heartbeat_at_a_time_and_none_after_its_answer_is_overdue_by_a_sessi
     assert len(story.group.sent(BEAT)) == 1
 
 
-def test_a_rebalance_is_learnt_from_a_heartbeat_and_wakes_the_user() -> None:
+def test_a_rebalance_reported_by_a_heartbeat_wakes_the_poll() -> None:
     story = Story().join()
     story.forget_the_past()
     story.script(BEAT, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -185,7 +185,7 @@ def test_a_user_that_polls_stays_however_long_ago_it_joined() -> None:
     assert story.member.is_stable
 
 
-def test_a_pattern_is_matched_anew_before_every_join() -> None:
+def test_a_pattern_is_matched_again_before_every_join() -> None:
     story = Story().join()
     for joins in (2, 3):
         story.forget_the_past()
@@ -238,7 +238,7 @@ def test_cooperative_members_give_up_before_the_join_what_they_no_longer_want() 
     assert story.joins()[0].reason == "the subscription has changed since the last join"
 
 
-def test_a_subscription_that_is_the_same_after_all_is_no_reason_to_join() -> None:
+def test_an_unchanged_subscription_causes_no_join() -> None:
     story = Story().join()
     story.forget_the_past()
     story.member.on_subscription_changed()
@@ -246,7 +246,7 @@ def test_a_subscription_that_is_the_same_after_all_is_no_reason_to_join() -> Non
     assert not story.joins()
 
 
-def test_a_leader_joins_anew_when_a_topic_has_more_partitions() -> None:
+def test_a_leader_rejoins_when_a_topic_has_more_partitions() -> None:
     story = Story().join()
     story.forget_the_past()
     story.group.set_partitions("t", 6)
@@ -262,7 +262,7 @@ def test_a_leader_looks_for_changes_as_often_as_metadata_may_be_old() -> None:
     assert story.group.refreshes == 1
 
 
-def test_a_leader_sees_soon_that_a_topic_it_waits_for_was_created() -> None:
+def test_a_leader_soon_notices_the_creation_of_a_missing_topic() -> None:
     story = Story(topics=("later", "t")).join()
     assert story.host.owned == [0, 1, 2, 3]
     refreshes = story.group.refreshes
@@ -272,14 +272,14 @@ def test_a_leader_sees_soon_that_a_topic_it_waits_for_was_created() -> None:
     story.until(lambda: len(story.host.owned) == 5, 3_000)
 
 
-def test_a_leader_asks_for_topics_of_other_members_before_it_assigns() -> None:
+def test_a_leader_requests_metadata_of_other_members_topics_before_it_assigns() -> None:
     story = Story(topics=("t", "other"))
     story.group.on_refresh = [lambda: story.group.set_partitions("other", 1)]
     story.join()
     assert len(story.host.owned) == 5
 
 
-def test_a_leader_told_to_skip_the_assignment_sends_none() -> None:
+def test_a_leader_that_skips_the_assignment_sends_no_assignment() -> None:
     story = Story(group_instance_id="i").join()
     story.forget_the_past()
     again = story.group.joined
@@ -290,7 +290,7 @@ def test_a_leader_told_to_skip_the_assignment_sends_none() -> None:
     assert story.host.owned == [0, 1, 2, 3]
 
 
-def test_an_assignment_beside_the_subscription_is_refused_and_joined_for_again() -> None:
+def test_an_assignment_of_other_topics_is_rejected_and_the_member_rejoins() -> None:
     story = Story(partition_assignment_strategy=[CooperativeRange])
     story.group.set_partitions("other", 1)
     story.host.poll()
@@ -305,7 +305,7 @@ def test_an_assignment_beside_the_subscription_is_refused_and_joined_for_again()
     assert story.joins()[1].reason == "received assignment does not match the current subscription"
 
 
-def test_an_assignor_that_raises_is_heard_of_in_poll() -> None:
+def test_the_exception_of_an_assignor_is_raised_by_poll() -> None:
     story = Story(partition_assignment_strategy=[CooperativeRange])
     CooperativeRange.most = -1
     try:
@@ -316,7 +316,7 @@ def test_an_assignor_that_raises_is_heard_of_in_poll() -> None:
     assert str(story.host.raised[0]) == "no assignment today"
 
 
-def test_leaving_gives_partitions_up_and_tells_the_broker() -> None:
+def test_leaving_gives_partitions_up_and_sends_leave_group() -> None:
     story = Story().join()
     story.forget_the_past()
     story.host.leave()
@@ -328,7 +328,7 @@ def test_leaving_gives_partitions_up_and_tells_the_broker() -> None:
     assert not story.group.sent(BEAT)
 
 
-def test_a_member_that_was_thrown_out_loses_what_it_has_when_it_leaves() -> None:
+def test_a_removed_member_that_leaves_loses_its_partitions() -> None:
     story = Story().join()
     story.host.polls = False
     story.forget_the_past()
@@ -339,7 +339,7 @@ def test_a_member_that_was_thrown_out_loses_what_it_has_when_it_leaves() -> None
     assert story.host.told == [("lose", [0, 1, 2, 3]), ("left", [])]
 
 
-def test_a_static_member_leaves_without_a_word() -> None:
+def test_a_static_member_leaves_without_a_request() -> None:
     story = Story(group_instance_id="i").join()
     story.forget_the_past()
     story.host.leave()
@@ -364,7 +364,7 @@ def test_leaving_before_having_joined_is_done_at_once() -> None:
     assert story.host.told == [("left", [])]
 
 
-def test_a_stopped_member_does_nothing_more() -> None:
+def test_a_stopped_member_sends_no_requests() -> None:
     story = Story().join()
     story.host.polls = False
     story.forget_the_past()
@@ -379,7 +379,7 @@ def test_a_group_is_needed() -> None:
         GroupHost(group)
 
 
-def test_calls_tell_the_right_coordinator_from_a_wrong_one() -> None:
+def test_calls_forget_a_coordinator_that_has_moved() -> None:
     group = ScriptedGroup()
     calls = GroupCalls(group, group.coordinators, "g")  # type: ignore[arg-type]
     assert not calls.is_coordinator_known
@@ -390,7 +390,7 @@ def test_calls_tell_the_right_coordinator_from_a_wrong_one() -> None:
     assert errors == [None]
 
 
-def test_a_step_that_ends_after_the_member_left_does_nothing_more() -> None:
+def test_a_step_that_ends_after_leaving_has_no_effect() -> None:
     story = Story().join()
     story.host.holds = {"commit"}
     story.member.request_rejoin("for a test")
@@ -402,7 +402,7 @@ def test_a_step_that_ends_after_the_member_left_does_nothing_more() -> None:
     assert story.host.told == [("left", [])]
 
 
-def test_a_cooperative_member_thrown_out_while_it_commits_loses_everything() -> None:
+def test_a_cooperative_member_removed_during_a_commit_loses_all_partitions() -> None:
     story = Story(partition_assignment_strategy=[CooperativeRange]).join()
     story.forget_the_past()
     CooperativeRange.most = 2

@@ -18,7 +18,7 @@ from barnabas.sim.network import NetworkWeather
 from unit.client.group.modern_group import INTERVAL_MS, Group, T, U, answer, owned
 
 
-def test_who_joins_says_all_of_itself_in_epoch_0_under_an_id_of_its_own() -> None:
+def test_the_join_is_a_full_heartbeat_of_epoch_0_with_a_generated_id() -> None:
     group = Group(
         client_rack="r1",
         group_remote_assignor="range",
@@ -35,7 +35,7 @@ def test_who_joins_says_all_of_itself_in_epoch_0_under_an_id_of_its_own() -> Non
     assert owned(request) == {}
 
 
-def test_an_assignment_is_taken_and_acknowledged_at_once() -> None:
+def test_an_assignment_is_applied_and_acknowledged_at_once() -> None:
     group = Group()
     group.run()
     assert group.host.done == ["commit", "assign t-0 t-1 +t-0 +t-1"]
@@ -50,9 +50,7 @@ def test_an_assignment_is_taken_and_acknowledged_at_once() -> None:
     )
 
 
-def test_heartbeats_go_on_without_polls_at_the_coordinators_interval_and_say_only_who_speaks() -> (
-    None
-):
+def test_heartbeats_continue_without_polls_and_contain_only_the_member() -> None:
     group = Group().joined()
     group.run(3 * INTERVAL_MS, polling=False)
     assert len(group.heard) == 3
@@ -64,7 +62,7 @@ def test_heartbeats_go_on_without_polls_at_the_coordinators_interval_and_say_onl
     assert third - second == pytest.approx(INTERVAL_MS, abs=5)
 
 
-def test_what_is_given_back_is_committed_first_and_told_before_anything_new_comes() -> None:
+def test_revoked_partitions_are_committed_and_acknowledged_before_new_ones() -> None:
     group = Group().joined()
     group.give({T: [1, 2]})
     assert group.host.done == ["commit -t-0", "revoke t-0", "assign t-1 t-2 +t-2"]
@@ -82,7 +80,7 @@ def test_nothing_is_reconciled_while_the_user_does_not_poll() -> None:
     assert group.host.done == ["commit -t-1", "revoke t-1", "assign t-0"]
 
 
-def test_a_first_assignment_of_nothing_is_told_too() -> None:
+def test_an_empty_first_assignment_is_reported_too() -> None:
     group = Group()
     group.target = {}
     group.run()
@@ -90,7 +88,7 @@ def test_a_first_assignment_of_nothing_is_told_too() -> None:
     assert group.member.is_reconciled
 
 
-def test_an_assignment_told_again_changes_nothing() -> None:
+def test_a_repeated_assignment_changes_nothing() -> None:
     group = Group().joined()
     group.give({T: [1, 0]})
     assert group.host.done == []
@@ -98,7 +96,7 @@ def test_an_assignment_told_again_changes_nothing() -> None:
     assert group.member.generation.generation_id == 2
 
 
-def test_a_newer_target_waits_until_the_reconciliation_under_way_is_done() -> None:
+def test_a_newer_target_waits_for_the_end_of_the_current_reconciliation() -> None:
     group = Group().joined()
     group.host.slow.add("revoke")
     group.give({T: [0]})
@@ -127,7 +125,9 @@ def test_a_commit_that_takes_long_holds_the_revocation_up_but_not_the_heartbeats
 
 
 @pytest.mark.parametrize("step", ["revoke", "assign"])
-def test_a_callback_that_raises_is_told_by_one_poll_and_not_called_again(step: str) -> None:
+def test_a_callback_exception_is_raised_by_one_poll_and_the_callback_not_repeated(
+    step: str,
+) -> None:
     group = Group().joined()
     group.host.failures[step] = ZeroDivisionError()
     group.target = {T: [1, 2]}
@@ -140,7 +140,7 @@ def test_a_callback_that_raises_is_told_by_one_poll_and_not_called_again(step: s
 
 
 @pytest.mark.parametrize("code", [ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID])
-def test_who_is_fenced_loses_its_partitions_and_rejoins_under_the_same_id(code: ErrorCode) -> None:
+def test_a_fenced_member_loses_its_partitions_and_rejoins_with_the_same_id(code: ErrorCode) -> None:
     group = Group().joined()
     member_id = group.member.generation.member_id
     group.say = [code]
@@ -155,7 +155,7 @@ def test_who_is_fenced_loses_its_partitions_and_rejoins_under_the_same_id(code: 
     assert joining.subscribed_topic_names == ["t"]
 
 
-def test_who_is_fenced_in_the_middle_of_a_reconciliation_does_not_end_it() -> None:
+def test_a_member_fenced_during_a_reconciliation_abandons_it() -> None:
     group = Group().joined()
     group.host.slow.add("revoke")
     group.target = {T: [0]}
@@ -169,7 +169,7 @@ def test_who_is_fenced_in_the_middle_of_a_reconciliation_does_not_end_it() -> No
     assert group.host.done == ["commit -t-1", "revoke t-1", "lose t-0", "commit", "assign t-2 +t-2"]
 
 
-def test_an_answer_that_never_came_is_followed_by_all_there_is_to_say() -> None:
+def test_a_missing_response_is_followed_by_a_full_heartbeat() -> None:
     group = Group().joined()
     group.say = [None]
     group.run(INTERVAL_MS + 100)
@@ -183,7 +183,7 @@ def test_an_answer_that_never_came_is_followed_by_all_there_is_to_say() -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE])
-def test_a_coordinator_that_moved_is_looked_for_and_told_all(code: ErrorCode) -> None:
+def test_a_new_coordinator_receives_a_full_heartbeat(code: ErrorCode) -> None:
     group = Group().joined()
     lookups = group.broker.coordinator_lookups
     group.say = [code]
@@ -193,7 +193,7 @@ def test_a_coordinator_that_moved_is_looked_for_and_told_all(code: ErrorCode) ->
     assert group.host.done == []
 
 
-def test_a_coordinator_that_loads_is_asked_again_after_a_growing_while() -> None:
+def test_requests_to_a_loading_coordinator_are_repeated_with_backoff() -> None:
     group = Group().joined()
     group.say = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 3
     lookups = group.broker.coordinator_lookups
@@ -226,7 +226,7 @@ def test_no_coordinator_is_waited_for() -> None:
         ErrorCode.GROUP_AUTHORIZATION_FAILED,
     ],
 )
-def test_what_no_retry_mends_is_raised_by_every_poll_and_ends_the_heartbeats(
+def test_an_error_that_is_not_retriable_is_raised_by_every_poll_and_ends_heartbeats(
     code: ErrorCode,
 ) -> None:
     group = Group().joined()
@@ -240,7 +240,7 @@ def test_what_no_retry_mends_is_raised_by_every_poll_and_ends_the_heartbeats(
     assert len(group.heard) == 1
 
 
-def test_another_subscription_gives_a_refused_member_a_new_start() -> None:
+def test_a_changed_subscription_restarts_a_refused_member() -> None:
     group = Group()
     group.say = [ErrorCode.INVALID_REGULAR_EXPRESSION]
     group.host.subscribed_regex = "("
@@ -253,7 +253,7 @@ def test_another_subscription_gives_a_refused_member_a_new_start() -> None:
     assert group.member.is_reconciled
 
 
-def test_a_topic_that_may_not_be_read_is_told_and_the_member_stays() -> None:
+def test_a_topic_without_read_permission_is_an_error_and_the_member_stays() -> None:
     group = Group().joined()
     group.say = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
     with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
@@ -263,7 +263,7 @@ def test_a_topic_that_may_not_be_read_is_told_and_the_member_stays() -> None:
     assert group.host.done == []
 
 
-def test_a_broker_without_the_protocol_is_told_with_what_to_set() -> None:
+def test_a_broker_without_the_protocol_is_an_error_that_names_the_setting() -> None:
     group = Group()
     del group.broker.answers[ApiKey.CONSUMER_GROUP_HEARTBEAT]
     with pytest.raises(ClientError, match=r"group\.protocol=classic") as raised:
@@ -279,7 +279,7 @@ def test_a_pattern_for_the_broker_needs_a_broker_that_matches() -> None:
         group.run()
 
 
-def test_a_changed_subscription_is_told_at_once_and_alone() -> None:
+def test_a_changed_subscription_is_sent_at_once_without_other_fields() -> None:
     group = Group().joined()
     group.host.subscribed_topics = ["u", "t"]
     group.member.on_subscription_changed()
@@ -299,7 +299,7 @@ def test_a_changed_subscription_is_told_at_once_and_alone() -> None:
     assert group.heard[2].subscribed_topic_regex == ""
 
 
-def test_a_subscription_that_changes_while_a_heartbeat_is_under_way_is_told_after_it() -> None:
+def test_a_subscription_change_during_a_heartbeat_is_sent_after_its_response() -> None:
     group = Group().joined()
     group.world.run_for(INTERVAL_MS - 100)
     assert group.world.run_until(lambda: group.member._heartbeats.state is HeartbeatState.IN_FLIGHT)
@@ -310,7 +310,7 @@ def test_a_subscription_that_changes_while_a_heartbeat_is_under_way_is_told_afte
     assert ["t", "u"] in told
 
 
-def test_topics_that_nobody_could_name_yet_are_asked_for_by_id_and_the_rest_is_taken() -> None:
+def test_topics_without_a_known_name_are_requested_by_id_and_the_rest_is_assigned() -> None:
     group = Group()
     new = b"n" * 16
     group.target = {T: [0], new: [0]}
@@ -325,7 +325,7 @@ def test_topics_that_nobody_could_name_yet_are_asked_for_by_id_and_the_rest_is_t
     assert group.member.is_reconciled
 
 
-def test_a_deleted_topic_is_given_back_by_its_name() -> None:
+def test_partitions_of_a_deleted_topic_are_revoked_by_name() -> None:
     group = Group()
     group.target = {T: [0], U: [0]}
     group.joined()
@@ -336,7 +336,7 @@ def test_a_deleted_topic_is_given_back_by_its_name() -> None:
     assert group.host.done == ["commit -u-0", "revoke u-0", "assign t-0"]
 
 
-def test_who_does_not_poll_in_time_leaves_by_itself_and_comes_back_with_the_next_poll() -> None:
+def test_a_member_without_polls_leaves_and_rejoins_with_the_next_poll() -> None:
     group = Group(max_poll_interval_ms=5000).joined()
     group.run(5500, polling=False)
     assert group.heard[-1].member_epoch == -1
@@ -359,7 +359,7 @@ def test_polls_in_time_keep_the_membership_whatever_the_interval() -> None:
 
 
 @pytest.mark.parametrize(("instance_id", "epoch"), [(None, -1), ("i", -2)])
-def test_who_leaves_gives_its_partitions_back_and_says_so(
+def test_leaving_revokes_partitions_and_sends_the_leave_epoch(
     instance_id: str | None, epoch: int
 ) -> None:
     group = Group(group_instance_id=instance_id).joined()
@@ -374,7 +374,7 @@ def test_who_leaves_gives_its_partitions_back_and_says_so(
     assert goodbye.subscribed_topic_names is None
 
 
-def test_who_never_joined_has_nobody_to_tell_that_it_leaves() -> None:
+def test_a_member_that_never_joined_leaves_without_a_request() -> None:
     group = Group()
     left: list[bool] = []
     group.member.leave("closed", lambda: left.append(True))
@@ -383,7 +383,7 @@ def test_who_never_joined_has_nobody_to_tell_that_it_leaves() -> None:
     assert group.heard == []
 
 
-def test_who_leaves_before_its_coordinator_was_found_says_nothing_later_either() -> None:
+def test_a_member_that_leaves_before_the_coordinator_is_found_sends_nothing() -> None:
     group = Group()
     group.member.poll()
     assert group.world.run_until(lambda: group.broker.coordinator_lookups == 1)
@@ -394,7 +394,7 @@ def test_who_leaves_before_its_coordinator_was_found_says_nothing_later_either()
     assert group.heard == []
 
 
-def test_who_leaves_does_not_wait_for_a_coordinator_that_is_gone() -> None:
+def test_leaving_does_not_wait_for_an_unreachable_coordinator() -> None:
     group = Group().joined()
     group.broker.coordinator_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
     group.say = [ErrorCode.NOT_COORDINATOR]
@@ -404,7 +404,7 @@ def test_who_leaves_does_not_wait_for_a_coordinator_that_is_gone() -> None:
     assert left == [True]
 
 
-def test_a_refusal_is_told_in_the_coordinators_words() -> None:
+def test_a_refusal_contains_the_message_of_the_coordinator() -> None:
     group = Group()
     refusal = ConsumerGroupHeartbeatResponse(
         error_code=ErrorCode.UNSUPPORTED_ASSIGNOR,
@@ -417,7 +417,7 @@ def test_a_refusal_is_told_in_the_coordinators_words() -> None:
         group.run()
 
 
-def test_who_leaves_while_its_join_is_under_way_says_so_too() -> None:
+def test_leaving_during_the_join_sends_the_leave_epoch_too() -> None:
     group = Group()
     group.say = [None]
     group.run()
@@ -427,7 +427,7 @@ def test_who_leaves_while_its_join_is_under_way_says_so_too() -> None:
     assert [request.member_epoch for request in group.heard] == [0, -1]
 
 
-def test_who_leaves_after_it_was_fenced_only_gives_up_what_it_had() -> None:
+def test_a_fenced_member_that_leaves_only_loses_its_partitions() -> None:
     group = Group().joined()
     group.say = [ErrorCode.FENCED_MEMBER_EPOCH]
     group.run(INTERVAL_MS + 100, polling=False)
@@ -446,7 +446,7 @@ def test_after_stop_nothing_is_sent() -> None:
     assert group.heard == []
 
 
-def test_a_refused_commit_has_the_coordinator_asked_at_once() -> None:
+def test_a_refused_commit_triggers_a_heartbeat_at_once() -> None:
     group = Group().joined()
     error = BrokerError(ErrorCode.UNKNOWN_MEMBER_ID, "commit")
     group.member.on_commit_error(error, group.member.generation)
@@ -467,7 +467,7 @@ def test_a_pattern_that_cannot_be_matched_yet_is_tried_again_before_the_join() -
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_whatever_the_network_does_the_member_ends_with_what_it_was_told_to_have(
+def test_the_member_reaches_its_target_despite_network_failures(
     seed: int,
 ) -> None:
     """Delays, cuts, resets, fencing and new targets from a seed; then calm."""

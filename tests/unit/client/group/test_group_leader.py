@@ -53,14 +53,14 @@ def outcome(owner: str, protocol: RebalanceProtocol) -> tuple[list[Any], BaseExc
     return one
 
 
-def test_what_another_member_owns_is_not_given_away_under_the_cooperative_protocol() -> None:
+def test_a_cooperative_assignment_does_not_move_owned_partitions() -> None:
     assigned, error = outcome("first", RebalanceProtocol.COOPERATIVE)
     assert isinstance(error, AssignorError)
     assert "t-0" in str(error)
     assert assigned == []
 
 
-def test_what_nobody_else_owns_is_given() -> None:
+def test_partitions_without_another_owner_are_assigned() -> None:
     for owner, protocol in (
         ("second", RebalanceProtocol.COOPERATIVE),
         ("nobody", RebalanceProtocol.COOPERATIVE),

@@ -79,7 +79,7 @@ def fetched(code: int = 0, group_code: int = 0) -> OffsetFetchResponse:
     return OffsetFetchResponse(groups=[group])
 
 
-def test_a_member_commits_as_the_generation_it_is_of() -> None:
+def test_a_commit_contains_the_generation_of_the_member() -> None:
     offsets = Offsets()
     offsets.commit()
     offsets.find()
@@ -98,7 +98,7 @@ def test_a_member_commits_as_the_generation_it_is_of() -> None:
     assert offsets.ended == [(True, None)]
 
 
-def test_who_is_no_member_names_only_the_group() -> None:
+def test_without_a_membership_a_commit_contains_only_the_group() -> None:
     offsets = Offsets()
     offsets.commit("g")
     offsets.find()
@@ -122,7 +122,7 @@ def test_who_is_no_member_names_only_the_group() -> None:
         ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ],
 )
-def test_what_no_retry_mends_is_told_at_once(code: ErrorCode) -> None:
+def test_an_error_that_is_not_retriable_is_returned_at_once(code: ErrorCode) -> None:
     offsets = Offsets()
     offsets.commit()
     offsets.find()
@@ -142,7 +142,9 @@ def test_what_no_retry_mends_is_told_at_once(code: ErrorCode) -> None:
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False),
     ],
 )
-def test_what_passes_is_tried_again_where_the_group_is(code: ErrorCode, searches: bool) -> None:
+def test_retriable_errors_are_retried_at_the_current_coordinator(
+    code: ErrorCode, searches: bool
+) -> None:
     offsets = Offsets()
     offsets.commit()
     offsets.find()
@@ -184,7 +186,7 @@ def test_read_uncommitted_does_not_wait() -> None:
     assert not offsets.cluster.calls[0].build(9).require_stable
 
 
-def test_a_member_s_epoch_goes_with_what_it_reads_a_generation_does_not() -> None:
+def test_offset_fetch_contains_a_member_epoch_but_no_generation() -> None:
     offsets = Offsets()
     offsets.fetch()
     offsets.fetch(MEMBER._replace(is_epoch=True))
@@ -196,7 +198,7 @@ def test_a_member_s_epoch_goes_with_what_it_reads_a_generation_does_not() -> Non
     assert (by_epoch.member_id, by_epoch.member_epoch) == ("m", 5)
 
 
-def test_a_group_s_error_is_told() -> None:
+def test_the_error_of_a_group_is_returned() -> None:
     offsets = Offsets()
     offsets.fetch()
     offsets.find()

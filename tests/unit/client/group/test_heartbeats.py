@@ -51,7 +51,7 @@ class Beating:
         self.heartbeat.start()
 
 
-def test_an_answer_to_the_generation_before_is_not_heard() -> None:
+def test_a_heartbeat_response_of_an_earlier_generation_is_ignored() -> None:
     beating = Beating()
     (late,) = beating.calls.asked
     beating.begin_anew()
@@ -59,7 +59,7 @@ def test_an_answer_to_the_generation_before_is_not_heard() -> None:
     assert beating.heard == []
 
 
-def test_an_answer_to_the_generation_before_does_not_free_the_way_for_a_second_heartbeat() -> None:
+def test_a_response_of_an_earlier_generation_does_not_allow_a_second_heartbeat() -> None:
     beating = Beating()
     (late,) = beating.calls.asked
     beating.begin_anew()
@@ -74,7 +74,7 @@ def test_an_answer_to_the_generation_before_does_not_free_the_way_for_a_second_h
     assert beating.heard == [(None, 2)]
 
 
-def test_an_answer_after_the_end_is_not_heard() -> None:
+def test_a_heartbeat_response_after_stop_is_ignored() -> None:
     beating = Beating()
     (late,) = beating.calls.asked
     beating.heartbeat.stop()

@@ -34,7 +34,7 @@ def refusal(code: ErrorCode) -> SyncGroupResponse:
     return SyncGroupResponse(error_code=code, assignment=b"")
 
 
-def test_a_refusal_of_the_generation_before_takes_no_member_id_away() -> None:
+def test_a_refusal_of_an_earlier_generation_keeps_the_member_id() -> None:
     story = Story(heartbeat_interval_ms=100).join()
     held = holding(story, SYNC)
     story.script(BEAT, ..., ErrorCode.ILLEGAL_GENERATION)
@@ -47,7 +47,7 @@ def test_a_refusal_of_the_generation_before_takes_no_member_id_away() -> None:
     assert story.joins()[0].member_id == "member-1"
 
 
-def test_a_refusal_of_this_generation_takes_the_member_id_away() -> None:
+def test_a_refusal_of_the_current_generation_removes_the_member_id() -> None:
     story = Story().join()
     story.script(SYNC, ErrorCode.UNKNOWN_MEMBER_ID)
     story.forget_the_past()
@@ -56,7 +56,7 @@ def test_a_refusal_of_this_generation_takes_the_member_id_away() -> None:
     assert [join.member_id for join in story.joins()] == ["member-1", ""]
 
 
-def test_an_assignment_for_a_member_that_was_thrown_out_is_not_taken() -> None:
+def test_an_assignment_for_a_removed_member_is_not_applied() -> None:
     story = Story(heartbeat_interval_ms=100).join()
     held = holding(story, SYNC)
     story.script(BEAT, ..., ErrorCode.UNKNOWN_MEMBER_ID)
@@ -69,7 +69,7 @@ def test_an_assignment_for_a_member_that_was_thrown_out_is_not_taken() -> None:
     assert "assign" not in story.host.names
 
 
-def test_a_join_of_a_member_that_was_thrown_out_is_made_again() -> None:
+def test_the_join_of_a_removed_member_is_repeated() -> None:
     story = Story().join()
     held = holding(story, JOIN)
     story.member.request_rejoin("for a test")
@@ -84,7 +84,7 @@ def test_a_join_of_a_member_that_was_thrown_out_is_made_again() -> None:
     assert held[1].build(9).member_id == ""
 
 
-def test_words_about_another_generation_throw_nobody_out() -> None:
+def test_an_error_of_another_generation_keeps_the_member() -> None:
     story = Story().join()
     before = GroupGeneration("g", 0, "member-1")
     error = broker_error(ErrorCode.UNKNOWN_MEMBER_ID, "HEARTBEAT")
@@ -95,7 +95,7 @@ def test_words_about_another_generation_throw_nobody_out() -> None:
     assert not story.member.is_stable
 
 
-def test_a_member_that_is_thrown_out_while_its_commit_is_under_way_loses_its_partitions() -> None:
+def test_a_member_removed_during_its_commit_loses_its_partitions() -> None:
     story = Story(heartbeat_interval_ms=100).join()
     story.forget_the_past()
     story.host.holds = {"commit"}
@@ -109,7 +109,7 @@ def test_a_member_that_is_thrown_out_while_its_commit_is_under_way_loses_its_par
     assert story.host.names == ["commit", "lose", "assign"]
 
 
-def test_a_member_that_was_thrown_out_commits_nothing_before_it_joins() -> None:
+def test_a_removed_member_does_not_commit_before_it_rejoins() -> None:
     story = Story(heartbeat_interval_ms=100).join()
     story.forget_the_past()
     story.script(BEAT, ErrorCode.UNKNOWN_MEMBER_ID)

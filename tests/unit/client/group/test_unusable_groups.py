@@ -23,7 +23,7 @@ FUTURE = 9_999
 @pytest.mark.parametrize(
     "changes", [{"generation_id": -1}, {"generation_id": -5}, {"member_id": ""}]
 )
-def test_a_join_that_makes_nobody_a_member_is_told(changes: dict[str, Any]) -> None:
+def test_a_join_response_without_a_member_is_an_error(changes: dict[str, Any]) -> None:
     story = Story()
     well = story.group.joined
     story.group.joined = lambda request: well(request, **changes)  # type: ignore[method-assign]
@@ -39,7 +39,7 @@ def test_a_join_that_makes_nobody_a_member_is_told(changes: dict[str, Any]) -> N
     story.until(lambda: story.member.is_stable)
 
 
-def test_a_leader_that_assigns_what_nobody_wanted_is_asked_again_after_growing_pauses() -> None:
+def test_an_assignment_of_topics_without_subscription_is_rejected_with_backoff() -> None:
     story = Story()
     wrong = write_assignment(Assignment([TopicPartition("not-ours", 0)]))
     story.script(SYNC, *[SyncGroupResponse(error_code=0, assignment=wrong) for _ in range(100)])
@@ -56,7 +56,7 @@ def test_a_leader_that_assigns_what_nobody_wanted_is_asked_again_after_growing_p
     assert max(gaps) > 2 * min(gaps)
 
 
-def test_a_negative_partition_of_an_assignment_is_told() -> None:
+def test_a_negative_partition_of_an_assignment_is_an_error() -> None:
     story = Story()
     wrong = write_assignment(Assignment([TopicPartition("t", -1)]))
     story.script(SYNC, SyncGroupResponse(error_code=0, assignment=wrong))
@@ -66,7 +66,7 @@ def test_a_negative_partition_of_an_assignment_is_told() -> None:
 
 
 @pytest.mark.parametrize("api_key", [FIND, JOIN, SYNC])
-def test_codes_of_the_future_are_told_and_the_member_goes_on(api_key: Any) -> None:
+def test_unknown_error_codes_are_raised_and_the_member_continues(api_key: Any) -> None:
     story = Story()
     refusal = story.group._refusal
     story.group._refusal = (  # type: ignore[method-assign]
@@ -79,7 +79,7 @@ def test_codes_of_the_future_are_told_and_the_member_goes_on(api_key: Any) -> No
     assert story.member.is_stable
 
 
-def test_a_heartbeats_code_of_the_future_is_told_and_the_member_stays() -> None:
+def test_an_unknown_error_code_of_a_heartbeat_is_raised_and_the_member_stays() -> None:
     story = Story(heartbeat_interval_ms=100).join()
     refusal = story.group._refusal
     story.group._refusal = (  # type: ignore[method-assign]
@@ -93,7 +93,7 @@ def test_a_heartbeats_code_of_the_future_is_told_and_the_member_stays() -> None:
     assert story.member.is_stable
 
 
-def test_a_coordinator_that_is_gone_makes_metadata_old() -> None:
+def test_a_coordinator_that_disappeared_triggers_a_metadata_refresh() -> None:
     story = Story().join()
     before = story.group.updates_requested
     story.script(BEAT, GONE)
@@ -101,7 +101,7 @@ def test_a_coordinator_that_is_gone_makes_metadata_old() -> None:
 
 
 @pytest.mark.parametrize("interval_ms", [0, -1, -(2**31)])
-def test_a_heartbeat_interval_that_is_none_does_not_make_a_storm(interval_ms: int) -> None:
+def test_a_heartbeat_interval_of_zero_or_less_is_ignored(interval_ms: int) -> None:
     group = Group().joined()
 
     def hurried(request: Any) -> Any:
@@ -123,7 +123,7 @@ def test_negative_partitions_of_an_assignment_are_left_out() -> None:
     assert [tp.partition for tp in group.host.owned_partitions] == [2]
 
 
-def test_codes_of_the_future_end_a_membership_of_the_new_protocol_with_an_error() -> None:
+def test_an_unknown_error_code_ends_a_membership_of_the_consumer_protocol() -> None:
     group = Group().joined()
     response = answer(type("Request", (), {"member_id": "m"}), -1, code=FUTURE)
     group.say = [response]

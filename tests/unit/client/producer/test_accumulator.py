@@ -96,7 +96,7 @@ def test_there_is_no_room_beyond_the_buffer_memory() -> None:
     assert not made.has_room
 
 
-def test_extend_hands_back_the_record_that_found_no_room() -> None:
+def test_extend_returns_the_record_that_did_not_fit() -> None:
     made = accumulator(FakeTime(), batch_size=200, buffer_memory=400, linger_ms=1000)
     records = iter([(None, b"%03d" % n + b"x" * 97, (), None) for n in range(10)])
     pending = made.extend(TP, records, None, 1000)

@@ -199,7 +199,7 @@ def test_metadata_that_never_comes_is_waited_for_no_longer_than_max_block() -> N
     assert setup.cluster.time.now < 10_000
 
 
-def test_a_flush_without_a_limit_ends_when_no_record_can_live_any_more() -> None:
+def test_a_flush_without_timeout_ends_after_the_delivery_timeout() -> None:
     setup = Setup(delivery_timeout_ms=2_000, request_timeout_ms=1_000, enable_idempotence=False)
     delivery = setup.producer.send("t", b"v", partition=0)
     # The request is never answered, and its connection never ends.

@@ -104,11 +104,11 @@ def test_equal_queues_are_chosen_equally_often() -> None:
     assert all(abs(each - 0.25) < 0.03 for each in share([7, 7, 7, 7]))
 
 
-def test_a_partition_whose_broker_takes_nothing_is_not_chosen() -> None:
+def test_a_partition_whose_broker_accepts_no_records_is_not_chosen() -> None:
     assert share([0, -1, 0])[1] == 0
 
 
-def test_when_no_broker_takes_anything_all_partitions_are_chosen() -> None:
+def test_all_partitions_are_chosen_when_no_broker_accepts_records() -> None:
     assert min(share([-1, -1, -1])) > 0
 
 
@@ -118,7 +118,7 @@ def test_round_robin_takes_partitions_with_leaders_in_turn_whatever_the_key() ->
     assert [partitioner.choose(b"same", None) for _ in range(4)] == [0, 2, 3, 0]
 
 
-def test_a_function_of_the_users_sees_the_key_and_all_partitions() -> None:
+def test_a_partition_function_receives_the_key_and_all_partitions() -> None:
     seen: list[tuple[bytes | None, list[int], list[int]]] = []
 
     def last(key: bytes | None, partitions: Sequence[int], available: Sequence[int]) -> int:

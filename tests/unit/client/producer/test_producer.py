@@ -110,7 +110,7 @@ def test_a_negative_partition_is_refused_at_once() -> None:
     assert not setup.cluster.refreshes
 
 
-def test_a_closed_producer_is_handed_back_once() -> None:
+def test_a_closed_producer_is_reported_once() -> None:
     setup = Setup()
     setup.producer.close()
     setup.producer.close()
@@ -191,7 +191,7 @@ def settled(setup: Setup, error: ClientError | None) -> None:
     batch.run_callbacks()
 
 
-def test_a_delivery_knows_its_offset_when_the_batch_is_settled() -> None:
+def test_a_delivery_has_its_offset_when_the_batch_is_complete() -> None:
     setup = Setup()
     first = setup.producer.send("t", b"x", partition=1, timestamp_ms=5)
     second = setup.producer.send("t", b"y", partition=1)
@@ -211,7 +211,7 @@ def test_a_delivery_raises_why_it_failed_and_then_flush_does_not() -> None:
     assert setup.producer._core.pop_unreported_error() is None
 
 
-def test_a_failure_that_nobody_asks_for_is_raised_by_flush() -> None:
+def test_a_failure_that_was_not_read_is_raised_by_flush() -> None:
     setup = Setup()
     setup.producer.send("t", b"x", partition=1)
     settled(setup, ClientError("gone"))

@@ -131,7 +131,7 @@ def test_retries_leave_one_by_one_in_their_order() -> None:
     assert setup.settled == [(1, None)] * 3
 
 
-def test_a_batch_behind_a_failed_one_waits_for_its_turn() -> None:
+def test_a_batch_behind_a_failed_batch_is_not_sent_first() -> None:
     setup = Setup()
     setup.send(2)
     setup.give_id()
@@ -168,7 +168,7 @@ def test_a_broker_that_forgot_the_producer_makes_the_epoch_rise() -> None:
     assert setup.produced()[0] == (1, 0)
 
 
-def test_a_refused_batch_is_told_and_the_next_starts_a_new_epoch() -> None:
+def test_a_refused_batch_fails_and_the_next_batch_starts_a_new_epoch() -> None:
     setup = Setup()
     setup.send(2)
     setup.give_id()
@@ -205,7 +205,7 @@ def test_a_duplicate_counts_as_delivered() -> None:
     assert setup.settled == [(1, None)]
 
 
-def test_a_batch_that_nobody_takes_is_given_up_after_the_delivery_timeout() -> None:
+def test_a_batch_that_no_broker_accepts_fails_after_the_delivery_timeout() -> None:
     setup = Setup(delivery_timeout_ms=5000)
     setup.send(1)
     setup.give_id()
@@ -220,7 +220,7 @@ def test_a_batch_that_nobody_takes_is_given_up_after_the_delivery_timeout() -> N
     assert setup.accumulator.is_empty
 
 
-def test_a_batch_whose_broker_is_lost_after_the_delivery_timeout_says_both() -> None:
+def test_the_error_of_an_expired_batch_contains_timeout_and_disconnect() -> None:
     setup = Setup(acks=1, delivery_timeout_ms=5000)
     setup.send(1)
     setup.cluster.time.advance(6000)
@@ -235,7 +235,7 @@ def test_a_batch_whose_broker_is_lost_after_the_delivery_timeout_says_both() -> 
     assert not isinstance(setup.settled[1][1], DeliveryTimeoutError)
 
 
-def test_no_answer_is_waited_for_longer_than_a_delivery_may_take() -> None:
+def test_a_produce_request_times_out_with_the_delivery_timeout() -> None:
     setup = Setup(acks=1, delivery_timeout_ms=700, request_timeout_ms=30_000)
     setup.send(1)
     assert setup.cluster.calls[0].timeout_ms == 700
@@ -247,7 +247,7 @@ def test_without_idempotence_batches_have_no_sequence() -> None:
     assert setup.produced()[0] == (-1, -1)
 
 
-def test_a_batch_that_is_too_large_goes_as_two_halves_before_those_behind_it() -> None:
+def test_a_batch_that_is_too_large_is_split_and_sent_before_later_batches() -> None:
     setup = Setup()
     setup.send_together(3)
     setup.send_together(2)
@@ -334,7 +334,7 @@ def test_a_response_that_cannot_be_used_fails_its_batches_and_frees_its_place() 
 
 
 @pytest.mark.parametrize("code", [9_999, -2])
-def test_a_code_of_the_future_fails_the_batch_with_its_number(code: int) -> None:
+def test_an_unknown_error_code_fails_the_batch_with_its_number(code: int) -> None:
     setup = Setup(enable_idempotence=False)
     setup.send(1)
     setup.produced()[1](code)

@@ -26,7 +26,7 @@ UNFIT: list[tuple[tuple[Any, ...], str]] = [
 
 
 @pytest.mark.parametrize(("record", "told"), UNFIT)
-def test_what_is_wrong_is_told(record: tuple[Any, ...], told: str) -> None:
+def test_the_error_names_the_invalid_part(record: tuple[Any, ...], told: str) -> None:
     cause = TypeError("something that does not help")
     with pytest.raises(UnfitRecordError) as caught:
         raise_unfit("t", record, cause)

@@ -151,7 +151,7 @@ class Setup:
         return [(each.partition_index, each.committed_offset) for each in topic.partitions]
 
 
-def test_the_coordinator_is_asked_for_by_transactional_id() -> None:
+def test_the_coordinator_is_looked_up_by_transactional_id() -> None:
     setup = Setup()
     setup.calls.initialize()
     request = setup.find()
@@ -233,7 +233,7 @@ def _ended(setup: Setup, outcome: Any) -> Any:
     return outcome
 
 
-def test_what_wrote_nothing_is_ended_without_a_word() -> None:
+def test_an_empty_transaction_ends_without_a_request() -> None:
     setup = Setup().begun()
     for end in (setup.calls.commit, setup.calls.abort):
         outcome = end()
@@ -243,7 +243,7 @@ def test_what_wrote_nothing_is_ended_without_a_word() -> None:
     assert not setup.cluster.calls
 
 
-def test_the_end_of_the_transaction_before_is_waited_for() -> None:
+def test_a_transaction_waits_for_the_end_of_the_previous_transaction() -> None:
     setup = Setup().begun()
     setup.send()
     setup.added(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -253,7 +253,7 @@ def test_the_end_of_the_transaction_before_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE])
-def test_a_coordinator_that_moved_is_looked_for(code: int) -> None:
+def test_a_moved_coordinator_is_looked_up(code: int) -> None:
     setup = Setup()
     setup.calls.initialize()
     setup.find()
@@ -264,7 +264,7 @@ def test_a_coordinator_that_moved_is_looked_for(code: int) -> None:
     assert setup.manager.state is S.READY
 
 
-def test_a_connection_that_ends_is_a_coordinator_to_look_for() -> None:
+def test_a_closed_connection_starts_a_coordinator_lookup() -> None:
     setup = Setup().begun()
     setup.send()
     setup.cluster.disconnect()
@@ -273,7 +273,7 @@ def test_a_connection_that_ends_is_a_coordinator_to_look_for() -> None:
     assert setup.added() == [0]
 
 
-def test_a_coordinator_that_loads_is_asked_again() -> None:
+def test_a_request_to_a_loading_coordinator_is_repeated() -> None:
     setup = Setup().begun()
     setup.send()
     setup.added()
@@ -364,7 +364,7 @@ def test_records_of_a_fenced_producer_are_fatal() -> None:
         setup.calls.abort()
 
 
-def test_an_id_that_is_not_ours_to_use_is_fatal() -> None:
+def test_an_id_without_permission_is_fatal() -> None:
     setup = Setup()
     outcome = setup.calls.initialize()
     setup.find()
@@ -428,7 +428,7 @@ def test_a_producer_that_the_coordinator_forgot_starts_over() -> None:
     assert setup.manager.identity == (9, 5)
 
 
-def test_offsets_are_told_to_both_coordinators() -> None:
+def test_offsets_are_sent_to_both_coordinators() -> None:
     setup = Setup().begun()
     group = GroupGeneration("g", 4, "m")
     outcome = setup.calls.send_offsets({FIRST: 5, SECOND: CommittedOffset(6)}, group)
@@ -459,7 +459,7 @@ def test_only_offsets_that_were_not_taken_are_sent_again() -> None:
     assert outcome.is_done
 
 
-def test_a_group_whose_coordinator_moved_is_looked_for() -> None:
+def test_the_moved_coordinator_of_a_group_is_looked_up() -> None:
     setup = Setup(version=2).begun()
     setup.calls.send_offsets({FIRST: 5}, "g")
     setup.find()
@@ -515,7 +515,7 @@ def test_states_follow_one_another_only_as_the_table_says(
         check_transition(before, after)
 
 
-def test_a_partition_that_the_coordinator_leaves_out_is_not_in_the_transaction() -> None:
+def test_a_partition_missing_in_the_response_is_not_in_the_transaction() -> None:
     setup = Setup().begun()
     delivery = setup.send()
     _, answer = setup.next(ApiKey.ADD_PARTITIONS_TO_TXN, 3)
@@ -526,7 +526,7 @@ def test_a_partition_that_the_coordinator_leaves_out_is_not_in_the_transaction()
     assert not setup.cluster.calls
 
 
-def test_offsets_that_the_coordinator_leaves_out_are_not_sent_for_ever() -> None:
+def test_offsets_missing_in_the_response_are_not_sent_forever() -> None:
     setup = Setup(version=2).begun()
     outcome = setup.calls.send_offsets({FIRST: 1}, "g")
     setup.find()
@@ -550,7 +550,7 @@ def test_an_id_without_a_producer_is_fatal(producer_id: int, epoch: int) -> None
 
 
 @pytest.mark.parametrize("step", ["initialize", "add", "end"])
-def test_codes_of_the_future_end_the_call_with_an_error(step: str) -> None:
+def test_an_unknown_error_code_ends_the_call_with_an_error(step: str) -> None:
     future = 9_999
     setup = Setup()
     outcome = setup.calls.initialize()
@@ -571,7 +571,7 @@ def test_codes_of_the_future_end_the_call_with_an_error(step: str) -> None:
     assert not setup.cluster.calls
 
 
-def test_a_code_of_the_future_fails_the_batch_and_the_transaction() -> None:
+def test_an_unknown_error_code_fails_the_batch_and_the_transaction() -> None:
     setup = Setup().begun()
     delivery = setup.send()
     setup.added()
