@@ -31,32 +31,36 @@ _LISTENER = ("listener", "networkProcessor")
 _CLIENT = ("user", "client-id")
 
 CATALOGUE: dict[str, MetricRow] = {
-    names.MESSAGES_IN: MetricRow(C, _TOPIC, "Records appended; without a topic: of all."),
+    names.MESSAGES_IN: MetricRow(C, _TOPIC, "Records appended. Without the tag: of all topics."),
     names.BYTES_IN: MetricRow(C, _TOPIC, "Bytes of records appended."),
-    names.BYTES_OUT: MetricRow(C, _TOPIC, "Bytes of records answered to consumers."),
-    names.BYTES_REJECTED: MetricRow(C, _TOPIC, "Bytes of records refused as too large."),
-    names.REPLICATION_BYTES_OUT: MetricRow(C, (), "Bytes of records answered to followers."),
-    names.REPLICATION_BYTES_IN: MetricRow(C, (), "Bytes of records that leaders sent."),
-    names.REASSIGNMENT_BYTES_OUT: MetricRow(C, (), "What of it went to replicas being added."),
-    names.REASSIGNMENT_BYTES_IN: MetricRow(C, (), "What of it came to replicas being added."),
-    names.REASSIGNING_PARTITIONS: MetricRow(G, (), "Partitions led whose replicas change."),
+    names.BYTES_OUT: MetricRow(C, _TOPIC, "Bytes of records sent to consumers."),
+    names.BYTES_REJECTED: MetricRow(C, _TOPIC, "Bytes of records rejected as too large."),
+    names.REPLICATION_BYTES_OUT: MetricRow(C, (), "Bytes of records sent to followers."),
+    names.REPLICATION_BYTES_IN: MetricRow(C, (), "Bytes of records received from leaders."),
+    names.REASSIGNMENT_BYTES_OUT: MetricRow(
+        C, (), "Bytes of records sent to replicas that a reassignment adds."
+    ),
+    names.REASSIGNMENT_BYTES_IN: MetricRow(
+        C, (), "Bytes of records received for replicas that a reassignment adds."
+    ),
+    names.REASSIGNING_PARTITIONS: MetricRow(
+        G, (), "Led partitions with a reassignment in progress."
+    ),
     names.LEADER_REPLICATION_RATE: MetricRow(
-        G, (), "Bytes per second of throttled partitions, to followers."
+        G, (), "Throttled bytes per second sent to followers."
     ),
     names.FOLLOWER_REPLICATION_RATE: MetricRow(
-        G, (), "Bytes per second of throttled partitions, from leaders."
+        G, (), "Throttled bytes per second received from leaders."
     ),
     names.MOVES_RATE: MetricRow(
         G, (), "Bytes per second copied between this broker's data directories."
     ),
-    names.MAX_LAG: MetricRow(G, _FETCHERS, "Lag of the partition that is furthest behind."),
-    names.MIN_FETCH_RATE: MetricRow(
-        G, _FETCHERS, "Requests per second of the fetcher that asks least."
-    ),
+    names.MAX_LAG: MetricRow(G, _FETCHERS, "Largest lag of a followed partition, in records."),
+    names.MIN_FETCH_RATE: MetricRow(G, _FETCHERS, "Requests per second of the slowest fetcher."),
     names.FAILED_PARTITIONS: MetricRow(
-        G, _FETCHERS, "Partitions that are followed no more until their leadership changes."
+        G, _FETCHERS, "Partitions whose replication failed. It resumes when the leadership changes."
     ),
-    names.DEAD_FETCHERS: MetricRow(G, _FETCHERS, "Fetchers that an unexpected error has ended."),
+    names.DEAD_FETCHERS: MetricRow(G, _FETCHERS, "Fetchers that an unexpected error has stopped."),
     names.FETCHER_REQUESTS: MetricRow(C, _FETCHER, "Requests of a fetcher."),
     names.FETCHER_BYTES: MetricRow(C, _FETCHER, "Bytes that a fetcher appended."),
     names.CONSUMER_LAG: MetricRow(
@@ -67,95 +71,105 @@ CATALOGUE: dict[str, MetricRow] = {
     names.FAILED_PRODUCE_REQUESTS: MetricRow(
         C,
         _TOPIC,
-        "Appends refused or failed, but for what Kafka expects (moved, damaged, too large, disk).",
+        "Failed appends, except for errors that Kafka expects (moved, damaged, too large, disk).",
     ),
     names.FAILED_FETCH_REQUESTS: MetricRow(
-        C, _TOPIC, "Reads that failed unexpectedly, as Kafka counts."
+        C, _TOPIC, "Reads that failed with an unexpected error."
     ),
     names.PRODUCE_CONVERSIONS: MetricRow(C, _TOPIC, "Records converted for old producers."),
     names.FETCH_CONVERSIONS: MetricRow(C, _TOPIC, "Records converted for old consumers."),
-    names.ISR_SHRINKS: MetricRow(C, (), "In-sync replicas that fell behind."),
-    names.ISR_EXPANDS: MetricRow(C, (), "Replicas that caught up."),
-    names.FAILED_ISR_UPDATES: MetricRow(C, (), "Changes of an ISR that the controller refused."),
-    names.LEADER_COUNT: MetricRow(G, (), "Partitions led."),
-    names.PARTITION_COUNT: MetricRow(G, (), "Partitions with a replica here that is online."),
+    names.ISR_SHRINKS: MetricRow(C, (), "Replicas removed from an ISR."),
+    names.ISR_EXPANDS: MetricRow(C, (), "Replicas added to an ISR."),
+    names.FAILED_ISR_UPDATES: MetricRow(C, (), "Changes of an ISR that the controller rejected."),
+    names.LEADER_COUNT: MetricRow(G, (), "Led partitions."),
+    names.PARTITION_COUNT: MetricRow(G, (), "Partitions with an online replica on this broker."),
     names.OFFLINE_REPLICA_COUNT: MetricRow(G, (), "Replicas on a failed disk."),
     names.UNDER_REPLICATED_PARTITIONS: MetricRow(
-        G, (), "Partitions led that have a replica out of sync."
+        G, (), "Led partitions with a replica that is not in sync."
     ),
     names.UNDER_MIN_ISR_PARTITION_COUNT: MetricRow(
-        G, (), "Partitions led with fewer in sync than acks=all needs."
+        G, (), "Led partitions with fewer in-sync replicas than acks=all needs."
     ),
     names.AT_MIN_ISR_PARTITION_COUNT: MetricRow(
-        G, (), "Partitions led with as many in sync as acks=all needs."
+        G, (), "Led partitions with exactly as many in-sync replicas as acks=all needs."
     ),
     names.PURGATORY_SIZE: MetricRow(
-        G, ("delayedOperation",), "Requests that wait, counted per partition they wait for."
+        G, ("delayedOperation",), "Delayed requests, once for each partition that they wait for."
     ),
-    names.DELAYED_OPERATIONS: MetricRow(G, ("delayedOperation",), "Requests that wait."),
+    names.DELAYED_OPERATIONS: MetricRow(G, ("delayedOperation",), "Delayed requests."),
     names.DELAYED_PRODUCE_EXPIRES: MetricRow(
-        C, (), "Partitions that were not acknowledged in time."
+        C, (), "Produced partitions that timed out before their acknowledgement."
     ),
     names.DELAYED_FETCH_EXPIRES: MetricRow(
-        C, ("fetcherType",), "Fetches that were answered because their time was over."
+        C, ("fetcherType",), "Fetches that timed out before they had enough bytes."
     ),
     names.FETCH_SESSIONS: MetricRow(G, (), "Fetch sessions."),
     names.FETCH_SESSION_PARTITIONS: MetricRow(G, (), "Partitions of all fetch sessions."),
     names.GROUP_OFFSETS: MetricRow(G, (), "Committed offsets."),
     names.GROUPS: MetricRow(G, (), "Groups."),
-    names.GROUPS_PREPARING_REBALANCE: MetricRow(G, (), "Groups whose members join again."),
-    names.GROUPS_COMPLETING_REBALANCE: MetricRow(G, (), "Groups that wait for their leader."),
+    names.GROUPS_PREPARING_REBALANCE: MetricRow(G, (), "Groups whose members rejoin."),
+    names.GROUPS_COMPLETING_REBALANCE: MetricRow(
+        G, (), "Groups that wait for their leader's assignment."
+    ),
     names.GROUPS_STABLE: MetricRow(G, (), "Groups whose members have their assignments."),
     names.GROUPS_EMPTY: MetricRow(G, (), "Groups without members."),
     names.GROUP_REBALANCES: MetricRow(C, (), "Rebalances that were completed."),
     names.OFFSET_COMMITS: MetricRow(C, (), "Offsets committed."),
-    names.OFFSET_DELETIONS: MetricRow(C, (), "Offsets deleted, or gone with group or topic."),
+    names.OFFSET_DELETIONS: MetricRow(
+        C, (), "Offsets deleted by request, or with their group or topic."
+    ),
     names.OFFSET_EXPIRATIONS: MetricRow(C, (), "Offsets that expired."),
     names.COORDINATOR_RECORDS_SKIPPED: MetricRow(
         C, (), "Damaged records of __consumer_offsets that loading has skipped."
     ),
     names.GROUP_CURRENT_OFFSET: MetricRow(
-        G, ("consumergroup", *_PARTITION), "Committed offset; on the group's coordinator only."
+        G, ("consumergroup", *_PARTITION), "Committed offset. Only on the group's coordinator."
     ),
     names.GROUP_STATE_PARTITIONS: MetricRow(
-        G, ("state",), "Partitions of __consumer_offsets that are led here."
+        G, ("state",), "Partitions of __consumer_offsets that this broker leads."
     ),
-    names.BROKER_STATE: MetricRow(G, (), "1 starting, 3 running, 6 stopping: Kafka's numbers."),
+    names.BROKER_STATE: MetricRow(G, (), "State of the broker: 1 starting, 3 running, 6 stopping."),
     names.METADATA_LAST_APPLIED_OFFSET: MetricRow(
-        G, (), "Offset of the last metadata record taken in."
+        G, (), "Offset of the last metadata record that was applied."
     ),
     names.METADATA_APPLY_ERRORS: MetricRow(
-        C, (), "Failures to do what the metadata says, logged with their traceback."
+        C, (), "Errors while metadata was applied. The log has their tracebacks."
     ),
-    names.PARTITION_UNDER_REPLICATED: MetricRow(G, _PARTITION, "1 if a replica is out of sync."),
+    names.PARTITION_UNDER_REPLICATED: MetricRow(G, _PARTITION, "1 if a replica is not in sync."),
     names.PARTITION_UNDER_MIN_ISR: MetricRow(
-        G, _PARTITION, "1 if fewer are in sync than acks=all needs."
+        G, _PARTITION, "1 if fewer replicas are in sync than acks=all needs."
     ),
     names.PARTITION_AT_MIN_ISR: MetricRow(
-        G, _PARTITION, "1 if as many are in sync as acks=all needs."
+        G, _PARTITION, "1 if exactly as many replicas are in sync as acks=all needs."
     ),
-    names.PARTITION_IN_SYNC_REPLICAS: MetricRow(G, _PARTITION, "Replicas in sync."),
-    names.PARTITION_REPLICAS: MetricRow(G, _PARTITION, "Replicas assigned."),
+    names.PARTITION_IN_SYNC_REPLICAS: MetricRow(G, _PARTITION, "In-sync replicas."),
+    names.PARTITION_REPLICAS: MetricRow(G, _PARTITION, "Assigned replicas."),
     names.PARTITION_LAST_STABLE_OFFSET_LAG: MetricRow(
         G, _PARTITION, "Records between the last stable offset and the high watermark."
     ),
     names.LOG_SIZE: MetricRow(G, _PARTITION, "Bytes of a log."),
     names.LOG_START_OFFSET: MetricRow(G, _PARTITION, "First offset of a log."),
-    names.LOG_END_OFFSET: MetricRow(G, _PARTITION, "End of a log, exclusive."),
+    names.LOG_END_OFFSET: MetricRow(G, _PARTITION, "End offset of a log (exclusive)."),
     names.LOG_SEGMENTS: MetricRow(G, _PARTITION, "Segments of a log."),
-    names.CLEANER_RECOPY_PERCENT: MetricRow(G, (), "What the last compaction kept of a log."),
-    names.CLEANER_TIME_MAX: MetricRow(G, (), "How long the last compaction took."),
-    names.CLEANER_BUFFER_UTILIZATION: MetricRow(G, (), "How full its memory for keys was."),
+    names.CLEANER_RECOPY_PERCENT: MetricRow(
+        G, (), "Percentage of a log that the last compaction kept."
+    ),
+    names.CLEANER_TIME_MAX: MetricRow(G, (), "Duration of the last compaction, s."),
+    names.CLEANER_BUFFER_UTILIZATION: MetricRow(
+        G, (), "Percentage of the key buffer that the last compaction used."
+    ),
     names.CLEANER_COMPACTION_DELAY: MetricRow(
-        G, (), "How much longer than max.compaction.lag.ms records wait."
+        G, (), "Time by which records exceed max.compaction.lag.ms, s."
     ),
-    names.CLEANER_DIRTY_PERCENT: MetricRow(G, (), "The uncompacted part of the dirtiest log."),
-    names.CLEANER_IDLE_TIME: MetricRow(G, (), "How long ago the cleaner looked for work."),
+    names.CLEANER_DIRTY_PERCENT: MetricRow(G, (), "Largest uncompacted percentage of a log."),
+    names.CLEANER_IDLE_TIME: MetricRow(G, (), "Time since the cleaner last looked for work, ms."),
     names.UNCLEANABLE_PARTITIONS: MetricRow(
-        G, ("logDirectory",), "Logs whose compaction failed; they stay as they are."
+        G, ("logDirectory",), "Logs whose compaction failed. They are not compacted again."
     ),
-    names.UNCLEANABLE_BYTES: MetricRow(G, ("logDirectory",), "What was never compacted of those."),
-    names.LOG_FLUSH_TIME: MetricRow(S, (), "Time that syncs of logs took off the loop, ms."),
+    names.UNCLEANABLE_BYTES: MetricRow(
+        G, ("logDirectory",), "Uncompacted bytes of logs whose compaction failed."
+    ),
+    names.LOG_FLUSH_TIME: MetricRow(S, (), "Duration of log syncs, ms."),
     names.LOG_DIRECTORY_OFFLINE: MetricRow(G, ("logDirectory",), "1 if a directory has failed."),
     names.LOG_DIRECTORY_BYTES: MetricRow(
         G, ("logDirectory",), "Size of the file system of a data directory."
@@ -165,46 +179,62 @@ CATALOGUE: dict[str, MetricRow] = {
     ),
     names.OFFLINE_LOG_DIRECTORIES: MetricRow(G, (), "Data directories that have failed."),
     names.STORAGE_DAMAGE: MetricRow(
-        C, ("kind",), "Damaged places found in files since the start; the log names each."
+        C, ("kind",), "Damaged places found in files since the start. The log names each."
     ),
     names.CLOCK_HELD_BACK: MetricRow(
-        G, (), "How far the wall clock is ahead of the time by which records expire, s."
+        G, (), "Time by which the wall clock is ahead of the clock that expires records, s."
     ),
     names.DESCRIPTOR_SHORTAGES: MetricRow(
-        C, (), "Operations on files that found no free file descriptor."
+        C, (), "File operations that failed because no file descriptor was free."
     ),
     names.REQUESTS: MetricRow(C, ("request", "version"), "Requests."),
-    names.REQUEST_ERRORS: MetricRow(C, ("request", "error"), "Error codes of answers, NONE too."),
+    names.REQUEST_ERRORS: MetricRow(
+        C, ("request", "error"), "Error codes of responses, including NONE."
+    ),
     names.REQUEST_BYTES: MetricRow(S, _REQUEST, "Bytes of requests."),
-    names.RESPONSE_BYTES: MetricRow(S, _REQUEST, "Bytes of answers."),
-    names.REQUEST_TOTAL_TIME: MetricRow(S, _REQUEST, "From arrival to answer, ms."),
-    names.REQUEST_LOCAL_TIME: MetricRow(S, _REQUEST, "Spent in the handler, ms."),
-    names.REQUEST_REMOTE_TIME: MetricRow(S, _REQUEST, "Waited for others or for data, ms."),
-    names.REQUEST_THROTTLE_TIME: MetricRow(S, _REQUEST, "For how long clients had to wait, ms."),
+    names.RESPONSE_BYTES: MetricRow(S, _REQUEST, "Bytes of responses."),
+    names.REQUEST_TOTAL_TIME: MetricRow(
+        S, _REQUEST, "Time from the arrival of a request to its response, ms."
+    ),
+    names.REQUEST_LOCAL_TIME: MetricRow(S, _REQUEST, "Time in the handler, ms."),
+    names.REQUEST_REMOTE_TIME: MetricRow(
+        S, _REQUEST, "Time of waiting for other brokers or for data, ms."
+    ),
+    names.REQUEST_THROTTLE_TIME: MetricRow(S, _REQUEST, "Throttle time of clients, ms."),
     names.REQUEST_QUEUE_TIME: MetricRow(
-        S, _REQUEST, "For how long requests waited for their turn once received, ms."
+        S, _REQUEST, "Time between the arrival of a request and its handling, ms."
     ),
     names.RESPONSE_QUEUE_TIME: MetricRow(
-        S, _REQUEST, "For how long earlier requests of the connection held answers back, ms."
+        S, _REQUEST, "Time that responses waited for earlier requests of their connection, ms."
     ),
     names.RESPONSE_SEND_TIME: MetricRow(
-        S, _REQUEST, "From the first write of a response until the kernel has taken all of it, ms."
+        S,
+        _REQUEST,
+        "Time from the first write of a response until the kernel has accepted all of it, ms.",
     ),
     names.CONNECTION_COUNT: MetricRow(G, _LISTENER, "Open connections."),
-    names.CONNECTIONS_CREATED: MetricRow(C, _LISTENER, "Connections let in."),
-    names.CONNECTIONS_CLOSED: MetricRow(C, _LISTENER, "Connections that have ended."),
+    names.CONNECTIONS_CREATED: MetricRow(C, _LISTENER, "Accepted connections."),
+    names.CONNECTIONS_CLOSED: MetricRow(C, _LISTENER, "Closed connections."),
     names.CONNECTIONS_EXPIRED: MetricRow(C, _LISTENER, "Connections closed for being idle."),
     names.INCOMING_BYTES: MetricRow(C, _LISTENER, "Bytes received."),
     names.OUTGOING_BYTES: MetricRow(C, _LISTENER, "Bytes sent."),
     names.CONNECTIONS: MetricRow(
         G,
         ("clientSoftwareName", "clientSoftwareVersion", *_LISTENER),
-        "Open connections by their clients' software.",
+        "Open connections by client software.",
     ),
-    names.CONNECTIONS_WAITING: MetricRow(G, ("listener",), "Connections that wait at a limit."),
-    names.PRODUCE_QUOTA_RATE: MetricRow(G, _CLIENT, "Bytes per second, of those with a quota."),
-    names.FETCH_QUOTA_RATE: MetricRow(G, _CLIENT, "Bytes per second, of those with a quota."),
-    names.REQUEST_QUOTA_RATE: MetricRow(G, _CLIENT, "Percent of time, of those with a quota."),
+    names.CONNECTIONS_WAITING: MetricRow(
+        G, ("listener",), "Connections that wait because of a connection limit."
+    ),
+    names.PRODUCE_QUOTA_RATE: MetricRow(
+        G, _CLIENT, "Produced bytes per second of clients with a quota."
+    ),
+    names.FETCH_QUOTA_RATE: MetricRow(
+        G, _CLIENT, "Fetched bytes per second of clients with a quota."
+    ),
+    names.REQUEST_QUOTA_RATE: MetricRow(
+        G, _CLIENT, "Percentage of time used by clients with a quota."
+    ),
     names.ACTIVE_CONTROLLER_COUNT: MetricRow(G, (), "1 if this node is the active controller."),
     names.ACTIVE_BROKER_COUNT: MetricRow(G, (), "Brokers that are not fenced."),
     names.FENCED_BROKER_COUNT: MetricRow(G, (), "Brokers that are fenced."),
@@ -215,52 +245,62 @@ CATALOGUE: dict[str, MetricRow] = {
         G, (), "Partitions whose leader is not the first replica."
     ),
     names.UNCLEAN_LEADER_ELECTIONS: MetricRow(
-        C, (), "Leaders that were out of sync and may have lacked records."
+        C, (), "Elections of leaders that were not in sync and may lack records."
     ),
     names.ELECTIONS_FROM_ELIGIBLE: MetricRow(
-        C, (), "Leaders that were out of sync and known to have everything (KIP-966)."
+        C, (), "Elections of leaders that were not in sync but have all records (KIP-966)."
     ),
     names.RAFT_HIGH_WATERMARK: MetricRow(G, (), "High watermark of the metadata log."),
     names.QUORUM_SILENT_VOTERS: MetricRow(
-        G, (), "Voters that do not answer while the metadata quorum is lost; 0 while it is not."
+        G, (), "Voters that do not respond while the metadata quorum is lost, else 0."
     ),
-    names.RAFT_LOG_END_OFFSET: MetricRow(G, (), "End of the metadata log."),
+    names.RAFT_LOG_END_OFFSET: MetricRow(G, (), "End offset of the metadata log."),
     names.RAFT_EPOCH: MetricRow(G, (), "Epoch of the metadata quorum."),
     names.RAFT_LEADER: MetricRow(
-        G, (), "Leader of the metadata quorum; -1 if unknown, or if the quorum is lost."
+        G, (), "Leader of the metadata quorum; -1 if it is unknown or the quorum is lost."
     ),
-    names.RAFT_VOTE: MetricRow(G, (), "Whom this node voted for in the epoch; -1: nobody."),
+    names.RAFT_VOTE: MetricRow(
+        G, (), "Voter for which this node voted in the epoch; -1 without a vote."
+    ),
     names.RAFT_VOTE_DIRECTORY: MetricRow(
-        G, ("directory",), "1, with the log directory of whom this node voted for."
+        G, ("directory",), "1, with the log directory of the voter for which this node voted."
     ),
     names.RAFT_STATE: MetricRow(G, ("state",), "1, with the role of this node in the quorum."),
     names.RAFT_LOG_END_EPOCH: MetricRow(G, (), "Epoch of the last record of the metadata log."),
     names.RAFT_VOTERS: MetricRow(G, (), "Voters of the metadata quorum."),
-    names.RAFT_OBSERVERS: MetricRow(G, (), "Observers that the leader knows; on the leader only."),
-    names.RAFT_UNKNOWN_VOTERS: MetricRow(G, (), "Voters whose addresses are not known."),
+    names.RAFT_OBSERVERS: MetricRow(G, (), "Observers that the leader knows. Only on the leader."),
+    names.RAFT_UNKNOWN_VOTERS: MetricRow(G, (), "Voters with an unknown address."),
     names.RAFT_VOTER_CHANGE: MetricRow(
-        G, (), "Whether a change of the voters is under way; on the leader only."
+        G, (), "1 while the set of voters changes. Only on the leader."
     ),
-    names.RAFT_APPEND_RATE: MetricRow(G, (), "Metadata records per second, as leader."),
-    names.RAFT_FETCH_RATE: MetricRow(G, (), "Metadata records per second, fetched."),
-    names.RAFT_COMMIT_LATENCY_AVG: MetricRow(G, (), "Time to commit, ms per record; of a minute."),
-    names.RAFT_COMMIT_LATENCY_MAX: MetricRow(G, (), "The longest of it."),
-    names.RAFT_ELECTION_LATENCY_AVG: MetricRow(G, (), "Time to find a leader, ms; of a minute."),
-    names.RAFT_ELECTION_LATENCY_MAX: MetricRow(G, (), "The longest of it."),
+    names.RAFT_APPEND_RATE: MetricRow(G, (), "Metadata records appended per second, as leader."),
+    names.RAFT_FETCH_RATE: MetricRow(G, (), "Metadata records fetched per second."),
+    names.RAFT_COMMIT_LATENCY_AVG: MetricRow(
+        G, (), "Average time to commit a record, in the last minute, ms."
+    ),
+    names.RAFT_COMMIT_LATENCY_MAX: MetricRow(
+        G, (), "Longest time to commit a record, in the last minute, ms."
+    ),
+    names.RAFT_ELECTION_LATENCY_AVG: MetricRow(
+        G, (), "Average time to find a leader, in the last minute, ms."
+    ),
+    names.RAFT_ELECTION_LATENCY_MAX: MetricRow(
+        G, (), "Longest time to find a leader, in the last minute, ms."
+    ),
     names.RAFT_POLL_IDLE_RATIO: MetricRow(
-        G, (), "Share of the time since the last look without work for the quorum."
+        G, (), "Share of time without work for the quorum, since the last scrape."
     ),
     names.RAFT_CONNECTIONS: MetricRow(G, (), "Connections to other voters."),
-    names.RAFT_CONNECTIONS_CREATED: MetricRow(C, (), "Connections made to other voters."),
+    names.RAFT_CONNECTIONS_CREATED: MetricRow(C, (), "Connections opened to other voters."),
     names.RAFT_REQUESTS: MetricRow(C, (), "Requests to other voters."),
-    names.RAFT_RESPONSES: MetricRow(C, (), "Answers of other voters."),
+    names.RAFT_RESPONSES: MetricRow(C, (), "Responses of other voters."),
     names.GC_PAUSE: MetricRow(S, (), "Pauses for the collection of reference cycles, s."),
-    names.LOOP_LAG: MetricRow(S, (), "How late the event loop calls a timer, s."),
+    names.LOOP_LAG: MetricRow(S, (), "Delay of timers on the event loop, s."),
     names.LOOP_LONGEST_TURN: MetricRow(
-        G, ("clock",), "The longest turn of the event loop, s: by the `wall` clock, or `cpu` time."
+        G, ("clock",), "Longest turn of the event loop, s, by `wall` clock or `cpu` time."
     ),
     names.LOOP_LONG_TURNS: MetricRow(
-        C, ("clock",), "Turns of the event loop over 100 ms: by the `wall` clock, or `cpu` time."
+        C, ("clock",), "Turns of the event loop over 100 ms, by `wall` clock or `cpu` time."
     ),
     names.BUILD_INFO: MetricRow(G, ("version",), "1, with the version of the software."),
 }
