@@ -224,7 +224,7 @@ def check_group(group: ClassicGroup) -> None:
 
 @settings(max_examples=150)
 @given(steps)
-def test_a_group_stays_whole_whatever_its_members_do(story: list[tuple[str, int, int]]) -> None:
+def test_a_group_stays_consistent_after_any_requests(story: list[tuple[str, int, int]]) -> None:
     run = Story()
     for what, number, value in story:
         run.step(what, number, value)
@@ -238,7 +238,7 @@ def test_a_group_stays_whole_whatever_its_members_do(story: list[tuple[str, int,
     run.finish()
 
 
-def test_silence_ends_every_group() -> None:
+def test_a_group_without_heartbeats_becomes_empty() -> None:
     run = Story()
     for client in run.clients:
         run.join(client, 0)

@@ -81,7 +81,9 @@ RECORDS = st.one_of(
 
 @settings(max_examples=200)
 @given(records=st.lists(RECORDS, max_size=6))
-def test_groups_are_served_whatever_was_loaded(records: list[tuple[bytes, bytes | None]]) -> None:
+def test_groups_are_served_after_any_records_are_loaded(
+    records: list[tuple[bytes, bytes | None]],
+) -> None:
     world = MembersWorld()
     for key, value in records:
         append_record(world, key, value)

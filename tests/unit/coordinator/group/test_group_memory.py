@@ -28,7 +28,7 @@ def large(megabytes: int) -> dict[str, bytes]:
     }
 
 
-def test_a_group_takes_no_more_than_its_share(world: MembersWorld) -> None:
+def test_a_group_cannot_exceed_its_memory_limit(world: MembersWorld) -> None:
     answers = [world.join(version=3, protocols=large(10)) for _ in range(10)]
     refused = [each.error for each in answers if each]
     assert refused == [ErrorCode.GROUP_MAX_SIZE_REACHED] * 4
@@ -41,13 +41,13 @@ def test_a_group_takes_no_more_than_its_share(world: MembersWorld) -> None:
     }  # fmt: skip
 
 
-def test_many_small_protocols_count_too(world: MembersWorld) -> None:
+def test_the_overhead_of_small_protocols_is_counted(world: MembersWorld) -> None:
     protocols = {"range": b""} | {f"p{number}": b"" for number in range(499)}
     world.join(version=3, protocols=protocols)
     assert held(world) > 500 * 100
 
 
-def test_a_member_that_comes_back_with_more_than_its_group_may_have_is_out(
+def test_a_rejoining_member_that_exceeds_the_group_limit_is_removed(
     world: MembersWorld,
 ) -> None:
     leader, follower = world.begin(2)
@@ -59,7 +59,7 @@ def test_a_member_that_comes_back_with_more_than_its_group_may_have_is_out(
     assert world.join(leader.member_id).one.error_code == ErrorCode.NONE
 
 
-def test_all_groups_together_have_a_limit_after_which_clients_try_again(
+def test_the_limit_of_all_groups_returns_a_retriable_error(
     world: MembersWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(group_memory, "TOTAL_BYTES_MAX", 10 * MEGABYTE)
@@ -75,7 +75,7 @@ def test_all_groups_together_have_a_limit_after_which_clients_try_again(
     assert again.one.error_code == ErrorCode.NONE
 
 
-def test_ids_that_are_given_out_are_limited_in_number(world: MembersWorld) -> None:
+def test_the_number_of_issued_member_ids_is_limited(world: MembersWorld) -> None:
     first = world.join().one.member_id
     for _ in range(PENDING_IDS_MAX - 1):
         last = world.join().one.member_id
@@ -89,13 +89,13 @@ def test_ids_that_are_given_out_are_limited_in_number(world: MembersWorld) -> No
     assert held(world) == 0
 
 
-def test_what_a_member_took_is_free_once_it_has_left(world: MembersWorld) -> None:
+def test_memory_of_a_member_is_released_when_it_leaves(world: MembersWorld) -> None:
     leader, follower = world.begin(2)
     world.leave(leader.member_id, follower.member_id)
     assert held(world) == 0
 
 
-def test_what_a_group_takes_is_counted_once_however_often_it_is_loaded(
+def test_memory_of_a_group_is_counted_once_after_repeated_loads(
     world: MembersWorld,
 ) -> None:
     leader, follower = world.begin(2)
@@ -109,7 +109,7 @@ def test_what_a_group_takes_is_counted_once_however_often_it_is_loaded(
     assert 0 < held(world) <= before
 
 
-def test_a_member_may_support_so_many_protocols(world: MembersWorld) -> None:
+def test_the_number_of_protocols_of_a_member_is_limited(world: MembersWorld) -> None:
     def protocols(count: int) -> dict[str, bytes]:
         return {f"p{number}": subscription("flights") for number in range(count)}
 

@@ -14,7 +14,7 @@ def counted(world: MembersWorld) -> dict[str, float]:
     }
 
 
-def test_groups_are_counted_by_state_and_their_offsets_too() -> None:
+def test_groups_and_offsets_are_counted() -> None:
     world = MembersWorld()
     world.stable(2)
     world.begin(group="h")
@@ -29,7 +29,7 @@ def test_groups_are_counted_by_state_and_their_offsets_too() -> None:
     assert found[names.GROUP_STATE_PARTITIONS] == 1
 
 
-def test_offsets_that_go_are_counted_by_the_reason() -> None:
+def test_removed_offsets_are_counted_by_reason() -> None:
     world = MembersWorld(offsets_retention_minutes=1, offsets_retention_check_interval_ms=10_000)
     for group in ("a", "b", "c"):
         world.commit(5, group=group)

@@ -32,7 +32,7 @@ def test_a_stable_group_is_described_with_its_members(world: MembersWorld) -> No
     assert member.member_assignment == b"for " + leader.encode()
 
 
-def test_between_generations_members_are_shown_with_what_they_had_and_no_protocol(
+def test_a_rebalancing_group_is_described_with_its_last_assignments_and_no_protocol(
     world: MembersWorld,
 ) -> None:
     (leader,) = world.stable()
@@ -86,13 +86,13 @@ def test_a_group_without_members_is_deleted_with_its_offsets(world: MembersWorld
     assert world.committed()[1] == -1
 
 
-def test_a_deleted_group_can_begin_anew(world: MembersWorld) -> None:
+def test_a_deleted_group_can_be_created_again(world: MembersWorld) -> None:
     world.commit(5)
     world.delete("g")
     assert world.begin()[0].generation_id == 1
 
 
-def test_a_deletion_is_answered_when_it_is_committed() -> None:
+def test_a_deletion_is_answered_after_its_commit() -> None:
     world = MembersWorld((1, 2))
     world.commit(5)
     world.follow(1)
@@ -105,7 +105,7 @@ def test_a_deletion_is_answered_when_it_is_committed() -> None:
     assert world.committed()[1] == -1
 
 
-def test_offsets_of_topics_that_no_member_reads_can_be_deleted(world: MembersWorld) -> None:
+def test_offsets_of_unsubscribed_topics_can_be_deleted(world: MembersWorld) -> None:
     (member,) = world.stable(protocols={"range": subscription("trains")})
     world.commit(5, generation=1, member=member)
     assert world.delete_offsets(0, 9) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE]
@@ -114,7 +114,7 @@ def test_offsets_of_topics_that_no_member_reads_can_be_deleted(world: MembersWor
     assert world.committed()[1] == -1
 
 
-def test_offsets_that_members_read_are_kept(world: MembersWorld) -> None:
+def test_offsets_of_subscribed_topics_cannot_be_deleted(world: MembersWorld) -> None:
     (member,) = world.stable()
     world.commit(5, generation=1, member=member)
     assert world.delete_offsets(0) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
@@ -122,14 +122,16 @@ def test_offsets_that_members_read_are_kept(world: MembersWorld) -> None:
     assert world.delete_offsets(0, 0) == [ErrorCode.NONE] * 2
 
 
-def test_offsets_of_members_that_are_no_consumers_are_kept(world: MembersWorld) -> None:
+def test_offsets_of_other_protocol_types_cannot_be_deleted_while_members_exist(
+    world: MembersWorld,
+) -> None:
     waiting = world.join(world.new_id(protocol_type="connect"), protocol_type="connect")
     world.run_for(5_000)
     world.sync(waiting.one.member_id, 1, protocol_type="connect")
     assert world.delete_offsets(0) == ErrorCode.NON_EMPTY_GROUP
 
 
-def test_a_subscription_that_cannot_be_read_keeps_all_topics(world: MembersWorld) -> None:
+def test_an_unreadable_subscription_keeps_the_offsets_of_all_topics(world: MembersWorld) -> None:
     world.stable(protocols={"range": b"\x00"})
     assert world.delete_offsets(0) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
 
@@ -145,7 +147,7 @@ def test_deleting_offsets_needs_a_group(world: MembersWorld) -> None:
     assert answers[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_while_groups_are_loaded_nothing_is_told_of_them(world: MembersWorld) -> None:
+def test_admin_requests_fail_while_the_groups_are_loaded(world: MembersWorld) -> None:
     world.commit(5)
     world.coordinator = world.new_coordinator()
     world.coordinator.runtime.on_elected(0, 1)
@@ -157,7 +159,7 @@ def test_while_groups_are_loaded_nothing_is_told_of_them(world: MembersWorld) ->
     assert (listed.error_code, listed.groups) == (loading, [])
 
 
-def test_where_the_group_is_not_coordinated_nothing_is_told_of_it(world: MembersWorld) -> None:
+def test_admin_requests_fail_on_another_broker_than_the_coordinator(world: MembersWorld) -> None:
     world.coordinator.runtime.on_resigned(0)
     assert world.describe().error_code == ErrorCode.NOT_COORDINATOR
     assert world.delete("g") == [ErrorCode.NOT_COORDINATOR]
@@ -179,7 +181,7 @@ def _deletion(count: int) -> OffsetDeleteRequest:
 
 
 @pytest.mark.parametrize("count", [10, 1000])
-def test_the_steps_of_a_deletion_grow_with_what_it_names(world: MembersWorld, count: int) -> None:
+def test_the_slices_of_a_deletion_grow_with_its_size(world: MembersWorld, count: int) -> None:
     world.commit(5)
     answers: list = []
     _, before = counted(world.coordinator.groups.delete_offsets(_deletion(count), answers.append))

@@ -45,14 +45,14 @@ def test_before_version_4_a_member_joins_without_an_id(world: MembersWorld) -> N
     assert waiting.one.members[0].metadata == subscription("flights")
 
 
-def test_only_the_leader_is_told_of_the_members(world: MembersWorld) -> None:
+def test_only_the_leader_receives_the_member_list(world: MembersWorld) -> None:
     leader, follower = world.begin(2)
     assert len(leader.members) == 2
     assert follower.members == []
     assert follower.leader == leader.member_id
 
 
-def test_the_first_members_wait_for_others_as_long_as_others_come(world: MembersWorld) -> None:
+def test_each_new_member_extends_the_initial_delay(world: MembersWorld) -> None:
     first = world.join(world.new_id())
     for _ in range(3):
         world.run_for(DELAY_MS - 10)
@@ -70,7 +70,7 @@ def test_the_delay_does_not_exceed_the_rebalance_timeout(world: MembersWorld) ->
     assert len(first.one.members) == 2
 
 
-def test_errors_that_need_no_group(world: MembersWorld) -> None:
+def test_requests_are_validated_before_the_group_is_looked_up(world: MembersWorld) -> None:
     assert world.join(group="").error == ErrorCode.INVALID_GROUP_ID
     for session_ms in (5_999, 1_800_001):
         assert world.join(session_ms=session_ms).error == ErrorCode.INVALID_SESSION_TIMEOUT
@@ -87,7 +87,7 @@ def test_errors_that_need_no_group(world: MembersWorld) -> None:
     assert world.leave("x", group="").error == ErrorCode.INVALID_GROUP_ID
 
 
-def test_an_error_names_no_protocol_in_the_way_of_its_version(world: MembersWorld) -> None:
+def test_a_join_error_has_a_null_or_empty_protocol_name_by_version(world: MembersWorld) -> None:
     assert world.join("unknown", 6).one.protocol_name == ""
     assert world.join("unknown", 7).one.protocol_name is None
 
@@ -100,7 +100,7 @@ def test_members_must_share_protocol_type_and_a_protocol(world: MembersWorld) ->
     assert other_name.error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_the_protocol_with_most_votes_among_those_all_support_is_chosen(
+def test_the_common_protocol_with_most_votes_is_selected(
     world: MembersWorld,
 ) -> None:
     liked = [("range", "sticky", "mine"), ("sticky", "range"), ("sticky", "range")]
@@ -109,7 +109,7 @@ def test_the_protocol_with_most_votes_among_those_all_support_is_chosen(
     assert {each.one.protocol_name for each in waiting} == {"sticky"}
 
 
-def test_a_protocol_that_some_member_does_not_support_is_not_chosen(world: MembersWorld) -> None:
+def test_a_protocol_that_one_member_does_not_support_is_not_selected(world: MembersWorld) -> None:
     liked = [("mine", "range"), ("yours", "range")]
     waiting = [world.join(world.new_id(), protocols=dict.fromkeys(names, b"")) for names in liked]
     world.run_for(2 * DELAY_MS + 10)
@@ -129,7 +129,7 @@ def test_before_version_1_the_session_timeout_limits_the_rebalance(world: Member
     assert [each.member_id for each in second.one.members] == [second.one.member_id]
 
 
-def test_an_assignment_of_the_generation_before_is_not_given_to_this_one() -> None:
+def test_an_assignment_of_an_earlier_generation_is_discarded() -> None:
     world = MembersWorld((1, 2))
     waiting = world.join(world.new_id())
     world.run_for(DELAY_MS + 1)
@@ -152,13 +152,13 @@ def test_a_group_has_no_more_members_than_group_max_size() -> None:
     assert (refused.error_code, refused.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
 
 
-def test_an_id_that_was_given_out_expires_with_the_session_timeout(world: MembersWorld) -> None:
+def test_an_issued_member_id_expires_after_the_session_timeout(world: MembersWorld) -> None:
     member = world.new_id()
     world.run_for(SESSION_MS + 1)
     assert world.join(member).error == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_rebalance_waits_for_those_who_were_given_an_id(world: MembersWorld) -> None:
+def test_a_rebalance_waits_for_clients_with_an_issued_member_id(world: MembersWorld) -> None:
     (leader,) = world.stable()
     pending = world.new_id()
     again = world.join(leader)
@@ -170,7 +170,7 @@ def test_a_rebalance_waits_for_those_who_were_given_an_id(world: MembersWorld) -
 # A rebalance.
 
 
-def test_one_more_member_has_all_join_again(world: MembersWorld) -> None:
+def test_a_new_member_makes_all_members_rejoin(world: MembersWorld) -> None:
     (leader,) = world.stable()
     newcomer = world.join(world.new_id())
     assert world.group.state is GroupState.PREPARING_REBALANCE
@@ -180,7 +180,7 @@ def test_one_more_member_has_all_join_again(world: MembersWorld) -> None:
     assert len(again.one.members) == 2
 
 
-def test_who_does_not_join_again_in_time_is_out(world: MembersWorld) -> None:
+def test_a_member_that_does_not_rejoin_in_time_is_removed(world: MembersWorld) -> None:
     leader, lazy = world.stable(2)
     again = world.join(leader)
     # It goes on with its heartbeats, and does not join.
@@ -189,7 +189,7 @@ def test_who_does_not_join_again_in_time_is_out(world: MembersWorld) -> None:
     assert world.heartbeat(lazy, 1) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_leader_that_is_out_is_replaced_by_one_who_joined(world: MembersWorld) -> None:
+def test_a_removed_leader_is_replaced_by_a_joined_member(world: MembersWorld) -> None:
     leader, follower = world.stable(2)
     world.join(world.new_id())
     again = world.join(follower)
@@ -198,7 +198,7 @@ def test_a_leader_that_is_out_is_replaced_by_one_who_joined(world: MembersWorld)
     assert leader not in [each.member_id for each in again.one.members]
 
 
-def test_a_follower_that_joins_again_unchanged_is_told_the_same_generation(
+def test_a_follower_that_rejoins_unchanged_gets_the_same_generation(
     world: MembersWorld,
 ) -> None:
     leader, follower = world.stable(2)
@@ -216,13 +216,13 @@ def test_a_follower_with_other_topics_and_a_leader_start_a_rebalance(world: Memb
     assert world.group.state is GroupState.PREPARING_REBALANCE
 
 
-def test_a_member_that_missed_the_answer_to_its_join_gets_it_again(world: MembersWorld) -> None:
+def test_a_repeated_join_gets_the_lost_response_again(world: MembersWorld) -> None:
     leader, follower = world.begin(2)
     assert world.join(follower.member_id).one.generation_id == 1
     assert len(world.join(leader.member_id).one.members) == 2
 
 
-def test_a_join_that_is_sent_twice_is_answered_twice(world: MembersWorld) -> None:
+def test_each_of_two_joins_of_a_member_is_answered(world: MembersWorld) -> None:
     member = world.new_id()
     first = world.join(member)
     second = world.join(member)
@@ -231,7 +231,7 @@ def test_a_join_that_is_sent_twice_is_answered_twice(world: MembersWorld) -> Non
     assert second.one.generation_id == 1
 
 
-def test_a_new_member_waits_five_minutes_at_most(world: MembersWorld) -> None:
+def test_a_join_of_a_new_member_is_pending_for_at_most_five_minutes(world: MembersWorld) -> None:
     (leader,) = world.stable(rebalance_ms=1_000_000)
     newcomer = world.join(world.new_id(), rebalance_ms=1_000_000)
     for _ in range(300):
@@ -244,7 +244,7 @@ def test_a_new_member_waits_five_minutes_at_most(world: MembersWorld) -> None:
 # Assignments.
 
 
-def test_the_leaders_assignment_reaches_all_and_those_who_come_later(world: MembersWorld) -> None:
+def test_the_leaders_assignment_answers_pending_and_later_syncs(world: MembersWorld) -> None:
     leader, follower, late = (each.member_id for each in world.begin(3))
     waiting = world.sync(follower, 1)
     assert not waiting
@@ -259,7 +259,7 @@ def test_the_leaders_assignment_reaches_all_and_those_who_come_later(world: Memb
     assert world.group.state is GroupState.STABLE
 
 
-def test_what_a_sync_must_be_right_about(world: MembersWorld) -> None:
+def test_a_sync_is_validated(world: MembersWorld) -> None:
     (leader,) = world.stable()
     assert world.sync("x", 1).error == ErrorCode.UNKNOWN_MEMBER_ID
     assert world.sync(leader, 2).error == ErrorCode.ILLEGAL_GENERATION
@@ -270,14 +270,14 @@ def test_what_a_sync_must_be_right_about(world: MembersWorld) -> None:
     assert world.sync(leader, 1).error == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_who_waits_for_its_assignment_joins_again_when_another_comes(world: MembersWorld) -> None:
+def test_a_pending_sync_fails_when_a_new_member_joins(world: MembersWorld) -> None:
     _, follower = (each.member_id for each in world.begin(2))
     waiting = world.sync(follower, 1)
     world.join(world.new_id())
     assert waiting.error == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_who_does_not_sync_in_time_is_out(world: MembersWorld) -> None:
+def test_a_member_that_does_not_sync_in_time_is_removed(world: MembersWorld) -> None:
     leader, silent = (each.member_id for each in world.begin(2, session_ms=60_000))
     assert world.sync(leader, 1, assign={}).error == 0
     world.run_for(REBALANCE_MS + 1)
@@ -285,7 +285,7 @@ def test_who_does_not_sync_in_time_is_out(world: MembersWorld) -> None:
     assert silent not in world.group.members
 
 
-def test_an_assignment_is_given_when_it_is_committed_and_not_before() -> None:
+def test_an_assignment_is_sent_after_its_commit() -> None:
     world = MembersWorld((1, 2))
     waiting = world.join(world.new_id())
     world.run_for(DELAY_MS + 1)
@@ -297,7 +297,7 @@ def test_an_assignment_is_given_when_it_is_committed_and_not_before() -> None:
     assert syncing.one.assignment == b"A"
 
 
-def test_an_assignment_that_cannot_be_written_has_all_join_again() -> None:
+def test_an_assignment_that_cannot_be_written_starts_a_rebalance() -> None:
     world = MembersWorld((1, 2))
     waiting = world.join(world.new_id())
     world.run_for(DELAY_MS + 1)
@@ -309,7 +309,7 @@ def test_an_assignment_that_cannot_be_written_has_all_join_again() -> None:
     assert world.group.state is GroupState.PREPARING_REBALANCE
 
 
-def test_who_was_told_that_nothing_is_committed_is_told_nothing_by_a_later_rebalance() -> None:
+def test_a_rebalance_does_not_answer_a_sync_that_failed_with_its_write() -> None:
     world = MembersWorld((1, 2), group_initial_rebalance_delay_ms=1_000)
     waiting = [world.join(world.new_id()) for _ in range(2)]
     world.run_for(2_100)
@@ -336,7 +336,7 @@ def test_a_group_that_cannot_be_written_does_not_exist() -> None:
 # Sessions.
 
 
-def test_heartbeats_keep_a_member_and_silence_ends_it(world: MembersWorld) -> None:
+def test_a_member_without_heartbeats_is_removed(world: MembersWorld) -> None:
     member, silent = world.stable(2)
     world.keep_alive(SESSION_MS - 1_000, 1, member)
     assert world.heartbeat(member, 1) == ErrorCode.NONE
@@ -345,14 +345,14 @@ def test_heartbeats_keep_a_member_and_silence_ends_it(world: MembersWorld) -> No
     assert silent not in world.group.members
 
 
-def test_a_heartbeat_tells_what_is_wrong(world: MembersWorld) -> None:
+def test_a_heartbeat_is_validated(world: MembersWorld) -> None:
     (member,) = world.stable()
     assert world.heartbeat("x", 1) == ErrorCode.UNKNOWN_MEMBER_ID
     assert world.heartbeat(member, 0) == ErrorCode.ILLEGAL_GENERATION
     assert world.heartbeat(member, 1, instance="i") == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_one_who_waits_in_a_join_needs_no_heartbeat(world: MembersWorld) -> None:
+def test_a_member_with_a_pending_join_needs_no_heartbeat(world: MembersWorld) -> None:
     leader, follower = world.stable(2)
     again = world.join(leader)
     world.keep_alive(SESSION_MS + 2_000, 1, follower)
@@ -361,7 +361,7 @@ def test_one_who_waits_in_a_join_needs_no_heartbeat(world: MembersWorld) -> None
     assert again.one.generation_id == 2
 
 
-def test_when_all_are_silent_the_group_is_empty_and_can_begin_anew(world: MembersWorld) -> None:
+def test_a_group_whose_members_expire_is_empty_and_accepts_new_members(world: MembersWorld) -> None:
     (member,) = world.stable()
     world.run_for(SESSION_MS + 1)
     assert world.group.state is GroupState.EMPTY
@@ -372,7 +372,7 @@ def test_when_all_are_silent_the_group_is_empty_and_can_begin_anew(world: Member
 # Leaving.
 
 
-def test_who_leaves_is_out_at_once(world: MembersWorld) -> None:
+def test_a_leaving_member_is_removed_at_once(world: MembersWorld) -> None:
     leader, follower = world.stable(2)
     response = world.leave(leader).one
     assert [(each.member_id, each.error_code) for each in response.members] == [(leader, 0)]
@@ -380,7 +380,7 @@ def test_who_leaves_is_out_at_once(world: MembersWorld) -> None:
     assert world.join(follower).one.leader == follower
 
 
-def test_many_leave_at_once_and_each_is_answered(world: MembersWorld) -> None:
+def test_several_members_leave_in_one_request(world: MembersWorld) -> None:
     first, second = world.stable(2)
     pending = world.new_id()
     response = world.leave(first, "x", pending, second, ("", "nobody")).one
@@ -389,19 +389,19 @@ def test_many_leave_at_once_and_each_is_answered(world: MembersWorld) -> None:
     assert world.group.state is GroupState.EMPTY
 
 
-def test_old_versions_leave_one_by_one(world: MembersWorld) -> None:
+def test_old_versions_remove_one_member(world: MembersWorld) -> None:
     (member,) = world.stable()
     assert world.leave("x", version=2).error == ErrorCode.UNKNOWN_MEMBER_ID
     assert world.leave(member, version=2).error == ErrorCode.NONE
 
 
-def test_a_group_that_is_not_known_has_no_member_to_leave(world: MembersWorld) -> None:
+def test_leaving_an_unknown_group_fails_for_each_member(world: MembersWorld) -> None:
     response = world.leave("x", ("", "i")).one
     assert response.error_code == ErrorCode.NONE
     assert {each.error_code for each in response.members} == {ErrorCode.UNKNOWN_MEMBER_ID}
 
 
-def test_who_leaves_while_it_waits_is_answered(world: MembersWorld) -> None:
+def test_pending_requests_of_a_leaving_member_are_answered(world: MembersWorld) -> None:
     leader, follower = (each.member_id for each in world.begin(2))
     world.follow(1)
     world.commit(5, group="other")
@@ -416,7 +416,7 @@ def test_who_leaves_while_it_waits_is_answered(world: MembersWorld) -> None:
 # Life of the coordinator.
 
 
-def test_members_go_on_after_a_fail_over(world: MembersWorld) -> None:
+def test_members_continue_after_a_failover(world: MembersWorld) -> None:
     leader, follower = world.stable(2)
     world.fail_over()
     assert world.heartbeat(leader, 1) == ErrorCode.NONE
@@ -426,7 +426,7 @@ def test_members_go_on_after_a_fail_over(world: MembersWorld) -> None:
     assert follower not in world.group.members, "sessions begin anew, and end"
 
 
-def test_an_empty_group_keeps_its_generation_over_a_fail_over(world: MembersWorld) -> None:
+def test_an_empty_group_keeps_its_generation_after_a_failover(world: MembersWorld) -> None:
     (member,) = world.stable()
     world.leave(member)
     world.fail_over()
@@ -434,7 +434,7 @@ def test_an_empty_group_keeps_its_generation_over_a_fail_over(world: MembersWorl
     assert world.begin()[0].generation_id == 3
 
 
-def test_those_who_wait_are_sent_elsewhere_when_the_leadership_is_lost(
+def test_pending_requests_get_not_coordinator_when_the_leadership_is_lost(
     world: MembersWorld,
 ) -> None:
     joining = world.join(world.new_id())
@@ -446,7 +446,7 @@ def test_those_who_wait_are_sent_elsewhere_when_the_leadership_is_lost(
     assert world.heartbeat(follower.member_id, 1, group="h") == ErrorCode.NOT_COORDINATOR
 
 
-def test_heartbeats_are_answered_while_the_groups_are_loaded(world: MembersWorld) -> None:
+def test_heartbeats_succeed_while_the_groups_are_loaded(world: MembersWorld) -> None:
     (member,) = world.stable()
     world.coordinator = world.new_coordinator()
     world.coordinator.runtime.on_elected(0, 1)
@@ -456,7 +456,7 @@ def test_heartbeats_are_answered_while_the_groups_are_loaded(world: MembersWorld
     assert world.leave(member).error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
-def test_a_group_that_is_too_large_when_loaded_shrinks() -> None:
+def test_a_loaded_group_above_group_max_size_is_rebalanced() -> None:
     world = MembersWorld()
     ids = world.stable(3)
     world.config = world.config.__class__(group_max_size=2)
@@ -491,7 +491,7 @@ def test_a_commit_keeps_the_member_alive(world: MembersWorld) -> None:
     assert world.heartbeat(member, 1) == ErrorCode.NONE
 
 
-def test_an_empty_group_takes_commits_of_those_who_claim_no_membership(
+def test_an_empty_group_accepts_commits_without_a_membership(
     world: MembersWorld,
 ) -> None:
     (member,) = world.stable()

@@ -22,7 +22,7 @@ def offsets(world: MembersWorld, *groups: str) -> list[int]:
     return [world.committed(group=group)[1] for group in groups]
 
 
-def test_offsets_without_members_grow_old_from_their_commit_on(world: MembersWorld) -> None:
+def test_offsets_without_members_expire_after_their_commit(world: MembersWorld) -> None:
     world.commit(5, group="old")
     world.run_for(RETENTION_MS // 2)
     world.commit(6, group="new")
@@ -41,7 +41,7 @@ def test_a_group_keeps_its_offsets_as_long_as_it_has_members(world: MembersWorld
     assert offsets(world, "g") == [5]
 
 
-def test_an_empty_group_keeps_its_offsets_for_the_retention_from_then_on(
+def test_the_retention_of_an_empty_group_starts_when_it_becomes_empty(
     world: MembersWorld,
 ) -> None:
     (member,) = world.stable()
@@ -55,7 +55,7 @@ def test_an_empty_group_keeps_its_offsets_for_the_retention_from_then_on(
     assert world.list_groups() == []
 
 
-def test_since_when_a_group_is_empty_outlives_a_fail_over(world: MembersWorld) -> None:
+def test_the_time_since_which_a_group_is_empty_survives_a_failover(world: MembersWorld) -> None:
     (member,) = world.stable()
     world.commit(5, generation=1, member=member)
     world.leave(member)
@@ -65,7 +65,7 @@ def test_since_when_a_group_is_empty_outlives_a_fail_over(world: MembersWorld) -
     assert offsets(world, "g") == [-1]
 
 
-def test_members_lose_the_offsets_of_topics_they_read_no_more(world: MembersWorld) -> None:
+def test_offsets_of_unsubscribed_topics_expire(world: MembersWorld) -> None:
     (member,) = world.stable(protocols={"range": subscription("trains")})
     world.commit(5, generation=1, member=member)
     world.keep_alive(RETENTION_MS + CHECK_MS, 1, member)
@@ -83,7 +83,9 @@ def test_a_group_that_rebalances_keeps_all_offsets(world: MembersWorld) -> None:
     assert offsets(world, "g") == [5]
 
 
-def test_members_that_are_no_consumers_keep_all_offsets(world: MembersWorld) -> None:
+def test_offsets_of_other_protocol_types_do_not_expire_while_members_exist(
+    world: MembersWorld,
+) -> None:
     options = {"protocol_type": "connect", "protocols": {"range": b"?"}}
     waiting = world.join(world.new_id(**options), **options)
     world.run_for(5_000)
@@ -94,7 +96,7 @@ def test_members_that_are_no_consumers_keep_all_offsets(world: MembersWorld) -> 
     assert offsets(world, "g") == [5]
 
 
-def test_an_expiry_of_its_own_comes_before_the_brokers_retention(world: MembersWorld) -> None:
+def test_the_expiry_of_an_offset_overrides_the_retention(world: MembersWorld) -> None:
     world.commit(5, 4, group="short", retention_ms=1_000)
     world.commit(6, 4, group="long", retention_ms=10 * RETENTION_MS)
     world.run_for(CHECK_MS + 1_000)
@@ -103,20 +105,22 @@ def test_an_expiry_of_its_own_comes_before_the_brokers_retention(world: MembersW
     assert offsets(world, "long") == [6]
 
 
-def test_a_group_that_nothing_was_committed_for_goes_when_it_is_empty(world: MembersWorld) -> None:
+def test_an_empty_group_without_offsets_is_removed(world: MembersWorld) -> None:
     (member,) = world.stable()
     world.leave(member)
     world.run_for(CHECK_MS + 10)
     assert world.list_groups() == []
 
 
-def test_an_id_that_was_given_out_keeps_its_group(world: MembersWorld) -> None:
+def test_a_group_with_an_issued_member_id_is_kept(world: MembersWorld) -> None:
     member = world.new_id(session_ms=60_000)
     world.run_for(CHECK_MS + 10)
     assert not world.join(member), "it waits for the generation"
 
 
-def test_many_offsets_go_in_slices(world: MembersWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_offsets_are_removed_in_slices(
+    world: MembersWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(offset_cleaner, "SLICE_OFFSETS", 3)
     for group in range(7):
         for partition in (0, 1):
@@ -126,7 +130,7 @@ def test_many_offsets_go_in_slices(world: MembersWorld, monkeypatch: pytest.Monk
     assert world.shard.offsets.group_ids() == []
 
 
-def test_one_group_with_more_offsets_than_a_slice_goes_too(
+def test_a_group_with_more_offsets_than_a_slice_is_removed(
     world: MembersWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(offset_cleaner, "SLICE_OFFSETS", 1)
@@ -136,7 +140,7 @@ def test_one_group_with_more_offsets_than_a_slice_goes_too(
     assert world.list_groups() == []
 
 
-def test_what_cannot_be_written_is_tried_again_with_the_next_check() -> None:
+def test_a_failed_removal_is_retried_at_the_next_check() -> None:
     world = MembersWorld(
         (1, 2), offsets_retention_minutes=1, offsets_retention_check_interval_ms=CHECK_MS
     )
@@ -152,7 +156,7 @@ def test_what_cannot_be_written_is_tried_again_with_the_next_check() -> None:
     assert world.committed()[1] == -1
 
 
-def test_offsets_of_a_deleted_topic_go_with_it(world: MembersWorld) -> None:
+def test_offsets_of_a_deleted_topic_are_removed(world: MembersWorld) -> None:
     world.commit(5)
     world.commit(6, group="h")
     world.coordinator.on_topics_deleted({"flights": TOPIC_ID})
@@ -161,14 +165,14 @@ def test_offsets_of_a_deleted_topic_go_with_it(world: MembersWorld) -> None:
     assert len(world.list_groups()) == 2, "the groups stay until their time is over"
 
 
-def test_offsets_of_a_new_topic_of_the_same_name_stay(world: MembersWorld) -> None:
+def test_offsets_of_a_new_topic_with_the_same_name_are_kept(world: MembersWorld) -> None:
     world.commit(5)
     world.coordinator.on_topics_deleted({"flights": b"another topic id"})
     world.run_for(10)
     assert offsets(world, "g") == [5]
 
 
-def test_a_topic_deleted_while_offsets_are_loaded_is_not_forgotten_to_be_forgotten(
+def test_offsets_of_a_topic_deleted_during_loading_are_removed(
     world: MembersWorld,
 ) -> None:
     world.commit(5)

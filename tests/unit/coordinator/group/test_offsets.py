@@ -37,7 +37,9 @@ def stored(world: CoordinatorWorld) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 5, 6, 7, 8, 9])
-def test_who_is_no_member_commits_and_fetches(world: CoordinatorWorld, version: int) -> None:
+def test_a_client_without_a_group_commits_and_fetches(
+    world: CoordinatorWorld, version: int
+) -> None:
     assert world.commit(5, version, leader_epoch=3) == ErrorCode.NONE
     assert world.committed() == (ErrorCode.NONE, 5, "m", 3)
 
@@ -67,20 +69,20 @@ def test_a_retention_time_is_stored_as_an_expiry(world: CoordinatorWorld) -> Non
 @pytest.mark.parametrize(
     ("version", "error"), [(8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)]
 )
-def test_a_generation_of_a_group_that_does_not_exist(
+def test_a_commit_with_a_generation_of_a_missing_group_fails(
     world: CoordinatorWorld, version: int, error: ErrorCode
 ) -> None:
     assert world.commit(5, version, generation=5) == error
 
 
-def test_a_generation_of_a_group_without_members(world: CoordinatorWorld) -> None:
+def test_a_commit_with_a_generation_of_an_empty_group_fails(world: CoordinatorWorld) -> None:
     world.commit(5)
     for version in (8, 9):
         assert world.commit(6, version, generation=5) == ErrorCode.UNKNOWN_MEMBER_ID
     assert world.committed()[1] == 5
 
 
-def test_a_member_id_without_a_generation_is_let_through(world: CoordinatorWorld) -> None:
+def test_a_commit_with_a_member_id_and_no_generation_succeeds(world: CoordinatorWorld) -> None:
     assert world.commit(5, member="x") == ErrorCode.NONE
 
 
@@ -91,7 +93,7 @@ def test_metadata_is_limited_in_java_characters(world: CoordinatorWorld) -> None
     assert world.commit(metadata="😀" * 2049) == ErrorCode.OFFSET_METADATA_TOO_LARGE
 
 
-def test_null_metadata_an_empty_group_and_a_negative_offset_are_fine(
+def test_a_commit_may_have_null_metadata_an_empty_group_id_or_a_negative_offset(
     world: CoordinatorWorld,
 ) -> None:
     assert world.commit(-5, metadata=None) == ErrorCode.NONE
@@ -100,19 +102,21 @@ def test_null_metadata_an_empty_group_and_a_negative_offset_are_fine(
     assert world.committed(group="")[1] == 5
 
 
-def test_unknown_topics_and_partitions_are_refused(world: CoordinatorWorld) -> None:
+def test_commits_for_unknown_topics_and_partitions_fail(world: CoordinatorWorld) -> None:
     assert world.commit(topic="nowhere") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert world.commit(partition=9) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_what_was_never_committed_is_minus_one_and_no_error(world: CoordinatorWorld) -> None:
+def test_an_uncommitted_partition_has_offset_minus_one_without_an_error(
+    world: CoordinatorWorld,
+) -> None:
     assert world.committed() == (ErrorCode.NONE, -1, "", -1)
     world.commit(5)
     assert world.committed(partition=7) == (ErrorCode.NONE, -1, "", -1)
 
 
 @pytest.mark.parametrize("version", [2, 5, 7])
-def test_null_asks_for_all_topics(world: CoordinatorWorld, version: int) -> None:
+def test_null_topics_return_all_topics(world: CoordinatorWorld, version: int) -> None:
     world.commit(5)
     request = OffsetFetchRequest(group_id="g", topics=None)
     (topic,) = finish(world.coordinator.offsets.fetch(request, version)).topics
@@ -155,7 +159,7 @@ def test_groups_by_topic_id(world: CoordinatorWorld) -> None:
     assert every.topics[0].topic_id == TOPIC_ID
 
 
-def test_errors_come_in_the_shape_of_the_version() -> None:
+def test_a_group_error_has_the_format_of_the_version() -> None:
     world = CoordinatorWorld()
     topic = OffsetFetchRequestTopic(name="flights", partition_indexes=[0])
     request = OffsetFetchRequest(group_id="g", topics=[topic])
@@ -203,7 +207,7 @@ def found_in(
     ]
 
 
-def test_offsets_of_a_deleted_topic_of_the_same_name_are_not_told() -> None:
+def test_offsets_of_a_deleted_topic_with_the_same_name_are_hidden() -> None:
     offsets = {
         ("flights", 0): CommittedOffset(5, -1, "", 0, -1, b"before".ljust(16)),
         ("flights", 1): CommittedOffset(6, -1, "", 0, -1, TOPIC_ID),
@@ -216,7 +220,7 @@ def test_offsets_of_a_deleted_topic_of_the_same_name_are_not_told() -> None:
     assert found_in(offsets, by_id, 10) == [("", [(0, -1), (1, 6), (2, 7)])]
 
 
-def test_all_topics_by_id_are_those_that_exist() -> None:
+def test_a_fetch_of_all_topics_by_id_returns_existing_topics() -> None:
     offsets = {
         ("flights", 0): CommittedOffset(5, -1, "", 0, -1, b"before".ljust(16)),
         ("flights", 1): CommittedOffset(6, -1, "", 0, -1, TOPIC_ID),

@@ -22,7 +22,7 @@ def stable(world: MembersWorld, *instances: str) -> list[str]:
     return ids
 
 
-def test_a_static_member_needs_no_id_first_and_its_id_names_its_instance(
+def test_a_static_member_joins_in_one_step_with_an_id_from_its_instance_id(
     world: MembersWorld,
 ) -> None:
     leader, _ = stable(world, "a", "b")
@@ -30,7 +30,7 @@ def test_a_static_member_needs_no_id_first_and_its_id_names_its_instance(
     assert world.group.static_members["a"] == leader
 
 
-def test_a_follower_that_is_back_goes_on_without_a_rebalance(world: MembersWorld) -> None:
+def test_a_rejoining_static_follower_causes_no_rebalance(world: MembersWorld) -> None:
     leader, follower = stable(world, "a", "b")
     back = world.join(instance="b").one
     assert (back.error_code, back.generation_id, back.leader) == (0, 1, leader)
@@ -40,21 +40,23 @@ def test_a_follower_that_is_back_goes_on_without_a_rebalance(world: MembersWorld
     assert world.sync(back.member_id, 1, instance="b").one.assignment == b"for " + follower.encode()
 
 
-def test_a_leader_that_is_back_is_told_to_skip_the_assignment(world: MembersWorld) -> None:
+def test_a_rejoining_static_leader_skips_the_assignment(world: MembersWorld) -> None:
     stable(world, "a", "b")
     back = world.join(instance="a").one
     assert (back.skip_assignment, back.leader) == (True, back.member_id)
     assert len(back.members) == 2
 
 
-def test_before_version_9_a_leader_that_is_back_is_told_its_old_id(world: MembersWorld) -> None:
+def test_before_version_9_a_rejoining_static_leader_gets_its_old_id_as_leader(
+    world: MembersWorld,
+) -> None:
     leader, _ = stable(world, "a", "b")
     back = world.join(version=8, instance="a").one
     assert (back.skip_assignment, back.leader, back.members) == (False, leader, [])
     assert world.group.leader_id == back.member_id
 
 
-def test_the_old_self_is_fenced(world: MembersWorld) -> None:
+def test_the_replaced_member_id_is_fenced(world: MembersWorld) -> None:
     leader, follower = stable(world, "a", "b")
     world.join(instance="b")
     fenced = ErrorCode.FENCED_INSTANCE_ID
@@ -66,7 +68,7 @@ def test_the_old_self_is_fenced(world: MembersWorld) -> None:
     assert world.heartbeat(leader, 1, instance="a") == ErrorCode.NONE
 
 
-def test_the_old_self_that_waits_is_fenced_at_once(world: MembersWorld) -> None:
+def test_pending_requests_of_a_replaced_member_id_are_fenced(world: MembersWorld) -> None:
     waiting = world.join(instance="a")
     again = world.join(instance="a")
     assert waiting.error == ErrorCode.FENCED_INSTANCE_ID
@@ -82,7 +84,9 @@ def test_the_old_self_that_waits_is_fenced_at_once(world: MembersWorld) -> None:
     assert syncing.error == ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_one_that_is_back_before_the_assignment_has_all_join_again(world: MembersWorld) -> None:
+def test_a_static_member_that_rejoins_before_the_assignment_starts_a_rebalance(
+    world: MembersWorld,
+) -> None:
     waiting = [world.join(instance=each) for each in "ab"]
     world.run_for(2 * DELAY_MS + 10)
     follower = waiting[1].one.member_id
@@ -94,7 +98,9 @@ def test_one_that_is_back_before_the_assignment_has_all_join_again(world: Member
     assert again.one.generation_id == 2
 
 
-def test_one_that_is_back_with_other_protocols_starts_a_rebalance(world: MembersWorld) -> None:
+def test_a_static_member_that_rejoins_with_other_protocols_starts_a_rebalance(
+    world: MembersWorld,
+) -> None:
     both = {"range": subscription("flights"), "sticky": subscription("flights")}
     leader = world.join(instance="a", protocols=both)
     world.run_for(DELAY_MS + 1)
@@ -104,7 +110,7 @@ def test_one_that_is_back_with_other_protocols_starts_a_rebalance(world: Members
     assert back.one.protocol_name == "sticky"
 
 
-def test_silence_for_less_than_the_session_costs_nothing_and_more_ends_it(
+def test_a_static_member_is_removed_after_its_session_timeout(
     world: MembersWorld,
 ) -> None:
     leader, _ = stable(world, "a", "b")
@@ -116,14 +122,14 @@ def test_silence_for_less_than_the_session_costs_nothing_and_more_ends_it(
     assert world.join(back.member_id, instance="b").error == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_static_member_that_does_not_join_again_keeps_its_place(world: MembersWorld) -> None:
+def test_a_static_member_that_does_not_rejoin_keeps_its_membership(world: MembersWorld) -> None:
     leader, absent = stable(world, "a", "b")
     again = world.join(leader, instance="a")
     world.keep_alive(21_000, 1, absent)
     assert {each.member_id for each in again.one.members} == {leader, absent}
 
 
-def test_static_members_that_all_stay_away_are_waited_for_without_hurry(
+def test_a_rebalance_that_no_static_member_rejoins_is_retried_with_a_delay(
     world: MembersWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     stable(world, "a")
@@ -138,14 +144,14 @@ def test_static_members_that_all_stay_away_are_waited_for_without_hurry(
     assert world.group.state is GroupState.EMPTY
 
 
-def test_administrators_remove_by_instance_id(world: MembersWorld) -> None:
+def test_a_leave_request_removes_by_instance_id(world: MembersWorld) -> None:
     leader, _ = stable(world, "a", "b")
     response = world.leave(("", "b")).one
     assert [(each.group_instance_id, each.error_code) for each in response.members] == [("b", 0)]
     assert world.heartbeat(leader, 1) == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_the_new_id_outlives_a_fail_over(world: MembersWorld) -> None:
+def test_the_new_member_id_survives_a_failover(world: MembersWorld) -> None:
     _, follower = stable(world, "a", "b")
     back = world.join(instance="b").one.member_id
     world.fail_over()
@@ -153,7 +159,7 @@ def test_the_new_id_outlives_a_fail_over(world: MembersWorld) -> None:
     assert world.heartbeat(follower, 1, instance="b") == ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_a_replacement_that_cannot_be_written_is_taken_back() -> None:
+def test_a_replacement_that_cannot_be_written_is_reverted() -> None:
     world = MembersWorld((1, 2))
     waiting = world.join(instance="a")
     world.run_for(DELAY_MS + 1)

@@ -20,7 +20,7 @@ from unit.coordinator.coordinator_world import OFFSETS_ID, CoordinatorWorld
 from unit.storage.test_damaged_markers import control_batch
 
 
-def test_offsets_are_there_again_after_a_restart() -> None:
+def test_offsets_survive_a_restart() -> None:
     world = CoordinatorWorld()
     world.load()
     for offset in range(3_000):
@@ -35,13 +35,13 @@ def test_offsets_are_there_again_after_a_restart() -> None:
     ]
 
 
-def test_a_broker_that_does_not_lead_sends_its_askers_elsewhere() -> None:
+def test_a_broker_that_does_not_lead_the_partition_returns_not_coordinator() -> None:
     world = CoordinatorWorld()
     assert world.commit() == ErrorCode.NOT_COORDINATOR
     assert world.committed()[0] == ErrorCode.NOT_COORDINATOR
 
 
-def test_a_commit_to_a_partition_that_is_not_here_is_not_called_too_large() -> None:
+def test_a_commit_to_a_partition_of_another_broker_returns_not_coordinator() -> None:
     """Clients retry NOT_COORDINATOR; INVALID_COMMIT_OFFSET_SIZE ends them."""
     world = CoordinatorWorld()
     elsewhere = PartitionRecord(
@@ -63,7 +63,7 @@ def test_a_commit_to_a_partition_that_is_not_here_is_not_called_too_large() -> N
     assert world.commit(group=group) == ErrorCode.NOT_COORDINATOR
 
 
-def test_a_damaged_control_batch_does_not_keep_the_state_from_being_loaded() -> None:
+def test_a_damaged_control_batch_does_not_prevent_loading() -> None:
     """It carries no offsets, and it is no batch of a producer, which a log checks."""
     world = CoordinatorWorld()
     world.load()
@@ -87,7 +87,7 @@ class RaisingShard:
         raise RuntimeError("not foreseen")
 
 
-def test_an_unexpected_error_while_loading_is_told_to_the_driver(caplog) -> None:
+def test_an_unexpected_error_while_loading_is_reported_to_the_runtime(caplog) -> None:
     """Else the partition would be loading for ever."""
     world = CoordinatorWorld()
     world.load()
@@ -105,7 +105,7 @@ def not_foreseen(_shard: object) -> None:
     raise RuntimeError("not foreseen")
 
 
-def test_an_unexpected_error_fails_its_request_and_the_shard_goes_on(caplog) -> None:
+def test_an_unexpected_error_fails_only_its_request(caplog) -> None:
     """As in Kafka's CoordinatorRuntime: UNKNOWN_SERVER_ERROR."""
     world = CoordinatorWorld()
     world.load()
@@ -120,7 +120,7 @@ def test_an_unexpected_error_fails_its_request_and_the_shard_goes_on(caplog) -> 
     assert world.committed()[1] == 7
 
 
-def test_an_unexpected_error_of_one_group_leaves_the_others_of_an_offset_fetch_alone() -> None:
+def test_an_unexpected_error_of_one_group_does_not_affect_other_groups_of_an_offset_fetch() -> None:
     world = CoordinatorWorld()
     world.load()
     world.commit(7, group="good")
@@ -138,7 +138,7 @@ def test_an_unexpected_error_of_one_group_leaves_the_others_of_an_offset_fetch_a
     assert (good.error_code, good.topics[0].partitions[0].committed_offset) == (0, 7)
 
 
-def test_an_answer_waits_until_its_offsets_are_committed_and_so_do_readers() -> None:
+def test_responses_and_reads_wait_for_the_commit_of_the_offsets() -> None:
     world = CoordinatorWorld((1, 2))
     world.load()
     assert world.commit(5) is None
@@ -148,7 +148,7 @@ def test_an_answer_waits_until_its_offsets_are_committed_and_so_do_readers() -> 
     assert world.committed()[1] == 5
 
 
-def test_answers_come_in_the_order_of_their_writes() -> None:
+def test_responses_are_sent_in_the_order_of_their_writes() -> None:
     world = CoordinatorWorld((1, 2))
     world.load()
     for offset in (5, 6, 7):
@@ -161,7 +161,7 @@ def test_answers_come_in_the_order_of_their_writes() -> None:
     assert world.committed()[1] == 7
 
 
-def test_a_write_that_is_not_committed_in_time_fails_and_may_show_up_later() -> None:
+def test_a_write_that_times_out_may_be_committed_later() -> None:
     world = CoordinatorWorld((1, 2))
     world.load()
     world.commit(5)
@@ -173,7 +173,7 @@ def test_a_write_that_is_not_committed_in_time_fails_and_may_show_up_later() -> 
     assert len(world.responses) == 1
 
 
-def test_losing_the_leadership_answers_those_who_wait_once() -> None:
+def test_the_loss_of_leadership_fails_each_pending_request_once() -> None:
     world = CoordinatorWorld((1, 2))
     world.load()
     world.commit(5)
@@ -185,7 +185,7 @@ def test_losing_the_leadership_answers_those_who_wait_once() -> None:
     assert world.coordinator.runtime.state(0) is None
 
 
-def test_too_few_replicas_refuse_the_commit_and_leave_no_trace() -> None:
+def test_a_commit_with_too_few_replicas_writes_nothing() -> None:
     world = CoordinatorWorld((1, 2))
     world.load()
     config = world.log.config.__class__(min_insync_replicas=2)
@@ -196,7 +196,7 @@ def test_too_few_replicas_refuse_the_commit_and_leave_no_trace() -> None:
     assert world.committed()[1] == -1
 
 
-def test_a_new_leader_shows_nothing_before_all_it_loaded_is_known_to_be_committed() -> None:
+def test_a_new_leader_shows_no_state_before_all_loaded_records_are_committed() -> None:
     world = CoordinatorWorld((1, 2))
     world.load()
     world.commit(5)
@@ -222,7 +222,7 @@ def test_a_newer_epoch_cancels_the_loading_of_an_older_one() -> None:
     assert world.committed()[1] == 5
 
 
-def test_an_answer_without_records_waits_for_those_before_it_and_not_for_ever() -> None:
+def test_a_response_without_records_waits_for_earlier_records_up_to_a_timeout() -> None:
     world = CoordinatorWorld((1, 2))
     world.load()
     world.commit(5)

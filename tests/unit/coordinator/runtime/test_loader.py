@@ -77,7 +77,7 @@ def load(world: CoordinatorWorld) -> None:
         "negative rebalance timeout",
     ],
 )
-def test_a_group_record_that_contradicts_itself_leaves_an_empty_group_with_its_offsets(
+def test_an_inconsistent_group_record_leaves_an_empty_group_with_its_offsets(
     world: MembersWorld, members, fields, caplog: pytest.LogCaptureFixture
 ) -> None:
     append_group(world, member("before"))
@@ -94,13 +94,13 @@ def test_a_group_record_that_contradicts_itself_leaves_an_empty_group_with_its_o
     assert world.describe().group_state == "Stable"
 
 
-def test_a_leader_of_a_group_without_members_is_forgotten(world: MembersWorld) -> None:
+def test_a_leader_in_a_record_without_members_is_ignored(world: MembersWorld) -> None:
     append_group(world, leader="gone")
     load(world)
     assert world.stable()
 
 
-def test_the_generation_after_the_last_one_is_the_first(world: MembersWorld) -> None:
+def test_the_generation_wraps_around_to_zero(world: MembersWorld) -> None:
     append_group(world, generation=0x7FFF_FFFF)
     load(world)
     (joined,) = world.begin()
@@ -119,7 +119,7 @@ def test_the_generation_after_the_last_one_is_the_first(world: MembersWorld) -> 
     ],
     ids=["empty", "short type", "short key", "unknown version", "short value", "bad version"],
 )
-def test_a_record_that_cannot_be_read_is_skipped(world: MembersWorld, key, value) -> None:
+def test_an_unreadable_record_is_skipped(world: MembersWorld, key, value) -> None:
     append_record(world, key, value)
     append_record(world, *offset_record(5))
     load(world)
@@ -187,7 +187,7 @@ def test_a_batch_whose_records_do_not_fit_is_skipped(world: MembersWorld) -> Non
     assert world.committed()[:2] == (ErrorCode.NONE, 5)
 
 
-def test_an_unexpected_error_fails_the_partition_and_not_the_process(
+def test_an_unexpected_error_while_loading_fails_only_the_partition(
     world: MembersWorld, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     append_record(world, *offset_record(5))
@@ -320,7 +320,7 @@ def test_a_transaction_of_another_producer_ends_nothing(world: MembersWorld) -> 
     assert world.committed()[1] == -1
 
 
-def test_a_later_record_of_a_transaction_counts(world: MembersWorld) -> None:
+def test_a_later_record_of_a_transaction_replaces_an_earlier_one(world: MembersWorld) -> None:
     append_transactional(world, 5)
     append_transactional(world, 6, sequence=1)
     append_marker(world, ControlType.COMMIT)
@@ -338,7 +338,7 @@ def test_a_transaction_does_not_replace_an_offset_that_was_recorded_after_its_ow
     assert world.committed()[1] == 8
 
 
-def test_of_two_transactions_the_one_with_the_later_record_counts(world: MembersWorld) -> None:
+def test_the_later_record_of_two_transactions_is_committed(world: MembersWorld) -> None:
     append_transactional(world, 5)
     append_transactional(world, 6, producer_id=PRODUCER + 1)
     append_marker(world, ControlType.COMMIT, PRODUCER + 1)

@@ -18,17 +18,17 @@ def test_strings_hash_as_in_java(text: str, value: int | None) -> None:
     assert java_hash(text) == value
 
 
-def test_of_a_negative_hash_the_absolute_value_counts() -> None:
+def test_the_absolute_value_of_a_negative_hash_selects_the_partition() -> None:
     assert [java_hash(f"group-1-{number}") for number in (1, 3)] == [-1484205753, -1484205751]
     # Where Apache Kafka's coordinator looks for them; without the sign bit it would be 3 and 1.
     assert [partition_for(f"group-1-{number}", 4) for number in (1, 3)] == [1, 3]
 
 
-def test_the_least_hash_has_no_absolute_value() -> None:
+def test_the_smallest_hash_selects_partition_zero() -> None:
     text = "polygenelubricants"  # hashes to -2**31, whose absolute value is negative in Java
     assert java_hash(text) == -(1 << 31)
     assert partition_for(text, 50) == 0
 
 
-def test_the_partitions_that_kafka_chose_for_these_groups() -> None:
+def test_groups_have_the_same_partitions_as_in_kafka() -> None:
     assert [partition_for(group, 3) for group in ("g1", "new2", "new3", "")] == [2, 2, 0, 0]
