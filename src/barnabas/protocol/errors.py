@@ -41,12 +41,12 @@ class ErrorCode(IntEnum):
         except ValueError:
             return cls.UNKNOWN_SERVER_ERROR
 
-    UNKNOWN_SERVER_ERROR = -1, False, "the broker failed in a way it did not expect"
+    UNKNOWN_SERVER_ERROR = -1, False, "the broker failed with an unexpected error"
     NONE = 0, False, "no error"
-    OFFSET_OUT_OF_RANGE = 1, False, "the offset lies outside of what the log holds"
+    OFFSET_OUT_OF_RANGE = 1, False, "the offset is outside the log"
     CORRUPT_MESSAGE = 2, True, "a record batch is damaged, too large or lacks a key it needs"
     UNKNOWN_TOPIC_OR_PARTITION = 3, True, "this broker knows no such topic or partition"
-    INVALID_FETCH_SIZE = 4, False, "the asked fetch size is not allowed"
+    INVALID_FETCH_SIZE = 4, False, "the requested fetch size is not allowed"
     LEADER_NOT_AVAILABLE = 5, True, "the partition has no leader at the moment"
     NOT_LEADER_OR_FOLLOWER = (
         6,
@@ -59,7 +59,7 @@ class ErrorCode(IntEnum):
     MESSAGE_TOO_LARGE = 10, False, "a record batch is larger than the topic allows"
     STALE_CONTROLLER_EPOCH = 11, False, "the sender follows a controller that has been replaced"
     OFFSET_METADATA_TOO_LARGE = 12, False, "the metadata string of a committed offset is too long"
-    NETWORK_EXCEPTION = 13, True, "the connection was lost before the answer came"
+    NETWORK_EXCEPTION = 13, True, "the connection was lost before the response arrived"
     COORDINATOR_LOAD_IN_PROGRESS = 14, True, "the coordinator is still loading its state"
     COORDINATOR_NOT_AVAILABLE = 15, True, "there is no coordinator at the moment"
     NOT_COORDINATOR = 16, True, "another broker coordinates this group or transactional id"
@@ -69,7 +69,7 @@ class ErrorCode(IntEnum):
         "the topic name is not allowed, or the topic may not be used this way",
     )
     RECORD_LIST_TOO_LARGE = 18, False, "the batch is larger than a log segment"
-    NOT_ENOUGH_REPLICAS = 19, True, "fewer replicas are in sync than min.insync.replicas asks for"
+    NOT_ENOUGH_REPLICAS = 19, True, "fewer replicas are in sync than min.insync.replicas requires"
     NOT_ENOUGH_REPLICAS_AFTER_APPEND = (
         20,
         True,
@@ -80,7 +80,7 @@ class ErrorCode(IntEnum):
     INCONSISTENT_GROUP_PROTOCOL = 23, False, "the member shares no protocol with its group"
     INVALID_GROUP_ID = 24, False, "the group id is not allowed"
     UNKNOWN_MEMBER_ID = 25, False, "the group has no such member"
-    INVALID_SESSION_TIMEOUT = 26, False, "the session time-out is outside of the broker's limits"
+    INVALID_SESSION_TIMEOUT = 26, False, "the session timeout is outside the broker's limits"
     REBALANCE_IN_PROGRESS = 27, False, "the group is rebalancing: join again"
     INVALID_COMMIT_OFFSET_SIZE = 28, False, "the offset commit is too large"
     TOPIC_AUTHORIZATION_FAILED = 29, False, "not allowed on this topic"
@@ -90,7 +90,7 @@ class ErrorCode(IntEnum):
     UNSUPPORTED_SASL_MECHANISM = 33, False, "this broker does not offer the SASL mechanism"
     ILLEGAL_SASL_STATE = 34, False, "the request does not fit the state of the authentication"
     UNSUPPORTED_VERSION = 35, False, "the request's version is not supported"
-    TOPIC_ALREADY_EXISTS = 36, False, "a topic of this name exists"
+    TOPIC_ALREADY_EXISTS = 36, False, "a topic with this name exists"
     INVALID_PARTITIONS = 37, False, "the number of partitions is not allowed"
     INVALID_REPLICATION_FACTOR = (
         38,
@@ -109,27 +109,27 @@ class ErrorCode(IntEnum):
         "the producer's sequence number does not follow its last one",
     )
     DUPLICATE_SEQUENCE_NUMBER = 46, False, "the producer's sequence number was used before"
-    INVALID_PRODUCER_EPOCH = 47, False, "the producer's epoch is older than the one known"
+    INVALID_PRODUCER_EPOCH = 47, False, "the producer's epoch is older than the current one"
     INVALID_TXN_STATE = 48, False, "the transaction is in a state that does not allow this"
     INVALID_PRODUCER_ID_MAPPING = (
         49,
         False,
         "the producer id does not belong to this transactional id",
     )
-    INVALID_TRANSACTION_TIMEOUT = 50, False, "the transaction time-out is above the broker's limit"
+    INVALID_TRANSACTION_TIMEOUT = 50, False, "the transaction timeout is above the broker's limit"
     CONCURRENT_TRANSACTIONS = 51, True, "the last change of this transaction is not finished yet"
     TRANSACTION_COORDINATOR_FENCED = 52, False, "the transaction coordinator has been replaced"
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53, False, "not allowed on this transactional id"
     SECURITY_DISABLED = 54, False, "security features are switched off"
-    OPERATION_NOT_ATTEMPTED = 55, False, "not tried, because another part of the request failed"
+    OPERATION_NOT_ATTEMPTED = 55, False, "not attempted, because another part of the request failed"
     KAFKA_STORAGE_ERROR = 56, True, "the disk or log directory failed"
     LOG_DIR_NOT_FOUND = 57, False, "the broker has no such log directory"
     SASL_AUTHENTICATION_FAILED = 58, False, "the credentials were not accepted"
-    UNKNOWN_PRODUCER_ID = 59, False, "nothing is known of this producer id"
+    UNKNOWN_PRODUCER_ID = 59, False, "the broker has no state for this producer id"
     REASSIGNMENT_IN_PROGRESS = 60, False, "the partition is being reassigned already"
     DELEGATION_TOKEN_AUTH_DISABLED = 61, False, "delegation tokens are switched off"
     DELEGATION_TOKEN_NOT_FOUND = 62, False, "there is no such delegation token"
-    DELEGATION_TOKEN_OWNER_MISMATCH = 63, False, "the token belongs to somebody else"
+    DELEGATION_TOKEN_OWNER_MISMATCH = 63, False, "the token has another owner"
     DELEGATION_TOKEN_REQUEST_NOT_ALLOWED = (
         64,
         False,
@@ -146,7 +146,11 @@ class ErrorCode(IntEnum):
         True,
         "the fetch session expects another epoch: start a new one",
     )
-    LISTENER_NOT_FOUND = 72, True, "the leader has no listener of the name the request came by"
+    LISTENER_NOT_FOUND = (
+        72,
+        True,
+        "the leader has no listener with the name of the request's listener",
+    )
     TOPIC_DELETION_DISABLED = 73, False, "deleting topics is switched off"
     FENCED_LEADER_EPOCH = 74, True, "the sender's leader epoch is older than the broker's"
     UNKNOWN_LEADER_EPOCH = 75, True, "the sender's leader epoch is newer than the broker's"
@@ -177,10 +181,10 @@ class ErrorCode(IntEnum):
         "a forwarded request's principal could not be read",
     )
     SNAPSHOT_NOT_FOUND = 98, False, "there is no such snapshot"
-    POSITION_OUT_OF_RANGE = 99, False, "the position lies outside of the snapshot"
+    POSITION_OUT_OF_RANGE = 99, False, "the position is outside the snapshot"
     UNKNOWN_TOPIC_ID = 100, True, "this broker knows no topic with this id"
-    DUPLICATE_BROKER_REGISTRATION = 101, False, "a broker of this id is alive already"
-    BROKER_ID_NOT_REGISTERED = 102, False, "no broker of this id is registered"
+    DUPLICATE_BROKER_REGISTRATION = 101, False, "a broker with this id is already running"
+    BROKER_ID_NOT_REGISTERED = 102, False, "no broker with this id is registered"
     INCONSISTENT_TOPIC_ID = 103, True, "the log belongs to another topic id than the request"
     INCONSISTENT_CLUSTER_ID = 104, False, "the request is meant for another cluster"
     TRANSACTIONAL_ID_NOT_FOUND = 105, False, "there is no such transactional id"
@@ -190,7 +194,7 @@ class ErrorCode(IntEnum):
         "the fetch session began with topic names and now uses ids, or the reverse",
     )
     INELIGIBLE_REPLICA = 107, False, "a replica may not join the in-sync set at the moment"
-    NEW_LEADER_ELECTED = 108, False, "the partition got a new leader meanwhile"
+    NEW_LEADER_ELECTED = 108, False, "the partition has a new leader"
     OFFSET_MOVED_TO_TIERED_STORAGE = 109, False, "the offset is in remote storage now"
     FENCED_MEMBER_EPOCH = (
         110,
@@ -210,10 +214,10 @@ class ErrorCode(IntEnum):
         "the request was sent to a broker instead of a controller, or the reverse",
     )
     UNSUPPORTED_ENDPOINT_TYPE = 115, False, "this type of endpoint is not supported"
-    UNKNOWN_CONTROLLER_ID = 116, False, "there is no controller of this id"
+    UNKNOWN_CONTROLLER_ID = 116, False, "there is no controller with this id"
     UNKNOWN_SUBSCRIPTION_ID = 117, False, "the telemetry subscription has changed"
     TELEMETRY_TOO_LARGE = 118, False, "the pushed metrics are larger than allowed"
-    INVALID_REGISTRATION = 119, False, "the controller finds the registration not valid"
+    INVALID_REGISTRATION = 119, False, "the controller rejected the registration as not valid"
     TRANSACTION_ABORTABLE = 120, False, "the transaction can only be aborted now"
     INVALID_RECORD_STATE = (
         121,
@@ -235,11 +239,11 @@ class ErrorCode(IntEnum):
     STREAMS_INVALID_TOPOLOGY = 130, False, "the streams topology is not valid"
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131, False, "the streams topology's epoch is not valid"
     STREAMS_TOPOLOGY_FENCED = 132, False, "the group uses a newer streams topology"
-    SHARE_SESSION_LIMIT_REACHED = 133, True, "the broker holds as many share sessions as it may"
+    SHARE_SESSION_LIMIT_REACHED = 133, True, "the broker has the maximum number of share sessions"
     GROUP_DELETION_FAILED = 134, False, "the group could not be deleted"
     STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = (
         135,
         False,
         "the streams topology's description could not be stored",
     )
-    CONTROLLER_ID_NOT_REGISTERED = 136, False, "no controller of this id is registered"
+    CONTROLLER_ID_NOT_REGISTERED = 136, False, "no controller with this id is registered"

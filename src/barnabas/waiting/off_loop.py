@@ -26,14 +26,14 @@ def run_steps(steps: Steps) -> Any:
     failure: Exception | None = None
     while True:
         try:
-            asked = steps.send(answer) if failure is None else steps.throw(failure)
+            requested = steps.send(answer) if failure is None else steps.throw(failure)
         except StopIteration as end:
             return end.value
         answer = failure = None
-        if asked is not None:
+        if requested is not None:
             try:
-                answer = asked.work()
-            except Exception as error:  # noqa: BLE001 - thrown where the call was asked for
+                answer = requested.work()
+            except Exception as error:  # noqa: BLE001 - thrown where the call was requested
                 failure = error
 
 

@@ -101,8 +101,8 @@ class OffsetRequests:
         refused: dict[tuple[str, bytes], OffsetCommitResponseTopic] = {}
         taken: list[OffsetCommitResponseTopic] = []
         for topic in request.topics:
-            answered = yield from self._take_topic(topic, version, commit, refused)
-            taken.append(answered)
+            response_topic = yield from self._take_topic(topic, version, commit, refused)
+            taken.append(response_topic)
             yield
         commit.response.topics = _joined(refused, taken)
         if not commit.offsets:
@@ -137,20 +137,20 @@ class OffsetRequests:
         uses_ids = version >= _FIRST_VERSION_WITH_TOPIC_IDS
         name = self._topics.topic_name(topic.topic_id) if uses_ids else topic.name
         topic_id = topic.topic_id if uses_ids else self._topics.topic_id(topic.name)
-        taken = _answered(topic)
+        taken = _empty_response_of(topic)
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if name is None:
             unknown = ErrorCode.UNKNOWN_TOPIC_ID
         where = (topic.name, topic.topic_id)
         if name is None or topic_id is None:
             # The topic appears in the response even if the request has no partitions for it.
-            refused.setdefault(where, _answered(topic))
+            refused.setdefault(where, _empty_response_of(topic))
         for partition in topic.partitions:
             yield
             index = partition.partition_index
             slot = OffsetCommitResponsePartition(partition_index=index, error_code=unknown)
             if name is None or topic_id is None or not self._topics.has_partition(name, index):
-                refused.setdefault(where, _answered(topic)).partitions.append(slot)
+                refused.setdefault(where, _empty_response_of(topic)).partitions.append(slot)
                 continue
             committed = self._committed(commit.request, partition, topic_id)
             commit.offsets.append(((name, index), committed))
@@ -218,7 +218,7 @@ class OffsetRequests:
         return self._runtime.read(group_id, read)
 
 
-def _answered(topic: OffsetCommitRequestTopic) -> OffsetCommitResponseTopic:
+def _empty_response_of(topic: OffsetCommitRequestTopic) -> OffsetCommitResponseTopic:
     return OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=[])
 
 

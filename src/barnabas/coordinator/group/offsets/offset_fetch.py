@@ -124,7 +124,7 @@ def group_error(
             OffsetFetchResponseTopics(
                 name=topic.name,
                 topic_id=topic.topic_id,
-                partitions=[_nothing(index, error) for index in topic.partition_indexes],
+                partitions=[_without_offset(index, error) for index in topic.partition_indexes],
             )
             for topic in group.topics or ()
         ],
@@ -133,29 +133,29 @@ def group_error(
 
 
 def _topic(
-    asked: OffsetFetchRequestTopics,
+    requested: OffsetFetchRequestTopics,
     offsets: GroupOffsets,
     topics: TopicsView,
     uses_ids: bool,
 ) -> Generator[None, None, OffsetFetchResponseTopics]:
-    name = topics.topic_name(asked.topic_id) if uses_ids else asked.name
-    topic_id = asked.topic_id if uses_ids else topics.topic_id(asked.name)
+    name = topics.topic_name(requested.topic_id) if uses_ids else requested.name
+    topic_id = requested.topic_id if uses_ids else topics.topic_id(requested.name)
     partitions: list[OffsetFetchResponsePartitions] = []
-    for index in asked.partition_indexes:
+    for index in requested.partition_indexes:
         yield
         if name is None:
-            partitions.append(_nothing(index, ErrorCode.UNKNOWN_TOPIC_ID))
+            partitions.append(_without_offset(index, ErrorCode.UNKNOWN_TOPIC_ID))
             continue
         key = (name, index)
         committed = offsets.committed.get(key)
         if key in offsets.unstable:
-            partitions.append(_nothing(index, ErrorCode.UNSTABLE_OFFSET_COMMIT))
-        elif committed is None or _belongs_to_another(committed, topic_id):
-            partitions.append(_nothing(index, ErrorCode.NONE))
+            partitions.append(_without_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT))
+        elif committed is None or _is_of_another_topic(committed, topic_id):
+            partitions.append(_without_offset(index, ErrorCode.NONE))
         else:
             partitions.append(_found(index, committed))
     return OffsetFetchResponseTopics(
-        name=asked.name, topic_id=asked.topic_id, partitions=partitions
+        name=requested.name, topic_id=requested.topic_id, partitions=partitions
     )
 
 
@@ -168,21 +168,21 @@ def _all_topics(
         yield
         name, index = key
         topic_id = topics.topic_id(name)
-        if uses_ids and (topic_id is None or _belongs_to_another(committed, topic_id)):
+        if uses_ids and (topic_id is None or _is_of_another_topic(committed, topic_id)):
             continue
         if name not in found:
             shown_id = topic_id if uses_ids and topic_id is not None else ZERO_UUID
             found[name] = OffsetFetchResponseTopics(name=name, topic_id=shown_id, partitions=[])
         is_unstable = key in offsets.unstable
         found[name].partitions.append(
-            _nothing(index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+            _without_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
             if is_unstable
             else _found(index, committed)
         )
     return list(found.values())
 
 
-def _belongs_to_another(committed: CommittedOffset, topic_id: bytes | None) -> bool:
+def _is_of_another_topic(committed: CommittedOffset, topic_id: bytes | None) -> bool:
     """Whether the offset belongs to a deleted topic with the same name."""
     return topic_id is not None and committed.topic_id not in (ZERO_UUID, topic_id)
 
@@ -197,7 +197,7 @@ def _found(index: int, committed: CommittedOffset) -> OffsetFetchResponsePartiti
     )
 
 
-def _nothing(index: int, error: ErrorCode) -> OffsetFetchResponsePartitions:
+def _without_offset(index: int, error: ErrorCode) -> OffsetFetchResponsePartitions:
     return OffsetFetchResponsePartitions(
         partition_index=index,
         committed_offset=_NO_OFFSET,
