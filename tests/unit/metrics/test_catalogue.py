@@ -14,7 +14,7 @@ from barnabas.server.metrics.exposition import exposition_name
 ROOT = Path(__file__).parents[3]
 
 
-def test_the_page_is_what_the_catalogue_says() -> None:
+def test_the_page_equals_the_catalogue() -> None:
     program = "import metrics_page; print(metrics_page.page(), end='')"
     made = subprocess.run(
         [sys.executable, "-c", program],
@@ -27,7 +27,7 @@ def test_the_page_is_what_the_catalogue_says() -> None:
     assert made.stdout == page, "run tools/metrics_page.py"
 
 
-def test_names_are_those_of_the_usual_exporter_rules() -> None:
+def test_exposition_names_follow_the_usual_exporter_rules() -> None:
     shown = {name: exposition_name(name, row.kind) for name, row in CATALOGUE.items()}
     assert shown[names.MESSAGES_IN] == "kafka_server_brokertopicmetrics_messagesin"
     assert shown[names.REQUEST_TOTAL_TIME] == "kafka_network_requestmetrics_totaltimems"

@@ -11,7 +11,7 @@ from barnabas.sim.clock import SimClock
 from barnabas.sim.scheduler import SimScheduler
 
 
-def test_one_name_and_tags_is_one_counter() -> None:
+def test_equal_name_and_tags_return_the_same_counter() -> None:
     registry = MetricsRegistry(SimClock(SimScheduler()))
     registry.counter("a", {"topic": "t", "partition": "0"}).inc(2)
     registry.counter("a", {"partition": "0", "topic": "t"}).inc()
@@ -26,7 +26,7 @@ def test_a_gauge_is_read_when_somebody_looks() -> None:
     assert registry.snapshot() == {"g": 2.0}
 
 
-def test_what_is_removed_is_gone() -> None:
+def test_removed_metrics_are_not_in_the_snapshot() -> None:
     registry = MetricsRegistry(SimClock(SimScheduler()))
     registry.counter("a", {"topic": "t"})
     registry.counter("b", {"topic": "t", "partition": "1"})

@@ -31,7 +31,7 @@ def test_every_api_has_a_request_and_a_response_of_the_same_versions() -> None:
             assert (version >= response.__flexible_from__) is flexible
 
 
-def test_versions_that_kafka_4_dropped_are_there() -> None:
+def test_versions_that_kafka_4_removed_are_supported() -> None:
     assert schema_versions(ApiKey.PRODUCE) == (0, 13)
     assert schema_versions(ApiKey.FETCH) == (0, 18)
     assert schema_versions(ApiKey.LIST_OFFSETS) == (0, 11)
@@ -40,11 +40,11 @@ def test_versions_that_kafka_4_dropped_are_there() -> None:
     assert schema_versions(ApiKey.LEADER_AND_ISR) == (0, 7)
 
 
-def test_early_access_versions_that_kafka_4_dropped_are_not() -> None:
+def test_early_access_versions_that_kafka_4_removed_are_not_supported() -> None:
     assert schema_versions(ApiKey.SHARE_FETCH) == (1, 2)
 
 
-def test_unstable_versions_are_told_apart() -> None:
+def test_the_last_stable_version_excludes_unstable_versions() -> None:
     assert last_stable_version(ApiKey.INIT_PRODUCER_ID) == 5
     assert last_stable_version(ApiKey.PRODUCE) == 13
 

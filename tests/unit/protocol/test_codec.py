@@ -102,7 +102,7 @@ def test_an_ignorable_value_that_the_version_cannot_carry_is_dropped() -> None:
     assert decode(FetchRequest, 6, encode_bytes(request, 6)).session_id == 0
 
 
-def test_null_where_the_version_does_not_allow_it_is_an_error() -> None:
+def test_a_null_that_the_version_does_not_allow_is_an_error() -> None:
     assert encode_bytes(MetadataRequest(topics=None), 1) == b"\xff\xff\xff\xff"
     with pytest.raises(ProtocolError):
         encode(MetadataRequest(topics=None), 0)

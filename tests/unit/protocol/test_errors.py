@@ -31,7 +31,7 @@ def test_a_code_from_the_future_counts_as_unexpected() -> None:
     assert ErrorCode.of(12345) is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_codes_that_are_unknown_are_counted_as_unexpected_ones() -> None:
+def test_unknown_error_codes_are_counted_as_unknown_server_error() -> None:
     """A newer controller's response is forwarded, and counted, whatever codes it has."""
     counts = [0] * (max(ErrorCode) + 2)
     count = error_counter(AlterPartitionResponse)

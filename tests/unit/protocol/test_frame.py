@@ -86,7 +86,7 @@ def test_whole_frames_are_views_into_the_shared_buffer() -> None:
         assert bytes(view) == b"xbc"
 
 
-def test_a_frame_is_released_when_the_next_is_asked_for() -> None:
+def test_a_frame_is_released_when_the_next_one_is_requested() -> None:
     splitter = FrameSplitter(100, bytearray(64))
     splitter.get_buffer()[:7] = frame(b"abc")
     (view,) = splitter.received(7)
@@ -102,7 +102,7 @@ def test_an_absurd_length_is_an_error(length: int) -> None:
         list(splitter.received(4))
 
 
-def test_an_absurd_length_is_an_error_when_it_comes_byte_by_byte() -> None:
+def test_an_invalid_length_that_arrives_byte_by_byte_is_an_error() -> None:
     splitter = FrameSplitter(1000)
     with pytest.raises(ProtocolError):
         feed(splitter, struct.pack(">i", 5000), [1])
@@ -123,7 +123,7 @@ def test_a_large_frame_arrives_through_a_growing_buffer() -> None:
     assert feed(splitter, frame(content) + frame(b"next"), [60_000]) == [content, b"next"]
 
 
-def test_a_client_reads_answers_of_one_size_into_one_buffer() -> None:
+def test_a_client_reads_responses_of_equal_size_into_one_buffer() -> None:
     buffers = FrameBuffers()
     splitter = FrameSplitter(2 << 20, bytearray(1000), buffers)
     used: list[object] = []

@@ -9,7 +9,7 @@ from barnabas.protocol.frame_buffers import FrameBuffers
 MIB = 1 << 20
 
 
-def test_a_buffer_that_was_given_back_is_given_out_again() -> None:
+def test_a_returned_buffer_is_reused() -> None:
     buffers = FrameBuffers()
     first = buffers.take(3 * MIB, 1000)
     assert 3 * MIB <= len(first) < 3.5 * MIB
@@ -24,12 +24,14 @@ def test_two_that_are_in_use_are_two() -> None:
 
 
 @pytest.mark.parametrize("arrived", [10, 3 * MIB, 50 * MIB])
-def test_a_forged_length_makes_it_no_larger_than_trusted_or_twice_what_came(arrived: int) -> None:
+def test_a_forged_length_allocates_at_most_the_trusted_size_or_twice_the_received_bytes(
+    arrived: int,
+) -> None:
     buffer = FrameBuffers(trusted_bytes=4 * MIB).take(2000 * MIB, arrived)
     assert arrived < len(buffer) <= 1.25 * max(4 * MIB, 2 * arrived)
 
 
-def test_no_more_is_kept_than_agreed_and_of_that_the_largest() -> None:
+def test_kept_buffers_are_the_largest_within_the_limit() -> None:
     buffers = FrameBuffers(kept_bytes_max=5 * MIB)
     small, large, huge = (buffers.take(size * MIB, size * MIB) for size in (1, 4, 6))
     for buffer in (large, small):
@@ -43,7 +45,7 @@ def test_no_more_is_kept_than_agreed_and_of_that_the_largest() -> None:
     assert buffers.kept_bytes == 4 * MIB
 
 
-def test_frames_of_about_one_size_share_a_buffer() -> None:
+def test_frames_of_similar_size_share_a_buffer() -> None:
     buffers = FrameBuffers()
     seen = set()
     for size in range(MIB, MIB + 60_000, 1000):

@@ -45,9 +45,7 @@ def test_header_versions() -> None:
 
 @pytest.mark.parametrize(("version", "kio"), [(8, KioRequestHeaderV1), (9, KioRequestHeaderV2)])
 @pytest.mark.parametrize("client_id", [None, "", "rdkafka", "κλειώ"])
-def test_request_headers_are_what_kio_writes(
-    version: int, kio: type, client_id: str | None
-) -> None:
+def test_request_headers_equal_those_of_kio(version: int, kio: type, client_id: str | None) -> None:
     ours = encode_request_header(0, version, 77, client_id)
     buffer = io.BytesIO()
     header = kio(
@@ -61,7 +59,7 @@ def test_request_headers_are_what_kio_writes(
     assert decode_request_header(ours) == (0, version, 77, client_id, len(ours))
 
 
-def test_a_client_id_in_another_code_is_read_as_far_as_it_goes() -> None:
+def test_a_client_id_with_invalid_utf_8_is_read_with_replacements() -> None:
     header = b"\0\3\0\1\0\0\0\5" + b"\0\4" + "caf\u00e9".encode("latin-1")
     assert decode_request_header(header) == (3, 1, 5, "caf\ufffd", len(header))
 
@@ -85,7 +83,7 @@ def test_the_header_of_an_unknown_api_or_version_is_still_read() -> None:
 
 
 @pytest.mark.parametrize("length", range(12))
-def test_a_cut_header_is_an_error(length: int) -> None:
+def test_a_truncated_header_is_an_error(length: int) -> None:
     header = encode_request_header(ApiKey.PRODUCE, 9, 5, "client")
     with pytest.raises(ProtocolError):
         decode_request_header(header[:length])

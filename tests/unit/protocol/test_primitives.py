@@ -43,13 +43,13 @@ def test_known_varints() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\x80", b"\x80" * 6, b"\xff\xff\xff\xff\x10"])
-def test_cut_and_overlong_varints_are_errors(data: bytes) -> None:
+def test_truncated_and_overlong_varints_are_errors(data: bytes) -> None:
     with pytest.raises(ProtocolError):
         read_unsigned_varint(data, 0)
 
 
 @pytest.mark.parametrize("data", [b"", b"\x80" * 9, b"\x80" * 11, b"\xff" * 9 + b"\x02"])
-def test_cut_and_overlong_varlongs_are_errors(data: bytes) -> None:
+def test_truncated_and_overlong_varlongs_are_errors(data: bytes) -> None:
     with pytest.raises(ProtocolError):
         read_varlong(data, 0)
 
@@ -67,6 +67,6 @@ def test_known_uuids() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "abc", "A" * 23, "A" * 21 + "é", "!" * 22])
-def test_what_is_not_a_uuid_is_an_error(text: str) -> None:
+def test_a_malformed_uuid_is_an_error(text: str) -> None:
     with pytest.raises(ProtocolError):
         uuid_from_string(text)

@@ -24,7 +24,7 @@ from barnabas.protocol.records.offset_commit import OffsetCommitKey, OffsetCommi
 from barnabas.protocol.records.topic_record import TopicRecord
 
 
-def test_a_metadata_record_is_what_kafka_writes() -> None:
+def test_a_metadata_record_equals_that_of_kafka() -> None:
     topic_id = bytes(7) + b"\x01" + bytes(7) + b"\x02"
     written = encode_metadata_record(TopicRecord(name="foo", topic_id=topic_id), 0)
     assert written.hex() == "01020004666f6f0000000000000001000000000000000200"
@@ -56,7 +56,7 @@ def test_offset_commits_are_prefixed_by_type_and_version() -> None:
     assert decode_coordinator_value(OffsetCommitValue, written_value) == value
 
 
-def test_record_types_from_the_future_are_none() -> None:
+def test_an_unknown_record_type_has_no_class() -> None:
     assert metadata_record_class(999) is None
     assert group_record_classes(999) is None
     assert transaction_record_classes(999) is None

@@ -194,7 +194,7 @@ def test_dropped_versions_have_the_layout_of_the_older_release(schemas: Path) ->
     assert compared > 50
 
 
-def test_committed_files_are_what_the_tool_writes(schemas: Path, tmp_path: Path) -> None:
+def test_committed_files_equal_the_output_of_the_tool(schemas: Path, tmp_path: Path) -> None:
     tool = ROOT / "tools" / "import_schemas.py"
     done = subprocess.run(
         [sys.executable, str(tool), str(schemas), "--output", str(tmp_path)],

@@ -27,7 +27,7 @@ from steps import counted, finish
 from unit.protocol.protocol_values import messages
 
 
-def test_both_ways_agree_for_all_messages() -> None:
+def test_coding_in_steps_equals_coding_at_once_for_all_messages() -> None:
     for message_class, version, message in messages(seed=3, count=1):
         data = encode_bytes(message, version)
         in_steps = finish(encode_in_steps(bytearray(), message, version))
@@ -84,7 +84,7 @@ def test_more_items_than_memory_is_given_for_are_refused() -> None:
         finish(decode_in_steps(DescribeGroupsRequest, 5, memoryview(frame)))
 
 
-def test_cut_messages_are_refused_as_they_are_at_once() -> None:
+def test_truncated_messages_are_rejected_in_steps_too() -> None:
     data = encode_bytes(_request(100), 9)
     for end in (0, 1, 10, len(data) - 1):
         with pytest.raises(ProtocolError):

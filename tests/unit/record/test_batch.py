@@ -47,7 +47,7 @@ def test_sequence_wraps_after_its_maximum() -> None:
     assert header.last_sequence == 1
 
 
-def test_batches_are_walked_and_a_cut_off_tail_is_left_out() -> None:
+def test_batches_are_listed_without_a_truncated_last_one() -> None:
     one = bytes(foreign_batch())
     walked = list(batches(one + one + one[:-1]))
     assert [position for position, _ in walked] == [0, len(one)]

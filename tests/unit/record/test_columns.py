@@ -39,7 +39,7 @@ def test_compiled_and_pure_reader_agree(compression: int) -> None:
 
 @pytest.mark.parametrize("gap", [1, 3])
 @pytest.mark.parametrize("compression", range(5))
-def test_columns_are_those_of_the_records_with_and_without_gaps(compression: int, gap: int) -> None:
+def test_columns_equal_the_records_with_and_without_gaps(compression: int, gap: int) -> None:
     builder = BatchBuilder(base_offset=50, compression=compression)
     for index in range(10):
         key = None if index == 2 else b"k%d" % index
@@ -66,7 +66,7 @@ def test_columns_of_records_whose_header_keys_are_no_utf8_come_all_the_same() ->
     assert (offsets, keys, values) == ([4, 5], [None, b"k"], [b"first", b"second"])
 
 
-def test_every_format_is_read_and_control_batches_left_out() -> None:
+def test_every_format_is_read_without_control_batches() -> None:
     control = BatchBuilder(base_offset=90, control=True)
     control.append(1, b"\x00\x00\x00\x01", b"")
     raw = down_convert(v2(1, 0), 0) + down_convert(v2(0, 20), 1) + bytes(control.build())
@@ -91,7 +91,7 @@ def test_a_changed_byte_raises_nothing_else(position: int, byte: int, compressio
             batch_records(raw, start, header)
 
 
-def test_the_reader_does_not_load_aiokafkas_client_and_leaves_it_usable() -> None:
+def test_the_compiled_reader_does_not_import_aiokafkas_client() -> None:
     program = (
         "import sys; from barnabas.record.compiled import CompiledReader; CompiledReader();"
         "assert 'aiokafka.client' not in sys.modules;"

@@ -47,7 +47,7 @@ OTHERS_ENCODE = {
 
 @pytest.mark.parametrize("code", ALL)
 @given(data=st.binary(max_size=2000))
-def test_what_is_compressed_comes_back(code: int, data: bytes) -> None:
+def test_compressed_data_is_decompressed_again(code: int, data: bytes) -> None:
     assert decompress(code, compress(code, data)) == data
 
 
@@ -118,7 +118,7 @@ def test_a_forged_snappy_length_allocates_nothing() -> None:
 
 
 @pytest.mark.parametrize("code", REAL)
-def test_cut_off_bytes_are_corrupt(code: int) -> None:
+def test_truncated_data_is_corrupt(code: int) -> None:
     whole = bytes(compress(code, TEXT))
     for size in (0, 1, 5, len(whole) // 2, len(whole) - 1):
         if code == SNAPPY and size == 0:
@@ -135,7 +135,7 @@ def test_hostile_bytes_raise_nothing_else(code: int, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("code", REAL)
-def test_what_is_large_is_neither_zeroed_nor_copied_on_the_heap(code: int) -> None:
+def test_large_data_is_not_copied_on_the_heap(code: int) -> None:
     packed = bytes(compress(code, bytes(40 << 20)))
     tracemalloc.start()
     head = bytearray(b"head")
@@ -157,7 +157,7 @@ def test_many_empty_gzip_members_are_not_copied_for_each() -> None:
 
 
 @pytest.mark.parametrize("code", REAL)
-def test_the_bound_of_what_comes_out_holds(code: int) -> None:
+def test_the_bound_of_the_decompressed_size_holds(code: int) -> None:
     packed = compress(code, bytes(3 << 20))
     assert decompressed_bytes_max(code, len(packed)) >= 3 << 20
     assert decompressed_bytes_max(code, 1 << 40, 77) == 77

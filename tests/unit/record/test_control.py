@@ -15,17 +15,17 @@ from barnabas.record.control import (
 from barnabas.record.errors import CorruptBatchError
 
 
-def test_every_type_comes_back() -> None:
+def test_every_control_type_is_decoded_again() -> None:
     for control_type in ControlType:
         assert parse_control_key(encode_control_key(control_type)) is control_type
 
 
-def test_markers_are_those_that_consumers_look_for() -> None:
+def test_encoded_markers_are_recognized_by_consumers() -> None:
     assert ControlRecord.parse(encode_control_key(ControlType.ABORT)) == ABORT_MARKER
     assert ControlRecord.parse(encode_control_key(ControlType.COMMIT)) == COMMIT_MARKER
 
 
-def test_an_unknown_type_is_none() -> None:
+def test_an_unknown_control_type_is_none() -> None:
     assert parse_control_key(b"\x00\x00\x00\x63") is None
 
 
@@ -35,7 +35,7 @@ def test_a_malformed_key_is_corrupt(key: bytes | None) -> None:
         parse_control_key(key)
 
 
-def test_the_coordinator_epoch_comes_back() -> None:
+def test_the_coordinator_epoch_is_decoded_again() -> None:
     assert parse_end_marker(encode_end_marker(12)) == 12
     for value in (None, b"", b"\xff\xff\x00\x00\x00\x00"):
         with pytest.raises(CorruptBatchError):

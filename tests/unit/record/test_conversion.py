@@ -65,7 +65,7 @@ def v2(compression: int, count: int = 5, base: int = 50) -> bytes:
 
 
 @pytest.mark.parametrize(("magic", "compression"), OLD)
-def test_old_consumers_read_what_is_converted_down(magic: int, compression: int) -> None:
+def test_old_consumers_read_down_converted_records(magic: int, compression: int) -> None:
     raw = down_convert(v2(compression) + v2(compression, base=90), magic)
     offsets = [*range(50, 55), *range(90, 95)]
     ours = [(r.offset, r.timestamp, r.key, r.value) for r in read_records(raw)]
@@ -90,7 +90,7 @@ def test_up_and_down_again_keeps_offsets(magic: int, compression: int) -> None:
     assert down_convert(b"".join(batches), magic) == old
 
 
-def test_records_before_the_asked_offset_and_control_batches_are_left_out() -> None:
+def test_records_before_the_requested_offset_and_control_batches_are_omitted() -> None:
     control = BatchBuilder(base_offset=55, control=True)
     control.append(1, b"\x00\x00\x00\x01", b"")
     raw = down_convert(v2(0) + bytes(control.build()), 1, first_offset=53)
@@ -102,7 +102,7 @@ def test_zstd_cannot_be_converted_down() -> None:
         down_convert(v2(4), 1)
 
 
-def test_magic_1_becomes_magic_0_and_magic_0_stays_what_it_is() -> None:
+def test_magic_1_becomes_magic_0_and_magic_0_is_unchanged() -> None:
     old = down_convert(v2(1), 1)
     older = down_convert(old, 0)
     assert [r.offset for r in read_records(older)] == list(range(50, 55))
@@ -206,7 +206,9 @@ def test_a_batch_that_would_become_too_many_messages_is_refused(
         down_convert(large.build(), 1)
 
 
-def test_an_answer_ends_with_the_batch_that_makes_it_large(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_conversion_ends_with_the_batch_that_exceeds_the_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(down_conversion_module, "CONVERTED_BYTES_MAX", 4_000)
     batches = bytearray()
     for number in range(5):

@@ -60,7 +60,7 @@ FIELDS = st.tuples(
         max_size=4,
     )
 )
-def test_columns_are_what_the_reader_reads(
+def test_columns_equal_the_records_of_the_reader(
     batches: list[tuple[int, int, list[tuple[int, bytes | None, bytes | None]]]],
 ) -> None:
     data, offset = b"", 7
@@ -76,7 +76,7 @@ def test_columns_are_what_the_reader_reads(
 
 
 @pytest.mark.parametrize("size", [0, 10, 55, 60, 100, 5000, 20000])
-def test_runs_of_records_of_one_size_are_exact(size: int) -> None:
+def test_records_of_equal_size_are_decoded_exactly(size: int) -> None:
     builder = BatchBuilder()
     for index in range(3000):
         value = bytes(size) if index != 1500 else bytes(size + 1)
@@ -100,7 +100,7 @@ def marker(base: int, producer_id: int, kind: ControlType) -> bytes:
     return bytes(builder.build())
 
 
-def test_control_records_and_aborted_transactions_are_left_out() -> None:
+def test_control_records_and_aborted_transactions_are_omitted() -> None:
     data = (
         v2(0, producer_id=1, transactional=True)
         + v2(3, producer_id=2, transactional=True)
@@ -120,7 +120,7 @@ def test_old_formats_are_read_at_their_offsets() -> None:
     assert upgraded(v2(0)) == v2(0)
 
 
-def test_a_range_cuts_the_first_and_the_last_batch() -> None:
+def test_a_range_may_begin_and_end_within_a_batch() -> None:
     data = v2(0, 10) + v2(10, 10)
     parts = [rows_of(part.between(5, 12)) for part in decode_record_set(data)]
     assert [row[0] for rows in parts for row in rows] == list(range(5, 12))

@@ -31,7 +31,7 @@ def built(**options: int) -> bytearray:
 
 
 @given(value=st.integers(-(2**63), 2**63 - 1))
-def test_varints_come_back(value: int) -> None:
+def test_varints_are_decoded_again(value: int) -> None:
     output = bytearray(b"x")
     write_varint(output, value)
     assert read_varint(output, 1) == (value, len(output))
@@ -45,7 +45,7 @@ def test_a_varint_of_eleven_bytes_is_corrupt() -> None:
 @pytest.mark.parametrize("compression", range(5))
 @settings(max_examples=30)
 @given(rows=st.lists(FIELDS, min_size=1, max_size=10))
-def test_what_is_built_comes_back_here_and_elsewhere(
+def test_built_batches_are_read_by_our_reader_and_by_others(
     compression: int, rows: list[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes]]]]
 ) -> None:
     builder = BatchBuilder(base_offset=90, compression=compression)
@@ -132,14 +132,14 @@ def test_gaps_between_offsets_are_kept() -> None:
         build_batch([kept[1], kept[0]])
 
 
-def test_several_batches_are_read_and_a_cut_off_tail_left_out() -> None:
+def test_several_batches_are_read_without_a_truncated_last_one() -> None:
     raw = bytes(built(base_offset=0) + built(base_offset=20, compression=3))
     read = list(read_batches(raw + raw[:200]))
     assert [header.base_offset for header, _ in read] == [0, 20]
     assert [r.offset for _, rs in read for r in rs] == list(range(40))
 
 
-def test_a_batch_that_is_cut_off_is_corrupt() -> None:
+def test_a_truncated_batch_is_corrupt() -> None:
     with pytest.raises(CorruptBatchError):
         records(built()[:-1])
 

@@ -29,7 +29,7 @@ def with_records(records: bytes, count: int) -> tuple[bytearray, BatchHeader]:
 
 
 @pytest.mark.parametrize("compression", range(5))
-def test_slices_hold_all_records_in_order(compression: int) -> None:
+def test_slices_contain_all_records_in_order(compression: int) -> None:
     whole = batch(MANY, compression)
     header = read_header(whole)
     parts = list(record_slices(uncompressed(whole, 0, header), header))
@@ -37,7 +37,7 @@ def test_slices_hold_all_records_in_order(compression: int) -> None:
     assert [record.offset for part in parts for record in part] == list(range(50, 50 + MANY))
 
 
-def test_what_only_python_reads_comes_once_and_in_slices() -> None:
+def test_records_that_only_python_reads_are_returned_once_in_slices() -> None:
     # The compiled reader does not read header keys that are not UTF-8.
     whole = batch(MANY)
     last = whole.rindex(b"zz")

@@ -67,7 +67,7 @@ def test_text_that_is_not_of_the_type_is_an_error(kind: ConfigType, text: str) -
         ConfigKey("k", kind, None, "").parse(text)
 
 
-def test_an_error_names_key_value_and_what_is_allowed() -> None:
+def test_an_error_contains_the_key_the_value_and_the_allowed_values() -> None:
     with pytest.raises(ConfigError) as caught:
         DEFINITION.parse({"retention.ms": "-2"})
     message = str(caught.value)
@@ -90,7 +90,7 @@ def test_keys_that_are_not_given_take_their_defaults() -> None:
     assert parsed.given == {"retention.ms"}
 
 
-def test_given_defaults_come_before_the_declared_ones() -> None:
+def test_given_defaults_override_declared_defaults() -> None:
     assert DEFINITION.parse({}, {"retention.ms": 7}).integer("retention.ms") == 7
 
 
@@ -134,9 +134,7 @@ def test_values_are_shown_as_kafka_shows_them() -> None:
         (ConfigType.INT, "no number", "no number"),
     ],
 )
-def test_what_was_written_in_another_way_is_shown_as_it_is_taken(
-    kind: ConfigType, text: str, shown: str
-) -> None:
+def test_values_are_shown_in_their_normal_form(kind: ConfigType, text: str, shown: str) -> None:
     assert ConfigKey("k", kind, None, "", distinct=True).normal(text) == shown
 
 

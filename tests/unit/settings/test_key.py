@@ -32,7 +32,7 @@ def test_no_regular_expression_reads_values() -> None:
 
 
 @given(st.text("0123456789.eE+-fFdDx ", max_size=8))
-def test_decimals_are_those_of_java(text: str) -> None:
+def test_decimals_are_parsed_as_in_java(text: str) -> None:
     expected = _JAVA_DECIMAL.fullmatch(text.strip()) is not None
     try:
         _NUMBER.parse(text)
@@ -68,13 +68,13 @@ def test_a_long_list_of_blanks_is_one_item() -> None:
 
 
 @pytest.mark.parametrize("text", ["9" * 5000, "-" + "9" * 5000, "9" * 19, "1_0", "٣", "", "+"])
-def test_whole_numbers_that_are_none_are_refused(text: str) -> None:
+def test_malformed_integers_are_rejected(text: str) -> None:
     assert whole_number(text, 64) is None
     with pytest.raises(ConfigError):
         _WHOLE.parse(text)
 
 
-def test_numbers_of_more_digits_than_python_reads_are_refused_everywhere() -> None:
+def test_numbers_with_more_digits_than_python_parses_are_rejected() -> None:
     digits = "9" * 5000
     assert parse_address(f"host:{digits}") is None
     assert parse_overrides(f"10.0.0.1:{digits}") is None

@@ -35,7 +35,7 @@ def _patterns() -> st.SearchStrategy[str]:
 
 
 @given(_patterns(), st.text("ab1.-c", max_size=6))
-def test_it_matches_what_python_matches(expression: str, text: str) -> None:
+def test_a_pattern_matches_as_in_python(expression: str, text: str) -> None:
     try:
         pattern = Pattern(expression)
     except PatternError:
@@ -98,7 +98,7 @@ def test_other_patterns_are_refused_in_words(expression: str) -> None:
         Pattern(expression)
 
 
-def test_repetitions_of_nothing_are_not_counted_out() -> None:
+def test_nested_repetitions_of_an_empty_group_finish_quickly() -> None:
     nested = "()"
     for _ in range(40):
         nested = f"({nested}){{999}}"
@@ -128,7 +128,7 @@ def test_the_work_of_a_match_is_bounded() -> None:
     assert not Pattern(".*").matches("x" * (TEXT_CHARACTERS_MAX + 1))
 
 
-def test_patterns_of_one_text_are_equal() -> None:
+def test_patterns_with_the_same_text_are_equal() -> None:
     assert Pattern("a.*") == Pattern("a.*")
     assert Pattern("a.*") != Pattern("a.+")
     assert len({Pattern("a"), Pattern("a")}) == 1

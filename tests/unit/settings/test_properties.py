@@ -41,7 +41,7 @@ def test_a_malformed_unicode_escape_is_an_error() -> None:
 
 
 @given(st.dictionaries(st.text(min_size=1), st.text()))
-def test_what_is_written_reads_back(values: dict[str, str]) -> None:
+def test_formatted_properties_are_parsed_to_the_same_values(values: dict[str, str]) -> None:
     text = {
         key.encode("utf-16", "replace").decode("utf-16"): value for key, value in values.items()
     }

@@ -45,7 +45,7 @@ def test_an_operation_that_is_complete_at_once_is_never_watched() -> None:
     assert (operation.completed, purgatory.watched(), wheel.waiting_count) == (1, 0, 0)
 
 
-def test_an_operation_is_tried_again_once_it_is_watched() -> None:
+def test_an_operation_is_checked_again_after_it_is_watched() -> None:
     _, wheel, purgatory = purgatory_in_world()
     operation = Operation(ready_after_tries=1)
     assert purgatory.try_complete_else_watch(operation, ["a", "b"])
@@ -79,7 +79,7 @@ def test_a_check_of_any_key_completes_and_leaves_all_keys() -> None:
     assert operation.completed == 1
 
 
-def test_an_error_of_one_operation_does_not_keep_the_others_from_completing(caplog) -> None:
+def test_an_error_of_one_operation_does_not_prevent_the_completion_of_others(caplog) -> None:
     """Nor does it reach the caller, whose own request it is no part of."""
     _, _, purgatory = purgatory_in_world()
 
@@ -107,7 +107,7 @@ def test_the_time_out_completes_and_is_counted() -> None:
     assert (operation.completed, operation.expired, purgatory.watched()) == (1, 1, 0)
 
 
-def test_whoever_comes_second_does_nothing() -> None:
+def test_an_operation_completes_only_once() -> None:
     world, _, purgatory = purgatory_in_world()
     operation = Operation(delay_ms=50)
     purgatory.try_complete_else_watch(operation, ["a"])
@@ -117,7 +117,7 @@ def test_whoever_comes_second_does_nothing() -> None:
     assert (operation.completed, operation.expired) == (1, 0)
 
 
-def test_completing_one_may_check_the_same_key() -> None:
+def test_the_completion_of_an_operation_may_check_its_key_again() -> None:
     _, _, purgatory = purgatory_in_world()
     second = Operation()
 
@@ -171,7 +171,7 @@ def test_the_oldest_are_completed_when_too_much_is_watched() -> None:
     assert (purgatory.delayed, purgatory.watched(), wheel.waiting_count) == (10, 60, 10)
 
 
-def test_one_operation_that_is_beyond_the_limit_is_completed_at_once() -> None:
+def test_an_operation_that_exceeds_the_watch_limit_is_completed_at_once() -> None:
     _, runtime = sim_runtime(1)
     purgatory = Purgatory("test", TimingWheel(runtime.clock, runtime.timer), watched_max=100)
     operation = Operation(1e9)

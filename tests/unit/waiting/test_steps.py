@@ -27,7 +27,7 @@ def test_names_are_counted_in_steps_in_their_order() -> None:
     assert steps == 11
 
 
-def test_little_work_is_done_at_once() -> None:
+def test_small_work_finishes_in_one_turn() -> None:
     loop, results = Loop(), []
     run_in_slices(work(loop, 3), loop, loop.call_soon, results.append)
     assert (results, loop.queue) == (["done"], [])

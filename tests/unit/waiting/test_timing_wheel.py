@@ -64,7 +64,7 @@ def test_an_entry_added_while_firing_waits_for_its_own_time() -> None:
     assert fired == [6.0]
 
 
-def test_an_entry_that_raises_does_not_take_the_others_with_it() -> None:
+def test_an_error_of_one_entry_does_not_affect_others() -> None:
     world, wheel = wheel_in_world()
     fired: list[str] = []
     wheel.add(5, lambda: 1 // 0)
@@ -93,7 +93,7 @@ def test_nothing_fires_after_close() -> None:
 
 
 @pytest.mark.parametrize("is_canceled", [True, False])
-def test_an_entry_that_is_over_forgets_its_callback(is_canceled: bool) -> None:
+def test_a_finished_entry_releases_its_callback(is_canceled: bool) -> None:
     """A callback often leads back to its entry: only a collection of garbage would free both."""
 
     class Delay:

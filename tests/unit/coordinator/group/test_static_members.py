@@ -110,7 +110,7 @@ def test_a_static_member_that_rejoins_with_other_protocols_starts_a_rebalance(
     assert back.one.protocol_name == "sticky"
 
 
-def test_a_static_member_is_removed_after_its_session_timeout(
+def test_a_static_member_can_rejoin_only_within_its_session_timeout(
     world: MembersWorld,
 ) -> None:
     leader, _ = stable(world, "a", "b")
