@@ -1,8 +1,8 @@
-"""Members that do anything in any order, and a coordinator that moves: what must hold of a group.
+"""Invariants of a group, whose members send any requests in any order, over failovers.
 
-Every request is answered once (EveryRequestAnsweredOnce); in a generation nobody gets what its
-leader did not assign to it (OneOwnerPerPartition); generations grow; what members were told is
-known after a fail-over; a group whose members are silent is empty in the end.
+Every request is answered once (EveryRequestAnsweredOnce). Each member gets only the assignment that
+the leader of its generation made for it (OneOwnerPerPartition). Generations increase. A new
+coordinator knows what an earlier one sent to members. A group without heartbeats becomes empty.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ steps = st.lists(
 
 
 class Client:
-    """What one client believes; the first two are static."""
+    """The state of one client. The first two clients are static members."""
 
     def __init__(self, number: int) -> None:
         self.instance = f"instance-{number}" if number < 2 else None
@@ -73,11 +73,11 @@ class Story:
     def __init__(self) -> None:
         self.world = MembersWorld(group_max_size=4)
         self.clients = [Client(number) for number in range(CLIENTS)]
-        # Every request that was sent: its answers.
+        # The responses to each request.
         self.asked: list[list[Any]] = []
         self.joins: list[tuple[Client, list[Any]]] = []
         self.syncs: list[tuple[Client, int, list[Any]]] = []
-        # What leaders assigned, by generation.
+        # The assignments of leaders, by generation.
         self.assigned: dict[int, list[dict[str, bytes]]] = {}
         self.generation = 0
 
@@ -120,7 +120,7 @@ class Story:
             case "sync":
                 self.sync(client)
             case "settle":
-                # What well-behaved clients do: a stable group of so many is likely.
+                # Do what well-behaved clients do: this often makes a stable group.
                 for each in ("all join", "wait", "all join", "all sync"):
                     self.step(each, number, 7_000)
                     self.take_answers()
@@ -139,7 +139,7 @@ class Story:
                 self.fail_over()
 
     def take_answers(self) -> None:
-        """Let clients know what they were answered."""
+        """Pass the responses to their clients."""
         for client, answers in self.joins:
             for answer in answers:
                 if answer.error_code == ErrorCode.NONE:
@@ -159,7 +159,7 @@ class Story:
                         for owner, what in each.items()
                         if what == answer.assignment
                     }
-                    assert len(owners) == 1, "what one is given was assigned to one"
+                    assert len(owners) == 1, "an assignment belongs to one member"
                     if client.instance is None:
                         assert owners <= {answer.assignment.decode().split(" ")[0]}
         self.syncs = [each for each in self.syncs if not each[2]]
@@ -185,7 +185,7 @@ class Story:
             check_group(group)
 
     def finish(self) -> None:
-        """Nobody says anything any more."""
+        """Wait until all sessions have expired."""
         self.world.run_for(10 * 60_000)
         self.take_answers()
         self.check()
@@ -195,13 +195,13 @@ class Story:
 
 
 def summary(group: ClassicGroup) -> object:
-    """What a new coordinator must know."""
+    """Return the state that survives a failover."""
     members = {each.id: (each.assignment, each.identity) for each in group.members.values()}
     return group.generation_id, group.leader_id, group.protocol_name, members
 
 
 def check_group(group: ClassicGroup) -> None:
-    """Its parts agree with each other."""
+    """Check that the fields of a group agree."""
     members = group.members.values()
     assert group.awaiting_join_count == sum(each.is_awaiting_join for each in members)
     assert group.supporters == Counter(name for each in members for name in each.protocols)

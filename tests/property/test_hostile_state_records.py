@@ -1,4 +1,4 @@
-"""Whatever a state partition holds, its coordinator loads it and then serves its groups."""
+"""A coordinator loads a state partition with any records, and then serves its groups."""
 
 from __future__ import annotations
 

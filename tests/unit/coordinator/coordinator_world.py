@@ -92,7 +92,7 @@ class CoordinatorWorld:
         self.replicas.replay(PartitionChangeRecord(partition_id=0, topic_id=OFFSETS_ID, leader=2))
 
     def follow(self, offset: int) -> None:
-        """The other replica has all records before `offset`."""
+        """Let the other replica fetch from `offset`: it has all records before it."""
         params = FetchParams(17, 2, 102, 0, 1, 1 << 20, FetchIsolation.LOG_END)
         where = TopicIdPartition(OFFSETS_ID, *STATE)
         data = FetchPartitionData(offset, 1 << 20)

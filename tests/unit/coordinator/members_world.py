@@ -43,7 +43,7 @@ def subscription(*topics: str) -> bytes:
 
 
 class Answers(list):
-    """What a request was answered, at most one."""
+    """The responses to one request: at most one."""
 
     @property
     def one(self):
@@ -56,7 +56,7 @@ class Answers(list):
 
 
 class MembersWorld(CoordinatorWorld):
-    """A loaded coordinator, and short ways to ask it."""
+    """A loaded coordinator, and short calls for its requests."""
 
     def __init__(self, replicas: tuple[int, ...] = (1,), **config: int) -> None:
         super().__init__(replicas, **config)
@@ -132,35 +132,35 @@ class MembersWorld(CoordinatorWorld):
         return answers
 
     def new_id(self, **options) -> str:
-        """An id that was given out."""
+        """Return a member id that the coordinator issued."""
         return self.join(**options).one.member_id
 
     def run_for(self, ms: float) -> None:
         self.replicas.world.run_for(ms)
 
     def begin(self, count: int = 1, **options) -> list[JoinGroupResponse]:
-        """The first generation of a group of dynamic members; the first of them leads."""
+        """Start the first generation of a group of dynamic members. The first one leads."""
         waiting = [self.join(self.new_id(**options), **options) for _ in range(count)]
-        # As long as members come the delay is prolonged.
+        # Each new member extends the initial delay.
         self.run_for(2 * DELAY_MS + 10)
         return [each.one for each in waiting]
 
     def stable(self, count: int = 1, **options) -> list[str]:
-        """A group whose members have got their assignments; their ids, the leader's first."""
+        """Make a stable group. Return the member ids, beginning with the leader's."""
         joined = self.begin(count, **options)
         ids = [each.member_id for each in joined]
-        self.settle(joined[0].generation_id, ids, group=options.get("group", "g"))
+        self.sync_all(joined[0].generation_id, ids, group=options.get("group", "g"))
         return ids
 
-    def settle(self, generation: int, ids: list[str], **options) -> None:
-        """All of them sync, the leader (the first) last."""
+    def sync_all(self, generation: int, ids: list[str], **options) -> None:
+        """Send SyncGroup for all members. The leader, which is the first one, sends it last."""
         waiting = [self.sync(each, generation, **options) for each in ids[1:]]
         assign = {each: b"for " + each.encode() for each in ids}
         waiting.append(self.sync(ids[0], generation, assign=assign, **options))
         assert [each.error for each in waiting] == [0] * len(ids)
 
     def keep_alive(self, ms: float, generation: int, *members: str) -> None:
-        """Let time pass in which these members send heartbeats."""
+        """Let time pass, in which these members send heartbeats."""
         for _ in range(int(ms / 1_000)):
             self.run_for(1_000)
             for each in members:
@@ -211,7 +211,7 @@ class MembersWorld(CoordinatorWorld):
         return self.shard.groups.find("g")
 
     def fail_over(self) -> None:
-        """The same log, loaded by a new leader."""
+        """Load the same log in a new coordinator."""
         self.coordinator.runtime.on_resigned(0)
         self.coordinator = self.new_coordinator()
         self.load(1)

@@ -45,7 +45,9 @@ class ShardTimers:
         self._clock = clock
         # Runs an operation and writes its records.
         self._run = run
+        # Scheduled timers by key. Invariant: each has an entry in the wheel.
         self._delays: dict[Hashable, _Delay] = {}
+        # Set by `close`; never reset. A closed shard schedules no timers.
         self._is_closed = False
 
     def __len__(self) -> int:

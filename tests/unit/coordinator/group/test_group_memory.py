@@ -1,4 +1,4 @@
-"""What members of classic groups bring is bounded, per group and in all."""
+"""Memory limits for the members of classic groups, per group and for all groups."""
 
 from __future__ import annotations
 

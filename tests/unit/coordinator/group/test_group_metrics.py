@@ -1,4 +1,4 @@
-"""What the group coordinator counts."""
+"""Metrics of the group coordinator."""
 
 from __future__ import annotations
 

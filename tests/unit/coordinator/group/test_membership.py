@@ -1,4 +1,4 @@
-"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup: what Apache Kafka 4.4 answers when."""
+"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup have the responses of Apache Kafka 4.4."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_before_version_1_the_session_timeout_limits_the_rebalance(world: Member
     first = world.join(**old)
     world.run_for(2 * DELAY_MS)
     member = first.one.member_id
-    world.settle(1, [member])
+    world.sync_all(1, [member])
     second = world.join(**old)
     world.keep_alive(SESSION_MS - 1_000, 1, member)
     assert not second
@@ -211,7 +211,7 @@ def test_a_follower_with_other_topics_and_a_leader_start_a_rebalance(world: Memb
     leader, follower = world.stable(2)
     assert not world.join(follower, protocols={"range": subscription("trains")})
     assert world.group.state is GroupState.PREPARING_REBALANCE
-    world.settle(world.join(leader).one.generation_id, [leader, follower])
+    world.sync_all(world.join(leader).one.generation_id, [leader, follower])
     assert not world.join(leader)
     assert world.group.state is GroupState.PREPARING_REBALANCE
 

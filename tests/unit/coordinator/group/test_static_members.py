@@ -1,4 +1,4 @@
-"""Static membership: places that outlive a restart, and fencing of who came before (KIP-345)."""
+"""Static members keep their membership over a restart, and fence their old ids (KIP-345)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def stable(world: MembersWorld, *instances: str) -> list[str]:
     waiting = [world.join(instance=each) for each in instances]
     world.run_for(2 * DELAY_MS + 10)
     ids = [each.one.member_id for each in waiting]
-    world.settle(1, ids)
+    world.sync_all(1, ids)
     return ids
 
 
@@ -104,7 +104,7 @@ def test_a_static_member_that_rejoins_with_other_protocols_starts_a_rebalance(
     both = {"range": subscription("flights"), "sticky": subscription("flights")}
     leader = world.join(instance="a", protocols=both)
     world.run_for(DELAY_MS + 1)
-    world.settle(1, [leader.one.member_id])
+    world.sync_all(1, [leader.one.member_id])
     back = world.join(instance="a", protocols={"sticky": subscription("flights")})
     assert back.one.generation_id == 2
     assert back.one.protocol_name == "sticky"

@@ -71,35 +71,47 @@ class ClassicGroup:
         self, group_id: str, state: GroupState, state_timestamp: int, memory: GroupMemory
     ) -> None:
         self.group_id = group_id
-        # Memory accounting of all groups. `held_bytes` is this group's part of it.
+        # Memory accounting of all groups.
         self.memory = memory
+        # Bytes of the members and issued ids of this group. Changed by `_resize` only, together
+        # with `memory.held_bytes`. Invariant: 0 <= held_bytes <= memory.held_bytes.
         self.held_bytes = 0
+        # The state and the state before it. Changed by `on_event` only.
         self.state = state
         self.previous_state = state
         # Time at which the state was entered (wall clock, ms); -1 if an old record lacks it.
         self.state_timestamp = state_timestamp
-        # Incremented by each completed rebalance. Wraps around to 0 after INT32_MAX.
+        # The current generation; 0 before the first. `next_generation` increments it, and wraps it
+        # around to 0 after INT32_MAX.
         self.generation_id = 0
         # Protocol type of the first member since the group was empty. None in a group that never
         # had members.
         self.protocol_type: str | None = None
-        # The assignment protocol of this generation.
+        # The assignment protocol of this generation. Selected by `next_generation`; None without a
+        # generation. Invariant: all members of the generation support it.
         self.protocol_name: str | None = None
+        # The member that assigns the partitions. Invariant: None exactly if there are no members,
+        # else one of them.
         self.leader_id: str | None = None
         # Members by id, in the order in which they joined.
         self.members: dict[str, ClassicMember] = {}
-        # Member id by instance id.
+        # Member id by instance id. Invariant: has exactly the static members.
         self.static_members: dict[str, str] = {}
-        # Member ids that the coordinator issued and no member has used yet (KIP-394).
+        # Member ids that the coordinator issued and no member has used yet (KIP-394), oldest first.
+        # Invariant: none of them is in `members`, and there are at most PENDING_IDS_MAX.
         self.pending_join_members: dict[str, None] = {}
-        # Members that have not sent a SyncGroup in this generation.
+        # Members that have not sent a SyncGroup in this generation. The rebalance adds them when
+        # the generation starts. Invariant: a part of `members`.
         self.pending_sync_members: dict[str, None] = {}
+        # Number of members with a pending JoinGroup. Changes together with their `awaiting_join`.
         self.awaiting_join_count = 0
-        # Whether a member joined during the initial delay, which may then be extended.
+        # Whether a member joined during the initial delay, which is then extended. The rebalance
+        # resets it.
         self.new_member_added = False
-        # Number of members that support each protocol.
+        # Number of members that support each protocol, without zeros. Changes with the members.
         self.supporters: Counter[str] = Counter()
-        # Topics that this generation subscribes to. None if unknown.
+        # Topics that this generation subscribes to. Decoded by `compute_subscribed_topics`; None if
+        # the subscriptions are unreadable or of another protocol type.
         self.subscribed_topics: frozenset[str] | None = None
 
     # State.

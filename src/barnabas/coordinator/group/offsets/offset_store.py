@@ -32,6 +32,7 @@ class OffsetStore:
         # Committed offsets: no failover can revert them. Groups without offsets have no entry.
         self._by_group: dict[str, dict[PartitionKey, CommittedOffset]] = {}
         # Replayed but uncommitted offsets: (offset of the record, group, partition, value or None).
+        # `put` and `end_transaction` append, `commit` removes. Invariant: ascending by offset.
         self._pending: deque[tuple[int, str, PartitionKey, CommittedOffset | None]] = deque()
         # Offsets of open transactions by producer id: (offset of the record, value).
         # `put_transactional` adds them, `end_transaction` removes them. The value is None if a
