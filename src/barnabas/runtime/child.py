@@ -40,7 +40,7 @@ def encode_frame(value: object) -> bytes:
 
 def main(parent: int) -> None:
     """Serve the process `parent` until it closes the pipe or dies."""
-    _die_with(parent)
+    _end_with_parent(parent)
     os.nice(_NICENESS)
     # Redirect stdout to stderr, so that printed text does not mix with the frames.
     output = os.dup(_OUTPUT)
@@ -52,7 +52,7 @@ def main(parent: int) -> None:
         _run(task, output, parent)
 
 
-def _die_with(parent: int) -> None:
+def _end_with_parent(parent: int) -> None:
     """Make this process end when its parent dies, because two processes must not write one log."""
     request_parent_death_signal(signal.SIGKILL)
     _check_parent(parent)
@@ -73,11 +73,11 @@ def _run(task: OffloadTask, output: int, parent: int) -> None:
                 if pause_ms > 0:
                     time.sleep(pause_ms / _MS_PER_S)
             else:
-                _tell(output, (MESSAGE, told))
+                _send(output, (MESSAGE, told))
     except Exception as error:  # noqa: BLE001 - sent to the parent
-        _tell(output, (FAILED, _portable(error)))
+        _send(output, (FAILED, _portable(error)))
     else:
-        _tell(output, (DONE, None))
+        _send(output, (DONE, None))
 
 
 def _portable(error: Exception) -> Exception:
@@ -89,7 +89,7 @@ def _portable(error: Exception) -> Exception:
     return error
 
 
-def _tell(output: int, value: object) -> None:
+def _send(output: int, value: object) -> None:
     rest = memoryview(encode_frame(value))
     try:
         while rest:

@@ -86,7 +86,7 @@ class _Piece:
         self.is_over = False
         self.child: _Child | None = None
 
-    def tell(self, message: object) -> None:
+    def deliver(self, message: object) -> None:
         if not self.is_over:
             self._on_message(message)
 
@@ -192,7 +192,7 @@ class _Child:
         except BlockingIOError:
             return
         if not part:
-            self._bury()
+            self._discard()
             return
         self._received += part
         while len(self._received) >= LENGTH.size and not self._is_dead:
@@ -202,13 +202,13 @@ class _Child:
             told = bytes(self._received[LENGTH.size : end])
             kind, value = pickle.loads(told)  # noqa: S301 - the bytes come from our child
             del self._received[:end]
-            self._on_told(kind, value)
+            self._on_result(kind, value)
 
-    def _on_told(self, kind: str, value: object) -> None:
+    def _on_result(self, kind: str, value: object) -> None:
         piece = self._piece
         assert piece is not None
         if kind == MESSAGE:
-            piece.tell(value)
+            piece.deliver(value)
             return
         self._piece = None
         piece.child = None
@@ -223,9 +223,9 @@ class _Child:
         """Kill the child. If a task is still running, it ends with an OffloadError."""
         if not self._is_dead:
             self._process.kill()
-            self._bury()
+            self._discard()
 
-    def _bury(self) -> None:
+    def _discard(self) -> None:
         self._is_dead = True
         if self._idle is not None:
             self._idle.cancel()

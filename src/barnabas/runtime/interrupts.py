@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["KeptInterrupt"]
+__all__ = ["DeferredInterrupt"]
 
 
-class KeptInterrupt:
+class DeferredInterrupt:
     """Replaces the SIGINT handler while a loop runs. It has an effect only in the main thread."""
 
     __slots__ = ("_before", "_stop", "has_arrived")
@@ -30,7 +30,7 @@ class KeptInterrupt:
         # Whether SIGINT has arrived during this run.
         self.has_arrived = False
 
-    def keep(self) -> None:
+    def defer(self) -> None:
         """Make SIGINT stop the loop.
 
         A second SIGINT before the loop has stopped is not deferred.

@@ -226,14 +226,14 @@ class _Attempt:
     def cancel(self) -> None:
         """Stop the attempt without calling the handler or `on_failed`."""
         if not self._settled:
-            self._settle()
+            self._complete()
             if self._task is not None:
                 self._task.cancel()
 
     def _on_opened(self, _: LoopStream) -> bool:
         if self._settled:
             return False
-        self._settle()
+        self._complete()
         return True
 
     def _on_timed_out(self) -> None:
@@ -246,15 +246,15 @@ class _Attempt:
         error = None if task.cancelled() else task.exception()
         if self._settled:
             return
-        self._settle()
+        self._complete()
         if error is None:
             self._on_failed(ConnectionResetError(errno.ECONNRESET, "closed while connecting"))
         elif isinstance(error, OSError):
-            self._on_failed(_in_plain_words(error))
+            self._on_failed(_describe_error(error))
         else:
             self._on_failed(OSError(errno.EINVAL, f"cannot connect: {error}"))
 
-    def _settle(self) -> None:
+    def _complete(self) -> None:
         self._settled = True
         if self._deadline is not None:
             self._deadline.cancel()
@@ -276,7 +276,7 @@ def _bind(host: str, port: int, backlog: int) -> socket.socket:
     return socket.create_server((str(address[0]), port), family=family, backlog=backlog)
 
 
-def _in_plain_words(error: OSError) -> OSError:
+def _describe_error(error: OSError) -> OSError:
     """Return the operating system's message for a failed connection.
 
     The messages of event loops differ from it, because they include the address.

@@ -133,7 +133,7 @@ class LoopStream(asyncio.BufferedProtocol):
         self._queue.extend(chunks)
         self._queued_bytes += sum(map(len, chunks))
         if self._watched_fd >= 0:
-            self._tell_writable()
+            self._report_writable()
             return False
         self._drain()
         return not self._queue
@@ -225,7 +225,7 @@ class LoopStream(asyncio.BufferedProtocol):
             self._queue.extend(_unsent(in_memory, sent))
             self._queued_bytes += size - sent
             self._watch()
-            self._tell_writable()
+            self._report_writable()
         return True
 
     def _drain(self) -> None:
@@ -236,7 +236,7 @@ class LoopStream(asyncio.BufferedProtocol):
         except OSError as error:
             self._fail(error)
             return
-        self._tell_writable()
+        self._report_writable()
 
     def _send_queued(self) -> None:
         """Send until the queue is empty.
@@ -293,7 +293,7 @@ class LoopStream(asyncio.BufferedProtocol):
                 # No descriptor is free. Only this connection ends.
                 self._fail(error)
                 return
-            self._loop.add_writer(self._watched_fd, self._on_room)
+            self._loop.add_writer(self._watched_fd, self._on_writable)
 
     def _unwatch(self) -> None:
         if self._watched_fd >= 0:
@@ -301,7 +301,7 @@ class LoopStream(asyncio.BufferedProtocol):
             os.close(self._watched_fd)
             self._watched_fd = -1
 
-    def _on_room(self) -> None:
+    def _on_writable(self) -> None:
         self._drain()
         on_sent = self._on_sent
         if on_sent is not None:
@@ -313,7 +313,7 @@ class LoopStream(asyncio.BufferedProtocol):
             if self.is_closing and self._transport is not None:
                 self._transport.close()
 
-    def _tell_writable(self) -> None:
+    def _report_writable(self) -> None:
         if self._writable:
             if self._queued_bytes > HIGH_WATER_BYTES:
                 self._writable = False

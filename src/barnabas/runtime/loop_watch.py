@@ -131,9 +131,9 @@ class LoopWatch:
         callback(*arguments)
         now_ms = self._now_ms()
         if now_ms > self.due_ms:
-            self.look(now_ms, began_ms, callback)
+            self.check(now_ms, began_ms, callback)
 
-    def look(
+    def check(
         self, now_ms: float, began_ms: float, source: object, client: str | None = None
     ) -> None:
         """Measure the current turn.

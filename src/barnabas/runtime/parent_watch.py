@@ -46,17 +46,17 @@ class ParentWatch:
 
     def start(self) -> None:
         """Check now, and twice a second from now on."""
-        self.look()
+        self.check()
         if not self.has_ended:
             self._timer.call_later(_LOOK_MS, self.start)
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Call `on_ended` if the process has ended and this was not reported yet."""
-        if not self.has_ended and self._is_gone():
+        if not self.has_ended and self._has_parent_ended():
             self.has_ended = True
             self._on_ended()
 
-    def _is_gone(self) -> bool:
+    def _has_parent_ended(self) -> bool:
         if self._is_parent:
             return os.getppid() != self._pid
         try:

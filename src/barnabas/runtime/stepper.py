@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from barnabas.runtime.interrupts import KeptInterrupt
+from barnabas.runtime.interrupts import DeferredInterrupt
 from barnabas.runtime.keeper import LoopKeeper
 from barnabas.runtime.loop import close_loop, new_loop, system_runtime
 from barnabas.runtime.sockets import USUAL_OPTIONS
@@ -65,7 +65,7 @@ class LoopStepper:
         self._base = system_runtime(self._loop, _WORKERS)
         self._predicate: Callable[[], bool] | None = None
         self._reached = False
-        self._interrupt = KeptInterrupt(self._loop.stop)
+        self._interrupt = DeferredInterrupt(self._loop.stop)
         self.runtime: Runtime = replace(
             self._base,
             timer=_StepTimer(self._base.timer, self.check),
@@ -146,7 +146,7 @@ class LoopStepper:
             self._predicate = predicate
             if timeout_ms is not None:
                 deadline = self._loop.call_later(timeout_ms / _MS_PER_S, self._on_timed_out)
-            interrupt.keep()
+            interrupt.defer()
             # Repeat, because a stop request for the keeper may have ended the run.
             while not (self._reached or self._timed_out or interrupt.has_arrived):
                 self._loop.run_forever()

@@ -168,7 +168,7 @@ class SimDisk:
         """Return the total bytes and the free bytes."""
         self._need_directory(posixpath.normpath(path))
         total = _SIZE_BYTES if self.capacity_bytes is None else self.capacity_bytes
-        return total, min(total, self.room())
+        return total, min(total, self.free_bytes())
 
     def exists(self, path: str) -> bool:
         """Return whether the path is a file or directory."""
@@ -317,7 +317,7 @@ class SimDisk:
         """Return how many of `size` bytes a write that just failed leaves in the file."""
         return int(size * self.failing_call.written_share) if self.failing_call else 0
 
-    def room(self) -> int:
+    def free_bytes(self) -> int:
         """Return the bytes until the disk is full."""
         if self.capacity_bytes is None:
             return 1 << 62

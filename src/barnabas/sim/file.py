@@ -30,7 +30,7 @@ class Medium(Protocol):
         """Return how many of `size` bytes a write that just failed leaves in the file."""
         ...
 
-    def room(self) -> int:
+    def free_bytes(self) -> int:
         """Return the bytes until the disk is full."""
         ...
 
@@ -144,9 +144,9 @@ class SimFile:
                 inode.write(position, memoryview(data)[:kept])
             raise
         growth = max(0, position + len(data) - len(inode.data))
-        room = self._disk.room()
-        if growth > room:
-            fitting = max(0, len(data) - (growth - room))
+        free_bytes = self._disk.free_bytes()
+        if growth > free_bytes:
+            fitting = max(0, len(data) - (growth - free_bytes))
             inode.write(position, memoryview(data)[:fitting])
             raise OSError(errno.ENOSPC, "no space left on device", self.path)
         inode.write(position, data)

@@ -52,7 +52,7 @@ class DamageRegister:
         # Kind, file and position of reported damage.
         self._places: set[tuple[DamageKind, str, int]] = set()
 
-    def tell(
+    def report(
         self, kind: DamageKind, path: str, problem: str, action: str, position: int = 0
     ) -> bool:
         """Log and count damage, unless it was already reported.

@@ -47,7 +47,7 @@ class Clocks:
         self.now_ms += duration_ms
         self.cpu_ms += duration_ms if cpu_ms is None else cpu_ms
         if self.now_ms > self.watch.due_ms:
-            self.watch.look(self.now_ms, began_ms, by, "someone@127.0.0.1:1")
+            self.watch.check(self.now_ms, began_ms, by, "someone@127.0.0.1:1")
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ def test_the_end_of_a_process_is_told_once(stepper: LoopStepper) -> None:
         assert not watch.has_ended
         process.kill()
     assert stepper.run_until(lambda: watch.has_ended, LIMIT_MS)
-    watch.look()
+    watch.check()
     assert ended == ["ended"]
 
 
@@ -46,5 +46,5 @@ def test_a_parent_that_lives_is_not_told(stepper: LoopStepper) -> None:
     ended: list[str] = []
     watch = ParentWatch(stepper.runtime.timer, os.getppid(), lambda: ended.append("ended"))
     for _ in range(3):
-        watch.look()
+        watch.check()
     assert not ended

@@ -441,9 +441,9 @@ def test_a_cleaning_that_is_called_off_leaves_nothing_behind() -> None:
 def test_a_cut_below_the_active_segment_calls_the_cleaning_off() -> None:
     bench = filled()
     half_way(bench)
-    bench.cleaner.before_cut(PARTITION, bench.log.log_end_offset)
+    bench.cleaner.before_truncation(PARTITION, bench.log.log_end_offset)
     assert bench.cleaner.in_progress == [PARTITION]
-    bench.cleaner.before_cut(PARTITION, 5)
+    bench.cleaner.before_truncation(PARTITION, 5)
     assert bench.cleaner.in_progress == []
     bench.log.truncate_to(5)
     assert bench.offsets() == list(range(5))

@@ -66,9 +66,9 @@ def test_a_log_that_was_cut_is_dirty_from_there() -> None:
     bench.put((b"b", b"1"))
     bench.seal_and_clean()
     assert bench.checkpoint() == 2
-    bench.cleaner.before_cut(PARTITION, 1)
+    bench.cleaner.before_truncation(PARTITION, 1)
     bench.log.truncate_to(1)
-    bench.cleaner.on_cut(PARTITION)
+    bench.cleaner.on_truncated(PARTITION)
     assert bench.checkpoint() == bench.log.segments.active.base_offset
     bench.put((b"a", b"2"))
     bench.seal_and_clean()
@@ -79,5 +79,5 @@ def test_a_partition_that_is_gone_leaves_the_checkpoint() -> None:
     bench = CleanerBench()
     bench.put((b"a", b"1"))
     bench.seal_and_clean()
-    bench.cleaner.on_gone(PARTITION, bench.data_directory)
+    bench.cleaner.on_deleted(PARTITION, bench.data_directory)
     assert bench.checkpoint() is None

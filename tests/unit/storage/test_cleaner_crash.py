@@ -203,7 +203,7 @@ def test_the_log_is_read_while_files_are_renamed() -> None:
 
 def test_a_cut_comes_after_the_renaming() -> None:
     bench, after = swapping()
-    bench.cleaner.before_cut(PARTITION, 20)
+    bench.cleaner.before_truncation(PARTITION, 20)
     bench.log.truncate_to(20)
     assert not bench.log.is_swapping
     assert contents(bench) == [each for each in after if each[0] < 20]

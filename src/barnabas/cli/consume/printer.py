@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from barnabas.cli.common.output import warning
 from barnabas.cli.common.printable import printable_bytes
 from barnabas.client.errors import ClientError, RecordDeserializationError
-from barnabas.runtime.interrupts import KeptInterrupt
+from barnabas.runtime.interrupts import DeferredInterrupt
 
 if TYPE_CHECKING:
     import re
@@ -80,7 +80,7 @@ class Printer:
         self._output = sys.stdout.buffer
         # On a terminal, controls such as escape sequences are escaped. Programs get raw bytes.
         self._is_terminal = sys.stdout.isatty()
-        self._interrupt = KeptInterrupt(lambda: None)
+        self._interrupt = DeferredInterrupt(lambda: None)
         self._remaining = wanted.records_max
         # Partition -> next offset, for printed records that are not committed yet.
         self._printed: dict[TopicPartition, int] = {}
@@ -128,7 +128,7 @@ class Printer:
 
         A second Ctrl-C also ends a write that blocks on its reader.
         """
-        self._interrupt.keep()
+        self._interrupt.defer()
         try:
             for chunk in chunks:
                 self._print(chunk)

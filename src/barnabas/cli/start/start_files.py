@@ -57,7 +57,7 @@ class StartFiles:
             options.exit_with,
             control.finish if throws_away else control.request_stop,
         )
-        control.on_signal(WAKING_SIGNAL, self._watch.look)
+        control.on_signal(WAKING_SIGNAL, self._watch.check)
         self._watch.start()
 
     def on_ready(self, address: str) -> None:
@@ -77,7 +77,7 @@ class StartFiles:
 
             request_parent_death_signal(WAKING_SIGNAL)
             # The parent may have ended before the request for a signal.
-            self._watch.look()
+            self._watch.check()
 
     def close(self) -> None:
         """Remove the ready file and the temporary directory.

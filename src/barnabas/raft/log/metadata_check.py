@@ -109,7 +109,7 @@ def _check_snapshots(disk: Disk, directory: str, intact: IntactEnd, damage: Dama
                 raise MetadataDamagedError(path, str(error)) from error
             disk.rename(path, f"{path}.damaged")
             action = "set aside with the suffix .damaged; the log has all of it; nothing to do"
-            damage.tell(DamageKind.METADATA, path, str(error), action)
+            damage.report(DamageKind.METADATA, path, str(error), action)
             continue
         return snapshot.end_offset
     return 0

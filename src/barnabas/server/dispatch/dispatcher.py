@@ -96,7 +96,7 @@ class Dispatcher:
             times.total_ms += local_ms
         if now_ms > self._watch.due_ms:
             client = f"{header[3]}@{connection.peer}"
-            self._watch.look(now_ms, connection.last_activity_ms, statistics.name, client)
+            self._watch.check(now_ms, connection.last_activity_ms, statistics.name, client)
 
     def _serve_large(
         self,

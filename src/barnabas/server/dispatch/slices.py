@@ -145,7 +145,7 @@ class SliceQueue:
             is_over = self._run_slice(job)
             now_ms = self._clock.monotonic_ms()
             if now_ms > self._watch.due_ms:
-                self._watch.look(now_ms, began_ms, *job.owner.source)
+                self._watch.check(now_ms, began_ms, *job.owner.source)
         finally:
             if not is_over:
                 self._jobs.append(job)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING
 
-from barnabas.storage.manager.room import missing_bytes
+from barnabas.storage.manager.free_space import missing_bytes
 
 if TYPE_CHECKING:
     from barnabas.runtime.disk import Disk

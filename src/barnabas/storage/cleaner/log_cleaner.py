@@ -186,7 +186,7 @@ class LogCleaner:
         if cleaning.work is not None:
             cleaning.work.cancel()
         self._remove_half_made(cleaning.log)
-        self._look_again()
+        self._check_again()
 
     def abort_and_pause_cleaning(self, partition: TopicPartition) -> None:
         """Abort cleaning, and prevent it until `resume_cleaning`; pause requests are counted."""
@@ -199,7 +199,7 @@ class LogCleaner:
         if count:
             self._paused[partition] = count
 
-    def before_cut(self, partition: TopicPartition, offset: int) -> None:
+    def before_truncation(self, partition: TopicPartition, offset: int) -> None:
         """Abort the cleaning of a log that will be truncated below its active segment.
 
         Cleaning never reads the active segment, so truncation there does not disturb it.
@@ -208,13 +208,13 @@ class LogCleaner:
         if log is not None and offset < log.segments.active.base_offset:
             self.abort_cleaning(partition)
 
-    def on_cut(self, partition: TopicPartition) -> None:
+    def on_truncated(self, partition: TopicPartition) -> None:
         """Lower the cleaner checkpoint after a truncation: new records were never compacted."""
         directory, log = self._logs.directory_of(partition), self._logs.logs.get(partition)
         if directory is not None and log is not None:
             self.checkpoints.lower(directory, partition, log.segments.active.base_offset)
 
-    def on_gone(self, partition: TopicPartition, directory: LogDirectory) -> None:
+    def on_deleted(self, partition: TopicPartition, directory: LogDirectory) -> None:
         """Forget a log that was deleted or whose directory is offline."""
         self.abort_cleaning(partition)
         self.uncleanable.discard(partition)
@@ -241,7 +241,7 @@ class LogCleaner:
             if not self._is_running:
                 return
             for partition in waiting[:_SLICE]:
-                found.extend(self._look_at(partition))
+                found.extend(self._check_log(partition))
             del waiting[:_SLICE]
             if waiting:
                 self._dependencies.timer.call_soon(look)
@@ -251,7 +251,7 @@ class LogCleaner:
 
         look()
 
-    def _look_at(self, partition: TopicPartition) -> Iterator[Pass]:
+    def _check_log(self, partition: TopicPartition) -> Iterator[Pass]:
         """Yield a pass if the log can and should be compacted; also delete its old segments."""
         log, directory = self._logs.logs.get(partition), self._logs.directory_of(partition)
         if log is None or directory is None or not self._is_free(partition):
@@ -314,7 +314,7 @@ class LogCleaner:
         _log.debug("Compacting %s: %s", log.topic_partition, cleaning.to_clean)
         cleaning.work = self._offload.submit(
             task,
-            lambda told: self._on_told(cleaning, told),
+            lambda result: self._on_result(cleaning, result),
             lambda error: self._on_done(cleaning, error),
         )
 
@@ -340,16 +340,16 @@ class LogCleaner:
             buffer_bytes=max(_BUFFER_BYTES_MIN, buffer_bytes),
         )
 
-    def _on_told(self, cleaning: Pass, told: object) -> None:
-        match told:
+    def _on_result(self, cleaning: Pass, result: object) -> None:
+        match result:
             case MapBuilt():
-                cleaning.built = told
+                cleaning.built = result
             case CleanedSegment():
-                self._put_in_place(cleaning, told)
+                self._put_in_place(cleaning, result)
             case CleaningStats():
-                cleaning.stats = told
+                cleaning.stats = result
             case _:
-                raise AssertionError(f"unknown message {told!r}")
+                raise AssertionError(f"unknown message {result!r}")
 
     def _put_in_place(self, cleaning: Pass, cleaned: CleanedSegment) -> None:
         log = cleaning.log
@@ -409,9 +409,9 @@ class LogCleaner:
             ]
             self.checkpoints.forget_all_but(directory, in_directory)
             self.checkpoints.put(directory, cleaning.partition, end_offset)
-        self._look_again()
+        self._check_again()
 
-    def _look_again(self) -> None:
+    def _check_again(self) -> None:
         """Scan again without backoff, as long as there is work."""
         if self._is_running and not self._is_scanning:
             self._schedule(0)
@@ -429,7 +429,7 @@ class LogCleaner:
             _log.warning("Compaction of %s was interrupted: %s", cleaning.partition, error)
             return
         self._mark_uncleanable(cleaning.partition, error)
-        self._look_again()
+        self._check_again()
 
     def _mark_uncleanable(self, partition: TopicPartition, error: BaseException) -> None:
         _log.warning("Compaction of %s has failed, it is left as it is: %s", partition, error)

@@ -173,7 +173,7 @@ class OffsetCheckpoint:
         def done(_: None, error: BaseException | None) -> None:
             self._is_writing = False
             if error is None:
-                self._note_written()
+                self._on_written()
             if isinstance(error, OSError):
                 told.extend(self._awaiting)
                 self._awaiting.clear()
@@ -191,9 +191,9 @@ class OffsetCheckpoint:
         self._in_flight = frozenset(offsets)
         self.started += 1
         self._replace(offsets, sync)
-        self._note_written()
+        self._on_written()
 
-    def _note_written(self) -> None:
+    def _on_written(self) -> None:
         self.written = self.started
         self._on_disk, self._in_flight = self._in_flight, frozenset()
 

@@ -69,10 +69,10 @@ class LeaderEpochCache:
 
         Entries that contradict it, by an epoch or start offset that is not smaller, are dropped.
         """
-        is_news = self.announce(epoch, start_offset)
+        is_new = self.announce(epoch, start_offset)
         if not self._is_written:
             self._write()
-        return is_news
+        return is_new
 
     def assign_before_records(self, epochs: Iterable[EpochEntry]) -> None:
         """Record the epochs of the next records to append, in memory and in the file.

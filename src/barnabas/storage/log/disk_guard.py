@@ -53,12 +53,12 @@ class DiskGuard:
         if isinstance(error, OSError):
             raise self.failure(error) from error
         if isinstance(error, DamagedLogError):
-            self.tell(error)
+            self.report(error)
 
-    def tell(self, error: DamagedLogError) -> None:
+    def report(self, error: DamagedLogError) -> None:
         """Report damage."""
         kind = DamageKind.GAP if error.is_gap else DamageKind.BATCH
-        self._dependencies.damage.tell(kind, error.path, error.problem, _ACTION, error.position)
+        self._dependencies.damage.report(kind, error.path, error.problem, _ACTION, error.position)
 
     def failure(self, error: OSError, is_half_done: bool = False) -> KafkaStorageError:
         """Record the failure, report the first one, and return the exception to raise.
@@ -93,4 +93,4 @@ class _ChangeGuard:
         if isinstance(error, OSError):
             raise self._guard.failure(error, is_half_done=True) from error
         if isinstance(error, DamagedLogError):
-            self._guard.tell(error)
+            self._guard.report(error)

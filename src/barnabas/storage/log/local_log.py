@@ -164,7 +164,7 @@ class LocalLog:
 
     def _on_damaged_index(self, path: str, position: int) -> None:
         problem, action = "entries lead to no batch", "they are not used; nothing to do"
-        self._dependencies.damage.tell(DamageKind.INDEX, path, problem, action, position)
+        self._dependencies.damage.report(DamageKind.INDEX, path, problem, action, position)
 
     def _upper_bound_of(self, result: ReadResult) -> int:
         """Return an offset at or after the end of the result, found through the index."""

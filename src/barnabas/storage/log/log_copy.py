@@ -48,13 +48,13 @@ class LogCopy:
     """A copy from one log into another."""
 
     __slots__ = (
-        "_cut_count",
         "_dependencies",
         "_is_cancelled",
         "_is_running",
         "_on_caught_up",
         "_on_failed",
         "_throttle",
+        "_truncation_count",
         "future",
         "source",
     )
@@ -82,7 +82,7 @@ class LogCopy:
         self._on_caught_up = on_caught_up
         self._on_failed = on_failed
         # `cut_count` of the source at the last comparison of both logs; None before the first.
-        self._cut_count: int | None = None
+        self._truncation_count: int | None = None
         self._is_running = False
         self._is_cancelled = False
 
@@ -100,7 +100,7 @@ class LogCopy:
         if self._is_cancelled:
             return
         try:
-            self._follow_cuts()
+            self._follow_truncations()
             self._follow_start()
             while self._is_behind():
                 if self._throttle.is_exceeded:
@@ -175,11 +175,11 @@ class LogCopy:
         if reached > self.future.log_start_offset:
             self.future.maybe_increment_log_start_offset(reached, "its origin's log start")
 
-    def _follow_cuts(self) -> None:
+    def _follow_truncations(self) -> None:
         """Truncate the future replica to the last common offset, by leader epochs (KIP-101)."""
-        if self._cut_count == self.source.sync.truncation_count:
+        if self._truncation_count == self.source.sync.truncation_count:
             return
-        self._cut_count = self.source.sync.truncation_count
+        self._truncation_count = self.source.sync.truncation_count
         future, source = self.future, self.source
         while future.log_end_offset > future.log_start_offset:
             epoch = future.latest_epoch

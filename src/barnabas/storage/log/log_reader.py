@@ -106,7 +106,7 @@ class LogReader:
         except OSError as error:
             raise self._guard.failure(error) from error
         except DamagedLogError as error:
-            self._guard.tell(error)
+            self._guard.report(error)
             raise
 
     def _read_committed(self, offset: int, max_bytes: int, min_one_batch: bool) -> ReadResult:
@@ -133,13 +133,13 @@ class LogReader:
             end = min(segment.size, position + max(max_bytes, place.size))
             for at, header, _ in valid_batches(segment.file, position, end):
                 position = at + header.size
-            problem, is_cut_off = describe_end(segment.file, position, end)
-            if position == end or (is_cut_off and end < segment.size):
+            problem, is_incomplete = describe_end(segment.file, position, end)
+            if position == end or (is_incomplete and end < segment.size):
                 return None
             error = DamagedLogError(segment.path(LOG_SUFFIX), position, problem)
         except DamagedLogError as damage:
             error = damage
-        self._guard.tell(error)
+        self._guard.report(error)
         return error
 
     def aborted_transactions_below(self, offset: int) -> list[AbortedEntry]:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-import msgspec
-
 from barnabas.storage.damage import DamageKind
 from barnabas.storage.errors import KafkaStorageError
 from barnabas.storage.files.checkpoint import CheckpointError, OffsetCheckpoint
 from barnabas.storage.files.clean_shutdown import NO_BROKER_EPOCH, take_marker
 from barnabas.storage.log.log import Log
 from barnabas.storage.log_opening import LogOpening
-from barnabas.storage.manager.young_logs import is_young
+from barnabas.storage.manager.recreated_logs import is_recreated
 from barnabas.storage.recovery.log_loader import LogLoader
 from barnabas.storage.topic_partition import (
     DELETE_SUFFIX,
@@ -96,36 +94,39 @@ class FoundLog(NamedTuple):
     was_synced: bool = False
 
 
-class LoadingParts(msgspec.Struct, frozen=True):
-    """Dependencies for loading a directory."""
-
-    config: StorageConfig
-    dependencies: LogDependencies
-    config_of: Callable[[str], LogConfig]
-
-
 class DirectoryLoading:
     """Opens the logs of one directory."""
 
     __slots__ = (
+        "_config",
+        "_config_of",
+        "_dependencies",
         "_directory",
         "_high_watermarks",
         "_log_starts",
-        "_parts",
         "_recovery_points",
         "previous_broker_epoch",
     )
 
-    def __init__(self, directory: LogDirectory, parts: LoadingParts) -> None:
+    def __init__(
+        self,
+        directory: LogDirectory,
+        config: StorageConfig,
+        dependencies: LogDependencies,
+        config_of: Callable[[str], LogConfig],
+    ) -> None:
         self._directory = directory
-        self._parts = parts
+        self._config = config
+        self._dependencies = dependencies
+        # Returns the configuration of a topic.
+        self._config_of = config_of
         # From the marker of the last clean shutdown, -1 without one.
         self.previous_broker_epoch = NO_BROKER_EPOCH
 
     def begin(self) -> None:
         """Remove the marker and read the checkpoints, before any log is opened."""
         directory = self._directory
-        epoch = take_marker(self._parts.dependencies.disk, directory.path)
+        epoch = take_marker(self._dependencies.disk, directory.path)
         directory.was_stopped_cleanly = epoch is not None
         if epoch is not None:
             self.previous_broker_epoch = epoch
@@ -139,8 +140,8 @@ class DirectoryLoading:
             return checkpoint.read()
         except CheckpointError as error:
             action = "the logs are read instead, the file is written anew; nothing to do"
-            damage = self._parts.dependencies.damage
-            damage.tell(DamageKind.CHECKPOINT, checkpoint.path, str(error), action)
+            damage = self._dependencies.damage
+            damage.report(DamageKind.CHECKPOINT, checkpoint.path, str(error), action)
             return {}
 
     def slices(self) -> Generator[FoundLog | None, None, None]:
@@ -150,9 +151,9 @@ class DirectoryLoading:
             OSError: the directory cannot be used.
             KafkaStorageError: the directory cannot be used.
         """
-        disk, path = self._parts.dependencies.disk, self._directory.path
+        disk, path = self._dependencies.disk, self._directory.path
         names = [name for name in disk.list(path) if "-" in name]
-        progress = _Progress(self._directory, self._parts.dependencies, len(names))
+        progress = _Progress(self._directory, self._dependencies, len(names))
         for count, name in enumerate(names):
             progress.report(count)
             where = f"{path}/{name}"
@@ -172,38 +173,38 @@ class DirectoryLoading:
                 raise
             except Exception as error:  # noqa: BLE001
                 # Damage may cause any exception; it must affect only this log.
-                yield FoundLog(where, None, (partition, self._tell_unreadable(where, error)))
+                yield FoundLog(where, None, (partition, self._report_unreadable(where, error)))
                 continue
             was_synced = self._directory.was_stopped_cleanly
             yield FoundLog(where, log, None, future is not None, was_synced)
         self._directory.is_loaded = True
 
-    def _tell_unreadable(self, path: str, error: Exception) -> str:
+    def _report_unreadable(self, path: str, error: Exception) -> str:
         """Report that a log cannot be opened, and return the problem."""
         problem = f"{type(error).__name__}: {error}"
         action = (
             "the partition is offline (KAFKA_STORAGE_ERROR); if other replicas exist, stop the "
             "broker, move the directory away and start; else run `barnabas log repair`"
         )
-        self._parts.dependencies.damage.tell(DamageKind.LOG, path, problem, action)
+        self._dependencies.damage.report(DamageKind.LOG, path, problem, action)
         _log.debug("%s cannot be opened", path, exc_info=error)
         return problem
 
     def _open(self, path: str, partition: TopicPartition) -> Generator[None, None, Log]:
-        young = is_young(self._parts.dependencies.disk, path)
+        # The checkpoints have the offsets of an earlier log of the same name.
+        has_checkpoints = not is_recreated(self._dependencies.disk, path)
         opening = LogOpening(
             partition,
-            None,
-            0 if young else self._recovery_points.get(partition, 0),
-            0 if young else self._log_starts.get(partition, 0),
-            0 if young else self._high_watermarks.get(partition, 0),
-            self._directory.was_stopped_cleanly,
-            self._parts.config.producer_id_expiration_ms,
+            recovery_point=self._recovery_points.get(partition, 0) if has_checkpoints else 0,
+            log_start_offset=self._log_starts.get(partition, 0) if has_checkpoints else 0,
+            high_watermark=self._high_watermarks.get(partition, 0) if has_checkpoints else 0,
+            clean_shutdown=self._directory.was_stopped_cleanly,
+            producer_id_expiration_ms=self._config.producer_id_expiration_ms,
         )
-        config = self._parts.config_of(partition.topic)
-        loader = LogLoader(path, config, self._parts.dependencies, opening)
+        config = self._config_of(partition.topic)
+        loader = LogLoader(path, config, self._dependencies, opening)
         loaded = yield from loader.load_in_slices()
-        log = Log(path, config, self._parts.dependencies, opening, loaded)
+        log = Log(path, config, self._dependencies, opening, loaded)
         if log.sync.is_due:
             # With flush.messages: producers that retry get the recovered batch as a duplicate, and
             # consumers read it. So it must survive a power loss.

@@ -25,17 +25,16 @@ from barnabas.storage.manager.log_loading import (
     DirectoryLoading,
     EverythingAssigned,
     FoundLog,
-    LoadingParts,
     run_in_slices,
 )
 from barnabas.storage.manager.log_removal import LogRemoval
 from barnabas.storage.manager.log_renaming import rename_to_stray
 from barnabas.storage.manager.log_tasks import LogTasks
 from barnabas.storage.manager.placement import emptiest
+from barnabas.storage.manager.recreated_logs import RecreatedLogs, is_recreated
 from barnabas.storage.manager.trusted_clock import TrustedClock
 from barnabas.storage.manager.trusted_clock_file import TrustedClockFile
 from barnabas.storage.manager.unreadable_logs import UnreadableLogs
-from barnabas.storage.manager.young_logs import YoungLogs, is_young
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -65,9 +64,9 @@ class LogManager:
         "_offline_paths",
         "_on_directory_failure",
         "_preferred",
+        "_recreated",
         "_removal",
         "_unreadable",
-        "_young",
         "cleaner",
         "descriptor_relief",
         "directories",
@@ -116,7 +115,7 @@ class LogManager:
         # Preferred directory of logs that do not exist yet (AlterReplicaLogDirs).
         self._preferred: dict[TopicPartition, LogDirectory] = {}
         self._offline_paths = tuple(offline_paths)
-        self._young = YoungLogs(dependencies.disk)
+        self._recreated = RecreatedLogs(dependencies.disk)
         self._is_stopped = False
         self.tasks = LogTasks(config, self._dependencies, self.logs)
         self._removal = LogRemoval(self._dependencies)
@@ -204,8 +203,11 @@ class LogManager:
     ) -> Iterator[None]:
         """Open all logs, in steps of bounded duration."""
         self._clock_file.resume(self._online())
-        parts = LoadingParts(self._config, self._dependencies, config_of)
-        loadings = [(each, DirectoryLoading(each, parts)) for each in self._online()]
+        config, dependencies = self._config, self._dependencies
+        loadings = [
+            (each, DirectoryLoading(each, config, dependencies, config_of))
+            for each in self._online()
+        ]
         for directory, loading in loadings:
             try:
                 loading.begin()
@@ -220,7 +222,7 @@ class LogManager:
             try:
                 for found in loading.slices():
                     if found is not None:
-                        self._take_in(directory, found, assigned)
+                        self._register(directory, found, assigned)
                     yield
             except OSError as error:
                 self._take_offline(directory, error)
@@ -234,7 +236,7 @@ class LogManager:
                 continue
         self._promote_abandoned(assigned)
 
-    def _take_in(self, directory: LogDirectory, found: FoundLog, assigned: AssignedLogs) -> None:
+    def _register(self, directory: LogDirectory, found: FoundLog, assigned: AssignedLogs) -> None:
         """Register an opened log, or set it aside if the metadata does not assign it."""
         log = found.log
         if self._unreadable.take(found, assigned):
@@ -264,8 +266,8 @@ class LogManager:
         owners[partition] = directory
         if found.is_future:
             self.cleaner.abort_and_pause_cleaning(partition)
-        if is_young(self._dependencies.disk, log.directory):
-            self._young.note(partition, directory)
+        if is_recreated(self._dependencies.disk, log.directory):
+            self._recreated.record(partition, directory)
 
     def _set_aside(self, log: Log, reason: str) -> None:
         rename_to_stray(log, self._dependencies.rng, reason)
@@ -298,7 +300,7 @@ class LogManager:
         if directory.is_loaded:
             self._checkpoints.write_now(directory)
             self._clock_file.write_now(directory)
-            self._young.unmark(self._log_in)
+            self._recreated.unmark(self._log_in)
             write_marker(self._dependencies.disk, directory.path, broker_epoch)
         elif directory.was_stopped_cleanly:
             # Shutdown during loading: logs that were not opened are as clean as before.
@@ -348,7 +350,7 @@ class LogManager:
             self._removal.remove_later(path, self._config.log_defaults)
         if log is None:
             return path is not None
-        self.cleaner.on_gone(partition, self._directory_of.pop(partition))
+        self.cleaner.on_deleted(partition, self._directory_of.pop(partition))
         self._removal.delete_later(log)
         return True
 
@@ -362,7 +364,7 @@ class LogManager:
         )
         directory = next(each for each in self.directories if each.holds(path))
         try:
-            self._young.mark(partition, path, directory)
+            self._recreated.mark(partition, path, directory)
         except OSError as error:
             self._take_offline(directory, error)
             kind = TooManyOpenFilesError if is_out_of_descriptors(error) else KafkaStorageError
@@ -378,10 +380,10 @@ class LogManager:
 
     def truncate_to(self, partition: TopicPartition, offset: int) -> bool:
         """Truncate a log and write the recovery points; return whether batches were removed."""
-        self.cleaner.before_cut(partition, offset)
+        self.cleaner.before_truncation(partition, offset)
         if not self.logs[partition].truncate_to(offset):
             return False
-        self.cleaner.on_cut(partition)
+        self.cleaner.on_truncated(partition)
         self.checkpoint_recovery_points()
         return True
 
@@ -389,7 +391,7 @@ class LogManager:
         """Restart a log empty at `offset`, and write the recovery points."""
         self.cleaner.abort_cleaning(partition)
         self.logs[partition].truncate_fully_and_start_at(offset)
-        self.cleaner.on_cut(partition)
+        self.cleaner.on_truncated(partition)
         self.checkpoint_recovery_points()
 
     def update_config(self, topic: str, config: LogConfig) -> None:
@@ -531,7 +533,7 @@ class LogManager:
     def checkpoint_log_start_offsets(self) -> None:
         """Write each log start offset that differs from the first segment's base offset."""
         try:
-            self._young.unmark(self._log_in)
+            self._recreated.unmark(self._log_in)
         except OSError as error:
             self._on_disk_failure(error.filename or "", error)
         self._checkpoints.write_log_start_offsets(self._online())
@@ -580,7 +582,7 @@ class LogManager:
             for partition in [tp for tp, owner in owners.items() if owner is directory]:
                 del owners[partition]
                 if logs is self.logs:
-                    self.cleaner.on_gone(partition, directory)
+                    self.cleaner.on_deleted(partition, directory)
                 else:
                     self.cleaner.resume_cleaning(partition)
                 logs.pop(partition).take_offline()

@@ -35,7 +35,7 @@ class UnreadableLogs:
         log = found.log
         if log is None:
             return False
-        problem = _settle_identity(log, assigned, self._damage, was_synced=found.was_synced)
+        problem = _resolve_identity(log, assigned, self._damage, was_synced=found.was_synced)
         if problem is None:
             return False
         log.close_files()
@@ -57,7 +57,7 @@ class UnreadableLogs:
         return self._found.pop(partition, ("", ""))[0] or None
 
 
-def _settle_identity(
+def _resolve_identity(
     log: Log, assigned: AssignedLogs, damage: DamageRegister, *, was_synced: bool
 ) -> str | None:
     """Repair a damaged `partition.metadata`, if the metadata identifies the log's topic.
@@ -75,7 +75,7 @@ def _settle_identity(
     path = f"{log.directory}/{PARTITION_METADATA}"
     if log.identity.is_damaged(expected):
         problem, action = "its topic id is damaged", "written anew from the metadata; nothing to do"
-        damage.tell(DamageKind.IDENTITY, path, problem, action)
+        damage.report(DamageKind.IDENTITY, path, problem, action)
         log.identity.repair_topic_id(expected)
         return None
     if log.topic_id is not None or not log.log_end_offset:
@@ -88,17 +88,17 @@ def _settle_identity(
             "stop the broker, move it back and mend the file"
         )
         problem = "the file is missing or unreadable"
-        damage.tell(DamageKind.IDENTITY, path, problem, action)
+        damage.report(DamageKind.IDENTITY, path, problem, action)
         return None
     problem = "the file is missing or unreadable, and the log was closed cleanly"
     if assigned.has_other_in_sync(log.topic_partition):
         action = "the directory is set aside as a stray, the records are fetched from the leader"
-        damage.tell(DamageKind.IDENTITY, path, problem, action)
+        damage.report(DamageKind.IDENTITY, path, problem, action)
         return None
     content = encode_topic_id(expected).decode()
     action = (
         f"the partition is offline; stop the broker, and if the directory belongs to the topic, "
         f"write {content!r} into the file; if not, move the directory away"
     )
-    damage.tell(DamageKind.IDENTITY, path, problem, action)
+    damage.report(DamageKind.IDENTITY, path, problem, action)
     return problem

@@ -74,7 +74,7 @@ class LogLoader:
         "_directory",
         "_disk",
         "_epochs",
-        "_has_cut",
+        "_has_truncated",
         "_is_replayed",
         "_opening",
         "_order",
@@ -90,7 +90,7 @@ class LogLoader:
         self._disk = dependencies.disk
         self._opening = opening
         # Whether records or whole segments were removed; this has been reported.
-        self._has_cut = False
+        self._has_truncated = False
         # Whether recovery has already replayed the producer state up to the log's end.
         self._is_replayed = False
         self._producers = ProducerState(
@@ -129,15 +129,15 @@ class LogLoader:
         if end is None and segments:
             end = yield from self._recover(segments, recover_from)
         if end is None or end < self._log_start(end):
-            segments, end = self._start_anew(segments), self._opening.log_start_offset
+            segments, end = self._start_empty(segments), self._opening.log_start_offset
         return self._finish(Segments(segments), end, epochs_are_whole)
 
     def _finish(self, segments: Segments, end: int, epochs_are_whole: bool) -> LoadedLog:
         start = max(self._log_start(end), segments[0].base_offset)
         if not epochs_are_whole and segments.size:
-            self._tell_epochs()
+            self._report_epochs()
             self._epochs.replace(_epochs_in(segments))
-        self._tell_lost(segments, end)
+        self._report_lost_records(segments, end)
         # This precedes `forget_from`: if all segments were deleted, the epochs still have the log
         # start.
         start = max(start, min(self._start_by_epochs(segments, start), end))
@@ -148,7 +148,7 @@ class LogLoader:
         if self._producers.map_end_offset != end or not self._is_replayed:
             now_ms = self._dependencies.expiry_clock.wall_ms()
             self.load_producer_state(self._producers, segments, range(start, end), now_ms)
-        self._tell_snapshots()
+        self._report_snapshots()
         for segment in segments:
             # Ten thousand logs must not hold as many descriptors; the first use opens the file.
             segment.close()
@@ -163,15 +163,15 @@ class LogLoader:
         start = self._opening.log_start_offset
         return 0 if self._opening.clean_shutdown and end < start else start
 
-    def _tell_lost(self, segments: Segments, end: int) -> None:
+    def _report_lost_records(self, segments: Segments, end: int) -> None:
         """Report records that the log once had and has lost, unless recovery reported it."""
-        if self._has_cut:
+        if self._has_truncated:
             return
         problems = []
-        noted = max(self._opening.recovery_point, self._opening.high_watermark)
+        known_end = max(self._opening.recovery_point, self._opening.high_watermark)
         entries = self._epochs.entries
-        if end < noted:
-            problems.append(f"the log ends at offset {end}, records below {noted} were there")
+        if end < known_end:
+            problems.append(f"the log ends at offset {end}, records below {known_end} were there")
         elif entries and (entries[-1].start_offset > end or entries[-1].start_offset == end == 0):
             problems.append(
                 f"the log ends at offset {end}, records at {entries[-1].start_offset} were there"
@@ -184,22 +184,22 @@ class LogLoader:
             )
         action = "the log goes on with what is there; lost records come from other replicas only"
         for problem in problems:
-            self._dependencies.damage.tell(DamageKind.GAP, self._directory, problem, action)
+            self._dependencies.damage.report(DamageKind.GAP, self._directory, problem, action)
 
-    def _tell_epochs(self) -> None:
+    def _report_epochs(self) -> None:
         if not self._opening.clean_shutdown:
             # A power loss explains the damage.
             _log.warning("%s was missing or damaged and is made new", self._epochs.path)
             return
         action = "the leader epochs were read from the batches; nothing to do"
         problem = "the file is missing or damaged"
-        self._dependencies.damage.tell(DamageKind.EPOCHS, self._epochs.path, problem, action)
+        self._dependencies.damage.report(DamageKind.EPOCHS, self._epochs.path, problem, action)
 
-    def _tell_snapshots(self) -> None:
+    def _report_snapshots(self) -> None:
         action = "removed; the producers were read from an older one and the batches; nothing to do"
         for path in self._producers.damaged_snapshots:
             problem = "the producer snapshot cannot be read"
-            self._dependencies.damage.tell(DamageKind.PRODUCERS, path, problem, action)
+            self._dependencies.damage.report(DamageKind.PRODUCERS, path, problem, action)
 
     def _start_by_epochs(self, segments: Segments, start: int) -> int:
         """Return the log start offset, also considering the file of leader epochs.
@@ -274,7 +274,7 @@ class LogLoader:
         )
         return segment
 
-    def _start_anew(self, segments: list[Segment]) -> list[Segment]:
+    def _start_empty(self, segments: list[Segment]) -> list[Segment]:
         """Delete all segments, because the whole log lies below its start; return a new segment."""
         for segment in segments:
             segment.close()
@@ -326,7 +326,7 @@ class LogLoader:
             if not segment.txn_index.is_sane(segment.base_offset, segment_end):
                 action = "made new from the batches; nothing to do"
                 problem = "its entries do not fit the segment"
-                self._dependencies.damage.tell(DamageKind.TRANSACTIONS, path, problem, action)
+                self._dependencies.damage.report(DamageKind.TRANSACTIONS, path, problem, action)
                 return segment.base_offset
         return None
 
@@ -369,29 +369,29 @@ class LogLoader:
         for index in range(first, len(segments)):
             if segments[index].base_offset > end and not self._config.is_compacted:
                 # The segment between them is missing: a power loss restored directory entries.
-                self._tell_gap(segments[index], end)
-                self._drop(segments, index)
+                self._report_gap(segments[index], end)
+                self._delete_from(segments, index)
                 break
             self._producers.map_end_offset = segments[index].base_offset
             self._producers.take_snapshot()
             following = segments[index + 1].base_offset if index + 1 < len(segments) else LONG_MAX
             end, is_whole = yield from self._recover_segment(segments[index], following)
             if not is_whole:
-                self._drop(segments, index + 1)
+                self._delete_from(segments, index + 1)
                 break
         self._producers.map_end_offset = end
         return end
 
-    def _tell_gap(self, segment: Segment, end: int) -> None:
-        self._has_cut = True
+    def _report_gap(self, segment: Segment, end: int) -> None:
+        self._has_truncated = True
         problem = f"offsets {end} to {segment.base_offset - 1} are missing before it"
         action = (
             f"deleted with all segments behind it; the log goes on at offset {end}; records behind "
             f"it come back only from other replicas"
         )
-        self._dependencies.damage.tell(DamageKind.GAP, segment.path(LOG_SUFFIX), problem, action)
+        self._dependencies.damage.report(DamageKind.GAP, segment.path(LOG_SUFFIX), problem, action)
 
-    def _drop(self, segments: list[Segment], first: int) -> None:
+    def _delete_from(self, segments: list[Segment], first: int) -> None:
         """Delete the segments from `first` on, and sync, so that they cannot reappear."""
         for segment in segments[first:]:
             _log.warning(
@@ -439,7 +439,7 @@ class LogLoader:
                 break
             if header.next_offset > following:
                 segment.seal()
-                segment.cut_at(position)
+                segment.truncate_file(position)
                 return order.next_offset, True
             try:
                 completed = self._producers.replay(batch, header)
@@ -450,8 +450,8 @@ class LogLoader:
             order.take(header)
             segment.index_batch(at, header)
             if header.partition_leader_epoch >= 0:
-                self._note_epoch(header)
-            _note_aborted(segment, self._producers, completed)
+                self._record_epoch(header)
+            _index_aborted(segment, self._producers, completed)
             position = at + header.size
             if position >= pause_at:
                 pause_at = position + _SLICE_BYTES
@@ -460,10 +460,12 @@ class LogLoader:
         if position == segment.size:
             segment.close()
             return order.next_offset, True
-        self._cut(segment, position, problem, is_last=following == LONG_MAX)
+        self._truncate_segment(segment, position, problem, is_last=following == LONG_MAX)
         return order.next_offset, False
 
-    def _cut(self, segment: Segment, position: int, problem: str | None, *, is_last: bool) -> None:
+    def _truncate_segment(
+        self, segment: Segment, position: int, problem: str | None, *, is_last: bool
+    ) -> None:
         """Truncate a segment at the first batch that is not part of the log, and report it.
 
         Args:
@@ -475,8 +477,8 @@ class LogLoader:
         is_torn = False
         if problem is None:
             problem, is_torn = describe_end(segment.file, position, segment.size)
-        noted = max(self._opening.recovery_point, self._opening.high_watermark)
-        if is_torn and is_last and end >= noted:
+        known_end = max(self._opening.recovery_point, self._opening.high_watermark)
+        if is_torn and is_last and end >= known_end:
             _log.warning(
                 "An unfinished append is cut off: path=%s position=%d bytes=%d log_end_offset=%d "
                 "problem=%s",
@@ -487,17 +489,17 @@ class LogLoader:
                 problem,
             )
         else:
-            self._has_cut = True
+            self._has_truncated = True
             action = (
                 f"cut off, with {lost} bytes from here to the segment's end; the log goes on at "
                 f"offset {end}; records behind it come back only from other replicas"
             )
-            self._dependencies.damage.tell(DamageKind.BATCH, path, problem, action, position)
-        segment.cut_at(position)
+            self._dependencies.damage.report(DamageKind.BATCH, path, problem, action, position)
+        segment.truncate_file(position)
         # A power loss must not restore removed, intact batches after newer ones.
         segment.sync_batches()()
 
-    def _note_epoch(self, header: BatchHeader) -> None:
+    def _record_epoch(self, header: BatchHeader) -> None:
         latest = self._epochs.latest_epoch
         if latest is None or header.partition_leader_epoch > latest:
             self._epochs.assign(header.partition_leader_epoch, header.base_offset)
@@ -533,7 +535,7 @@ def _replay_or_skip(state: ProducerState, batch: memoryview, header: BatchHeader
         _log.error("The state of producers leaves out one batch: %s", error)
 
 
-def _note_aborted(segment: Segment, state: ProducerState, completed: CompletedTxn | None) -> None:
+def _index_aborted(segment: Segment, state: ProducerState, completed: CompletedTxn | None) -> None:
     if completed is not None and completed.is_aborted:
         segment.txn_index.append(state.aborted_entry(completed))
 

@@ -38,7 +38,7 @@ _RECENT_MAX = 64
 _SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 
-class _AstrayError(Exception):
+class _WrongEntryError(Exception):
     """An index entry does not lead to a batch with its offset."""
 
 
@@ -283,34 +283,35 @@ class Segment:
         if position is not None:
             try:
                 return self._scan(position, offset, offset, may_skip, is_base=True)
-            except _AstrayError:
+            except _WrongEntryError:
                 # The file has changed since the append; the index lookup below finds the damage.
                 self._recent.clear()
-        astray: list[int] = []
+        wrong_positions: list[int] = []
         while True:
-            noted, position = self.offset_index.entry_before(offset)
+            indexed, position = self.offset_index.entry_before(offset)
             try:
-                place = self._scan(position, noted, offset, may_skip)
-            except _AstrayError:  # The entry or its batch is damaged; the previous one leads there.
-                astray.append(position)
+                place = self._scan(position, indexed, offset, may_skip)
+            except _WrongEntryError:
+                # The entry or its batch is damaged; the previous entry leads to the offset too.
+                wrong_positions.append(position)
                 self.offset_index.forget(position)
                 continue
-            if astray and self.on_damaged_index is not None:
-                self.on_damaged_index(self.path(INDEX_SUFFIX), astray[0])
+            if wrong_positions and self.on_damaged_index is not None:
+                self.on_damaged_index(self.path(INDEX_SUFFIX), wrong_positions[0])
             return place
 
     def _scan(
-        self, position: int, noted: int, offset: int, may_skip: bool, is_base: bool = False
+        self, position: int, indexed: int, offset: int, may_skip: bool, is_base: bool = False
     ) -> BatchPlace | None:
         """Locate `offset`, starting at a position.
 
         Args:
             position: where a batch begins.
-            noted: its base offset with `is_base`; else its last offset, or that of a later batch of
-                the same append (as in Kafka's index).
+            indexed: base offset of that batch with `is_base`. Else its last offset, or that of a
+                later batch of the same append (as in Kafka's index).
 
         Raises:
-            _AstrayError: no batch of that offset begins at the position.
+            _WrongEntryError: no batch of that offset begins at the position.
             DamagedLogError: a batch after the position is damaged.
         """
         first, next_offset = position, self.base_offset
@@ -319,8 +320,8 @@ class Segment:
                 base_offset = header.base_offset
                 if at == first and first:
                     known = base_offset if is_base else header.last_offset
-                    if base_offset < self.base_offset or known > noted:
-                        raise _AstrayError
+                    if base_offset < self.base_offset or known > indexed:
+                        raise _WrongEntryError
                 if base_offset != next_offset and (at != first or not first):
                     self._check_jump(at, next_offset, base_offset, may_skip)
                 next_offset = header.next_offset
@@ -328,10 +329,10 @@ class Segment:
                     return BatchPlace(at, header.size, base_offset)
         except DamagedLogError as error:
             if first and error.position == first:
-                raise _AstrayError from None
+                raise _WrongEntryError from None
             raise
         if first and first >= self.size:
-            raise _AstrayError
+            raise _WrongEntryError
         return None
 
     def _check_jump(self, position: int, expected: int, base_offset: int, may_skip: bool) -> None:
@@ -353,10 +354,10 @@ class Segment:
 
     def lookup_time(self, timestamp: int) -> int:
         """Return an offset at or before the first record at or after `timestamp`."""
-        noted, offset = self.time_index.lookup(timestamp)
-        if noted >= 0 and not self._has_timestamp(noted, offset):
+        indexed, offset = self.time_index.lookup(timestamp)
+        if indexed >= 0 and not self._has_timestamp(indexed, offset):
             self._renew_time_index()
-            noted, offset = self.time_index.lookup(timestamp)
+            indexed, offset = self.time_index.lookup(timestamp)
         return offset
 
     def trusted_max_timestamp(self) -> int:
@@ -398,7 +399,7 @@ class Segment:
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.txn_index.truncate_to(offset)
-        self.cut_at(place.position)
+        self.truncate_file(place.position)
         # Kafka also resets this count after a truncation.
         self.bytes_since_index_entry = 0
         self._find_max_timestamp()
@@ -422,7 +423,7 @@ class Segment:
             pass
         self._max_timestamp, self._offset_of_max_timestamp = largest, offset
 
-    def cut_at(self, position: int) -> None:
+    def truncate_file(self, position: int) -> None:
         """Truncate the file and leave the indexes unchanged."""
         self.synced_size = -1
         self.file.truncate(position)

@@ -153,7 +153,7 @@ class Inspection:
         done: InspectedRecords = run_steps(self.steps())
         return done
 
-    def keep(self) -> None:
+    def copy_records(self) -> None:
         """Copy the records, because the connection reuses its receive buffer."""
         self._records = memoryview(bytearray(self._records))
         self._is_kept = True
@@ -202,7 +202,7 @@ class Inspection:
         largest: int | None = None
         if not header.is_control and self._needs_records(header, target):
             whole = yield from self._uncompressed(batch, header)
-            look = _Look(header, config, self._origin, self._now_ms)
+            look = _RecordScan(header, config, self._origin, self._now_ms)
             yield from look.through(whole)
             if header.has_log_append_time and self._has_time_of_append:
                 raise _refused_claim(header)
@@ -279,7 +279,7 @@ class Inspection:
         return made
 
 
-class _Look:
+class _RecordScan:
     """Checks on the records of one batch."""
 
     __slots__ = (
@@ -347,11 +347,11 @@ class _Look:
             latest = max(times)
             self.largest = max(self.largest, latest)
             if latest > self._latest or min(times) < self._oldest:
-                self._note_times(part, first)
+                self._record_times(part, first)
         if max(len(self._keyless), len(self._out_of_range)) >= RECORD_ERRORS_MAX:
             self._raise_faults()
 
-    def _note_times(self, part: Sequence[CompiledRecord], first: int) -> None:
+    def _record_times(self, part: Sequence[CompiledRecord], first: int) -> None:
         for index, record in enumerate(part, first):
             at = record.timestamp
             if at is None or at == NO_TIMESTAMP or self._oldest <= at <= self._latest:

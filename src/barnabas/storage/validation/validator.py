@@ -168,7 +168,7 @@ def _inspected(
         return inspection.run()
     done = inspection.begin()
     if done is None:
-        inspection.keep()
+        inspection.copy_records()
         raise InspectionNeededError(inspection)
     return done
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 FILE_NAME = "younger-than-checkpoints"
 
 
-class YoungLogs:
+class RecreatedLogs:
     """Sets and removes the marks of logs newer than the checkpoints."""
 
     __slots__ = ("_disk", "_marked")
@@ -36,9 +36,9 @@ class YoungLogs:
         if any(each.may_name(partition) for each in directory.checkpoints):
             self._disk.make_directory(path)
             self._disk.open(f"{path}/{FILE_NAME}", briefly=True).close()
-            self.note(partition, directory)
+            self.record(partition, directory)
 
-    def note(self, partition: TopicPartition, directory: LogDirectory) -> None:
+    def record(self, partition: TopicPartition, directory: LogDirectory) -> None:
         """Record that a log is marked."""
         started = tuple(each.started for each in directory.checkpoints)
         self._marked[partition, directory] = started
@@ -63,6 +63,6 @@ class YoungLogs:
                     self._disk.remove(path)
 
 
-def is_young(disk: Disk, path: str) -> bool:
+def is_recreated(disk: Disk, path: str) -> bool:
     """Return whether the log in `path` is newer than its checkpoint entries."""
     return disk.exists(f"{path}/{FILE_NAME}")
