@@ -201,8 +201,10 @@ class LoopWatch:
         if is_new and now_ms - self._logged_ms > _LOG_MS:
             self._logged_ms = now_ms
             source, client = self._worst
+            # A copy, because a collection in any thread adds to the deque.
+            collections = self._collections.copy()
             collected_ms = sum(
-                each_ms for ended_ms, each_ms in self._collections if ended_ms > self._turn_began_ms
+                each_ms for ended_ms, each_ms in collections if ended_ms > self._turn_began_ms
             )
             _log.log(
                 logging.WARNING if is_ours else logging.INFO,

@@ -302,3 +302,19 @@ def test_a_real_loop_runs_the_mark_once_a_turn_and_then_rests() -> None:
     loop.close()
     watch.end()
     assert watch.longest_ms > 0.0
+
+
+def test_a_garbage_collection_while_a_long_turn_is_counted_changes_nothing(
+    clocks: Clocks, caplog: pytest.LogCaptureFixture
+) -> None:
+    class CollectingTime(float):
+        """A time that starts a collection when it is compared, as another thread might."""
+
+        def __gt__(self, other: float) -> bool:
+            gc.collect(0)
+            return float(self) > other
+
+    clocks.watch._collections.extend([(CollectingTime(1.0), 1.0), (2.0, 1.0)])
+    clocks.next_turn()
+    clocks.work(150)
+    assert "One turn of the event loop took too long" in caplog.text
