@@ -127,7 +127,11 @@ class SystemdServiceManager:
             self._timer.call_later(_RETRY_MS, self._send_all)
             return
         except OSError as error:
-            _log.warning("Service manager not told: socket=%s error=%s", self._address, error)
+            _log.warning(
+                "Notification of the service manager failed: socket=%s error=%s",
+                self._address,
+                error,
+            )
         self._unsent.clear()
 
 

@@ -287,7 +287,7 @@ def _blocks(
         while position < end:
             block, size = _block(file, position, min(job.buffer_bytes, end - position))
             if not size:
-                raise CorruptRecordError(f"{path}: the batch at {position} is cut off")
+                raise CorruptRecordError(f"{path}: the batch at {position} is incomplete")
             yield block, size
             position += size
     finally:

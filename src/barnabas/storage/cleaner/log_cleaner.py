@@ -146,7 +146,9 @@ class LogCleaner:
         try:
             self._config = cleaner_config(broker)
         except ConfigError as error:
-            _log.error("The old configuration of the log cleaner holds: %s", error)
+            _log.error(
+                "Rejected the log cleaner's new configuration, kept the old one: error=%s", error
+            )
             return
         if self._is_running and not self._is_scanning:
             self._schedule(0)
@@ -311,7 +313,7 @@ class LogCleaner:
         self._passes[cleaning.partition] = cleaning
         rate = config.log_cleaner_io_max_bytes_per_second / config.log_cleaner_threads
         task = OffloadTask(clean, job, max(1.0, rate))
-        _log.debug("Compacting %s: %s", log.topic_partition, cleaning.to_clean)
+        _log.debug("Compaction started: partition=%s %s", log.topic_partition, cleaning.to_clean)
         cleaning.work = self._offload.submit(
             task,
             lambda result: self._on_result(cleaning, result),
@@ -363,7 +365,9 @@ class LogCleaner:
             return
         if not is_done:
             # The log has changed during the pass, so the written segments are invalid.
-            _log.warning("Compaction of %s is given up: the log has changed", cleaning.partition)
+            _log.warning(
+                "Compaction aborted, the log has changed: partition=%s", cleaning.partition
+            )
             self.abort_cleaning(cleaning.partition)
             return
         self.statistics.segments_replaced += len(cleaned.replaced)
@@ -426,13 +430,21 @@ class LogCleaner:
         self._remove_half_made(cleaning.log)
         if isinstance(error, OffloadError) or is_short:
             # The log itself is intact, so it is retried after the backoff.
-            _log.warning("Compaction of %s was interrupted: %s", cleaning.partition, error)
+            _log.warning(
+                "Compaction interrupted, to be retried: partition=%s error=%s",
+                cleaning.partition,
+                error,
+            )
             return
         self._mark_uncleanable(cleaning.partition, error)
         self._check_again()
 
     def _mark_uncleanable(self, partition: TopicPartition, error: BaseException) -> None:
-        _log.warning("Compaction of %s has failed, it is left as it is: %s", partition, error)
+        _log.warning(
+            "Compaction failed, the log is not compacted again: partition=%s error=%s",
+            partition,
+            error,
+        )
         self.uncleanable.add(partition)
 
     def _remove_half_made(self, log: Log) -> None:
@@ -445,7 +457,11 @@ class LogCleaner:
                     disk.remove(f"{directory}/{name}")
         except OSError as error:
             # Opening the log removes them as well.
-            _log.warning("Files of a compaction stay behind in %s: %s", directory, error)
+            _log.warning(
+                "Files of a compaction could not be removed: directory=%s error=%s",
+                directory,
+                error,
+            )
 
     def _count(self, built: MapBuilt, stats: CleaningStats, started_ms: float) -> None:
         before = self.statistics

@@ -53,7 +53,7 @@ def decode_lines(content: bytes, words: int) -> list[list[str]]:
         CheckpointError: the version, the count, the checksum or the number of words is wrong.
     """
     if not content.endswith(b"\n"):
-        raise CheckpointError("the checkpoint is cut off")
+        raise CheckpointError("the checkpoint is incomplete")
     try:
         split_checksum(content[:-1])
     except ChecksumError as error:

@@ -71,7 +71,7 @@ class DiskGuard:
             if not is_half_done:
                 return TooManyOpenFilesError(f"{self.directory}: {error}")
             # The disk is intact, but this log must be loaded again.
-            error = OSError(errno.EIO, f"a change was cut short: {error}", self.directory)
+            error = OSError(errno.EIO, f"a change could not be completed: {error}", self.directory)
         if not self.has_failed:
             self.has_failed = True
             self._dependencies.on_disk_failure(self.directory, error)

@@ -70,7 +70,7 @@ class DescriptorRelief:
             return
         self._warned_ms = now_ms
         _log.warning(
-            "No file descriptor is free; operations that need one are refused and may be "
+            "No file descriptor is free, operations that need one are rejected and can be "
             "retried: shortages=%d. Raise the limit (ulimit -n, or LimitNOFILE= of the service)",
             self.shortages,
         )

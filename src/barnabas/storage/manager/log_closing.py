@@ -49,7 +49,7 @@ def close_logs(logs: Sequence[Log], directory: str, dependencies: LogDependencie
     failures = dependencies.executor.run_all(works)
     for (log, end_offset), failure in zip(unsynced, failures, strict=True):
         if failure is not None:
-            _log.error("%s could not be synced: %s", log.directory, failure)
+            _log.error("Sync of a log failed: directory=%s error=%s", log.directory, failure)
             raise KafkaStorageError(f"{log.directory}: {failure}") from failure
         log.sync.on_flushed(end_offset)
     for log in logs:

@@ -161,7 +161,7 @@ class DirectoryLoading:
                 yield FoundLog(where, None)
                 continue
             if name.endswith(STRAY_SUFFIX):
-                _log.warning("%s belongs to nothing in the metadata and may be removed", where)
+                _log.warning("Stray log, not in the metadata, may be removed: directory=%s", where)
                 continue
             future = parse_future_directory_name(name)
             partition = future or parse_directory_name(name)
@@ -187,7 +187,7 @@ class DirectoryLoading:
             "broker, move the directory away and start; else run `barnabas log repair`"
         )
         self._dependencies.damage.report(DamageKind.LOG, path, problem, action)
-        _log.debug("%s cannot be opened", path, exc_info=error)
+        _log.debug("Log could not be opened: directory=%s", path, exc_info=error)
         return problem
 
     def _open(self, path: str, partition: TopicPartition) -> Generator[None, None, Log]:
@@ -250,6 +250,6 @@ class _Progress:
         if now < self._due_ms:
             return
         self._due_ms = now + _PROGRESS_MS
-        how = "opening" if self._directory.was_stopped_cleanly else "recovering"
+        how = "Opening" if self._directory.was_stopped_cleanly else "Recovering"
         path = self._directory.path
-        _log.warning("%s the logs of %s: %d of %d done", how, path, count, self._total)
+        _log.warning("%s logs: directory=%s done=%d total=%d", how, path, count, self._total)

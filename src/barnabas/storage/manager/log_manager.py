@@ -281,11 +281,14 @@ class LogManager:
             ):
                 # Its log may be in a directory that comes back online.
                 continue
-            words = (
-                "%s was being moved and its origin is gone: it goes on from %s, as far as copied"
-            )
-            _log.warning(words, partition, directory.path)
             log = self._forget_future(partition)
+            _log.warning(
+                "The source of a move is missing, its copy becomes the log: partition=%s "
+                "directory=%s log_end_offset=%d",
+                partition,
+                directory.path,
+                log.log_end_offset,
+            )
             log.rename(f"{directory.path}/{partition.directory_name}")
             self.logs[partition] = log
             self._directory_of[partition] = directory

@@ -17,5 +17,5 @@ def rename_to_stray(log: Log, rng: Rng, reason: str) -> None:
     log.close_files()
     parent, _, _ = log.directory.rpartition("/")
     name = log.topic_partition.stray_directory_name(rng.uuid())
-    _log.warning("%s is set aside as %s: %s", log.directory, name, reason)
+    _log.warning("Log set aside: directory=%s new_name=%s reason=%s", log.directory, name, reason)
     log.rename(f"{parent}/{name}", is_last=True)

@@ -130,9 +130,9 @@ class TrustedClock:
         if held_ms >= self.hold_ms:
             return
         _log.warning(
-            "The wall clock has jumped ahead, or this broker was off: nothing is deleted for its "
-            "age beyond the time before. ahead_hours=%.1f hold_hours=%.1f. If the clock is wrong, "
-            "correct it now; if it is right, nothing is to be done, or set %s=0 to delete at once",
+            "The wall clock jumped ahead, or this broker was off; records do not expire by the new "
+            "time yet: ahead_hours=%.1f hold_hours=%.1f. If the clock is wrong, correct it now. If "
+            "it is right, do nothing, or set %s=0 to delete expired records at once",
             ahead_ms / _MS_PER_HOUR,
             (self.hold_ms - held_ms) / _MS_PER_HOUR,
             HOLD_KEY,
@@ -142,8 +142,8 @@ class TrustedClock:
         self._held_ms = None
         if ahead_ms > JUMP_MS:
             _log.warning(
-                "The wall clock is believed now, records are deleted by it: ahead_hours=%.1f",
+                "The wall clock is trusted again, records expire by it: ahead_hours=%.1f",
                 ahead_ms / _MS_PER_HOUR,
             )
         else:
-            _log.info("The wall clock is right again; nothing was deleted by it meanwhile")
+            _log.info("The wall clock was corrected; no record expired by the wrong time")

@@ -74,7 +74,10 @@ def _resolve_identity(
         return None
     path = f"{log.directory}/{PARTITION_METADATA}"
     if log.identity.is_damaged(expected):
-        problem, action = "its topic id is damaged", "written anew from the metadata; nothing to do"
+        problem, action = (
+            "its topic id is damaged",
+            "replaced by the one of the metadata; nothing to do",
+        )
         damage.report(DamageKind.IDENTITY, path, problem, action)
         log.identity.repair_topic_id(expected)
         return None
@@ -84,15 +87,15 @@ def _resolve_identity(
     if not was_synced:
         # A power loss may have torn the file, which may also be an older topic's of the same name.
         action = (
-            "the directory is set aside with the suffix -stray and kept; if it is the topic's, "
-            "stop the broker, move it back and mend the file"
+            "the directory gets the suffix -stray and is kept; if it belongs to the topic, "
+            "stop the broker, move it back and repair the file"
         )
         problem = "the file is missing or unreadable"
         damage.report(DamageKind.IDENTITY, path, problem, action)
         return None
     problem = "the file is missing or unreadable, and the log was closed cleanly"
     if assigned.has_other_in_sync(log.topic_partition):
-        action = "the directory is set aside as a stray, the records are fetched from the leader"
+        action = "the directory gets the suffix -stray, and the records are fetched from the leader"
         damage.report(DamageKind.IDENTITY, path, problem, action)
         return None
     content = encode_topic_id(expected).decode()

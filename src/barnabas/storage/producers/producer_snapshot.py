@@ -56,7 +56,7 @@ def decode_snapshot(content: bytes) -> list[ProducerEntry]:
         CorruptSnapshotError: the version, the CRC or the size is wrong.
     """
     if len(content) < _HEAD.size + _COUNT.size:
-        raise CorruptSnapshotError("the snapshot is cut off")
+        raise CorruptSnapshotError("the snapshot is incomplete")
     version, crc = _HEAD.unpack_from(content)
     body = memoryview(content)[_HEAD.size :]
     if version != VERSION:

@@ -171,10 +171,10 @@ class LogLoader:
         known_end = max(self._opening.recovery_point, self._opening.high_watermark)
         entries = self._epochs.entries
         if end < known_end:
-            problems.append(f"the log ends at offset {end}, records below {known_end} were there")
+            problems.append(f"the log ends at offset {end}, but had records below {known_end}")
         elif entries and (entries[-1].start_offset > end or entries[-1].start_offset == end == 0):
             problems.append(
-                f"the log ends at offset {end}, records at {entries[-1].start_offset} were there"
+                f"the log ends at offset {end}, but had records at {entries[-1].start_offset}"
             )
         first = segments[0].base_offset
         if entries and entries[0].start_offset < first:
@@ -182,21 +182,21 @@ class LogLoader:
             problems.append(
                 f"offsets {entries[0].start_offset} to {first - 1} are missing at its beginning"
             )
-        action = "the log goes on with what is there; lost records come from other replicas only"
+        action = "the log keeps its other records; only other replicas have the lost ones"
         for problem in problems:
             self._dependencies.damage.report(DamageKind.GAP, self._directory, problem, action)
 
     def _report_epochs(self) -> None:
         if not self._opening.clean_shutdown:
             # A power loss explains the damage.
-            _log.warning("%s was missing or damaged and is made new", self._epochs.path)
+            _log.warning("Rebuilt the missing or damaged leader epochs: path=%s", self._epochs.path)
             return
         action = "the leader epochs were read from the batches; nothing to do"
         problem = "the file is missing or damaged"
         self._dependencies.damage.report(DamageKind.EPOCHS, self._epochs.path, problem, action)
 
     def _report_snapshots(self) -> None:
-        action = "removed; the producers were read from an older one and the batches; nothing to do"
+        action = "removed; the state was read from an older snapshot and the batches; nothing to do"
         for path in self._producers.damaged_snapshots:
             problem = "the producer snapshot cannot be read"
             self._dependencies.damage.report(DamageKind.PRODUCERS, path, problem, action)
@@ -324,7 +324,7 @@ class LogLoader:
             if not self._disk.exists(path):
                 continue
             if not segment.txn_index.is_sane(segment.base_offset, segment_end):
-                action = "made new from the batches; nothing to do"
+                action = "rebuilt from the batches; nothing to do"
                 problem = "its entries do not fit the segment"
                 self._dependencies.damage.report(DamageKind.TRANSACTIONS, path, problem, action)
                 return segment.base_offset
@@ -386,8 +386,8 @@ class LogLoader:
         self._has_truncated = True
         problem = f"offsets {end} to {segment.base_offset - 1} are missing before it"
         action = (
-            f"deleted with all segments behind it; the log goes on at offset {end}; records behind "
-            f"it come back only from other replicas"
+            f"deleted with all later segments; the log ends at offset {end}; only other replicas "
+            f"have the later records"
         )
         self._dependencies.damage.report(DamageKind.GAP, segment.path(LOG_SUFFIX), problem, action)
 
@@ -395,10 +395,10 @@ class LogLoader:
         """Delete the segments from `first` on, and sync, so that they cannot reappear."""
         for segment in segments[first:]:
             _log.warning(
-                "%s: %d bytes from offset %d on are deleted: what was before them is damaged",
+                "Deleted a segment after damaged records: directory=%s base_offset=%d bytes=%d",
                 self._directory,
-                segment.size,
                 segment.base_offset,
+                segment.size,
             )
             segment.close()
             segment.delete_files()
@@ -480,7 +480,7 @@ class LogLoader:
         known_end = max(self._opening.recovery_point, self._opening.high_watermark)
         if is_torn and is_last and end >= known_end:
             _log.warning(
-                "An unfinished append is cut off: path=%s position=%d bytes=%d log_end_offset=%d "
+                "Truncated an unfinished append: path=%s position=%d bytes=%d log_end_offset=%d "
                 "problem=%s",
                 path,
                 position,
@@ -491,8 +491,8 @@ class LogLoader:
         else:
             self._has_truncated = True
             action = (
-                f"cut off, with {lost} bytes from here to the segment's end; the log goes on at "
-                f"offset {end}; records behind it come back only from other replicas"
+                f"truncated, with the {lost} bytes up to the end of the segment; the log ends at "
+                f"offset {end}; only other replicas have the later records"
             )
             self._dependencies.damage.report(DamageKind.BATCH, path, problem, action, position)
         segment.truncate_file(position)
@@ -532,7 +532,7 @@ def _replay_or_skip(state: ProducerState, batch: memoryview, header: BatchHeader
     try:
         state.replay(batch, header)
     except StorageError as error:
-        _log.error("The state of producers leaves out one batch: %s", error)
+        _log.error("Skipped a batch in the state of producers: error=%s", error)
 
 
 def _index_aborted(segment: Segment, state: ProducerState, completed: CompletedTxn | None) -> None:

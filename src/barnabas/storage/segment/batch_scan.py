@@ -63,7 +63,7 @@ def whole_headers(file: File, position: int, end: int) -> Iterator[tuple[int, Ba
         position = found[0] + found[1].size
         yield found
     if position != end:
-        raise DamagedLogError(file.path, position, "the batch that begins here is cut off")
+        raise DamagedLogError(file.path, position, "the batch that begins here is incomplete")
 
 
 def valid_batches(

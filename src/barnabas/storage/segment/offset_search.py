@@ -181,4 +181,4 @@ def _check_unchanged(segments: Segments, segment: Segment, end: int) -> None:
         LogChangedError: it was deleted or truncated.
     """
     if segments.floor(segment.base_offset) is not segment or segment.size < end:
-        raise LogChangedError(f"{segment!r} was cut or deleted while it was searched")
+        raise LogChangedError(f"{segment!r} was truncated or deleted during the search")

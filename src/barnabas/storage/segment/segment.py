@@ -337,7 +337,7 @@ class Segment:
 
     def _check_jump(self, position: int, expected: int, base_offset: int, may_skip: bool) -> None:
         if base_offset < expected:
-            problem = f"base offset {base_offset} stands behind offset {expected - 1}"
+            problem = f"base offset {base_offset} follows offset {expected - 1}"
             raise DamagedLogError(self.path(LOG_SUFFIX), position, problem)
         if not may_skip:
             # Kafka continues with the next record, and its consumers never notice the gap.

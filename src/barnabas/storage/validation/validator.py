@@ -78,7 +78,7 @@ def read_batches(records: memoryview) -> Batches:
 def _read_several(records: memoryview) -> Batches:
     found, end = read_followed_batches(records, _ANY_LEADER_EPOCH)
     if end != len(records):
-        raise CorruptRecordError(f"{len(records) - end} bytes are left behind the last batch")
+        raise CorruptRecordError(f"{len(records) - end} bytes are left after the last batch")
     return found
 
 
