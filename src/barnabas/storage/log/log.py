@@ -25,7 +25,7 @@ from barnabas.storage.log.log_retention import LogRetention
 from barnabas.storage.log.log_roller import LogRoller
 from barnabas.storage.log.log_sync import LogSync
 from barnabas.storage.recovery.log_loader import LogLoader
-from barnabas.storage.segment.segment import roll_jitter
+from barnabas.storage.segment.roll_rules import roll_jitter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -25,6 +25,7 @@ from barnabas.storage.log.append_plan import (
     place,
     stage_followed,
 )
+from barnabas.storage.segment.roll_rules import should_roll
 from barnabas.storage.validation.validator import read_followed_batches, validate
 
 if TYPE_CHECKING:
@@ -165,9 +166,7 @@ class LogAppender:
         info.size = len(records)
         try:
             segment = self._local.segments.active
-            if segment.should_roll(
-                info.size, info.last_offset, info.max_timestamp, now_ms, self._local.config
-            ):
+            if should_roll(segment, info, now_ms, self._local.config):
                 segment = self._roller.roll_for(info, now_ms)
             segment.prepare_append()
             if epochs:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.runtime.disk import is_out_of_descriptors
 from barnabas.storage.errors import KafkaStorageError
-from barnabas.storage.segment.segment import roll_jitter
+from barnabas.storage.segment.roll_rules import must_roll, roll_jitter
 
 if TYPE_CHECKING:
     from barnabas.storage.append_info import AppendInfo
@@ -86,7 +86,7 @@ class LogRoller:
         try:
             self.roll_now(now_ms)
         except OSError as error:
-            if not is_out_of_descriptors(error) or segment.must_roll(info.size, info.last_offset):
+            if not is_out_of_descriptors(error) or must_roll(segment, info):
                 raise
             # A segment that is too large or too old is better than a rejected append.
             self._dependencies.on_descriptor_shortage()

@@ -34,7 +34,8 @@ from barnabas.storage.producers.producer_state import ProducerState
 from barnabas.storage.recovery.batch_order import BatchOrder
 from barnabas.storage.recovery.swap_recovery import finish_swaps
 from barnabas.storage.segment.batch_scan import describe_end, headers, valid_batches
-from barnabas.storage.segment.segment import Segment, roll_jitter
+from barnabas.storage.segment.roll_rules import roll_jitter
+from barnabas.storage.segment.segment import Segment
 from barnabas.storage.segment.segments import Segments
 
 if TYPE_CHECKING:

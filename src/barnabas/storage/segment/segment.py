@@ -6,7 +6,7 @@ use. A segment knows nothing of other segments, leaders or producers.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from barnabas.storage.errors import CorruptRecordError, DamagedLogError
 from barnabas.storage.file_names import (
@@ -17,7 +17,8 @@ from barnabas.storage.file_names import (
     TXN_INDEX_SUFFIX,
     offset_file,
 )
-from barnabas.storage.segment.batch_scan import headers, whole_headers
+from barnabas.storage.segment.batch_scan import headers
+from barnabas.storage.segment.batch_search import BatchPlace, WrongEntryError, find_batch
 from barnabas.storage.segment.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
 from barnabas.storage.segment.time_index import NO_TIMESTAMP, TimeIndex
 from barnabas.storage.segment.transaction_index import TransactionIndex
@@ -27,27 +28,12 @@ if TYPE_CHECKING:
 
     from barnabas.record.batch import BatchHeader, Buffer
     from barnabas.runtime.disk import Disk, File
-    from barnabas.runtime.rng import Rng
     from barnabas.storage.config import LogConfig
     from barnabas.storage.segment.placed_batch import PlacedBatch
 
-# Positions in the offset index have 31 bits.
-_BYTES_MAX = 0x7FFF_FFFF
 # Positions of recent appends kept in memory; reads at the tail need exactly these.
 _RECENT_MAX = 64
 _SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
-
-
-class _WrongEntryError(Exception):
-    """An index entry does not lead to a batch with its offset."""
-
-
-class BatchPlace(NamedTuple):
-    """Position of a batch in its segment."""
-
-    position: int
-    size: int
-    base_offset: int
 
 
 class Segment:
@@ -226,31 +212,10 @@ class Segment:
             self.time_index.maybe_append(self.max_timestamp, self._offset_of_max_timestamp)
             self.bytes_since_index_entry = 0
 
-    def should_roll(
-        self, size: int, last_offset: int, max_timestamp: int, now_ms: int, config: LogConfig
-    ) -> bool:
-        """Return whether an append of `size` bytes up to `last_offset` needs a new segment."""
-        if self.size > config.segment_bytes - size:
-            return True
-        if self.size and self._waited_ms(max_timestamp, now_ms) > (
-            config.segment_ms_max - self.roll_jitter_ms
-        ):
-            return True
-        return self.must_roll(size, last_offset)
-
-    def must_roll(self, size: int, last_offset: int) -> bool:
-        """Return whether the append cannot fit here, regardless of the configuration."""
-        return (
-            self.offset_index.is_full
-            or self.time_index.is_full
-            or last_offset - self.base_offset > RELATIVE_OFFSET_MAX
-            or self.size + size > _BYTES_MAX
-        )
-
-    def _waited_ms(self, max_timestamp: int, now_ms: int) -> int:
-        """Return the segment's age, by record timestamps if there are any."""
-        first = self.first_timestamp()
-        return max_timestamp - first if first >= 0 else now_ms - self.created_ms
+    @property
+    def has_full_index(self) -> bool:
+        """Whether an index has no room for another entry."""
+        return self.offset_index.is_full or self.time_index.is_full
 
     def first_timestamp(self) -> int:
         """Return the largest timestamp of the first batch; -1 without one."""
@@ -282,16 +247,16 @@ class Segment:
         position = self._recent.get(offset)
         if position is not None:
             try:
-                return self._scan(position, offset, offset, may_skip, is_base=True)
-            except _WrongEntryError:
+                return find_batch(self, position, offset, offset, may_skip, is_base=True)
+            except WrongEntryError:
                 # The file has changed since the append; the index lookup below finds the damage.
                 self._recent.clear()
         wrong_positions: list[int] = []
         while True:
             indexed, position = self.offset_index.entry_before(offset)
             try:
-                place = self._scan(position, indexed, offset, may_skip)
-            except _WrongEntryError:
+                place = find_batch(self, position, indexed, offset, may_skip)
+            except WrongEntryError:
                 # The entry or its batch is damaged; the previous entry leads to the offset too.
                 wrong_positions.append(position)
                 self.offset_index.forget(position)
@@ -299,50 +264,6 @@ class Segment:
             if wrong_positions and self.on_damaged_index is not None:
                 self.on_damaged_index(self.path(INDEX_SUFFIX), wrong_positions[0])
             return place
-
-    def _scan(
-        self, position: int, indexed: int, offset: int, may_skip: bool, is_base: bool = False
-    ) -> BatchPlace | None:
-        """Locate `offset`, starting at a position.
-
-        Args:
-            position: where a batch begins.
-            indexed: base offset of that batch with `is_base`. Else its last offset, or that of a
-                later batch of the same append (as in Kafka's index).
-
-        Raises:
-            _WrongEntryError: no batch of that offset begins at the position.
-            DamagedLogError: a batch after the position is damaged.
-        """
-        first, next_offset = position, self.base_offset
-        try:
-            for at, header in whole_headers(self.file, position, self.size):
-                base_offset = header.base_offset
-                if at == first and first:
-                    known = base_offset if is_base else header.last_offset
-                    if base_offset < self.base_offset or known > indexed:
-                        raise _WrongEntryError
-                if base_offset != next_offset and (at != first or not first):
-                    self._check_jump(at, next_offset, base_offset, may_skip)
-                next_offset = header.next_offset
-                if next_offset > offset:
-                    return BatchPlace(at, header.size, base_offset)
-        except DamagedLogError as error:
-            if first and error.position == first:
-                raise _WrongEntryError from None
-            raise
-        if first and first >= self.size:
-            raise _WrongEntryError
-        return None
-
-    def _check_jump(self, position: int, expected: int, base_offset: int, may_skip: bool) -> None:
-        if base_offset < expected:
-            problem = f"base offset {base_offset} follows offset {expected - 1}"
-            raise DamagedLogError(self.path(LOG_SUFFIX), position, problem)
-        if not may_skip:
-            # Kafka continues with the next record, and its consumers never notice the gap.
-            problem = f"offsets {expected} to {base_offset - 1} are missing before it"
-            raise DamagedLogError(self.path(LOG_SUFFIX), position, problem, is_gap=True)
 
     def position_of(self, offset: int) -> int:
         """Return the position of the batch of `offset`, or the segment size without one."""
@@ -590,9 +511,3 @@ class Segment:
 
 def _do_nothing() -> None:
     """Do nothing, because everything is already synced."""
-
-
-def roll_jitter(config: LogConfig, rng: Rng) -> int:
-    """Return a random part of segment.jitter.ms, for one segment."""
-    limit = min(config.segment_jitter_ms, config.segment_ms_max)
-    return rng.randint(0, limit - 1) if limit > 0 else 0
