@@ -66,14 +66,14 @@ def _check_parent(parent: int) -> None:
 def _run(task: OffloadTask, output: int, parent: int) -> None:
     throttle = Throttle(SystemClock(), task.bytes_per_second)
     try:
-        for told in task.work(RealDisk(), task.argument):
+        for message in task.work(RealDisk(), task.argument):
             _check_parent(parent)
-            if isinstance(told, int):
-                pause_ms = throttle.pause_ms(told)
+            if isinstance(message, int):
+                pause_ms = throttle.pause_ms(message)
                 if pause_ms > 0:
                     time.sleep(pause_ms / _MS_PER_S)
             else:
-                _send(output, (MESSAGE, told))
+                _send(output, (MESSAGE, message))
     except Exception as error:  # noqa: BLE001 - sent to the parent
         _send(output, (FAILED, _portable(error)))
     else:

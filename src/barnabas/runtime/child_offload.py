@@ -199,8 +199,8 @@ class _Child:
             end = LENGTH.size + LENGTH.unpack_from(self._received)[0]
             if len(self._received) < end:
                 return
-            told = bytes(self._received[LENGTH.size : end])
-            kind, value = pickle.loads(told)  # noqa: S301 - the bytes come from our child
+            frame = bytes(self._received[LENGTH.size : end])
+            kind, value = pickle.loads(frame)  # noqa: S301 - the bytes come from our child
             del self._received[:end]
             self._on_result(kind, value)
 

@@ -255,7 +255,7 @@ class LoopStream(asyncio.BufferedProtocol):
     def _send_slice(self, head: FileSlice) -> None:
         sent = send_file(self._fd, head.file.fileno(), head.position, head.length)
         if sent == 0:
-            raise TruncatedSliceError(errno.EIO, "file cut while it was sent", head.file.path)
+            raise TruncatedSliceError(errno.EIO, "file truncated while it was sent", head.file.path)
         self._queued_bytes -= sent
         self._queue.popleft()
         if sent < head.length:
@@ -357,7 +357,7 @@ def copy_slice(chunk: Sliceable) -> bytes:
     """Return all bytes of a slice. Raises TruncatedSliceError if the file was truncated."""
     data = chunk.read()
     if len(data) < len(chunk):
-        raise TruncatedSliceError(errno.EIO, "file cut before it was sent")
+        raise TruncatedSliceError(errno.EIO, "file truncated before it was sent")
     return data
 
 

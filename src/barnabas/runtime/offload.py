@@ -154,17 +154,17 @@ class _Slices:
         if self._is_over:
             return
         try:
-            told = next(self._steps)
+            message = next(self._steps)
         except StopIteration:
             self._end(None)
         except Exception as error:  # noqa: BLE001 - passed to on_done
             self._end(error)
         else:
-            count = told if isinstance(told, int) else 0
+            count = message if isinstance(message, int) else 0
             # Scheduled before the message is delivered, because the receiver may cancel the task.
             self._offload.after(self._throttle.pause_ms(count), self.run)
-            if not isinstance(told, int):
-                self._on_message(told)
+            if not isinstance(message, int):
+                self._on_message(message)
 
     def cancel(self) -> None:
         """Cancel the task; no callback runs afterwards."""

@@ -92,7 +92,7 @@ class SimStream:
         self._arrived_ms = 0.0
         # The close that arrived from the other end: a tuple with its error, which may be None.
         self._end: tuple[Exception | None] | None = None
-        # Whether the handler was told that the connection is established, and that it has ended.
+        # Whether the handler knows that the connection is established, and that it has ended.
         self._opened = False
         self._ended = False
 
@@ -103,7 +103,7 @@ class SimStream:
 
     @property
     def has_peer_ended(self) -> bool:
-        """Whether the other end has closed or is gone."""
+        """Whether the other end has closed the connection or was killed."""
         return self._end is not None or self._ended
 
     def write(self, chunks: Sequence[Chunk]) -> bool:
@@ -116,13 +116,13 @@ class SimStream:
             return False
         pieces = [_bytes(chunk) for chunk in chunks]
         if any(len(piece) < len(chunk) for piece, chunk in zip(pieces, chunks, strict=True)):
-            self._cut(OSError(errno.EIO, "file cut while it was sent"))
+            self._abort_with(OSError(errno.EIO, "file truncated while it was sent"))
             return False
         data = b"".join(pieces)
         if not data:
             return not self.buffered_bytes
         if self._network.draws_reset():
-            self._cut(ConnectionResetError(errno.ECONNRESET, "simulated reset"))
+            self._abort_with(ConnectionResetError(errno.ECONNRESET, "simulated reset"))
             return False
         self._unread_bytes += len(data)
         other = self._other()
@@ -155,7 +155,7 @@ class SimStream:
 
     def abort(self) -> None:
         """Close the connection now, without sending the remaining bytes."""
-        self._cut(None)
+        self._abort_with(None)
 
     def connected(self) -> None:
         """Report the established connection to the handler (called by the network)."""
@@ -206,7 +206,7 @@ class SimStream:
             self.host, self._other().host, self._arrived_ms, arrive
         )
 
-    def _cut(self, error: Exception | None) -> None:
+    def _abort_with(self, error: Exception | None) -> None:
         if self._ended:
             return
         if not self.is_closing:
@@ -217,14 +217,14 @@ class SimStream:
         self._end_later(error)
 
     def _end_later(self, error: Exception | None) -> None:
-        def tell() -> None:
+        def report() -> None:
             if not self._ended:
                 self._ended = True
                 self._network.forget(self)
                 if self._opened:
                     self._handler.on_closed(error)
 
-        self._timer.call_soon(tell)
+        self._timer.call_soon(report)
 
     def _deliver_later(self) -> None:
         if not self._delivering:

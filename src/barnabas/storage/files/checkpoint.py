@@ -166,7 +166,7 @@ class OffsetCheckpoint:
             return
         self._is_writing = True
         offsets = collect()
-        told, self._awaiting = self._awaiting, []
+        callbacks, self._awaiting = self._awaiting, []
         self._in_flight = frozenset(offsets)
         self.started += 1
 
@@ -175,13 +175,13 @@ class OffsetCheckpoint:
             if error is None:
                 self._on_written()
             if isinstance(error, OSError):
-                told.extend(self._awaiting)
+                callbacks.extend(self._awaiting)
                 self._awaiting.clear()
                 on_failure(error)
             elif self._is_waiting:
                 self._is_waiting = False
                 self.write_async(executor, collect, on_failure)
-            for on_end in told:
+            for on_end in callbacks:
                 on_end()
 
         executor.submit(lambda: self._replace(offsets), done)

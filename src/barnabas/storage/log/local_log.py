@@ -193,7 +193,7 @@ class LocalLog:
         if is_replaced:
             # The empty segment cannot accept the append; a new segment of the same name replaces
             # it.
-            assert previous.size == 0, "only an empty segment begins at the log end"
+            assert previous.size == 0, f"{previous!r} begins at the log end and is not empty"
         else:
             previous.seal()
         segment = self._new_segment(now_ms, roll_jitter_ms, is_replaced)

@@ -259,7 +259,7 @@ class Log:
         high watermark and recovery point are adjusted. The epoch of a leadership without appends is
         always removed, because the current leader may not know it.
         """
-        assert offset >= 0, offset
+        assert offset >= 0, f"offset={offset} {self.topic_partition}"
         if offset >= self.log_end_offset:
             with self._guard:
                 self.leader_epochs.truncate_from_end(self.log_end_offset)
@@ -284,7 +284,7 @@ class Log:
     def truncate_damage(self, path: str) -> None:
         """Remove the damaged segment with its file at `path`, and everything after it."""
         base_offset = offset_of(path.rpartition("/")[2], LOG_SUFFIX)
-        assert base_offset is not None, path
+        assert base_offset is not None, f"{path} is no segment"
         if base_offset <= max(self._local.segments[0].base_offset, self.log_start_offset):
             self.truncate_fully_and_start_at(max(base_offset, self.log_start_offset))
         else:
@@ -293,7 +293,7 @@ class Log:
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Remove all records; the empty log starts at `offset`."""
-        assert offset >= 0, offset
+        assert offset >= 0, f"offset={offset} {self.topic_partition}"
         self._local.is_changed = True
         self.sync.truncation_count += 1
         with self._guard.of_change:
@@ -345,7 +345,9 @@ class Log:
         old = self.segments.find_exactly(replaced)
         if old is None:
             return False
-        assert old[-1] is not self.segments.active, "the active segment is never compacted"
+        assert old[-1] is not self.segments.active, (
+            f"the active segment {old[-1].base_offset} is not compacted: {self.topic_partition}"
+        )
         new = self._local.cleaned_segment(base_offset, size)
         with self._guard:
             self._local.finish_swap()
@@ -441,7 +443,10 @@ class Log:
 
     def take_over_from(self, other: Log) -> None:
         """Take the place of `other`, whose records this log has: copy epochs and offsets, sync."""
-        assert self.log_end_offset == other.log_end_offset
+        assert self.log_end_offset == other.log_end_offset, (
+            f"the copy ends at {self.log_end_offset}, the log at {other.log_end_offset} "
+            f"{self.topic_partition}"
+        )
         with self._guard:
             self.leader_epochs.replace(other.leader_epochs.entries)
         self.update_high_watermark(other.high_watermark)

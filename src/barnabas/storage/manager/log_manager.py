@@ -273,7 +273,7 @@ class LogManager:
         rename_to_stray(log, self._dependencies.rng, reason)
 
     def _promote_abandoned(self, assigned: AssignedLogs) -> None:
-        """Promote each future replica whose log is gone, up to the offset it has copied."""
+        """Promote each future replica whose source is missing, with the records it copied."""
         for partition in [key for key in self.futures if key not in self.logs]:
             directory = self._future_directory_of[partition]
             if self.has_offline_directories and (
@@ -480,7 +480,7 @@ class LogManager:
             KafkaStorageError: the directory failed.
         """
         log = self.logs[partition]
-        assert partition not in self.futures
+        assert partition not in self.futures, f"{partition} has a future replica already"
         name = partition.future_directory_name(self._dependencies.rng.uuid())
         future = self._create(f"{directory.path}/{name}", partition, log.topic_id, log.config)
         self.futures[partition] = future
@@ -500,14 +500,16 @@ class LogManager:
         """Replace the log by its future replica, which has all of its records.
 
         Each step is on disk before the next. After a power loss there is one of the two, or both,
-        and the metadata tells which is valid.
+        and the metadata names the valid one.
 
         Raises:
             KafkaStorageError: a directory failed.
         """
         log, future = self.logs[partition], self.futures[partition]
         directory = self._future_directory_of[partition]
-        assert future.log_end_offset == log.log_end_offset, partition
+        assert future.log_end_offset == log.log_end_offset, (
+            f"{partition}: future end {future.log_end_offset}, current end {log.log_end_offset}"
+        )
         future.take_over_from(log)
         future.rename(f"{directory.path}/{partition.directory_name}")
         future.sync_name()

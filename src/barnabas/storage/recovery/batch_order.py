@@ -89,5 +89,5 @@ class BatchOrder:
         # No batch contradicts the last batch. After a power loss, the file of epochs may lack an
         # epoch, so an unknown epoch alone proves nothing.
         if older < epoch and epoch not in self._known_epochs:
-            return f"its leader epoch is {epoch}, the one behind it has {older}"
+            return f"its leader epoch is {epoch}, the next batch has {older}"
         return None

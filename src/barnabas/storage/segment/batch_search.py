@@ -59,8 +59,7 @@ def find_batch(
         position: where the search begins, at the start of a batch.
         indexed: base offset of that batch with `is_base`. Else its last offset, or that of a
             later batch of the same append (as in Kafka's index).
-
-        offset: what to find.
+        offset: the offset to find.
         may_skip: whether offsets may be missing between batches (the log is compacted).
 
     Raises:

@@ -38,7 +38,7 @@ class SegmentSwap:
             old: adjacent sealed segments.
             on_gone: called with each base offset at which no segment begins any longer.
         """
-        assert new.base_offset == old[0].base_offset
+        assert new.base_offset == old[0].base_offset, (new.base_offset, old[0].base_offset)
         self._new = new
         self.old = old
         self._waiting = list(old)

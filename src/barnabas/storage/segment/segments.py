@@ -161,7 +161,8 @@ class Segments:
     def add(self, segment: Segment) -> None:
         """Add a segment; it becomes active if it is the last one."""
         slot = bisect_left(self._bases, segment.base_offset)
-        assert slot == len(self._bases) or self._bases[slot] != segment.base_offset
+        is_known = slot < len(self._bases) and self._bases[slot] == segment.base_offset
+        assert not is_known, f"two segments begin at {segment.base_offset}"
         self._segments.insert(slot, segment)
         self._bases.insert(slot, segment.base_offset)
         self.active = self._segments[-1]
@@ -174,7 +175,7 @@ class Segments:
     def remove(self, segment: Segment) -> None:
         """Remove a segment; the caller must ensure that the log keeps or gets another one."""
         slot = bisect_left(self._bases, segment.base_offset)
-        assert self._segments[slot] is segment
+        assert self._segments[slot] is segment, f"{segment!r} is no segment of this log"
         del self._segments[slot]
         del self._bases[slot]
         if self._segments:
