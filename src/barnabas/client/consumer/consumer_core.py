@@ -129,7 +129,7 @@ class ConsumerCore:
     def _make_commits(self) -> Commits:
         config = self.config
         auto = config.enable_auto_commit and config.group_id
-        parts = CommitDependencies(
+        dependencies = CommitDependencies(
             self.subscription,
             lambda: self.generation,
             self._commit_refusal,
@@ -138,7 +138,7 @@ class ConsumerCore:
             self.wake,
         )
         interval_ms = float(config.auto_commit_interval_ms) if auto else None
-        return Commits(self._cluster, self.offsets, parts, interval_ms)
+        return Commits(self._cluster, self.offsets, dependencies, interval_ms)
 
     # Events
 
@@ -275,7 +275,7 @@ class ConsumerCore:
         self.topics.refresh()
 
     def unsubscribe(self, reason: str, on_done: Callable[[], None]) -> None:
-        """Leave the group and give up all partitions.
+        """Leave the group and revoke all partitions.
 
         Args:
             reason: The reason that is sent to the coordinator.

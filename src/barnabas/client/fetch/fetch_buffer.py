@@ -53,14 +53,14 @@ class FetchBuffer:
         return self._queue[0] if self._queue else None
 
     def add(self, state: FetchState, fetched: FetchedSet) -> None:
-        """Add a fetched set of a partition that is not held, behind all other items."""
+        """Add a fetched set of a partition that is not held, after all other items."""
         assert not state.is_held, state.tp
         state.buffered.append(fetched)
         self._queue.append(state)
         self.queued_bytes += len(fetched.record_set.data)
 
     def add_failure(self, state: FetchState, failure: FetchFailure) -> None:
-        """Add the failure that ends the fetched sets of a partition, behind all other items."""
+        """Add the failure that ends the fetched sets of a partition, after all other items."""
         state.buffered.append(failure)
         if not state.is_held:
             self._queue.append(state)

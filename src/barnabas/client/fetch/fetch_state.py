@@ -111,7 +111,7 @@ class FetchState:
         return self.end is not None and self.fetch_offset >= self.end
 
     def on_fetched(self, record_set: RecordSet) -> FetchedSet:
-        """Move the fetch offset behind a fetched set; return the set with a cursor."""
+        """Move the fetch offset to the end of a fetched set; return the set with a cursor."""
         last = record_set.batches[-1]
         assert record_set.first_offset == self.fetch_offset < last.next_offset, (
             self.tp,
@@ -126,7 +126,7 @@ class FetchState:
         return fetched
 
     def rewind(self, record_set: RecordSet) -> None:
-        """Continue to fetch behind `record_set`, whose successors were discarded."""
+        """Continue to fetch after `record_set`; the sets after it were discarded."""
         last = record_set.batches[-1]
         assert last.next_offset <= self.fetch_offset, (self.tp, last, self.fetch_offset)
         self.fetch_offset, self.fetch_epoch = last.next_offset, last.leader_epoch

@@ -325,7 +325,7 @@ class Fetcher:
             self._fail_at_flaw(state, scan.flaw)
 
     def _on_no_progress(self, state: FetchState, scan: Scan, size: int) -> None:
-        """Handle a response of `size` bytes without a valid batch behind the fetch offset."""
+        """Handle a response of `size` bytes without a valid batch after the fetch offset."""
         if scan.flaw is not None:
             self._fail_at_flaw(state, scan.flaw)
         elif scan.length == 0:

@@ -70,16 +70,17 @@ class FetchListener(Protocol):
 class _Node:
     """State of one node: its session, and whether a request is in flight."""
 
-    __slots__ = ("delayed", "error", "failures", "in_flight", "session")
+    __slots__ = ("error", "failures", "in_flight", "is_delayed", "session")
 
     def __init__(self) -> None:
         self.session = FetchSessionHandler[TopicPartition, FetchPosition]()
         # Error of the last request if it got no response, else None.
         self.error: ClientError | None = None
+        # Whether a request is in flight. Set by `send`, cleared by its end.
         self.in_flight = False
-        # Whether a backoff is pending.
-        self.delayed = False
-        # Number of failures since the last good response; determines the backoff.
+        # Whether a backoff is pending. Invariant: not while a request is in flight.
+        self.is_delayed = False
+        # Number of failures since the last valid response; determines the backoff.
         self.failures = 0
 
 
@@ -116,14 +117,14 @@ class NodeFetches:
     def is_free(self, node_id: int) -> bool:
         """Whether a request may be sent to the node now."""
         node = self._nodes.get(node_id)
-        return node is None or not (node.in_flight or node.delayed)
+        return node is None or not (node.in_flight or node.is_delayed)
 
     def send(self, node_id: int, wanted: Wanted) -> None:
         """Send a fetch for `wanted` to a free node; a fetch session omits unchanged partitions."""
         node = self._nodes.get(node_id)
         if node is None:
             node = self._nodes[node_id] = _Node()
-        assert not node.in_flight, node_id
+        assert self.is_free(node_id), (node_id, node.in_flight, node.is_delayed)
         request = node.session.build_all(wanted)
         node.in_flight = True
         self.sent += 1
@@ -201,10 +202,10 @@ class NodeFetches:
 
     def _delay(self, node: _Node) -> None:
         node.failures += 1
-        node.delayed = True
+        node.is_delayed = True
 
         def resume() -> None:
-            node.delayed = False
+            node.is_delayed = False
             self._listener.on_node_free()
 
         delay = self._cluster.retry_backoff.delay_ms(node.failures)

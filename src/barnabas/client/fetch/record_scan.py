@@ -90,8 +90,8 @@ def scan_records(data: bytes, *, check_crcs: bool) -> Scan:
             count = epoch = -1
         else:
             if check_crcs and crc32c(view[position + _CRC_START : batch_end]) != crc:
-                behind = base_offset + max(last_delta, 0) + 1
-                flaw = Flaw(base_offset, behind, "the CRC does not match")
+                next_batch = base_offset + max(last_delta, 0) + 1
+                flaw = Flaw(base_offset, next_batch, "the CRC does not match")
                 break
             next_offset = base_offset + last_delta + 1
             if last_delta < 0 or base_offset < 0 or next_offset > _OFFSET_MAX:

@@ -1,4 +1,4 @@
-"""What a fetch yields for one partition: record sets, or the failure that ends them."""
+"""The results of fetching a partition: record sets, and the failure that ends them."""
 
 from __future__ import annotations
 

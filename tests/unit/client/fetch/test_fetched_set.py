@@ -7,7 +7,8 @@ import tracemalloc
 import pytest
 
 from barnabas.client.errors import CorruptRecordsError
-from barnabas.client.fetch.fetched_set import DECODED_RECORDS_MAX, FetchedSet
+from barnabas.client.fetch.fetched_batch import DECODED_RECORDS_MAX
+from barnabas.client.fetch.fetched_set import FetchedSet
 from barnabas.client.fetch.record_decoding import decode_record_set, iter_record_set
 from barnabas.client.fetch.record_scan import scan_records
 from barnabas.client.fetch.record_set import RecordSet

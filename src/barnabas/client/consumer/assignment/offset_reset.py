@@ -37,7 +37,7 @@ class OffsetReset(NamedTuple):
 
     @classmethod
     def latest(cls) -> OffsetReset:
-        """Begin behind the last record."""
+        """Begin after the last record."""
         return cls(LATEST)
 
     @classmethod

@@ -332,7 +332,7 @@ class Positions:
 
 
 def _begin(states: Iterable[TopicPartitionState]) -> dict[TopicPartition, _Request]:
-    """Mark partitions as requesting; return what identifies the request."""
+    """Mark partitions as requesting; return them with the versions of their states."""
     requested = {}
     for state in states:
         state.is_requesting = True

@@ -39,8 +39,8 @@ class TopicPartitionState(FetchState):
         super().__init__(tp)
         self.state = _S.INITIALIZING
         # Offset of the next record to return; -1 without a position. Moved by `advance` when
-        # records are returned, and by `seek`. Invariant: it is not behind `fetch_offset` while
-        # records are returned.
+        # records are returned, and by `seek`. Invariant in state FETCHING: offset <= fetch_offset,
+        # unless the partition is stopped.
         self.offset = -1
         # Leader epoch of the record before the position; -1 if unknown. Moves with `offset`.
         self.epoch = -1
@@ -114,7 +114,7 @@ class TopicPartitionState(FetchState):
         """Move the position after records were returned, or back after they were given back.
 
         Args:
-            offset: The offset behind the last returned record.
+            offset: The offset after the last returned record.
             epoch: The leader epoch of that record; -1 if unknown.
         """
         assert self.state is _S.FETCHING, (self.tp, self.state)

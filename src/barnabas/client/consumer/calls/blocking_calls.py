@@ -39,7 +39,7 @@ class BlockingCalls(ConsumerCalls):
         if not self._session.stepper.enter():
             raise ConcurrentUseError(
                 "another thread is in a call of this consumer: one thread at a time may use it, "
-                "only wakeup() and close() may come from elsewhere"
+                "except for wakeup() and close()"
             )
 
     def _end(self) -> None:

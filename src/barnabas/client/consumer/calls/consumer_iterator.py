@@ -1,6 +1,6 @@
 """Iterate over a consumer record by record, with positions that move record by record.
 
-A poll moves the positions behind all records that it returns. If the user makes another call during
+A poll moves the positions after all records that it returns. If the user makes another call during
 an iteration, the records that the user has not seen are given back first. So a commit covers
 exactly the records that were iterated.
 """

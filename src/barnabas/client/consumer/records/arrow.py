@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from barnabas.client.consumer.records.partition_records import PartitionRecords
-    from barnabas.client.fetch.fetched_set import Piece
+    from barnabas.client.fetch.fetched_batch import Piece
 
 __all__ = ["SCHEMA", "to_table"]
 

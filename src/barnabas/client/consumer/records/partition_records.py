@@ -12,7 +12,7 @@ from barnabas.client.fetch.record_decoding import ConsumerRecord
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from barnabas.client.fetch.fetched_set import Piece
+    from barnabas.client.fetch.fetched_batch import Piece
     from barnabas.client.topic_partition import TopicPartition
     from barnabas.record.errors import CorruptBatchError
 
