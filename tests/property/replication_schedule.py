@@ -357,7 +357,7 @@ class Life:
         assert log.high_watermark <= log.log_end_offset
         if not partition.is_leader:
             return
-        assert node.id in partition.isr_state.isr, "LeaderInIsr"
+        assert node.id in partition.leader.isr_state.isr, "LeaderInIsr"
         key = (node.id, node.life, partition.leader_epoch)
         before = self.high_watermarks.get(key, 0)
         assert log.high_watermark >= before, "HighWatermarkMonotonic"
@@ -437,7 +437,7 @@ class Life:
                 states.append(f"failed={fetchers.failed}")
             lines.append(
                 f"{node.id}: leads={partition.is_leader} epoch={partition.leader_epoch} "
-                f"isr={partition.isr_state} start={log.log_start_offset} "
+                f"isr={partition.leader.isr_state} start={log.log_start_offset} "
                 f"hw={log.high_watermark} end={log.log_end_offset} "
                 f"epochs={log.leader_epochs.entries} {states}"
             )

@@ -68,11 +68,11 @@ class Leader:
         assert self.high_watermark <= log.high_watermark, "HighWatermarkMonotonic"
         assert log.log_start_offset <= log.last_stable_offset
         assert log.last_stable_offset <= log.high_watermark <= log.log_end_offset
-        assert LEADER in partition.isr_state.isr, "LeaderInIsr"
-        assert set(partition.isr_state.maximal_isr) <= set(partition.replicas), "IsrSubset"
-        assert set(partition.isr_state.isr) <= set(partition.isr_state.maximal_isr)
+        assert LEADER in partition.leader.isr_state.isr, "LeaderInIsr"
+        assert set(partition.leader.isr_state.maximal_isr) <= set(partition.replicas), "IsrSubset"
+        assert set(partition.leader.isr_state.isr) <= set(partition.leader.isr_state.maximal_isr)
         if log.high_watermark > self.high_watermark:
-            assert len(partition.isr_state.isr) >= 2, "committed below min ISR"
+            assert len(partition.leader.isr_state.isr) >= 2, "committed below min ISR"
         self.high_watermark = log.high_watermark
         for results in self.replicas.answers.fetched:
             for _, result in results:

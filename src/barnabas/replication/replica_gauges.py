@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from barnabas.metrics.family import Tags
     from barnabas.metrics.registry import MetricsRegistry
     from barnabas.replication.fetcher.fetcher_gauges import AddressOf
+    from barnabas.replication.partition.leader_role import LeaderRole
     from barnabas.replication.partition.partition import Partition
     from barnabas.replication.replica_manager import ReplicaManager
 
@@ -42,7 +43,7 @@ _COUNTS = {
     names.DELAYED_PRODUCE_EXPIRES: "delayed_produce_expires",
 }
 # Conditions of led partitions: name of their count, name of the gauge, and the test.
-_CONDITIONS: tuple[tuple[str, str, Callable[[Partition], bool]], ...] = (
+_CONDITIONS: tuple[tuple[str, str, Callable[[LeaderRole], bool]], ...] = (
     (
         names.UNDER_REPLICATED_PARTITIONS,
         names.PARTITION_UNDER_REPLICATED,
@@ -51,7 +52,7 @@ _CONDITIONS: tuple[tuple[str, str, Callable[[Partition], bool]], ...] = (
     (
         names.UNDER_MIN_ISR_PARTITION_COUNT,
         names.PARTITION_UNDER_MIN_ISR,
-        lambda each: each.is_leader and each.is_under_min_isr,
+        lambda each: each.is_under_min_isr,
     ),
     (
         names.AT_MIN_ISR_PARTITION_COUNT,
@@ -60,7 +61,7 @@ _CONDITIONS: tuple[tuple[str, str, Callable[[Partition], bool]], ...] = (
     ),
 )
 _VALUES: tuple[tuple[str, Callable[[Partition], float]], ...] = (
-    (names.PARTITION_IN_SYNC_REPLICAS, lambda each: len(each.isr_state.isr)),
+    (names.PARTITION_IN_SYNC_REPLICAS, lambda each: len(each.isr)),
     (names.PARTITION_REPLICAS, lambda each: len(each.replicas)),
     (
         names.PARTITION_LAST_STABLE_OFFSET_LAG,
@@ -128,11 +129,11 @@ def _of_partitions(partitions: list[Partition]) -> Iterator[MetricFamily]:
         names.REASSIGNING_PARTITIONS,
         sum(each.is_leader and each.is_reassigning for each in partitions),
     )
+    led = [(_tags(each), each.leader) for each in partitions if each.leader is not None]
     for count_name, name, holds in _CONDITIONS:
-        yield _single(count_name, sum(map(holds, partitions)))
-        yield MetricFamily(
-            name, ((_tags(each), float(holds(each))) for each in partitions if each.is_leader)
-        )
+        found = [(tags, holds(leader)) for tags, leader in led]
+        yield _single(count_name, sum(held for _, held in found))
+        yield MetricFamily(name, [(tags, float(held)) for tags, held in found])
     for name, read in _VALUES:
         yield MetricFamily(name, ((_tags(each), read(each)) for each in partitions))
 

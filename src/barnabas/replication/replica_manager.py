@@ -470,7 +470,12 @@ class ReplicaManager:
                 result.error = partition
                 continue
             try:
-                started_at = partition.delete_records(offset)
+                leader = partition.leader
+                started_at: int | ErrorCode = (
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER
+                    if leader is None
+                    else leader.delete_records(offset)
+                )
             except AssertionError:
                 raise
             except Exception:  # noqa: BLE001 - the request's other partitions go on

@@ -220,11 +220,11 @@ def test_case_h_the_log_has_diverged_while_the_fetch_waited(pair: ReplicaSet) ->
 
 def test_a_fetch_that_waited_is_read_again_without_moving_the_follower(pair: ReplicaSet) -> None:
     pair.follow(2, 1, **WAIT)
-    before = pair.partition.remote_replicas[2].last_fetch_ms
+    before = pair.partition.leader.remote_replicas[2].last_fetch_ms
     pair.world.run_for(10)
     pair.produce(b"second")
     assert not waits(pair)
-    assert pair.partition.remote_replicas[2].last_fetch_ms == before
+    assert pair.partition.leader.remote_replicas[2].last_fetch_ms == before
     assert pair.manager.metrics.all_topics().fetch_requests == 2
 
 

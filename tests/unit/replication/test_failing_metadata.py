@@ -80,7 +80,7 @@ class RaisingLog:
 
 def test_a_partition_that_cannot_begin_to_lead(replicas: ReplicaSet, caplog) -> None:
     replicas.replay(*(made(each, 2) for each in (1, 2, 3)))
-    replicas.manager.partition(key(2)).log = RaisingLog()
+    replicas.manager.partition(key(2))._state.log = RaisingLog()
     replicas.replay(*(changed(each, LEADER) for each in (1, 2, 3)))
     assert_offline_alone(replicas, key(2))
     assert [each.topic_partition for each in replicas.changes.leaders] == [key(1), key(3)]
@@ -93,7 +93,7 @@ def test_who_waits_for_the_partition_is_answered(replicas: ReplicaSet) -> None:
     """KAFKA_STORAGE_ERROR, as for a directory that is offline."""
     replicas.produce(b"a", acks=-1, timeout_ms=10_000)
     assert replicas.answers.produced == []
-    replicas.manager.partition(key(0)).log = RaisingLog()
+    replicas.manager.partition(key(0))._state.log = RaisingLog()
     replicas.change(leader=LEADER)
     assert_offline_alone(replicas, key(0))
     assert replicas.last_produce().error is ErrorCode.KAFKA_STORAGE_ERROR

@@ -10,7 +10,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest
 from barnabas.replication.fetcher.fetch_state import FetchPhase
-from barnabas.replication.partition.follower_side import Fetched, OffsetMismatchError
+from barnabas.replication.partition.follower_role import Fetched, OffsetMismatchError
 from barnabas.sim.disk import DiskFault
 from barnabas.storage.errors import KafkaStorageError
 from barnabas.storage.topic_partition import TopicPartition
@@ -455,7 +455,7 @@ def test_a_follower_appends_only_where_its_log_ends(broker) -> None:
     """Refuses unless fetch offset = log end offset."""
     fetched = Fetched(records(b"a", offset=2), 3, 0)
     with pytest.raises(OffsetMismatchError):
-        broker.node.partition().append_as_follower(2, fetched, lambda _: None)
+        broker.node.partition().follower.append(2, fetched, lambda _: None)
     assert broker.log.size == 0
 
 

@@ -41,7 +41,7 @@ class RaisingLog:
 
 def break_log(node: Node, key: Any) -> None:
     broken = RaisingLog(node.log(key))
-    node.partition(key).log = broken
+    node.partition(key)._state.log = broken
     node.logs.logs[key] = broken
 
 

@@ -81,21 +81,21 @@ def test_a_follower_is_caught_up_at_its_last_fetch_of_an_idle_partition() -> Non
     """Records that come after a long silence do not make it look long gone."""
     cluster = cluster_of(3)
     cluster.run_for(20 * LAG_MS)
-    replica = cluster[1].partition().remote_replicas[2]
+    replica = cluster[1].partition().leader.remote_replicas[2]
     now_ms = cluster[1].host.runtime.clock.monotonic_ms()
     assert now_ms - replica.last_fetch_ms < 510
     assert replica.last_caught_up_ms == replica.last_fetch_ms
     cluster.world.network.partition("b1", "b2")
     cluster[1].produce(b"a", acks=1)
     cluster.run_for(LAG_MS * 0.7)
-    assert 2 in cluster[1].partition().isr_state.isr
-    assert cluster.until(lambda: 2 not in cluster[1].partition().isr_state.isr, 2 * LAG_MS)
+    assert 2 in cluster[1].partition().leader.isr_state.isr
+    assert cluster.until(lambda: 2 not in cluster[1].partition().leader.isr_state.isr, 2 * LAG_MS)
 
 
 def test_a_follower_that_was_put_out_of_the_isr_comes_back_by_fetching() -> None:
     cluster = cluster_of(3)
     cluster.controller.change(isr=[1, 3])
-    assert cluster.until(lambda: 2 not in cluster[1].partition().isr_state.isr, 1_000)
+    assert cluster.until(lambda: 2 not in cluster[1].partition().leader.isr_state.isr, 1_000)
     assert cluster.until(lambda: set(cluster.registration().isr) == {1, 2, 3}, 3_000)
 
 
@@ -115,7 +115,7 @@ def test_a_followers_own_log_start_is_told() -> None:
     cluster.produce(b"a", b"b", b"c")
     cluster.run_for(3_000)
     cluster[2].log().maybe_increment_log_start_offset(1, "retention")
-    replica = cluster[1].partition().remote_replicas[2]
+    replica = cluster[1].partition().leader.remote_replicas[2]
     assert cluster.until(lambda: replica.log_start_offset == 1, 500 * (MANY / SWEPT + 2))
 
 
@@ -125,7 +125,7 @@ def test_fetches_of_an_earlier_life_do_not_count_for_idle_partitions() -> None:
     cluster.controller.register(2)
     cluster.controller.unfence(2)
     cluster.run_for(5_000)
-    replica = cluster[1].partition().remote_replicas[2]
+    replica = cluster[1].partition().leader.remote_replicas[2]
     now_ms = cluster[1].host.runtime.clock.monotonic_ms()
     assert now_ms - replica.last_fetch_ms > 4_000
 
@@ -134,7 +134,7 @@ def test_a_new_leadership_begins_without_what_was_known_in_the_old_one() -> None
     cluster = cluster_of(3)
     cluster.controller.elect(2)
     assert cluster.until(lambda: cluster[2].partition().is_leader)
-    assert not cluster[1].partition().remote_replicas
+    assert cluster[1].partition().leader is None
     assert PARTITION not in cluster[1].manager.idle_partitions.sessions
     cluster.controller.elect(1)
     assert cluster.until(lambda: cluster[1].partition().is_leader)

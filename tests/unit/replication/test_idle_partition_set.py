@@ -137,7 +137,7 @@ class Scene:
         return self.replicas.runtime.clock.monotonic_ms()
 
     def replica(self, broker_id: int = 2) -> Any:
-        return self.replicas.partition.remote_replicas[broker_id]
+        return self.replicas.partition.leader.remote_replicas[broker_id]
 
     def idle_keys(self) -> set[TopicPartition]:
         return set(self.idle.sessions)

@@ -115,18 +115,18 @@ def test_who_is_no_replica_is_told_so() -> None:
 
 def test_a_fetch_of_an_earlier_life_of_a_broker_changes_nothing(cluster) -> None:
     """KIP-903: its broker epoch is older than the one that is registered."""
-    end = cluster[1].partition().remote_replicas[2].log_end_offset
+    end = cluster[1].partition().leader.remote_replicas[2].log_end_offset
     cluster.world.network.partition("b1", "b2")
     answers = fetch(cluster[1], 0, replica_id=2, epoch=0, replica_epoch=cluster[2].epoch - 50)
     assert result(answers).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert cluster[1].partition().remote_replicas[2].log_end_offset == end
+    assert cluster[1].partition().leader.remote_replicas[2].log_end_offset == end
 
 
 def test_what_the_leader_knows_of_its_followers(cluster) -> None:
     """Log end, log start, fetch and caught-up times, broker epoch."""
     cluster.run_for(600)
     now_ms = cluster.world.scheduler.now_ms
-    for replica in cluster[1].partition().remote_replicas.values():
+    for replica in cluster[1].partition().leader.remote_replicas.values():
         assert (replica.log_end_offset, replica.log_start_offset) == (1, 0)
         assert now_ms - replica.last_fetch_ms < 510
         assert replica.last_caught_up_ms == replica.last_fetch_ms
@@ -167,7 +167,7 @@ def test_while_a_proposal_is_in_flight_the_larger_isr_counts(cluster) -> None:
     produced = cluster[1].produce(b"second")
     cluster.controller.unreachable.add(1)
     cluster.run_for(2_000)
-    state = cluster[1].partition().isr_state
+    state = cluster[1].partition().leader.isr_state
     assert (set(state.maximal_isr), set(state.proposed_isr)) == ({1, 2, 3}, {1, 2})
     assert not produced
     cluster.controller.unreachable.clear()

@@ -47,7 +47,8 @@ def test_a_follower_joins_only_with_what_this_leadership_began_with() -> None:
     replicas.produce(b"a", b"b", b"c")
     replicas.change(leader=2, isr=[1, 2])
     replicas.change(leader=1)
-    assert (replicas.log.high_watermark, replicas.partition.leader_epoch_start_offset) == (0, 3)
+    assert replicas.log.high_watermark == 0
+    assert replicas.partition.leader.leader_epoch_start_offset == 3
     replicas.follow(3, 2)
     assert not replicas.sender.sent
     replicas.follow(3, 3)
@@ -73,8 +74,8 @@ def test_an_answer_to_an_earlier_proposal_is_ignored() -> None:
     replicas.follow(3, 0)
     (_, answer_first), (second, _) = replicas.sender.sent
     answer_first(AlterPartitionResult(ErrorCode.INELIGIBLE_REPLICA))
-    assert replicas.partition.isr_state.is_in_flight
-    assert replicas.partition.is_waiting_for(second)
+    assert replicas.partition.leader.isr_state.is_in_flight
+    assert replicas.partition.leader.is_waiting_for(second)
 
 
 @pytest.mark.parametrize("is_reassignment", [False, True])
@@ -106,7 +107,7 @@ def test_a_member_that_is_only_proposed_holds_the_high_watermark_however_far_it_
     replicas = ReplicaSet((1, 2, 3))
     replicas.change(isr=[1, 2])
     replicas.follow(3, 0)
-    assert replicas.partition.isr_state.is_in_flight
+    assert replicas.partition.leader.isr_state.is_in_flight
     replicas.world.run_for(LAG_MS + 1)
     replicas.produce(b"a")
     replicas.follow(2, 1)
@@ -121,7 +122,7 @@ def test_the_high_watermark_waits_for_a_follower_that_may_join_while_another_is_
     replicas.change(isr=[1])
     replicas.follow(2, 0)
     replicas.follow(3, 0)
-    assert replicas.partition.isr_state.proposed_isr == (1, 2)
+    assert replicas.partition.leader.isr_state.proposed_isr == (1, 2)
     replicas.produce(b"a")
     replicas.follow(2, 1)
     assert replicas.log.high_watermark == 0
@@ -148,7 +149,7 @@ def test_an_answer_of_an_earlier_partition_epoch_than_ours_says_nothing() -> Non
     replicas.change(isr=[1, 2])
     replicas.follow(3, 0)
     ((_, on_done),) = replicas.sender.sent
-    before = replicas.partition.isr_state
+    before = replicas.partition.leader.isr_state
     on_done(AlterPartitionResult(ErrorCode.NONE, 1, 0, (1, 2, 3), 0))
-    assert replicas.partition.isr_state == before
+    assert replicas.partition.leader.isr_state == before
     assert replicas.partition.partition_epoch == 1

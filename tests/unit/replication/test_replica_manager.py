@@ -111,7 +111,7 @@ def test_not_enough_replicas_after_append(three) -> None:
     three.follow(2, 1)
     # The minimum rises at the very moment at which the record is committed.
     partition = three.partition
-    partition.isr_state = partition.isr_state.committed((1, 2))
+    partition.leader.isr_state = partition.leader.isr_state.committed((1, 2))
     three.log.update_high_watermark(1)
     three.log.update_config(three.log.config.__class__(min_insync_replicas=3))
     three.manager.wake(PARTITION)
@@ -236,7 +236,7 @@ def test_a_diverging_follower_is_told_where_and_is_not_taken_in(three) -> None:
     result = three.last_fetch()
     assert result.diverging_epoch is not None
     assert tuple(result.diverging_epoch)[:2] == (0, 2)
-    assert three.partition.remote_replicas[2].log_end_offset == -1
+    assert three.partition.leader.remote_replicas[2].log_end_offset == -1
 
 
 def test_a_broker_that_has_no_replica_may_not_follow(three) -> None:
@@ -250,7 +250,7 @@ def test_a_fetch_of_an_earlier_life_of_a_follower_moves_nothing(three) -> None:
     three.produce(b"a")
     three.follow(2, 1, replica_epoch=50)
     assert three.last_fetch().error is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert three.partition.remote_replicas[2].log_end_offset == -1
+    assert three.partition.leader.remote_replicas[2].log_end_offset == -1
 
 
 # High watermark and ISR.
@@ -290,9 +290,9 @@ def test_a_follower_that_has_all_that_is_committed_joins_the_isr(three) -> None:
     three.follow(3, 1)
     ((proposal, on_done),) = three.sender.sent
     assert proposal.broker_ids == (1, 2, 3)
-    assert three.partition.isr_state.maximal_isr == (1, 2, 3)
+    assert three.partition.leader.isr_state.maximal_isr == (1, 2, 3)
     on_done(AlterPartitionResult(ErrorCode.NONE, 1, 0, (1, 2, 3), 2))
-    assert three.partition.isr_state.isr == (1, 2, 3)
+    assert three.partition.leader.isr_state.isr == (1, 2, 3)
     assert three.manager.metrics.isr_expands == 1
 
 
@@ -322,7 +322,7 @@ def test_an_answer_to_an_outdated_proposal_is_ignored(three) -> None:
     ((_, on_done),) = three.sender.sent
     three.change(isr=[1])
     on_done(AlterPartitionResult(ErrorCode.NONE, 1, 0, (1, 2, 3), 2))
-    assert three.partition.isr_state.isr == (1,)
+    assert three.partition.leader.isr_state.isr == (1,)
     assert three.partition.partition_epoch == 2
 
 
@@ -333,7 +333,7 @@ def test_a_refused_proposal_is_withdrawn_and_another_error_tried_again(three) ->
     three.world.run_for(60)
     assert len(three.sender.sent) == 1
     three.sender.sent.pop()[1](AlterPartitionResult(ErrorCode.INELIGIBLE_REPLICA))
-    assert not three.partition.isr_state.is_in_flight
+    assert not three.partition.leader.isr_state.is_in_flight
     assert three.manager.metrics.failed_isr_updates == 1
 
 
@@ -341,7 +341,7 @@ def test_an_older_registration_changes_nothing(three) -> None:
     registration = three.image.topics.partition(TOPIC, 0)
     three.change(isr=[1, 2])
     three.partition.become_leader(registration)
-    assert three.partition.isr_state.isr == (1, 2)
+    assert three.partition.leader.isr_state.isr == (1, 2)
 
 
 # Offsets, epochs, deletion, checkpoints.
@@ -490,15 +490,15 @@ def test_enough_replicas_are_those_of_the_maximal_isr() -> None:
     pair = ReplicaSet((1, 2), min_insync_replicas=2)
     pair.produce(b"a")
     pair.follow(2, 1)
-    assert pair.partition.check_enough_replicas(1) is ErrorCode.NONE
+    assert pair.partition.leader.check_enough_replicas(1) is ErrorCode.NONE
     pair.change(isr=[LEADER])
     after_append = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-    assert pair.partition.check_enough_replicas(1) is after_append
+    assert pair.partition.leader.check_enough_replicas(1) is after_append
     pair.follow(2, 1)
-    assert pair.partition.isr_state.isr == (LEADER,)
-    assert pair.partition.isr_state.maximal_isr == (1, 2)
-    assert pair.partition.check_enough_replicas(1) is ErrorCode.NONE
-    assert pair.partition.check_enough_replicas(2) is None
+    assert pair.partition.leader.isr_state.isr == (LEADER,)
+    assert pair.partition.leader.isr_state.maximal_isr == (1, 2)
+    assert pair.partition.leader.check_enough_replicas(1) is ErrorCode.NONE
+    assert pair.partition.leader.check_enough_replicas(2) is None
 
 
 def test_deleting_above_the_high_watermark_is_refused(alone) -> None:

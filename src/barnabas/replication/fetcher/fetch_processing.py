@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from barnabas.protocol.errors import ErrorCode
 from barnabas.record.batch import HEADER_SIZE, CorruptBatchError, read_header
 from barnabas.replication.fetcher.fetch_state import FetchPhase
-from barnabas.replication.partition.follower_side import Fetched, OffsetMismatchError
+from barnabas.replication.partition.follower_role import Fetched, OffsetMismatchError
 from barnabas.replication.partition.results import UNKNOWN_EPOCH, EpochEndOffset
 from barnabas.storage.errors import (
     CorruptRecordError,

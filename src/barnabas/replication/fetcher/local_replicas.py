@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Protocol
 
+from barnabas.replication.partition.follower_role import OffsetMismatchError
 from barnabas.storage.errors import KafkaStorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.replication.partition.follower_side import Fetched, FollowerAppend
+    from barnabas.replication.partition.follower_role import Fetched, FollowerAppend
     from barnabas.replication.partition.log_truncation import OffsetTruncation
     from barnabas.replication.partition.partition import Partition
     from barnabas.replication.partition.partition_registry import PartitionRegistry
@@ -86,10 +87,12 @@ class LocalReplicas:
         """Append the leader's records, and count them.
 
         Raises:
-            StorageError, OffsetMismatchError: see `FollowerSide.append_as_follower`.
+            StorageError, OffsetMismatchError: see `FollowerRole.append`.
         """
-        partition = self._partition(key)
-        appended = partition.append_as_follower(
+        follower = self._partition(key).follower
+        if follower is None:
+            raise OffsetMismatchError(f"{key} has no leader that this broker follows")
+        appended = follower.append(
             fetch_offset,
             fetched,
             lambda offset: self._logs.truncate_fully_and_start_at(key, offset),
@@ -98,7 +101,7 @@ class LocalReplicas:
         if self._throttle.is_active and self._throttle.is_throttled(key):
             self._throttle.record(size)
         self._metrics.replication_bytes_in += size
-        if partition.is_being_added:
+        if follower.is_being_added:
             self._metrics.reassignment_bytes_in += size
         return appended
 

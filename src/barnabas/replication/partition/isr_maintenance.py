@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.errors import ErrorCode
+from barnabas.replication.partition.leader_role import AnswerOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -70,14 +71,17 @@ class IsrMaintenance:
     def _on_interval(self) -> None:
         self.start()
         for partition in list(self._partitions()):
+            leader = partition.leader
             # On a single broker, most partitions have no other replica.
-            proposal = partition.maybe_shrink_isr() if partition.remote_replicas else None
+            if leader is None or not leader.remote_replicas:
+                continue
+            proposal = leader.maybe_shrink_isr()
             if proposal is not None:
                 self.propose(partition, proposal)
 
     def propose(self, partition: Partition, proposal: AlterPartitionProposal) -> None:
         """Send a proposal. Retry it while it is in flight and the controller is unavailable."""
-        before = len(partition.isr_state.isr)
+        before = len(partition.isr)
         self._sender.submit(proposal, partial(self._on_answer, partition, proposal, before))
 
     def _on_answer(
@@ -87,7 +91,11 @@ class IsrMaintenance:
         before: int,
         answer: AlterPartitionResult,
     ) -> None:
-        outcome = partition.on_alter_partition_result(proposal, answer)
+        leader = partition.leader
+        if leader is None:
+            outcome = AnswerOutcome(moved=False, retry=False)
+        else:
+            outcome = leader.on_alter_partition_result(proposal, answer)
         if outcome.retry:
             self._wheel.add(_RETRY_MS, partial(self._retry, partition, proposal))
             return
@@ -100,5 +108,6 @@ class IsrMaintenance:
             self._on_moved(partition.topic_partition)
 
     def _retry(self, partition: Partition, proposal: AlterPartitionProposal) -> None:
-        if partition.is_waiting_for(proposal):
+        leader = partition.leader
+        if leader is not None and leader.is_waiting_for(proposal):
             self.propose(partition, proposal)

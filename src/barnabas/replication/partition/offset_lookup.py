@@ -133,9 +133,9 @@ def _fetchable_end(partition: Partition, isolation: FetchIsolation) -> int:
 
 
 def _may_go_back(partition: Partition, isolation: FetchIsolation) -> bool:
-    start = partition.leader_epoch_start_offset
+    leader = partition.leader
     return (
         isolation is not FetchIsolation.LOG_END
-        and start is not None
-        and start > partition.log.high_watermark
+        and leader is not None
+        and leader.leader_epoch_start_offset > partition.log.high_watermark
     )

@@ -220,8 +220,8 @@ class PartitionRegistry:
             topic_partition
             for topic_partition, partition in self.online.items()
             if topic_partition.topic == topic
-            and partition.is_leader
-            and partition.maybe_increment_high_watermark()
+            and partition.leader is not None
+            and partition.leader.maybe_increment_high_watermark()
         ]
 
     def _config_of(self, topic: str) -> LogConfig:

@@ -67,10 +67,10 @@ class DelayedDeleteRecords(DelayedOperation):
         partition = self._lookup.partition(pending.topic_partition)
         if isinstance(partition, ErrorCode):
             pending.result.error = partition
-        elif not partition.is_leader:
+        elif partition.leader is None:
             pending.result.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         else:
-            low_watermark = partition.low_watermark
+            low_watermark = partition.leader.low_watermark
             if low_watermark < pending.required_offset:
                 return False
             pending.result.error = ErrorCode.NONE

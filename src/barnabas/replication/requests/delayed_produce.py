@@ -98,11 +98,12 @@ class DelayedProduce(DelayedOperation):
         partition = self._source.partition(append.topic_partition)
         if isinstance(partition, ErrorCode):
             return partition
-        if self._needs_all:
-            return partition.check_enough_replicas(append.required_offset)
-        if not partition.is_leader:
+        leader = partition.leader
+        if leader is None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        is_synced = partition.acknowledged_end_offset >= append.required_offset
+        if self._needs_all:
+            return leader.check_enough_replicas(append.required_offset)
+        is_synced = leader.acknowledged_end_offset >= append.required_offset
         return ErrorCode.NONE if is_synced else None
 
     def on_complete(self) -> None:

@@ -127,10 +127,12 @@ class IdlePartitionSet:
         if result.position is None or len(result.records) > 0 or key in self._partitions:
             return False
         partition = self._registry.online.get(key)
+        leader = None if partition is None else partition.leader
         if (
             partition is None
+            or leader is None
             or partition.topic_id != entry.where.topic_id
-            or not partition.is_idle_for(self.replica_id, entry.asked, entry.high_watermark)
+            or not leader.is_idle_for(self.replica_id, entry.asked, entry.high_watermark)
             or partition.log.log_start_offset != entry.log_start_offset
         ):
             return False
@@ -139,7 +141,7 @@ class IdlePartitionSet:
         self._partitions[key] = entry
         self._counts[key.topic] = self._counts.get(key.topic, 0) + 1
         self._registry.watch(key, self)
-        partition.remote_replicas[self.replica_id].idle_fetches = self
+        leader.remote_replicas[self.replica_id].idle_fetches = self
         return True
 
     def touch(self, entry: SessionPartition) -> None:
@@ -173,7 +175,8 @@ class IdlePartitionSet:
             del self._counts[key.topic]
         self._registry.forget(key, self)
         partition = self._registry.online.get(key)
-        replica = None if partition is None else partition.remote_replicas.get(self.replica_id)
+        leader = None if partition is None else partition.leader
+        replica = None if leader is None else leader.remote_replicas.get(self.replica_id)
         if replica is not None and replica.idle_fetches is self:
             replica.leave_idle_set()
         return entry

@@ -47,13 +47,14 @@ class PreferredReplicas:
         Only ISR followers with the requested offset are candidates. A lagging follower would delay
         the consumer.
         """
-        if params.is_from_follower or params.version < _RACK_SINCE or not partition.is_leader:
+        led = partition.leader
+        if params.is_from_follower or params.version < _RACK_SINCE or led is None:
             return None
         now_ms = self._clock.monotonic_ms()
         followers = [
             self._view(replica.broker_id, params, replica.log_end_offset,
                        now_ms - replica.last_caught_up_ms)
-            for replica in partition.readable_followers(data.fetch_offset)
+            for replica in led.readable_followers(data.fetch_offset)
         ]  # fmt: skip
         log = partition.log
         leader = self._view(self._node_id, params, log.log_end_offset, 0.0)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.replication.partition.leader_side import ACKS_ALL
-from barnabas.replication.partition.partition_replica import NOTHING_TO_SYNC
+from barnabas.replication.partition.leader_role import ACKS_ALL, NOTHING_TO_SYNC
 from barnabas.replication.partition.results import ProduceResult
 from barnabas.replication.requests.delayed_produce import DelayedProduce, PendingAppend
 from barnabas.storage.errors import KafkaStorageError, StorageError, log_level_of
@@ -142,8 +141,12 @@ class ReplicaAppends:
             if partition is None:
                 results[key] = ProduceResult(self._missing(key))
                 continue
+            leader = partition.leader
+            if leader is None:
+                results[key] = self._refusal(key, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                continue
             try:
-                info = partition.append_as_leader(records, origin, required_acks, now_ms)
+                info = leader.append(records, origin, required_acks, now_ms)
             except InspectionNeededError as needed:
                 deferred = {**(deferred or {}), key: needed.inspection}
                 continue
@@ -151,15 +154,14 @@ class ReplicaAppends:
                 results[key] = self._failed(key, error, records.nbytes)
                 continue
             if isinstance(info, ErrorCode):
-                self._count_refusal(key, info)
-                results[key] = ProduceResult(info)
+                results[key] = self._refusal(key, info)
                 continue
             appended.append((partition, info))
             result = results[key] = _result_of(info)
             if required_acks == ACKS_ALL:
                 acknowledged = partition.log.high_watermark
             else:
-                acknowledged = partition.sync_required_from
+                acknowledged = leader.sync_required_from
             if required_acks and acknowledged <= info.last_offset:
                 pending.append(PendingAppend(key, info.last_offset + 1, result))
         if deferred is not None:
@@ -212,8 +214,7 @@ class ReplicaAppends:
             if not info.duplicate:
                 counts.messages_in += info.record_count
                 counts.bytes_in += info.size
-            if partition.sync_required_from != NOTHING_TO_SYNC:
-                self._sync(partition)
+            self._maybe_sync(partition)
             self._wake(key)
 
     def park(
@@ -240,6 +241,11 @@ class ReplicaAppends:
         if error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             self._count_refusal(key, error)
         return error
+
+    def _refusal(self, topic_partition: TopicPartition, error: ErrorCode) -> ProduceResult:
+        """Count a refused append. Return its result."""
+        self._count_refusal(topic_partition, error)
+        return ProduceResult(error)
 
     def _count_refusal(self, topic_partition: TopicPartition, error: ErrorCode) -> None:
         counts = self._metrics.topics[topic_partition.topic]
@@ -283,11 +289,12 @@ class ReplicaAppends:
             result.log_start_offset = partition.log.log_start_offset
         return result
 
-    def _sync(self, partition: Partition) -> None:
+    def _maybe_sync(self, partition: Partition) -> None:
         """Start the sync that flush.messages requires, unless one is in progress."""
-        if partition.syncing:
+        leader = partition.leader
+        if leader is None or leader.sync_required_from == NOTHING_TO_SYNC or partition.is_syncing:
             return
-        partition.syncing = True
+        partition.is_syncing = True
         synced_to = partition.log.log_end_offset
         log = partition.log
         log.flush_async(partial(self._on_synced, partition, (log, synced_to)))
@@ -295,20 +302,20 @@ class ReplicaAppends:
     def _on_synced(
         self, partition: Partition, synced: tuple[Log, int], error: BaseException | None
     ) -> None:
-        partition.syncing = False
+        partition.is_syncing = False
+        leader = partition.leader
         key = partition.topic_partition
         log, synced_to = synced
         if log is not partition.log:
             # The log moved to another directory during the sync, and was synced there.
-            if partition.sync_required_from != NOTHING_TO_SYNC:
-                self._sync(partition)
+            self._maybe_sync(partition)
         elif error is not None:
             # Do not retry: after a failed sync, the state of the data on disk is unknown.
             _log.error("sync of %s failed: %s", key, error)
             if self._online.get(key) is partition:
                 self._take_offline(key)
-        elif partition.on_synced(synced_to):
-            self._sync(partition)
+        elif leader is not None and leader.on_synced(synced_to):
+            self._maybe_sync(partition)
         self._wake(key)
 
 

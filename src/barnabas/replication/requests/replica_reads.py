@@ -178,7 +178,7 @@ class ReplicaReads:
         if not throttle.is_throttled(topic_partition):
             return False
         partition = self._online.get(topic_partition)
-        is_in_sync = partition is not None and replica_id in partition.isr_state.isr
+        is_in_sync = partition is not None and replica_id in partition.isr
         return not is_in_sync and throttle.is_exceeded
 
     def count_expired_fetch(self, from_follower: bool) -> None:
@@ -272,12 +272,11 @@ class ReplicaReads:
         for index, (where, data) in enumerate(partitions):
             result = results[index][1]
             partition = self._online.get(where.topic_partition)
-            if partition is None or result.position is None:
+            leader = None if partition is None else partition.leader
+            if partition is None or leader is None or result.position is None:
                 continue
             try:
-                update = partition.update_follower_state(
-                    params, data, result, low_watermark_awaited
-                )
+                update = leader.update_follower_state(params, data, result, low_watermark_awaited)
             except AssertionError:
                 raise
             except Exception:  # noqa: BLE001 - the request's other partitions go on

@@ -67,7 +67,7 @@ def partition(broker: SimulatedBroker, key: TopicPartition = BAD) -> Partition:
 
 def break_log(broker: SimulatedBroker, *raising: str) -> None:
     broken = partition(broker)
-    broken.log = RaisingLog(broken.log, *raising)  # type: ignore[assignment]
+    broken._state.log = RaisingLog(broken.log, *raising)  # type: ignore[assignment]
 
 
 def counts(broker: SimulatedBroker) -> Any:
@@ -182,7 +182,7 @@ def test_of_a_fetch_that_waits_is_no_concern_of_the_producer_that_wakes_it(
     waiting = reader.send(fetch([named("t", part(0, 1), part(1))], 1_000, 20_000), 12)
     broker.world.run_for(50)
     assert waiting == []
-    break_log(broker, "high_watermark_metadata", "read")
+    break_log(broker, "reader", "read")
     assert broker.produce("t", b"another").error_code == ErrorCode.NONE
     assert broker.world.run_until(lambda: bool(waiting))
     answer, failure = waiting[0]

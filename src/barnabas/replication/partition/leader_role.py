@@ -1,4 +1,4 @@
-"""The leader's operations on its replica: appends, follower states, watermarks and the ISR.
+"""The role of a leader: appends, states of the followers, watermarks and the ISR.
 
 Part of Kafka's cluster.Partition (KIP-497, KIP-903, KIP-966).
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.metadata.partition_registration import RECOVERED
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.partition.alter_partition import (
     OUTDATED,
@@ -15,18 +16,20 @@ from barnabas.replication.partition.alter_partition import (
     AlterPartitionResult,
 )
 from barnabas.replication.partition.isr import IsrState
-from barnabas.replication.partition.partition_replica import NOTHING_TO_SYNC, PartitionReplica
 from barnabas.replication.partition.replica import NO_BROKER_EPOCH, Replica
 from barnabas.replication.partition.results import UNKNOWN_EPOCH, UNKNOWN_OFFSET, FetchResult
 from barnabas.storage.errors import StorageError
 
 if TYPE_CHECKING:
+    from barnabas.metadata.partition_registration import PartitionRegistration
     from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
+    from barnabas.replication.partition.partition_state import PartitionState
     from barnabas.storage.append_info import AppendInfo, AppendOrigin
-    from barnabas.storage.log.log import Log
     from barnabas.storage.validation.batch_inspection import InspectedRecords
 
 ACKS_ALL = -1
+# Greater than every offset: no sync is required.
+NOTHING_TO_SYNC = 0x7FFF_FFFF_FFFF_FFFF
 
 # After this many repeated fetches of the same records, the leader verifies its own batch.
 _REFUSALS_MAX = 3
@@ -55,14 +58,79 @@ class AnswerOutcome(NamedTuple):
     retry: bool
 
 
-class LeaderSide(PartitionReplica):
-    """The operations of a leader. On a follower, only `on_moved` has an effect."""
+class LeaderRole:
+    """This broker leads the partition in one leader epoch. Each epoch has a new object."""
 
-    __slots__ = ()
+    __slots__ = (
+        "_state",
+        "isr_state",
+        "leader_epoch",
+        "leader_epoch_start_offset",
+        "leader_id",
+        "remote_replicas",
+        "sync_required_from",
+    )
+
+    def __init__(
+        self,
+        state: PartitionState,
+        registration: PartitionRegistration,
+        previous: LeaderRole | None,
+    ) -> None:
+        """Begin a leader epoch.
+
+        Args:
+            state: the shared state, already with the assignment of `registration`.
+            registration: the metadata that names this broker as the leader.
+            previous: the role of this broker in an earlier leader epoch, if it led until now. Its
+                knowledge of the followers is kept.
+        """
+        self._state = state
+        # Broker id of the leader: this broker. Never changes.
+        self.leader_id = registration.leader
+        # The leader epoch. Never changes.
+        self.leader_epoch = registration.leader_epoch
+        # This replica's log end offset at the start of the epoch. Never changes.
+        start = self.leader_epoch_start_offset = state.log.log_end_offset
+        # First offset that must be synced before it is acknowledged, for flush.messages;
+        # NOTHING_TO_SYNC if there is none. Appends lower it to their first offset, `on_synced`
+        # raises it.
+        self.sync_required_from: int = (
+            NOTHING_TO_SYNC if previous is None else previous.sync_required_from
+        )
+        # The ISR that the controller confirmed, and the change in flight. Moved by metadata, by
+        # proposals and by the responses to them. Contains this broker.
+        self.isr_state = IsrState.committed(())
+        # The other assigned replicas by broker id. Moved by metadata.
+        self.remote_replicas: dict[int, Replica] = (
+            {} if previous is None else previous.remote_replicas
+        )
+        self.on_registration(registration)
+        # Announce the epoch before its first append. A follower may have records of a later epoch
+        # than any in this log, and needs the epoch to find its truncation offset (KIP-279).
+        state.log.leader_epochs.announce(self.leader_epoch, start)
+        now_ms = state.settings.clock.monotonic_ms()
+        for replica in self.remote_replicas.values():
+            in_isr = replica.broker_id in self.isr_state.isr
+            replica.reset(now_ms, start, previous is None, in_isr)
+
+    def on_registration(self, registration: PartitionRegistration) -> None:
+        """Adopt the ISR and the replicas of a registration in this leader epoch."""
+        leader, isr, replicas = self.leader_id, registration.isr, registration.replicas
+        assert leader in isr, f"LeaderInIsr: leader={leader} isr={isr}"
+        assert set(isr) <= set(replicas), f"IsrSubsetOfReplicas: isr={isr} replicas={replicas}"
+        # After an unclean election, opening the log has already done the recovery. The next
+        # proposal reports the leader as recovered, as in Kafka.
+        self._state.leader_recovery_state = RECOVERED
+        self.isr_state = IsrState.committed(isr)
+        kept = self.remote_replicas
+        self.remote_replicas = {
+            each: kept.get(each) or Replica(each) for each in replicas if each != leader
+        }
 
     # Appending.
 
-    def append_as_leader(
+    def append(
         self,
         records: memoryview | InspectedRecords,
         origin: AppendOrigin,
@@ -72,32 +140,25 @@ class LeaderSide(PartitionReplica):
         """Append records, and advance the high watermark if no follower limits it.
 
         Returns:
-            The appended offsets, or NOT_LEADER_OR_FOLLOWER, or NOT_ENOUGH_REPLICAS for acks=all
-            below min.insync.replicas.
+            The appended offsets, or NOT_ENOUGH_REPLICAS for acks=all below min.insync.replicas.
 
         Raises:
             StorageError: the log rejects the records or cannot write them.
             InspectionNeededError: a client's records must be inspected first.
         """
-        if self.leader_id != self._settings.node_id:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if required_acks == ACKS_ALL and self.is_under_min_isr:
             return ErrorCode.NOT_ENOUGH_REPLICAS
-        info = self.log.append_as_leader(records, self.leader_epoch, origin, now_ms)
+        log = self._state.log
+        info = log.append_as_leader(records, self.leader_epoch, origin, now_ms)
         if info.needs_flush and info.first_offset < self.sync_required_from:
             self.sync_required_from = info.first_offset
         self.maybe_increment_high_watermark()
         return info
 
-    def on_moved(self, log: Log) -> None:
-        """Replace the log with its copy in another directory.
-
-        All records of the copy are synced.
-        """
-        self.log = log
+    def on_moved(self) -> None:
+        """Handle the replacement of the log by its copy, all of whose records are synced."""
         self.sync_required_from = NOTHING_TO_SYNC
-        if self.is_leader:
-            self.maybe_increment_high_watermark()
+        self.maybe_increment_high_watermark()
 
     def on_synced(self, end_offset: int) -> bool:
         """Handle a completed sync of all records below `end_offset`.
@@ -105,10 +166,9 @@ class LeaderSide(PartitionReplica):
         Returns:
             Whether another sync is due because of later appends.
         """
-        if self.sync_required_from == NOTHING_TO_SYNC or not self.is_leader:
-            # Another broker is now the leader, and its log may differ from the synced records.
+        if self.sync_required_from == NOTHING_TO_SYNC:
             return False
-        is_behind = self.log.sync.is_due
+        is_behind = self._state.log.sync.is_due
         self.sync_required_from = end_offset if is_behind else NOTHING_TO_SYNC
         self.maybe_increment_high_watermark()
         return is_behind
@@ -119,9 +179,7 @@ class LeaderSide(PartitionReplica):
         Returns:
             The resolved offset, or an error.
         """
-        log = self.log
-        if not self.is_leader:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        log = self._state.log
         if log.config.is_compacted and not log.config.deletes:
             return ErrorCode.POLICY_VIOLATION
         wanted = log.high_watermark if offset == UNKNOWN_OFFSET else offset
@@ -152,7 +210,7 @@ class LeaderSide(PartitionReplica):
                 watermark is computed.
         """
         replica = self.remote_replicas[params.replica_id]
-        known_epoch = self._settings.brokers.broker_epoch(params.replica_id)
+        known_epoch = self._state.settings.brokers.broker_epoch(params.replica_id)
         if known_epoch is not None and NO_BROKER_EPOCH < params.replica_epoch < known_epoch:
             # The fetch was sent before that broker's restart and arrived late.
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -162,7 +220,7 @@ class LeaderSide(PartitionReplica):
         replica.update(
             result.position,
             data.log_start_offset,
-            self._settings.clock.monotonic_ms(),
+            self._state.settings.clock.monotonic_ms(),
             result.leader_log_end_offset,
             params.replica_epoch,
         )
@@ -186,7 +244,7 @@ class LeaderSide(PartitionReplica):
 
         This holds if the follower is in the ISR, has the whole log, and knows the high watermark.
         """
-        log = self.log
+        log = self._state.log
         replica = self.remote_replicas.get(replica_id)
         return (
             replica is not None
@@ -195,13 +253,17 @@ class LeaderSide(PartitionReplica):
             and asked.log_start_offset == replica.log_start_offset
             and asked.current_leader_epoch in (UNKNOWN_EPOCH, self.leader_epoch)
             and replica_id in self.isr_state.isr
-            and self.is_leader
         )
+
+    @property
+    def acknowledged_end_offset(self) -> int:
+        """The log end offset, up to the first offset that flush.messages requires to be synced."""
+        return min(self._state.log.log_end_offset, self.sync_required_from)
 
     @property
     def effective_min_isr(self) -> int:
         """min.insync.replicas, limited to the number of replicas."""
-        return min(self.log.config.min_insync_replicas, len(self.remote_replicas) + 1)
+        return min(self._state.log.config.min_insync_replicas, len(self.remote_replicas) + 1)
 
     @property
     def is_under_min_isr(self) -> bool:
@@ -211,12 +273,12 @@ class LeaderSide(PartitionReplica):
     @property
     def is_at_min_isr(self) -> bool:
         """Whether the ISR has exactly the size that acks=all requires."""
-        return self.is_leader and len(self.isr_state.isr) == self.effective_min_isr
+        return len(self.isr_state.isr) == self.effective_min_isr
 
     @property
     def is_under_replicated(self) -> bool:
         """Whether a replica is not in the ISR."""
-        return self.is_leader and len(self.isr_state.isr) < len(self.replicas)
+        return len(self.isr_state.isr) < len(self._state.replicas)
 
     def maybe_increment_high_watermark(self) -> bool:
         """Advance the high watermark to the smallest log end of the maximal ISR.
@@ -228,7 +290,7 @@ class LeaderSide(PartitionReplica):
         Returns:
             Whether it moved. The high watermark never decreases.
         """
-        log = self.log
+        log = self._state.log
         candidate = log.log_end_offset
         if candidate > self.sync_required_from:
             candidate = self.sync_required_from
@@ -242,7 +304,7 @@ class LeaderSide(PartitionReplica):
         if self.is_under_min_isr:
             return UNKNOWN_OFFSET
         candidate = own_end
-        now_ms = self._settings.clock.monotonic_ms()
+        now_ms = self._state.settings.clock.monotonic_ms()
         for replica in self.remote_replicas.values():
             if replica.log_end_offset < candidate and (
                 replica.broker_id in self.isr_state.maximal_isr
@@ -254,24 +316,22 @@ class LeaderSide(PartitionReplica):
     @property
     def low_watermark(self) -> int:
         """The smallest log start offset of the live replicas."""
-        brokers = self._settings.brokers
+        brokers = self._state.settings.brokers
         starts = [
             replica.log_start_offset
             for replica in self.remote_replicas.values()
             if brokers.is_alive(replica.broker_id)
         ]
-        return min([self.log.log_start_offset, *starts])
+        return min([self._state.log.log_start_offset, *starts])
 
     def check_enough_replicas(self, required_offset: int) -> ErrorCode | None:
         """Return whether acks=all is fulfilled up to `required_offset` (exclusive).
 
         Returns:
-            None: not yet. NONE: yes. NOT_LEADER_OR_FOLLOWER: this broker is not the leader.
+            None: not yet. NONE: yes.
             NOT_ENOUGH_REPLICAS_AFTER_APPEND: yes, but the ISR is below min.insync.replicas.
         """
-        if not self.is_leader:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if self.log.high_watermark < required_offset:
+        if self._state.log.high_watermark < required_offset:
             return None
         if len(self.isr_state.maximal_isr) < self.effective_min_isr:
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
@@ -302,9 +362,9 @@ class LeaderSide(PartitionReplica):
 
     def maybe_shrink_isr(self) -> AlterPartitionProposal | None:
         """Propose to remove replicas that lag for longer than replica.lag.time.max.ms."""
-        if not self.is_leader or self.isr_state.is_in_flight:
+        if self.isr_state.is_in_flight:
             return None
-        now_ms = self._settings.clock.monotonic_ms()
+        now_ms = self._state.settings.clock.monotonic_ms()
         lagging = {
             replica.broker_id
             for replica in self.remote_replicas.values()
@@ -318,9 +378,8 @@ class LeaderSide(PartitionReplica):
     def is_waiting_for(self, proposal: AlterPartitionProposal) -> bool:
         """Whether `proposal` is in flight."""
         return (
-            self.is_leader
-            and self.isr_state.is_in_flight
-            and proposal.partition_epoch == self.partition_epoch
+            self.isr_state.is_in_flight
+            and proposal.partition_epoch == self._state.partition_epoch
             and proposal.leader_epoch == self.leader_epoch
         )
 
@@ -337,41 +396,44 @@ class LeaderSide(PartitionReplica):
             return AnswerOutcome(moved=False, retry=False)
         if answer.error is not _NONE:
             return AnswerOutcome(moved=False, retry=True)
-        if answer.leader_epoch > self.leader_epoch or answer.partition_epoch < self.partition_epoch:
+        if (
+            answer.leader_epoch > self.leader_epoch
+            or answer.partition_epoch < self._state.partition_epoch
+        ):
             return AnswerOutcome(moved=False, retry=False)
         self.isr_state = IsrState.committed(answer.isr)
-        self.partition_epoch = answer.partition_epoch
-        self.leader_recovery_state = answer.leader_recovery_state
+        self._state.partition_epoch = answer.partition_epoch
+        self._state.leader_recovery_state = answer.leader_recovery_state
         return AnswerOutcome(moved=self.maybe_increment_high_watermark(), retry=False)
 
     def _proposal(self) -> AlterPartitionProposal:
         proposed = self.isr_state.proposed_isr
         assert proposed is not None
         return AlterPartitionProposal(
-            self.topic_id,
-            self.topic_partition,
+            self._state.topic_id,
+            self._state.topic_partition,
             self.leader_epoch,
-            self.partition_epoch,
+            self._state.partition_epoch,
             tuple((each, self._known_epoch(each)) for each in proposed),
-            self.leader_recovery_state,
+            self._state.leader_recovery_state,
         )
 
     def _known_epoch(self, broker_id: int) -> int:
         """Return the broker epoch of a replica's last fetch, or -1, which the controller skips."""
         replica = self.remote_replicas.get(broker_id)
         epoch = (
-            self._settings.brokers.broker_epoch(broker_id)
+            self._state.settings.brokers.broker_epoch(broker_id)
             if replica is None
             else replica.broker_epoch
         )
         return NO_BROKER_EPOCH if epoch is None else epoch
 
     def _has_all_committed(self, replica: Replica) -> bool:
-        end, start = replica.log_end_offset, self.leader_epoch_start_offset
-        return start is not None and end >= start and end >= self.log.high_watermark
+        end = replica.log_end_offset
+        return end >= self.leader_epoch_start_offset and end >= self._state.log.high_watermark
 
     def _is_isr_eligible(self, replica: Replica) -> bool:
-        brokers = self._settings.brokers
+        brokers = self._state.settings.brokers
         if not brokers.is_isr_eligible(replica.broker_id):
             return False
         # Brokers without KIP-903 send epoch -1, which cannot be checked.
@@ -381,5 +443,5 @@ class LeaderSide(PartitionReplica):
         )
 
     def _is_caught_up(self, replica: Replica, now_ms: float) -> bool:
-        limit_ms = self._settings.replica_lag_time_max_ms
-        return replica.is_caught_up(self.log.log_end_offset, now_ms, limit_ms)
+        limit_ms = self._state.settings.replica_lag_time_max_ms
+        return replica.is_caught_up(self._state.log.log_end_offset, now_ms, limit_ms)

@@ -1,4 +1,4 @@
-"""The follower's operations on its replica: appending the leader's records.
+"""The role of a replica that follows a leader: it appends the leader's records.
 
 Part of Kafka's cluster.Partition and ReplicaFetcherThread.
 """
@@ -8,12 +8,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.replication.partition.partition_replica import PartitionReplica
 from barnabas.storage.errors import UnexpectedAppendOffsetError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from barnabas.replication.partition.partition_state import PartitionState
     from barnabas.storage.append_info import AppendInfo
 
 _log = logging.getLogger(__name__)
@@ -40,26 +40,25 @@ class OffsetMismatchError(Exception):
     """The response is for a fetch offset that is not the current log end. Nothing is appended."""
 
 
-class FollowerSide(PartitionReplica):
-    """The operations of a follower. They must not be used while this broker leads."""
+class FollowerRole:
+    """This broker follows `leader_id` in one leader epoch. Each epoch has a new object."""
 
-    __slots__ = ()
+    __slots__ = ("_state", "leader_epoch", "leader_id")
 
-    @property
-    def initial_fetch_offset(self) -> int:
-        """The offset of the first fetch: the log end, or the high watermark if there is no epoch.
-
-        Without a leader epoch, records above the high watermark may diverge.
-        """
-        log = self.log
-        return log.high_watermark if log.latest_epoch is None else log.log_end_offset
+    def __init__(self, state: PartitionState, leader_id: int, leader_epoch: int) -> None:
+        assert leader_id not in (-1, state.settings.node_id), f"leader_id={leader_id}"
+        self._state = state
+        # Broker id of the leader. Never changes, and is never this broker.
+        self.leader_id = leader_id
+        # The leader epoch. Never changes.
+        self.leader_epoch = leader_epoch
 
     @property
     def is_being_added(self) -> bool:
         """Whether a reassignment adds this replica. Its traffic is counted separately."""
-        return self._settings.node_id in self.adding_replicas
+        return self._state.settings.node_id in self._state.adding_replicas
 
-    def append_as_follower(
+    def append(
         self, fetch_offset: int, fetched: Fetched, restart_log_at: Callable[[int], None]
     ) -> FollowerAppend:
         """Append the leader's batches, then apply its high watermark and log start offset.
@@ -73,13 +72,12 @@ class FollowerSide(PartitionReplica):
             OffsetMismatchError: the log end has moved since the request.
             StorageError: damaged bytes, or a failing disk; nothing was appended.
         """
-        log = self.log
+        log = self._state.log
         if fetch_offset != log.log_end_offset:
             raise OffsetMismatchError(
-                f"{self.topic_partition}: fetched from {fetch_offset}, "
+                f"{self._state.topic_partition}: fetched from {fetch_offset}, "
                 f"the log ends at {log.log_end_offset}"
             )
-        assert not self.is_leader, "a leader takes nothing from others"
         try:
             info = log.append_as_follower(fetched.records, self.leader_epoch)
         except UnexpectedAppendOffsetError as error:
@@ -89,7 +87,10 @@ class FollowerSide(PartitionReplica):
             is_within = error.first_offset < error.log_end_offset <= error.last_offset
             if not keeps_nothing or not is_within:
                 raise
-            _log.info("%s begins within a batch of its leader's", self.topic_partition)
+            _log.info(
+                "Log restarts within a batch of the leader: partition=%s",
+                self._state.topic_partition,
+            )
             restart_log_at(error.first_offset)
             info = log.append_as_follower(fetched.records, self.leader_epoch)
         moved = log.update_high_watermark(min(fetched.high_watermark, log.log_end_offset))
