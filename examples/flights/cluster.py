@@ -1,4 +1,4 @@
-"""The demo's brokers: three processes, started and disturbed by `barnabas cluster`."""
+"""The demo's brokers: three processes, started and killed by `barnabas cluster`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BROKERS = 3
 
 
 class DemoCluster:
-    """Three brokers of this machine, which outlive the demo only if nobody stops them."""
+    """Three brokers of this machine, which the demo stops at its end."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

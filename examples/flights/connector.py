@@ -1,6 +1,6 @@
 """Spark's own Kafka connector: its jars, which no Python package brings, by Maven.
 
-`examples/spark-kafka/pom.xml` says which; they are kept in `build/spark-kafka`.
+`examples/spark-kafka/pom.xml` lists them; they are kept in `build/spark-kafka`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def fetch_jars() -> str:
     if not fetched.exists() or fetched.read_bytes() != POM.read_bytes():
         shutil.rmtree(JARS, ignore_errors=True)
         _run_maven()
-        # Says of which pom the jars are, once all are there.
+        # The pom of the jars; written after all jars are present.
         shutil.copyfile(POM, fetched)
     return ",".join(str(jar) for jar in sorted(JARS.glob("*.jar")))
 

@@ -166,7 +166,7 @@ def judge(demo: Demo) -> int:
         "alerts": f"{len(alerts):,} of {len(wanted):,} ({again} sent again after the kill)",
     }
     if problems:
-        console.print("[bold red]The table is not what the data set says:[/bold red]")
+        console.print("[bold red]The table differs from the data set:[/bold red]")
         for problem in problems:
             console.print(f"  {problem}")
         return 1

@@ -97,7 +97,7 @@ def _events(table: pd.DataFrame, times: pd.Series, times_ms: pd.Series) -> Itera
 
 
 def closing_events() -> Iterator[Event]:
-    """An event for each airport that says that nothing of the year is to come."""
+    """An event for each airport that marks the end of the year."""
     closing_ms = pd.Timestamp(CLOSING_TIME).value // 1_000_000
     for airport in AIRPORTS:
         yield _event(airport, {"time": CLOSING_TIME, "origin": airport}, closing_ms)

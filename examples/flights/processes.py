@@ -16,7 +16,7 @@ from pathlib import Path
 
 
 class DemoError(Exception):
-    """Something that the demo needs did not happen; the message says what and where to look."""
+    """A step of the demo failed; the message names the step and the log."""
 
 
 class Process:

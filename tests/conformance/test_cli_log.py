@@ -188,7 +188,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str, str]] = {
     "a segment that is gone": (
         lambda data: sorted((data / "t-0").glob("*.log"))[1].unlink(),
         ".log",
-        "a segment is gone",
+        "a segment is missing",
     ),
     "a cut tail": (cut_tail, ".log", "lacks its last 10"),
     "zeros at the end": (zero_tail, ".log", "zeros instead of a batch"),

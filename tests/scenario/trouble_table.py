@@ -173,7 +173,7 @@ TROUBLES = (
         "offline directory",
         "one of two log.dirs is replaced by a file",
         "has lost",
-        "look at the disk and at the broker's log; restart it when the disk is well",
+        "look at the disk and at the broker's log; restart it when the disk works",
         "the directory is put back, and the broker restarted",
     ),
     Trouble(

@@ -24,13 +24,13 @@ class LazyCommand(NamedTuple):
 
 COMMANDS: dict[str, LazyCommand] = {
     "start": LazyCommand(
-        "barnabas.cli.start.command", "start", "Run a broker until it is told to stop."
+        "barnabas.cli.start.command", "start", "Run a broker until it is stopped."
     ),
     "format": LazyCommand(
         "barnabas.cli.start.format_command", "format_command", "Format a node's data directories."
     ),
     "cluster": LazyCommand(
-        "barnabas.cli.cluster.commands", "cluster", "Run a cluster on this machine, disturb it."
+        "barnabas.cli.cluster.commands", "cluster", "Run a cluster on this machine, inject faults."
     ),
     "topics": LazyCommand(
         "barnabas.cli.topics.commands", "topics", "List, describe and change topics."
@@ -44,7 +44,7 @@ COMMANDS: dict[str, LazyCommand] = {
         "barnabas.cli.partitions.commands", "partitions", "Show, move and elect partitions."
     ),
     "brokers": LazyCommand(
-        "barnabas.cli.admin.brokers", "brokers", "List brokers, unregister those that are gone."
+        "barnabas.cli.admin.brokers", "brokers", "List brokers, unregister removed ones."
     ),
     "log-dirs": LazyCommand(
         "barnabas.cli.admin.log_dirs", "log_dirs", "Show what lies in the brokers' directories."

@@ -14,7 +14,7 @@ class DataLossError(RuntimeError):
         super().__init__(
             f"{what} Some data may have been lost: it was deleted by retention before it was "
             "read, or the topic was deleted or recreated. To go on with what is left, set the "
-            "option failOnDataLoss=false; to start anew, use another checkpoint location; to keep "
+            "option failOnDataLoss=false; to start again, use another checkpoint location; to keep "
             "this from happening, raise retention.ms or retention.bytes of the topic."
         )
 

@@ -257,9 +257,7 @@ def _selection(options: Mapping[str, str]) -> Selection:
     given = [name for name in _SELECTIONS if name in options]
     if len(given) != 1:
         found = " and ".join(NAMES[name] for name in given) or "none"
-        raise OptionError(
-            f"exactly one of subscribe, subscribePattern and assign says what to read; got {found}"
-        )
+        raise OptionError(f"set exactly one of subscribe, subscribePattern and assign; got {found}")
     value = options[given[0]].strip()
     if not value:
         raise OptionError(f"{NAMES[given[0]]} is empty")

@@ -159,7 +159,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         gone = sorted(tp for tp in begin if tp not in latest)
         if gone:
             names = ", ".join(map(str, gone[:5]))
-            self._lost(f"Partitions that the query was reading are gone: {names}.")
+            self._lost(f"Partitions that the query was reading no longer exist: {names}.")
         for tp, offset in latest.items():
             if offset < begin.get(tp, 0):
                 self._lost(f"{tp} ends at {offset}, but was read up to {begin[tp]} already.")

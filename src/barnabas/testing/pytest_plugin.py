@@ -55,7 +55,7 @@ def _scope(fixture_name: str, config: pytest.Config) -> Any:
     scope = str(config.getini(f"{fixture_name}_scope")).strip()
     if scope not in _SCOPES:
         raise pytest.UsageError(
-            f"{fixture_name}_scope is {scope!r}, which is none of {', '.join(_SCOPES)}"
+            f"{fixture_name}_scope is {scope!r}, and must be one of {', '.join(_SCOPES)}"
         )
     return scope
 

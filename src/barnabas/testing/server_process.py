@@ -198,7 +198,7 @@ class ServerProcess:
     def _await_ready(self, deadline: float) -> None:
         line = self._read_line(deadline)
         if line.split(" ")[0] != "ready":
-            raise BrokerStartError(f"the process said {line!r}\n{self.log()}")
+            raise BrokerStartError(f"the process wrote {line!r}\n{self.log()}")
         self._on_ready(line.removeprefix("ready").strip(), deadline)
 
     def _on_ready(self, address: str, deadline: float) -> None:

@@ -173,7 +173,7 @@ def test_a_reader_that_has_gone_is_noticed_without_writing() -> None:
         (("-s", "tall"), "none of string, json"),
         (("--grep", "("), "no regular expression"),
         (("--grep-key", "["), "no regular expression"),
-        (("-f", "%x"), "%x is none of"),
+        (("-f", "%x"), "unknown letter %x"),
     ],
 )
 def test_wrong_usage_is_told_before_anything_is_dialled(words: tuple[str, ...], said: str) -> None:

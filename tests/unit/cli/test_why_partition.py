@@ -124,7 +124,7 @@ def test_a_member_of_the_isr_that_is_slow_or_away() -> None:
     now = snapshot({1: 120, 2: 120, 3: SILENCE}, 100)
     found = partition_reasons(facts(now, brokers=away, waiting_produces={"h:1": 1}))
     assert kinds(found) == ["isr-member-away"]
-    assert "is said to serve and does not answer" in found[0].what
+    assert "is registered as serving and does not answer" in found[0].what
     assert "1 produce request wait at h:1" in found[0].what
     found = partition_reasons(facts(now, brokers=without(3)))
     assert "is not registered" in found[0].what

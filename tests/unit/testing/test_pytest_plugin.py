@@ -237,7 +237,7 @@ def test_a_scope_can_be_a_single_test(run, pytester: pytest.Pytester) -> None:
 @pytest.mark.parametrize(
     ("ini", "source", "complaint"),
     [
-        ("kafka_broker_scope = day", "def test(kafka_broker): pass", "none of session, package"),
+        ("kafka_broker_scope = day", "def test(kafka_broker): pass", "one of session, package"),
         ("kafka_settings = broken", "def test(kafka_broker): pass", "lines KEY=VALUE"),
         (
             "",

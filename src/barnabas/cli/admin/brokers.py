@@ -1,4 +1,4 @@
-"""`barnabas brokers`: list the registered brokers, and unregister those that are gone for good."""
+"""`barnabas brokers`: list the registered brokers, and unregister those that were removed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FENCED = "fenced"
 
 @click.group(epilog=EXAMPLES)
 def brokers() -> None:
-    """List brokers, unregister those that are gone for good."""
+    """List brokers, unregister those that were removed."""
 
 
 @brokers.command(
@@ -79,7 +79,7 @@ def list_brokers(bootstrap: str, properties: Sequence[str], as_json: bool) -> No
 def unregister_broker(
     broker: int, force: bool, yes: bool, bootstrap: str, properties: Sequence[str], as_json: bool
 ) -> None:
-    """Take a broker that is gone for good out of the metadata. Asks first on a terminal."""
+    """Remove a broker that does not return from the metadata. Asks first on a terminal."""
     if not yes and sys.stdin.isatty():
         click.confirm(f"Unregister broker {broker}?", abort=True, err=True)
     with connected(bootstrap, properties) as client:

@@ -1,4 +1,4 @@
-"""`barnabas cluster`: start, inspect and disturb a cluster of local processes."""
+"""`barnabas cluster`: start, inspect and fault-test a cluster of local processes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 @click.group(epilog=EXAMPLES)
 def cluster() -> None:
-    """Run a cluster of processes on this machine, and disturb it."""
+    """Run a cluster of processes on this machine, and inject faults."""
 
 
 def _directory_option(command: F) -> F:
@@ -162,7 +162,7 @@ def _with_settings(layout: Layout, given: dict[str, str]) -> Layout:
 @_directory_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def cluster_status(numbers: Sequence[int], directory: str, as_json: bool) -> None:
-    """Show each node's process, and what the cluster says of it.
+    """Show each node's process, and the cluster's view of it.
 
     Ends with status 1 if a node does not run, or is not what the cluster needs it to be.
     """

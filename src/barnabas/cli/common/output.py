@@ -98,7 +98,7 @@ timeout_option = click.option(
     metavar="SECONDS",
     expose_value=False,
     callback=_keep_timeout,
-    help="Give up when no broker answers for so long.",
+    help="Fail if no broker answers within this time.",
 )
 
 
@@ -120,14 +120,14 @@ def client_options(command: F) -> F:
             "--bootstrap-server",
             "bootstrap",
             metavar="HOST:PORT[,...]",
-            help=f"Brokers to start from.  [env var: {BOOTSTRAP_VARIABLE}; default: the profile's, "
-            f"else {DEFAULT_BOOTSTRAP}]",
+            help=f"Brokers to connect to first.  [env var: {BOOTSTRAP_VARIABLE}; "
+            f"default: the profile's, else {DEFAULT_BOOTSTRAP}]",
         ),
         property_option,
         click.option(
             "--profile",
             metavar="NAME",
-            help=f"Take what is not given from this profile.  [env var: {PROFILE_VARIABLE}; "
+            help=f"Use the settings of this profile.  [env var: {PROFILE_VARIABLE}; "
             f"default: the one in use]",
         ),
         timeout_option,

@@ -135,7 +135,7 @@ def _layout_reader(layout: str) -> Callable[[bytes], str]:
                 order = letter
             elif letter == "$":
                 if position < len(data):
-                    raise ValueError(f"{len(data) - position} byte(s) follow what {layout} says")
+                    raise ValueError(f"{len(data) - position} byte(s) follow the layout {layout}")
             elif letter == "s":
                 pieces.append(data[position:].decode(errors="replace"))
                 position = len(data)

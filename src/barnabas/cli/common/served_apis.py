@@ -18,7 +18,7 @@ def need_api(client: Client, api: ApiKey, name: str, purpose: str) -> None:
     """End the command with status 1 if the brokers do not serve the API.
 
     Args:
-        client: The client of the command; any of its brokers is asked.
+        client: The client of the command; any of its brokers receives the request.
         api: The key of the API.
         name: The name of the API in Kafka's protocol guide.
         purpose: The operation that needs the API, for the error message.

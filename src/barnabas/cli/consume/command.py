@@ -162,7 +162,7 @@ def _literal(data: bytes) -> str:
     type=click.Choice(["fail", "skip"]),
     default="fail",
     show_default=True,
-    help="At a corrupt batch, or a record that cannot be read as -s says: end, or warn and go on.",
+    help="At a corrupt batch, or a record that -s cannot decode: end, or warn and continue.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="No progress on the terminal.")
 @client_options

@@ -98,7 +98,7 @@ def compile_template(template: str, reading: Reading) -> Callable[[TopicPartitio
     tokens = _TOKEN.findall(template)
     for token in tokens:
         if token.startswith("%") and token not in LETTERS:
-            raise click.UsageError(f"--format: {token} is none of {' '.join(LETTERS)}")
+            raise click.UsageError(f"--format: unknown letter {token}; known: {' '.join(LETTERS)}")
 
     def of_partition(tp: TopicPartition) -> Render:
         slow = _by_pieces([_piece(token, tp, reading) for token in tokens])

@@ -116,7 +116,7 @@ def examine_cluster(client: Client, host: str, port: int, diagnosis: Diagnosis) 
         try:
             check()
         except ClientError as error:
-            diagnosis.note(f"not looked at: {error}")
+            diagnosis.note(f"not examined: {error}")
 
 
 def _examine_versions(client: Client, nodes: list[NodeInfo], diagnosis: Diagnosis) -> None:
@@ -147,7 +147,7 @@ def _examine_directories(client: Client, nodes: list[NodeInfo], diagnosis: Diagn
             if directory.error is not None:
                 diagnosis.wrong(
                     f"broker {node} has lost {directory.path}: {directory.error}",
-                    "look at the disk and at the broker's log; restart it when the disk is well",
+                    "look at the disk and at the broker's log; restart it when the disk works",
                 )
             elif directory.total_bytes > 0:
                 name = f"broker {node}, {directory.path}"

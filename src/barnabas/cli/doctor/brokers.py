@@ -68,7 +68,7 @@ def examine_brokers(
                 f"broker {node.id} is fenced though it answers at {node.address}: it starts, or it "
                 f"cannot reach the controller{_since(node.id, state)}",
                 f"wait until it has caught up; else look in the log of broker {node.id} for the "
-                f"controller that it cannot reach, and check that its clock and network are well",
+                f"controller that it cannot reach, and check its clock and network",
             )
         else:
             _report_unreached(node, reply, state, diagnosis)

@@ -57,8 +57,8 @@ class ClusterExamination(threading.Thread):
         diagnosis.add(self._diagnosis)
         if self.is_alive():
             diagnosis.note(
-                "not everything was looked at: brokers took too long to answer",
-                "mend what is wrong first, then ask again",
+                "the examination is incomplete: brokers took too long to answer",
+                "repair the reported problems first, then run this command again",
             )
 
     def _examine(self) -> None:

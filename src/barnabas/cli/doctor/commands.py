@@ -45,7 +45,7 @@ _CLIENT_DEFAULTS = {
     "default.api.timeout.ms": "1800",
     "socket.connection.setup.timeout.ms": "1000",
 }
-# Seconds for all that is asked over the network; what is not looked at by then is reported.
+# Limit of all requests together (s). The output says if the examination is incomplete.
 _LIMIT_S = 3.6
 
 
@@ -100,14 +100,14 @@ def _examine_addresses(target: str, properties: Sequence[str], diagnosis: Diagno
         addresses = ClientConfig.parse({"bootstrap.servers": target}).bootstrap_servers
     except ClientConfigError:
         raise click.UsageError(
-            f"{target} is no file or directory that is there, and not HOST:PORT"
+            f"{target} is no existing file or directory, and not HOST:PORT"
         ) from None
     config = {**_CLIENT_DEFAULTS, **key_values(properties, "--property")}
     try:
         ClientConfig.parse({"bootstrap.servers": target, **config})
     except ClientConfigError as error:
         raise click.UsageError(str(error)) from None
-    # What the client logs, this command says in its own words.
+    # The command prints its own messages instead of the client's log.
     logging.getLogger("barnabas").addHandler(logging.NullHandler())
     deadline = time.monotonic() + _LIMIT_S
     probes = Probes(addresses, is_thorough=True)

@@ -83,13 +83,13 @@ def _growth(values: Mapping[str, str], given: AbstractSet[str]) -> Iterator[tupl
         )
     if values.get("log.cleaner.enable") == "false":
         yield (
-            "log.cleaner.enable=false: compacted topics grow for ever, the offsets of groups too",
+            "log.cleaner.enable=false: compacted topics and offsets of groups grow without limit",
             "leave it at true",
         )
     minutes = _number(values, "offsets.retention.minutes", 10_080)
     if minutes < _DAY_MINUTES:
         yield (
-            f"offsets.retention.minutes={minutes}: a group that pauses for longer starts anew",
+            f"offsets.retention.minutes={minutes}: a group that pauses longer loses its offsets",
             "set a week (10080) or more",
         )
 

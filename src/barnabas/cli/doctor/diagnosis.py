@@ -1,4 +1,4 @@
-"""What was looked at, what was found, and what to do about it."""
+"""Findings of an examination, and their remedies."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ Verdict = Literal["ok", "note", "wrong"]
 
 
 class Finding(NamedTuple):
-    """One thing that was looked at."""
+    """The result of one check."""
 
     verdict: Verdict
     what: str
-    # What to do; empty if nothing.
+    # What to do; empty if there is nothing to do.
     remedy: str = ""
 
 
 class Diagnosis:
-    """Findings in the order in which they were made, but for those that come first."""
+    """Findings in the order of the checks; a finding that explains the others comes first."""
 
     def __init__(self) -> None:
-        # What outweighs everything else, and the rest.
+        # The finding that explains the others, and the other findings.
         self._first: list[Finding] = []
         self._rest: list[Finding] = []
 
     @property
     def findings(self) -> list[Finding]:
-        """All findings, what outweighs the others first."""
+        """All findings; the one that explains the others comes first."""
         return [*self._first, *self._rest]
 
     def add(self, other: Diagnosis) -> None:
@@ -37,21 +37,21 @@ class Diagnosis:
         self._rest += other._rest
 
     def ok(self, what: str) -> None:
-        """It is as it should be."""
+        """Add the finding that a check passed."""
         self._rest.append(Finding("ok", what))
 
     def note(self, what: str, remedy: str = "") -> None:
-        """It works, and is worth knowing."""
+        """Add a finding that is no problem, but useful to know."""
         self._rest.append(Finding("note", what, remedy))
 
     def wrong(self, what: str, remedy: str) -> None:
-        """It does not work, or is about to fail."""
+        """Add a problem, or a cause of a future problem."""
         self._rest.append(Finding("wrong", what, remedy))
 
     def wrong_first(self, what: str, remedy: str) -> None:
-        """The same, of what causes or outweighs everything else: it is told first.
+        """Add a problem that causes the others; it is printed first.
 
-        A second call replaces what the first one said, by something more exact.
+        A second call replaces the first one, with a more exact description.
         """
         self._first = [Finding("wrong", what, remedy)]
 

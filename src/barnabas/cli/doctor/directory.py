@@ -108,7 +108,7 @@ def _examine_identity(
         names = [name for name in RealDisk().list(path) if name != LOCK_FILE]
         if any("-" in name for name in names):
             diagnosis.wrong(
-                f"{path} has logs and no meta.properties: nobody knows whose they are",
+                f"{path} has logs and no meta.properties, which would identify their node",
                 "copy the file from another data directory of the node, or from a backup",
             )
         else:

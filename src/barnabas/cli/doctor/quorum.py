@@ -63,7 +63,7 @@ def report_lost_quorum(
         probes: The probes of their addresses.
         diagnosis: Receives the finding.
     """
-    # Told at once, in case that the voters take too long.
+    # Report it before the voters respond, which may take too long.
     diagnosis.wrong_first(
         NO_LEADER, "start a majority of the controllers; delete none of their data"
     )
@@ -80,10 +80,13 @@ def report_lost_quorum(
         words = f"{len(voters) - len(lost)} of {len(voters)} voters answer, {needed} are needed"
         where = ", ".join(f"{node} ({voters[node][0]})" for node in lost)
     else:
-        words = "its voters are not known here"
+        words = "its voters are unknown"
         where = ", ".join(str(n) for n, peer in sorted(found.items()) if peer is not Peer.KAFKA)
     if voters and len(voters) - len(lost) >= needed:
-        remedy = "an election may be under way, ask again; else the logs of the voters say why"
+        remedy = (
+            "an election may be in progress: repeat this command; otherwise, see the logs of the "
+            "voters"
+        )
     else:
         starting = f"start nodes {where}" if where else "start a majority of the controllers"
         remedy = (

@@ -231,7 +231,7 @@ def delete_groups(
 def delete_offsets(
     group: str, specs: Sequence[str], bootstrap: str, properties: Sequence[str], as_json: bool
 ) -> None:
-    """Delete committed offsets of GROUP for topics that none of its members reads."""
+    """Delete committed offsets of GROUP for topics that its members do not read."""
     from barnabas.cli.common.partition_specs import parse_specs
     from barnabas.client.topic_partition import TopicPartition
 

@@ -33,8 +33,8 @@ Examples:
   barnabas log repair data
 
 \b
-Dump and verify only read, and work while a broker runs. Exit status: 0 all is well, 1 something is
-damaged, 2 wrong usage.
+Dump and verify only read, and work while a broker runs. Exit status: 0 nothing is wrong,
+1 something is damaged, 2 wrong usage.
 """
 
 DUMP_EXAMPLES = """\b
@@ -68,12 +68,12 @@ Examples:
 
 \b
 For a broker that has no other replicas to copy from, and is stopped. Without --apply nothing is
-changed: it says what would be done, and which offsets are lost. A flipped bit is turned back where
-the checksum tells which one it is; a batch that cannot be saved is replaced by an empty one with
+changed: the output lists the repairs and the lost offsets. A flipped bit is corrected where
+the checksum identifies it; a batch that cannot be saved is replaced by an empty one with
 its offsets, so that all behind it stays; a torn end is cut off. Damaged indexes are set aside: the
-next start makes them anew. The metadata log is cut where it is damaged. Replaced files stay beside,
-with the suffix .damaged. Exit status: 0 nothing to repair, or all is repaired; 1 there is something
-to repair, or the directory is in use; 2 wrong usage.
+next start rebuilds them. The metadata log is truncated where it is damaged. Replaced files
+are kept with the suffix .damaged. Exit status: 0 nothing to repair, or all is repaired; 1 there is
+something to repair, or the directory is in use; 2 wrong usage.
 """
 
 
@@ -132,7 +132,7 @@ def dump(
 def verify(path: str, deep: bool, as_json: bool) -> None:
     """Check a data directory, or one partition's, for damage.
 
-    Ends with status 1 and says what to do if anything is wrong.
+    Ends with status 1 and prints remedies if anything is wrong.
     """
     from barnabas.cli.common.tables import bad, echo_entry, echo_line, good, warn
     from barnabas.cli.log import verify_directory

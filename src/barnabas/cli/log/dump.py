@@ -110,7 +110,7 @@ class Dumper:
 
     def _fail(self, path: str, message: str) -> None:
         self.failed = True
-        problem(f"{path}: {message}; `barnabas log verify` says more")
+        problem(f"{path}: {message}; see `barnabas log verify`")
 
     def _show(self, kind: str, fields: dict[str, Any]) -> None:
         if self._options.as_json:

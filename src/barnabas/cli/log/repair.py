@@ -58,7 +58,7 @@ METADATA_TOPIC = "__cluster_metadata"
 _DAMAGED = ".damaged"
 _PART = ".tmp"
 _INDEXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
-_ANEW = "set aside; the next start makes it anew"
+_ANEW = "set aside; the next start rebuilds it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +329,7 @@ def _joined(pieces: Iterator[Piece]) -> Iterator[Piece]:
 def _step_of(path: str, piece: Piece, end: int) -> RepairStep:
     problem = f"at position {piece.position}: {piece.problem}"
     if piece.last_lost < piece.first_lost:
-        return RepairStep(path, problem, "mended; no record is lost")
+        return RepairStep(path, problem, "repaired; no record is lost")
     if piece.last_lost == LONG_MAX:
         action = f"cut off; the log ends at offset {end}"
         return RepairStep(path, problem, action, piece.first_lost, piece.first_lost)

@@ -37,7 +37,7 @@ __all__ = ["PartitionFacts", "VerifyOptions", "verify_partition"]
 
 METADATA_TOPIC = "__cluster_metadata"
 _QUORUM_STATE = "quorum-state"
-_MADE_ANEW = "stop the broker and empty the file: the next start makes it anew from the batches"
+_MADE_ANEW = "stop the broker and empty the file: the next start rebuilds it from the batches"
 
 
 class VerifyOptions(NamedTuple):
@@ -87,7 +87,7 @@ def verify_partition(
         _check_metadata_files(partition, findings)
     elif PARTITION_METADATA in names and read_topic_id(disk, partition.path) is None:
         path = f"{partition.path}/{PARTITION_METADATA}"
-        findings.problem(path, "it cannot be read", "start the broker: it writes it anew")
+        findings.problem(path, "it cannot be read", "start the broker: it rewrites the file")
     return PartitionFacts(
         facts[0].base_offset if facts else 0,
         facts[-1].end_offset if facts else 0,
@@ -147,7 +147,7 @@ def _check_seam(
         findings.problem(path, what, "start the broker after a kill: recovery cuts the overlap")
     elif found.base_offset > end and before[-1].is_whole and not _may_skip(partition, options):
         what = f"offsets {end} to {found.base_offset - 1} are missing before it"
-        findings.problem(path, f"{what}: a segment is gone", LOST)
+        findings.problem(path, f"{what}: a segment is missing", LOST)
     latest = before[-1].epochs[-1][0] if before[-1].epochs else -1
     if found.epochs and found.epochs[0][0] < latest:
         what = f"begins with leader epoch {found.epochs[0][0]}, the segment before it has {latest}"
@@ -189,7 +189,7 @@ def _check_epochs(
             return
     for (epoch, start), (next_epoch, next_start) in pairwise(entries):
         if next_epoch <= epoch or next_start <= start:
-            what = f"epoch {next_epoch} from {next_start} stands behind {epoch} from {start}"
+            what = f"epoch {next_epoch} from {next_start} follows {epoch} from {start}"
             findings.problem(path, what, _MADE_ANEW)
             return
     end = facts[-1].end_offset if facts else 0

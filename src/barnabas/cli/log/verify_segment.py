@@ -33,7 +33,7 @@ __all__ = ["LOST", "SegmentCheck", "SegmentFacts"]
 
 _OFFSET_ENTRY_BYTES = 8
 _TIME_ENTRY_BYTES = 12
-_REBUILD = "stop the broker and delete the file: the next start makes it anew"
+_REBUILD = "stop the broker and delete the file: the next start rebuilds it"
 _START = "start the broker: it cuts off what follows the last good batch"
 LOST = (
     "if other replicas exist, stop this broker, delete the partition's directory and start: it "
@@ -147,7 +147,7 @@ class SegmentCheck:
             self._epochs.append((epoch, header.base_offset))
         elif 0 <= epoch < latest and not self._told_epoch:
             self._told_epoch = True
-            self._problem(f"{where}: leader epoch {epoch} stands behind {latest}", _START)
+            self._problem(f"{where}: leader epoch {epoch} follows {latest}", _START)
 
     def _check_records(self, batch: ScannedBatch, where: str) -> None:
         header = batch.header

@@ -48,7 +48,7 @@ def elect_leaders(
 ) -> None:
     """Have the preferred replicas lead again, or with --unclean any that is alive.
 
-    An unclean leader has what it has: records that were committed may be lost for ever. Where a
+    An unclean leader may lack committed records: these are lost permanently. Where a
     leader leads already nothing happens.
     """
     from barnabas.cli.common.partition_specs import partitions_of

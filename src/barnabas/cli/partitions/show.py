@@ -92,7 +92,9 @@ def _echo_sum(found: Sequence[PartitionSnapshot]) -> None:
     unwell = sum(is_unhealthy(each) for each in found)
     count = f"{len(found)} partition{'' if len(found) == 1 else 's'}"
     if unwell:
-        echo_line(dim(f"{count}, "), warn(f"{unwell} not well"), dim("; `barnabas why` says why"))
+        echo_line(
+            dim(f"{count}, "), warn(f"{unwell} not well"), dim("; `barnabas why` explains them")
+        )
     else:
         echo_line(dim(f"{count}, "), good("all well"))
 

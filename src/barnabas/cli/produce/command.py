@@ -69,9 +69,9 @@ Ctrl-C ends the reading; what was sent is waited for, unless it is pressed again
     "-K",
     "--key-separator",
     callback=unescape_option,
-    help="What stands between key and value in a line.",
+    help="The separator of key and value in a line.",
 )
-@click.option("--key", help="The key of every record that has none of its own.")
+@click.option("--key", help="The key of each record without a key.")
 @click.option(
     "-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="Of every record."
 )
@@ -81,7 +81,7 @@ Ctrl-C ends the reading; what was sent is waited for, unless it is pressed again
     "-D",
     "--delimiter",
     callback=unescape_option,
-    help="What stands between records.  [default: \\n]",
+    help="The separator of records.  [default: \\n]",
 )
 @click.option("-W", "--whole-files", is_flag=True, help="Each file is one record.")
 @click.option("-n", "-c", "--max-records", type=click.IntRange(1), help="End after so many.")

@@ -95,7 +95,7 @@ Exit status: 0 after a stop by SIGTERM or SIGINT, 1 when the broker cannot start
 @click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
-    help="What the log tells of at least. Default: warning.",
+    help="Lowest level of log lines. Default: warning.",
 )
 def start(**given: Any) -> None:
     """Run one node until SIGTERM or SIGINT: a broker that is its own controller, unless the file

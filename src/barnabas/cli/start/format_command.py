@@ -69,7 +69,7 @@ def format_command(
     if properties_file is None:
         raise click.UsageError("Name the server.properties of the node.")
     if sum((standalone, no_initial_controllers, initial_controllers is not None)) > 1:
-        raise click.UsageError("Only one can say who votes first.")
+        raise click.UsageError("Use only one of these options: each defines the first voters.")
     from barnabas.runtime.clock import SystemClock
     from barnabas.server.startup.formatting import FormatDependencies, FormatError, format_node
     from barnabas.settings.key import ConfigError

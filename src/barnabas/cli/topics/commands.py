@@ -183,7 +183,7 @@ def _replication_factor(topic: TopicInfo) -> int:
 @click.option("-p", "--partitions", type=click.IntRange(1), help="[default: the broker's]")
 @click.option("-r", "--replication-factor", type=click.IntRange(1), help="[default: the broker's]")
 @click.option("-c", "--config", "configs", multiple=True, metavar="KEY=VALUE", help="Of the topic.")
-@click.option("--if-not-exists", is_flag=True, help="No error if the topic is there already.")
+@click.option("--if-not-exists", is_flag=True, help="Succeed if the topic exists.")
 @client_options
 def create_topics(
     names: Sequence[str],

@@ -32,7 +32,7 @@ def cluster_reasons(brokers: BrokerFacts) -> list[Reason]:
         reasons.append(
             wrong(
                 "broker-silent",
-                f"broker {broker} is said to serve and does not answer: {error}",
+                f"broker {broker} is registered as serving and does not answer: {error}",
                 f"look whether broker {broker} hangs or is paused, and whether its "
                 f"advertised.listeners can be reached from here",
             )
@@ -43,7 +43,7 @@ def cluster_reasons(brokers: BrokerFacts) -> list[Reason]:
             note(
                 "brokers-fenced",
                 f"broker {names} is registered and does not serve: stopped, dead, or not ready",
-                "start it; if it is gone for good, move its replicas and unregister it",
+                "start it; if it does not return, move its replicas and unregister it",
             )
         )
     return reasons

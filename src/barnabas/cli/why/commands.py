@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\b
 Examples:
-  barnabas why                       everything that is not as it should be
-  barnabas why orders:0              why does its high watermark stand, its ISR shrink?
-  barnabas why orders:0@1234         why can that offset not be read?
+  barnabas why                       all problems of the cluster
+  barnabas why orders:0              why does its high watermark not move, why does its ISR shrink?
+  barnabas why orders:0@1234         why can a consumer not read that offset?
   barnabas why billing               why do the group's members wait?
   barnabas why orders --json
 
 \b
-A name is looked for among topics and groups. Looks twice, --seconds apart, where something stands
-or lags, to tell what moves. All by the protocol: any Apache Kafka can be asked. Metrics listeners
-named by --metrics add what no API tells, such as producers that wait.
+The name may be that of a topic or a group. If an offset lags, the command reads it twice, --seconds
+apart. It uses only Kafka's protocol, so that it works with Apache Kafka too. Metrics listeners
+named by --metrics add facts that no API returns, such as waiting producers.
 Exit status: 0 nothing is wrong (notes are no failure), 1 something is, 2 wrong usage.
 """
 # Short timeouts: a broker that does not answer is a finding.
@@ -66,10 +66,14 @@ def _complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -
 @click.argument(
     "target", required=False, metavar="[TOPIC[:PARTITION[@OFFSET]]|GROUP]", shell_complete=_complete
 )
-@click.option("-g", "--group", "is_group", is_flag=True, help="The name is a group's.")
-@click.option("-t", "--topic", "is_topic", is_flag=True, help="The name is a topic's.")
+@click.option("-g", "--group", "is_group", is_flag=True, help="The name is that of a group.")
+@click.option("-t", "--topic", "is_topic", is_flag=True, help="The name is that of a topic.")
 @click.option(
-    "--seconds", type=click.FloatRange(0.1, 600), default=2.0, show_default=True, help="To look."
+    "--seconds",
+    type=click.FloatRange(0.1, 600),
+    default=2.0,
+    show_default=True,
+    help="Time between two looks.",
 )
 @metrics_option
 @client_options
@@ -83,7 +87,7 @@ def why(
     properties: Sequence[str],
     as_json: bool,
 ) -> None:
-    """Explain why a partition, an offset or a group does not move on, and what to do."""
+    """Explain why a partition, an offset or a group does not advance, and what to do."""
     from barnabas.cli.top.metrics import MetricsError
     from barnabas.cli.why.metric_facts import gather_metrics
 
@@ -159,7 +163,7 @@ class _Examination:
 
     def add_unanswered(self, error: str) -> None:
         """Report that the remaining questions could not be answered, and the error."""
-        self.answers.append(("the rest", [note("not-asked", f"not looked at: {error}")]))
+        self.answers.append(("the rest", [note("not-asked", f"not examined: {error}")]))
 
     def examine_all(self) -> None:
         """Examine the brokers, every partition with a problem, and every group that waits."""
@@ -167,7 +171,7 @@ class _Examination:
         self._add_partitions(facts, only_unhealthy=True)
         if self._quorum_lost:
             # Brokers that died since are not fenced, so requests to their groups would wait.
-            words = "groups are not looked at while the metadata quorum has no leader"
+            words = "groups are not examined while the metadata quorum has no leader"
             self.answers.append(("the rest", [note("not-asked", words)]))
             return
         for group in self._client.admin.list_groups():
@@ -269,4 +273,4 @@ def _echo(answers: Sequence[tuple[str, Sequence[Reason]]]) -> None:
         for reason in reasons:
             echo_entry(_MARKS[reason.verdict](reason.verdict), reason.what, reason.remedy)
     if not answers:
-        echo_line(good("nothing is wrong"), dim(": all partitions and groups are well"))
+        echo_line(good("nothing is wrong"), dim(": all partitions and groups are healthy"))

@@ -27,7 +27,7 @@ def _reason(address: str, kinds: Mapping[str, int]) -> Reason:
     if _GRAVE & set(kinds):
         remedy = (
             f"{lines}; `barnabas log verify DIRECTORY` finds what is damaged now, and with the "
-            f"broker stopped `barnabas log repair DIRECTORY` says what can be done"
+            f"broker stopped `barnabas log repair DIRECTORY` lists the possible repairs"
         )
         return wrong("damaged-files", what, remedy)
-    return note("damaged-files", what, f"{lines}; it made them anew, no record is lost")
+    return note("damaged-files", what, f"{lines}; the broker rebuilt them, no record is lost")

@@ -29,7 +29,7 @@ def group_reasons(facts: GroupFacts) -> list[Reason]:
             wrong(
                 "no-such-group",
                 f"there is no group {facts.name}, and nothing was ever committed in its name",
-                "`barnabas groups list` shows all; a group is there once a member has joined",
+                "`barnabas groups list` shows all groups; the first member creates a group",
             )
         ]
     reasons = _state_reasons(facts, described)
@@ -77,11 +77,11 @@ def _no_coordinator(error: ClientError) -> Reason:
             "no-coordinator",
             f"the group has no coordinator: the partition of {_OFFSETS} that its name falls to has "
             f"no leader, or the topic is not there yet",
-            f"`barnabas why {_OFFSETS}` says what its partitions lack",
+            f"`barnabas why {_OFFSETS}` explains the problem of its partitions",
         )
     return wrong(
         "coordinator-unknown",
-        f"no broker says who coordinates the group: {error}",
+        f"the coordinator of the group is unknown: {error}",
         "check that brokers answer: `barnabas doctor`",
     )
 
@@ -97,7 +97,7 @@ def _no_description(error: ClientError, coordinator: int) -> Reason:
     if error.error_code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE):
         return note(
             "coordinator-moves",
-            f"the coordinator is moving: broker {coordinator} says {error.error_code.name}",
+            f"the coordinator is moving: broker {coordinator} returned {error.error_code.name}",
             f"look again; if it stays so: `barnabas why {_OFFSETS}`",
         )
     return wrong(
@@ -113,11 +113,11 @@ def _state_reasons(facts: GroupFacts, described: GroupDescription) -> list[Reaso
     lag = sum(reader.lag or 0 for reader in facts.readers)
     if described.state in ("Empty", "Dead"):
         if not lag:
-            return [note("no-members", "it has no members: nobody reads in its name")]
+            return [note("no-members", "it has no members")]
         return [
             wrong(
                 "no-members",
-                f"it has no members: nobody reads in its name, and {lag} records wait",
+                f"it has no members, and {lag} records wait",
                 "start a consumer; if one runs, its log says why it did not join (another "
                 "group.id, no connection to the coordinator, max.poll.interval.ms exceeded)",
             )
@@ -227,7 +227,8 @@ def _reader_reasons(facts: GroupFacts, reader: ReaderFacts) -> list[Reason]:
         return [
             wrong(
                 "below-log-start",
-                f"{tp}: the position {position} is gone, the log starts at {reader.log_start}: "
+                f"{tp}: the position {position} does not exist, the log starts at "
+                f"{reader.log_start}: "
                 f"{reader.log_start - position} records were deleted before they were read",
                 f"by auto.offset.reset the consumer goes on at the end, at the start, or fails; "
                 f"`barnabas groups reset {facts.name} --topic {tp.topic} --to-earliest` begins "
@@ -239,7 +240,7 @@ def _reader_reasons(facts: GroupFacts, reader: ReaderFacts) -> list[Reason]:
             wrong(
                 "beyond-end",
                 f"{tp}: the position {position} is beyond the log's end {reader.end}: the topic "
-                f"was made anew, or records were lost by an unclean election",
+                f"was created again, or records were lost by an unclean election",
                 f"`barnabas groups reset {facts.name} --topic {tp.topic} --to-latest`",
             )
         ]
@@ -280,7 +281,7 @@ def _waiting(facts: GroupFacts, reader: ReaderFacts, position: int) -> list[Reas
                 "open-transaction",
                 f"{tp}: the position {position} is at the last stable offset {stable}: a "
                 f"read_committed consumer waits for an open transaction, {lag} offsets wait",
-                f"`barnabas why {spec}` says whose it is",
+                f"`barnabas why {spec}` names its producer",
             )
         ]
     if not reader.reader:

@@ -30,8 +30,8 @@ def offset_reasons(facts: PartitionFacts, offset: int, found: int | None) -> lis
         return [
             wrong(
                 "below-log-start",
-                f"offset {offset} is gone: the log starts at {start}. Retention deleted what was "
-                f"before, or somebody did (`topics purge`, DeleteRecords)",
+                f"offset {offset} was deleted: the log starts at {start}. Retention deleted "
+                f"the records below, or a client did (`topics purge`, DeleteRecords)",
                 f"read from {start} on; `barnabas configs describe topic {facts.partition.topic}` "
                 f"shows retention.ms and retention.bytes",
             )

@@ -117,7 +117,8 @@ def _silent_leader(facts: PartitionFacts) -> Reason:
             f"broker {leader} leads and has lost the disk it lies on, or its log is damaged"
             f"{_reason_of_directory(facts, leader)}",
             f"look at the disk and at the log of broker {leader} (`Damage found` names a damaged "
-            f"file); another replica in sync leads as soon as the controller has been told",
+            f"file); another replica in sync leads after the broker has reported it to the "
+            f"controller",
         )
     if _code(error) in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
         return note(
@@ -216,7 +217,7 @@ def _member_at_watermark(facts: PartitionFacts, node: int, watermark: int, end: 
     condition = facts.brokers.condition(node)
     if condition != "serves":
         how = {
-            "silent": "is said to serve and does not answer",
+            "silent": "is registered as serving and does not answer",
             "fenced": "is fenced",
             "gone": "is not registered",
         }[condition]
@@ -265,7 +266,7 @@ def _change_in_flight(facts: PartitionFacts, watermark: int, end: int) -> Reason
         "watermark-late",
         f"all of the ISR ({_nodes(facts.now.state.isr)}) are beyond the high watermark {watermark} "
         f"of {end}: the leader learns it with their next fetches",
-        "look again; if it stays so, the log of the leader tells more",
+        "repeat this command; if the problem stays, see the log of the leader",
     )
 
 
@@ -297,7 +298,8 @@ def transaction_reasons(facts: PartitionFacts) -> list[Reason]:
                 f"{head}: {who} has had a transaction open since offset "
                 f"{producer.current_transaction_start_offset} and {wrote}, and no coordinator "
                 f"tells of it{others}",
-                "if its producer is gone, abort it: Kafka's kafka-transactions.sh abort --topic "
+                "if its producer does not return, abort it: Kafka's kafka-transactions.sh abort "
+                f"--topic "
                 f"{facts.partition.topic} --partition {facts.partition.partition} --start-offset "
                 f"{producer.current_transaction_start_offset}",
             )

@@ -33,7 +33,7 @@ def replica_reason(facts: PartitionFacts, node: int) -> Reason:
             "replica-fenced",
             f"replica {node} is out of the ISR: broker {node} is registered and fenced, so it was "
             f"stopped, died, or does not reach the controller{_since(facts, node)}",
-            f"start broker {node}; if it runs, its log says why its heartbeats do not arrive",
+            f"start broker {node}; if it runs, its log explains why its heartbeats do not arrive",
         )
     if node in facts.failed_directories or _has_lost_disk(facts, node):
         directory_error = facts.failed_directories.get(node)
@@ -46,8 +46,8 @@ def replica_reason(facts: PartitionFacts, node: int) -> Reason:
     if condition == "silent":
         return wrong(
             "replica-silent",
-            f"replica {node} is out of the ISR: broker {node} is said to serve and does not answer "
-            f"({facts.brokers.silent[node]}){_since(facts, node)}",
+            f"replica {node} is out of the ISR: broker {node} is registered as serving "
+            f"and does not answer ({facts.brokers.silent[node]}){_since(facts, node)}",
             f"look whether broker {node} hangs or is paused",
         )
     own = facts.now.ends.get(node)
@@ -55,7 +55,7 @@ def replica_reason(facts: PartitionFacts, node: int) -> Reason:
         return note(
             "replica-not-begun",
             f"replica {node} is out of the ISR: broker {node} serves and has not begun to follow "
-            f"({own or 'it said nothing'})",
+            f"({own or 'no error'})",
             "it takes a moment; if it stays so, its metadata is behind: `barnabas quorum describe`",
         )
     return _lagging(facts, node)
