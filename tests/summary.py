@@ -1,4 +1,4 @@
-"""Lines that tests have to say at the end of a run, from whichever process ran them."""
+"""Lines of tests for the end of the output of a run, from all processes of `pytest -n`."""
 
 from __future__ import annotations
 

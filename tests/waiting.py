@@ -1,7 +1,7 @@
-"""Waiting for what a cluster does by and by: looking again and again until it is seen.
+"""Wait for a condition: call a function again and again until it returns a true value.
 
-Brokers apply metadata, commits and elections after they answered for them, and machines are slow
-at times; so only what holds from the first answer on may be asserted at once.
+Brokers apply metadata, commits and elections after their response, and a machine can be slow. So
+tests assert at once only what holds from the first response on, and wait for everything else.
 """
 
 from __future__ import annotations
@@ -12,25 +12,27 @@ from typing import TypeVar
 
 Found = TypeVar("Found")
 
+# Limits for conditions that never become true, not measures of speed.
 PATIENCE_S = 90.0
 PAUSE_S = 0.02
 
 
 def eventually(
     look: Callable[[], Found],
-    missing: object = "it does not come about",
+    missing: object = "the condition did not become true",
     within_s: float = PATIENCE_S,
     pause_s: float = PAUSE_S,
 ) -> Found:
-    """The first true answer of `look`.
+    """Return the first true value of `look`.
 
     Args:
-        look: asked every `pause_s`; may do work of its own, such as a poll.
-        missing: what to say when there is none; a callable is asked for it then.
-        within_s: how long to go on; a limit for what hangs, never a measure of speed.
+        look: called every `pause_s` seconds; it may do work, such as a poll.
+        missing: the message of the error; if it is callable, its result.
+        within_s: the time limit in seconds.
+        pause_s: seconds between two calls.
 
     Raises:
-        AssertionError: nothing true was seen within that time.
+        AssertionError: `look` returned no true value within the time limit.
     """
     deadline = time.monotonic() + within_s
     while not (found := look()):
@@ -42,10 +44,10 @@ def eventually(
 def eventually_equal(
     look: Callable[[], object], wanted: object, within_s: float = PATIENCE_S
 ) -> None:
-    """Until `look` gives what is wanted; what it gave last is said when it never does.
+    """Return as soon as `look` returns `wanted`.
 
     Raises:
-        AssertionError: it did not within that time.
+        AssertionError: it did not within the time limit; the message has its last value.
     """
     deadline = time.monotonic() + within_s
     while (seen := look()) != wanted:
