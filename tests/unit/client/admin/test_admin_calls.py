@@ -1,4 +1,4 @@
-"""Admin calls without a broker: what their requests hold, and what answers mean."""
+"""Admin calls without a broker: contents of requests and meaning of responses."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ Answer = Callable[[Any], Any]
 
 
 class AnsweringCluster(ScriptedCluster):
-    """Answers each call at once, by API, as the test says; notes who was asked."""
+    """Responds to each call at once, by API, as the test sets it; records the nodes called."""
 
     def __init__(self, **keys: object) -> None:
         super().__init__(**keys)
@@ -72,7 +72,7 @@ def cluster() -> AnsweringCluster:
 
 
 class Sender:
-    """An `AdminSender` whose plans are run at once."""
+    """An `AdminSender` whose plans run to their end at once."""
 
     def __init__(self, cluster: AnsweringCluster) -> None:
         stepper: Any = HandStepper(cluster.time)

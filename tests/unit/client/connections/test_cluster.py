@@ -1,4 +1,4 @@
-"""Which broker is asked what any of them can answer."""
+"""Choice of the broker for requests that any broker can handle."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def metadata_of(*brokers: int) -> MetadataResponse:
 
 
 class Answering:
-    """A cluster whose only broker answers at once, as the test says."""
+    """A cluster whose only broker responds at once, as the test sets it."""
 
     def __init__(self, response: object) -> None:
         _, runtime = sim_runtime(1)

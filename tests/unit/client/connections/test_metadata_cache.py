@@ -1,4 +1,4 @@
-"""What the client remembers of the cluster."""
+"""The cached metadata of the cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests without answers: they are done when the connection has room again."""
+"""Requests without responses: they end when the output buffer of the connection drains."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Handler:
 
 
 class Setup:
-    """A connection through a gauge; `inner` is what the stream talks to."""
+    """A connection through a gauge; the stream calls `inner`."""
 
     def __init__(self) -> None:
         self.handler: Any = Handler()

@@ -1,4 +1,4 @@
-"""How long metadata is asked for topics that it does not have."""
+"""Retries and limits of the lookup of topics that the metadata does not contain."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from unit.client.scripted_cluster import ScriptedCluster
 
 
 def look_up(cluster: ScriptedCluster, **options: bool) -> list[tuple[Any, ClientError | None]]:
-    """What a look-up of topic "t" ends with, which metadata has not."""
+    """The result of a lookup of topic "t", which the metadata does not contain."""
     ended: list[tuple[Any, ClientError | None]] = []
     cluster.metadata.topics = {}
     lookup: Any = TopicLookup

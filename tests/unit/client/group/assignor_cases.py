@@ -27,7 +27,7 @@ class AssignorCase(NamedTuple):
     members: dict[str, MemberSubscription]
 
     def ours(self) -> dict[str, list[TopicPartition]]:
-        """What our assignor makes of it, sorted."""
+        """The assignment of our assignor, sorted."""
         decided = new_assignor(self.assignor).assign(self.topics, self.members)
         return {name: sorted(decided[name].partitions) for name in sorted(decided)}
 
@@ -68,7 +68,7 @@ class Member:
 
 
 class GroupHistory:
-    """A group that is assigned anew again and again; each time is a case."""
+    """A group with a sequence of assignments; each of them is a case."""
 
     def __init__(self, assignor: str, seed: int) -> None:
         self._assignor = assignor

@@ -1,4 +1,4 @@
-"""A consumer as a membership sees it, which writes down what it is told."""
+"""A consumer as a membership sees it, which records the calls of the membership."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class GroupHost:
 
     @property
     def names(self) -> list[str]:
-        """What was asked of the host, without partitions."""
+        """The calls of the membership, without partitions."""
         return [name for name, _ in self.told]
 
     # MembershipHost

@@ -1,4 +1,4 @@
-"""A member of a classic group beside a coordinator that answers by script, and time."""
+"""A member of a classic group, a coordinator with scripted responses, and virtual time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EAGER = {"partition_assignment_strategy": "range"}
 
 
 class CooperativeRange(Assignor):
-    """Gives the one member what the test wants it to have."""
+    """Assigns to the only member the partitions that the test chooses."""
 
     name = "cooperative-range"
     protocols = (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)

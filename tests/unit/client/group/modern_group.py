@@ -29,7 +29,7 @@ INTERVAL_MS = 1000
 
 
 class Group:
-    """One member, its consumer, and a coordinator that gives `target` to who joins.
+    """One member, its consumer, and a coordinator that assigns `target` to a joining member.
 
     `say` has answers that go before; each is a response, an error code, or None for silence.
     """
@@ -92,7 +92,7 @@ class Group:
         return self
 
     def give(self, target: dict[bytes, list[int]]) -> None:
-        """Tell the member with the answer to its next heartbeat."""
+        """Send this target with the response to the next heartbeat."""
         self.target = target
         self.run(INTERVAL_MS + 100)
 

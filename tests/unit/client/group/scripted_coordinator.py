@@ -31,7 +31,7 @@ _SERVED = (ApiKey.API_VERSIONS, ApiKey.METADATA, ApiKey.FIND_COORDINATOR)
 
 
 class ScriptedCoordinator:
-    """Answers metadata and who coordinates by itself; `answers` has what it says to the rest."""
+    """Responds to Metadata and FindCoordinator; `answers` has the responses of other APIs."""
 
     def __init__(self, world: SimWorld, name: str = "b") -> None:
         self._world = world

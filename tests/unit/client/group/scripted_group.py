@@ -1,4 +1,4 @@
-"""A cluster whose one coordinator answers by script, in virtual time.
+"""A cluster whose only coordinator has scripted responses, in virtual time.
 
 Without a script it leads a group of one: it gives the member a name, makes it the leader, and sends
 it the assignment that it made.
@@ -42,7 +42,7 @@ GONE = DisconnectedError("h:1", "gone")
 
 
 class ScriptedGroup:
-    """Stands for `Cluster`; `requests` has what was sent, in order."""
+    """Stands for `Cluster`; `requests` has the requests that were sent, in order."""
 
     def __init__(self, **keys: object) -> None:
         self.world, self.runtime = sim_runtime(1)

@@ -1,4 +1,4 @@
-"""A consumer as its membership sees it, which notes what it is told to do."""
+"""A consumer as its membership sees it, which records the calls of the membership."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Assignors one by one: what each is known for."""
+"""The assignors one by one: the properties of each."""
 
 from __future__ import annotations
 

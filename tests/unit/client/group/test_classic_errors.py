@@ -1,4 +1,4 @@
-"""What a member under the classic protocol makes of each error, and of answers too late."""
+"""A member under the classic protocol: each error, and late responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A member under the classic protocol, beside a coordinator that answers by script."""
+"""A member under the classic protocol, with scripted responses of its coordinator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The member that leads a group under the cooperative protocol: what it may not assign."""
+"""The leader of a cooperative group: assignments that it must refuse."""
 
 from __future__ import annotations
 

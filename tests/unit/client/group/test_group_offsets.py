@@ -1,4 +1,4 @@
-"""Committed offsets: who speaks, which versions carry what, and which errors mean what."""
+"""Committed offsets: the member in requests, fields by version, meaning of errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FIND_VERSION = 4
 
 
 class Offsets:
-    """Calls of `GroupOffsets`, and what they ended with."""
+    """Calls of `GroupOffsets` and their results."""
 
     def __init__(self, **keys: object) -> None:
         self.cluster: Any = ScriptedCluster(**keys)

@@ -1,4 +1,4 @@
-"""A member's heartbeats by themselves: answers that come when another generation beats."""
+"""Heartbeats of a member: responses that arrive in another generation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ INTERVAL_MS = 100
 
 
 class Calls:
-    """Keeps the heartbeats, for the test to answer in any order."""
+    """Keeps the heartbeats, so that the test can respond in any order."""
 
     def __init__(self) -> None:
         self.asked: list[Any] = []
@@ -25,7 +25,7 @@ class Calls:
 
 
 class Beating:
-    """Heartbeats of generation 1, of which one is under way."""
+    """Heartbeats of generation 1, one of them in flight."""
 
     def __init__(self) -> None:
         self.group: Any = ScriptedGroup(heartbeat_interval_ms=INTERVAL_MS)

@@ -1,4 +1,4 @@
-"""Answers to a member that has been thrown out, or is of another generation, meanwhile."""
+"""Responses that arrive after the group removed the member, or in another generation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def holding(story: Story, api_key: ApiKey) -> list[Call]:
-    """Keep the story's calls of an API, for the test to answer."""
+    """Keep the calls of an API, so that the test can respond later."""
     held: list[Call] = []
     answer = story.group.call
 

@@ -1,4 +1,4 @@
-"""Coordinators and leaders that say what cannot be: errors and back-offs, no storm and no hang."""
+"""Invalid responses of coordinators and leaders: errors and backoffs, no storms, no hangs."""
 
 from __future__ import annotations
 

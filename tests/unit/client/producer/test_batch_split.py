@@ -1,4 +1,4 @@
-"""Splitting a batch that is too large: what was in it is in its halves."""
+"""Splitting a batch that is too large: the halves contain all of its records."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ def test_serializers_make_the_bytes_and_see_no_topic() -> None:
 
 
 class Tagging:
-    """An interceptor that changes topics, fails on "bad", and keeps what it is told."""
+    """An interceptor that changes topics, fails on "bad", and records its calls."""
 
     def __init__(self) -> None:
         self.told: list[tuple[RecordMetadata | None, ClientError | None]] = []

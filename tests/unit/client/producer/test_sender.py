@@ -1,4 +1,4 @@
-"""Sending: order of retries, sequences, epochs, and what is told of each batch."""
+"""Sending: order of retries, sequences, epochs, and the outcome of each batch."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Setup:
         self.sender.pump()
 
     def give_id(self, *, is_known: bool = True) -> None:
-        """Answer with a producer id, of whom the leader has a batch already if `is_known`."""
+        """Respond with a producer id; with `is_known` the leader has a batch of it already."""
         if is_known:
             self.accumulator.queue(TP).known_producer_id = 9
         request, answer = self.cluster.take(4)

@@ -1,4 +1,4 @@
-"""Records with parts of the wrong type: told, and no harm to those around them."""
+"""Records with parts of the wrong type: their error, and the records around them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_those_before_and_behind_it_are_sent(record: Any) -> None:
 
 
 def values(waiting: Any) -> list[bytes | None]:
-    """Of the next batch, whose count is that of its records."""
+    """The next batch, whose count is its number of records."""
     batch = waiting.take(waiting.queue(TP))
     found = [record.value for _, records in read_batches(bytes(batch.data)) for record in records]
     assert batch.count == len(found)
