@@ -98,9 +98,13 @@ class CoordinatorRuntime(Generic[S]):
         led.fail_held_responses(ErrorCode.NOT_COORDINATOR)
 
     def shutdown(self) -> None:
-        """Stop all shards. New requests get NOT_COORDINATOR; held responses complete at commit."""
+        """Stop all shards. New requests get NOT_COORDINATOR; held responses complete at commit.
+
+        A second call does nothing.
+        """
         for led in self._partitions.values():
-            led.close()
+            if led.state is not ShardState.CLOSED:
+                led.close()
 
     # Requests.
 
