@@ -74,7 +74,7 @@ def test_more_records_than_bytes_are_refused(
 
 
 @pytest.mark.parametrize("compression", range(5))
-def test_a_largest_time_that_no_record_has_is_mended(
+def test_a_largest_timestamp_that_no_record_has_is_corrected(
     raw: RawClient, topic: str, compression: int
 ) -> None:
     batch = made(compression=compression)

@@ -23,7 +23,7 @@ def root(disk: Disk, tmp_path: Path) -> str:
     return directory
 
 
-def test_append_goes_to_the_end_and_returns_what_it_wrote(disk: Disk, root: str) -> None:
+def test_append_writes_at_the_end_and_returns_the_count(disk: Disk, root: str) -> None:
     file = disk.open(f"{root}/f")
     assert file.append(b"abc") == 3
     assert file.append([b"d", bytearray(b"ef"), memoryview(b"ghi")]) == 6
@@ -60,7 +60,7 @@ def test_reads_end_at_the_end_of_the_file(disk: Disk, root: str) -> None:
     assert file.read_at(10, 3) == b""
 
 
-def test_truncate_cuts_and_grows_with_zeros(disk: Disk, root: str) -> None:
+def test_truncate_shortens_and_grows_with_zeros(disk: Disk, root: str) -> None:
     file = disk.open(f"{root}/f")
     file.append(b"abcdef")
     file.truncate(2)

@@ -120,7 +120,9 @@ def test_a_turn_ends_where_the_loop_asks_the_kernel_again(clocks: Clocks) -> Non
     assert (clocks.watch.long_turns, clocks.watch.longest_ms) == (0, 60.0)
 
 
-def test_the_log_names_what_took_longest(clocks: Clocks, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_line_names_the_longest_callback(
+    clocks: Clocks, caplog: pytest.LogCaptureFixture
+) -> None:
     clocks.next_turn()
     clocks.work(90, by="CreateTopics")
     clocks.work(20, by="Metadata")
@@ -142,7 +144,7 @@ def test_the_log_names_the_request_rather_than_the_callback_that_served_it(
     assert "by=CreateTopics by_ms=95" in caplog.text
 
 
-def test_the_log_tells_how_long_garbage_was_collected(
+def test_the_log_line_has_the_time_of_garbage_collection(
     clocks: Clocks, caplog: pytest.LogCaptureFixture
 ) -> None:
     def take_time(phase: str, _: object) -> None:
@@ -248,7 +250,7 @@ def test_results_of_blocking_work_are_measured(watched: Watched) -> None:
     executor.close()
 
 
-def test_what_outgoing_connections_receive_is_measured(watched: Watched) -> None:
+def test_the_input_of_outgoing_connections_is_measured(watched: Watched) -> None:
     class Holding(Recorder):
         def on_received(self, count: int) -> None:
             super().on_received(count)

@@ -93,7 +93,9 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def test_work_reads_and_writes_files_and_tells_in_order(runner: Runner, tmp_path: Path) -> None:
+def test_work_reads_and_writes_files_and_sends_messages_in_order(
+    runner: Runner, tmp_path: Path
+) -> None:
     (tmp_path / "a").write_bytes(b"content")
     runner.run(work.copy, (str(tmp_path / "a"), str(tmp_path / "b")))
     assert (tmp_path / "b").read_bytes() == b"content"
@@ -102,7 +104,7 @@ def test_work_reads_and_writes_files_and_tells_in_order(runner: Runner, tmp_path
     assert runner.ended == [None]
 
 
-def test_what_is_told_may_be_larger_than_a_pipe(runner: Runner) -> None:
+def test_messages_may_be_larger_than_a_pipe(runner: Runner) -> None:
     runner.run(work.large, 3_000_000)
     assert [len(each) for each in runner.told] == [3_000_000, 3_000_000]
 
@@ -161,7 +163,7 @@ def test_the_child_is_kept_for_the_next_piece_of_work(children: Runner) -> None:
     assert children.offload.process_ids == first
 
 
-def test_the_child_goes_when_idle() -> None:
+def test_an_idle_child_ends() -> None:
     runner = Runner(lambda loop: ChildOffload(loop, idle_s=0.05))
     runner.submit(work.counted, 1)
     (first,) = runner.offload.process_ids
@@ -183,7 +185,7 @@ def test_the_child_is_niced(children: Runner) -> None:
     assert os.getpriority(os.PRIO_PROCESS, pid) == os.getpriority(os.PRIO_PROCESS, 0) + 10
 
 
-def test_a_child_that_dies_is_told_and_replaced(children: Runner) -> None:
+def test_the_death_of_a_child_is_reported_and_the_child_is_replaced(children: Runner) -> None:
     children.run(work.dying, None)
     (error,) = children.ended
     assert isinstance(error, OffloadError)

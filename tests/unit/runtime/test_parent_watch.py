@@ -22,7 +22,7 @@ def stepper() -> Iterator[LoopStepper]:
     made.close()
 
 
-def test_the_end_of_a_process_is_told_once(stepper: LoopStepper) -> None:
+def test_the_end_of_a_process_is_reported_once(stepper: LoopStepper) -> None:
     ended: list[str] = []
     with subprocess.Popen(["sleep", "600"]) as process:
         watch = ParentWatch(stepper.runtime.timer, process.pid, lambda: ended.append("ended"))
@@ -34,7 +34,7 @@ def test_the_end_of_a_process_is_told_once(stepper: LoopStepper) -> None:
     assert ended == ["ended"]
 
 
-def test_a_process_that_is_gone_already_is_told_at_once(stepper: LoopStepper) -> None:
+def test_a_process_that_has_already_ended_is_reported_at_once(stepper: LoopStepper) -> None:
     with subprocess.Popen(["true"]) as process:
         pass
     ended: list[str] = []
@@ -42,7 +42,7 @@ def test_a_process_that_is_gone_already_is_told_at_once(stepper: LoopStepper) ->
     assert ended == ["ended"]
 
 
-def test_a_parent_that_lives_is_not_told(stepper: LoopStepper) -> None:
+def test_a_running_parent_is_not_reported(stepper: LoopStepper) -> None:
     ended: list[str] = []
     watch = ParentWatch(stepper.runtime.timer, os.getppid(), lambda: ended.append("ended"))
     for _ in range(3):

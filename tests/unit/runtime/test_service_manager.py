@@ -125,7 +125,7 @@ def test_without_a_manager_nothing_is_sent(variables: dict[str, str]) -> None:
     assert isinstance(service_manager(ManualTimer(), variables), SilentServiceManager)
 
 
-def test_what_the_manager_has_no_room_for_is_sent_when_it_has(
+def test_notifications_that_do_not_fit_are_sent_later(
     manager_socket: socket.socket,
 ) -> None:
     timer = ManualTimer()
@@ -141,7 +141,7 @@ def test_what_the_manager_has_no_room_for_is_sent_when_it_has(
     assert not timer.armed
 
 
-def test_a_manager_that_is_gone_does_no_harm(tmp_path: Path) -> None:
+def test_a_missing_service_manager_does_no_harm(tmp_path: Path) -> None:
     timer = ManualTimer()
     manager = SystemdServiceManager(str(tmp_path / "nobody"), None, timer)
     manager.ready("x")

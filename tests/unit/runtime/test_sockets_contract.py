@@ -103,9 +103,7 @@ def test_file_slices_keep_their_place_among_bytes(place: Place, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("size", [100, 100_000])
-def test_a_slice_that_was_cut_away_closes_the_connection(
-    place: Place, tmp_path: Path, size: int
-) -> None:
+def test_a_truncated_slice_closes_the_connection(place: Place, tmp_path: Path, size: int) -> None:
     pair = Pair(place)
     file = file_of(place, tmp_path, bytes(size))
     file.truncate(size // 2)
@@ -114,7 +112,7 @@ def test_a_slice_that_was_cut_away_closes_the_connection(
     assert isinstance(pair.client.error, OSError)
 
 
-def test_close_sends_what_is_buffered(place: Place) -> None:
+def test_close_sends_the_buffered_output(place: Place) -> None:
     pair = Pair(place)
     data = bytes(8_000_000)
     pair.near.write([data, b"end"])
@@ -158,7 +156,7 @@ def test_the_end_of_a_peer_is_known_while_reading_is_paused(place: Place) -> Non
     place.until(lambda: pair.far.has_peer_ended)
 
 
-def test_nobody_listening_is_a_failure(place: Place) -> None:
+def test_connecting_to_a_closed_port_fails(place: Place) -> None:
     listening = place.runtime.sockets.listen("127.0.0.1", 0, Recorder)
     listening.close()
     place.settle()
@@ -170,7 +168,7 @@ def test_nobody_listening_is_a_failure(place: Place) -> None:
     assert handler.stream is None
 
 
-def test_a_cancelled_attempt_calls_nobody(place: Place) -> None:
+def test_a_cancelled_attempt_calls_no_callback(place: Place) -> None:
     listening = place.runtime.sockets.listen("127.0.0.1", 0, Recorder)
     handler = Recorder()
     attempt = place.runtime.sockets.connect(
@@ -219,7 +217,7 @@ def test_accepted_connections_have_the_buffers_of_their_listener() -> None:
     stepper.close()
 
 
-def test_a_write_tells_whether_all_of_it_has_left(place: Place) -> None:
+def test_a_write_returns_whether_all_of_it_was_sent(place: Place) -> None:
     pair = Pair(place)
     buffered: list[int] = []
     assert pair.near.write([b"small"])

@@ -127,7 +127,7 @@ def test_a_process_knows_whether_the_kernel_ends_it_with_its_parent(
     assert not load().request_parent_death_signal(signal.SIGKILL)
 
 
-def test_an_infinite_limit_that_is_refused_is_taken_as_far_as_it_goes(
+def test_a_rejected_infinite_limit_is_raised_to_the_largest_accepted_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     infinite = resource.RLIM_INFINITY

@@ -34,7 +34,7 @@ def test_it_is_a_disk() -> None:
     st.lists(st.tuples(st.sampled_from("awt"), st.integers(0, 40)), max_size=12),
 )
 @example(0, [("t", 0), ("a", 0)])
-def test_a_crash_keeps_what_was_synced_and_a_prefix_of_the_rest(
+def test_a_crash_keeps_synced_data_and_a_prefix_of_the_rest(
     seed: int, operations: list[tuple[str, int]]
 ) -> None:
     disk, file = disk_with_file(seed)
@@ -88,7 +88,7 @@ def test_names_that_were_not_synced_may_be_lost() -> None:
 
 
 @pytest.mark.parametrize("is_moved", [True, False])
-def test_a_directory_is_not_touched_by_what_another_of_its_name_left_unsynced(
+def test_a_directory_is_independent_of_an_unsynced_one_of_the_same_name(
     is_moved: bool,
 ) -> None:
     for seed in range(30):
@@ -111,7 +111,7 @@ def test_a_directory_is_not_touched_by_what_another_of_its_name_left_unsynced(
         assert disk.read("/d/x/f") == b"kept"
 
 
-def test_what_was_not_synced_in_a_directory_is_lost_under_its_new_name_too() -> None:
+def test_unsynced_files_of_a_renamed_directory_are_lost_under_the_new_name() -> None:
     seen = set()
     for seed in range(30):
         disk, _ = disk_with_file(seed)

@@ -125,7 +125,9 @@ def test_more_records_than_bytes_are_refused_by_the_header_alone(origin: AppendO
 
 @pytest.mark.parametrize("compression", range(5))
 @pytest.mark.parametrize("after_ms", [3_600_000, LONG_MAX])
-def test_a_largest_time_that_no_record_has_is_mended(compression: int, after_ms: int) -> None:
+def test_a_largest_timestamp_that_no_record_has_is_corrected(
+    compression: int, after_ms: int
+) -> None:
     config = LogConfig(message_timestamp_after_max_ms=after_ms)
     content, _ = look_into(changed(batch(compression=compression), largest=FAR), config)
     header = read_header(content)
@@ -159,7 +161,7 @@ def test_many_records_take_many_steps() -> None:
 
 
 @pytest.mark.parametrize("config", [COMPACTED, LogConfig(compression_type="gzip")])
-def test_few_records_are_looked_into_at_once(config: LogConfig) -> None:
+def test_few_records_are_inspected_at_once(config: LogConfig) -> None:
     for compression in range(5):
         _, asked = look_into(batch(100, compression), config)
         assert asked == []
@@ -178,7 +180,7 @@ def test_long_calls_are_not_made_on_the_loop() -> None:
 
 
 @pytest.mark.parametrize("code", [1, 4])
-def test_a_bomb_is_refused_by_what_it_decompresses_to(code: int) -> None:
+def test_a_decompression_bomb_is_rejected_by_its_decompressed_size(code: int) -> None:
     bomb = packed(bytes(40 << 20), 3, code)
     with pytest.raises(InvalidRecordError):
         look_into(bomb, COMPACTED)
@@ -188,7 +190,7 @@ def test_a_bomb_is_refused_by_what_it_decompresses_to(code: int) -> None:
         ))  # fmt: skip
 
 
-def test_a_batch_may_always_have_what_the_topic_takes_uncompressed() -> None:
+def test_a_batch_may_always_have_the_topics_uncompressed_limit() -> None:
     builder = BatchBuilder(compression=ZSTD)
     builder.append(NOW_MS, b"k", bytes(9 << 20))
     config = LogConfig(cleanup_policy=("compact",), max_message_bytes=10 << 20)
@@ -234,7 +236,7 @@ def test_compressed_bytes_that_are_none_are_refused_where_records_are_read() -> 
             look_into(changed(made), COMPACTED)
 
 
-def test_records_whose_offsets_are_not_in_order_are_refused_where_records_are_read() -> None:
+def test_records_with_unordered_offsets_are_rejected_if_records_are_read() -> None:
     made = batch(2)
     first = made[HEADER_SIZE : HEADER_SIZE + (len(made) - HEADER_SIZE) // 2]
     with pytest.raises(InvalidRecordError, match="not in order"):
@@ -255,7 +257,7 @@ def test_another_compression_keeps_the_records_as_they_are(name: str) -> None:
     assert check_crc(content, 0, header)
 
 
-def test_what_is_too_large_uncompressed_is_not_even_copied() -> None:
+def test_records_that_decompress_to_too_much_are_not_copied() -> None:
     builder = BatchBuilder(compression=ZSTD)
     builder.append(NOW_MS, b"k", bytes(3 << 20))
     with pytest.raises(RecordTooLargeError):

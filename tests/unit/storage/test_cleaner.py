@@ -59,7 +59,7 @@ def test_nothing_above_the_recovery_point_is_touched() -> None:
 
 
 @pytest.mark.parametrize("compression", [GZIP, SNAPPY, LZ4, ZSTD])
-def test_a_batch_of_which_a_part_goes_keeps_its_compression(compression: int) -> None:
+def test_a_partly_compacted_batch_keeps_its_compression(compression: int) -> None:
     bench = CleanerBench()
     bench.put((b"a", bytes(500)), (b"b", bytes(300)), compression=compression)
     bench.put((b"a", b"2"))
@@ -72,7 +72,7 @@ def test_a_batch_of_which_a_part_goes_keeps_its_compression(compression: int) ->
     assert (header.base_offset, header.last_offset) == (0, 1)
 
 
-def test_a_batch_of_which_a_part_goes_keeps_headers_timestamps_and_epoch() -> None:
+def test_a_partly_compacted_batch_keeps_headers_timestamps_and_epoch() -> None:
     from barnabas.record.builder import BatchBuilder
 
     bench = CleanerBench()
@@ -134,7 +134,7 @@ def test_the_last_batch_stays_without_records_so_that_the_end_is_not_lost() -> N
     assert bench.log.log_end_offset == 2
 
 
-def test_long_keys_are_told_apart() -> None:
+def test_long_keys_are_distinguished() -> None:
     bench = CleanerBench()
     long = [bytes(100) + bytes([index]) for index in range(3)]
     bench.put(*((key, b"1") for key in long))
@@ -232,7 +232,7 @@ def test_the_largest_lag_rolls_segments_that_would_stay_active_for_longer() -> N
     assert bench.log.segments.base_offsets == [0, 2]
 
 
-def test_a_full_map_ends_a_pass_and_the_next_one_goes_on() -> None:
+def test_a_full_map_ends_a_pass_and_the_next_pass_continues() -> None:
     # Room for three keys.
     config = CleanerConfig(
         log_cleaner_dedupe_buffer_size=160 * 3, log_cleaner_io_buffer_load_factor=1.0
@@ -286,7 +286,7 @@ def test_the_back_off_is_waited_for_when_there_is_nothing_to_do() -> None:
     assert bench.offsets() == [1]
 
 
-def test_what_is_read_and_written_is_throttled() -> None:
+def test_reads_and_writes_are_throttled() -> None:
     config = CleanerConfig(log_cleaner_io_max_bytes_per_second=10_000, log_cleaner_io_buffer_size=0)
     bench = CleanerBench(COMPACTED, config)
     for index in range(40):
@@ -398,7 +398,7 @@ def test_compact_and_delete_applies_retention_too() -> None:
     assert bench.checkpoint() == 3
 
 
-def test_compact_alone_deletes_only_what_lies_below_the_log_start() -> None:
+def test_compact_alone_deletes_only_segments_below_the_log_start() -> None:
     bench = CleanerBench(replace(COMPACTED, retention_ms=1000, segment_bytes=100))
     for index in range(3):
         bench.put((b"k%d" % index, bytes(20)))
@@ -428,7 +428,7 @@ def filled() -> CleanerBench:
     return bench
 
 
-def test_a_cleaning_that_is_called_off_leaves_nothing_behind() -> None:
+def test_an_aborted_cleaning_leaves_no_files() -> None:
     bench = filled()
     half_way(bench)
     bench.cleaner.abort_cleaning(PARTITION)
@@ -438,7 +438,7 @@ def test_a_cleaning_that_is_called_off_leaves_nothing_behind() -> None:
     assert bench.offsets() == [8, 9]
 
 
-def test_a_cut_below_the_active_segment_calls_the_cleaning_off() -> None:
+def test_a_truncation_below_the_active_segment_aborts_the_cleaning() -> None:
     bench = filled()
     half_way(bench)
     bench.cleaner.before_truncation(PARTITION, bench.log.log_end_offset)
@@ -449,7 +449,7 @@ def test_a_cut_below_the_active_segment_calls_the_cleaning_off() -> None:
     assert bench.offsets() == list(range(5))
 
 
-def test_a_log_that_was_cut_under_the_work_is_not_replaced() -> None:
+def test_a_log_truncated_during_a_pass_is_not_replaced() -> None:
     bench = filled()
     half_way(bench)
     bench.log.truncate_to(5)
@@ -517,7 +517,7 @@ def shown(bench: CleanerBench) -> dict[str, float]:
     return {each.name.rpartition(":")[2]: value for each in families for _, value in each.samples}
 
 
-def test_what_was_done_is_shown_under_kafkas_names() -> None:
+def test_statistics_have_kafkas_names() -> None:
     config = CleanerConfig(
         log_cleaner_dedupe_buffer_size=160 * 4, log_cleaner_io_buffer_load_factor=1.0
     )
@@ -534,7 +534,7 @@ def test_what_was_done_is_shown_under_kafkas_names() -> None:
     assert (found["uncleanable-partitions-count"], found["uncleanable-bytes"]) == (0, 0)
 
 
-def test_uncleanable_logs_are_shown_with_what_was_never_compacted() -> None:
+def test_uncleanable_logs_are_shown_with_their_uncompacted_bytes() -> None:
     bench = filled()
     bench.cleaner.uncleanable.add(PARTITION)
     found = shown(bench)

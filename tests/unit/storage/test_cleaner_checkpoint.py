@@ -15,7 +15,7 @@ def test_the_checkpoint_is_kafkas_file() -> None:
     assert bench.disk.read("/data/cleaner-offset-checkpoint").split() == b"0 1 topic 0 1".split()
 
 
-def test_after_a_restart_only_what_is_new_is_read_for_keys() -> None:
+def test_after_a_restart_only_new_records_are_read_for_keys() -> None:
     bench = CleanerBench()
     bench.put((b"a", b"1"), (b"a", b"2"))
     bench.seal_and_clean()
@@ -38,7 +38,7 @@ def test_a_checkpoint_below_the_log_start_is_put_right() -> None:
     assert bench.log.segments.base_offsets[0] == 3
 
 
-def test_a_checkpoint_above_the_log_end_begins_anew() -> None:
+def test_a_checkpoint_above_the_log_end_is_reset() -> None:
     bench = CleanerBench()
     bench.put((b"a", b"1"), (b"a", b"2"))
     bench.seal()
@@ -59,7 +59,7 @@ def test_a_damaged_checkpoint_costs_a_pass_and_nothing_else() -> None:
     assert bench.checkpoint() == 2
 
 
-def test_a_log_that_was_cut_is_dirty_from_there() -> None:
+def test_a_truncated_log_is_dirty_from_the_truncation_on() -> None:
     bench = CleanerBench()
     bench.put((b"a", b"1"))
     bench.seal_and_clean()
@@ -75,7 +75,7 @@ def test_a_log_that_was_cut_is_dirty_from_there() -> None:
     assert bench.pairs() == [(b"a", b"2")]
 
 
-def test_a_partition_that_is_gone_leaves_the_checkpoint() -> None:
+def test_a_deleted_partition_leaves_the_checkpoint() -> None:
     bench = CleanerBench()
     bench.put((b"a", b"1"))
     bench.seal_and_clean()

@@ -167,7 +167,7 @@ def test_a_second_death_while_the_swap_is_completed_loses_nothing_either(step: i
         assert contents(bench) in (before, after)
 
 
-def test_a_swap_whose_renaming_had_not_ended_is_given_up() -> None:
+def test_a_swap_with_an_incomplete_renaming_is_discarded() -> None:
     bench = filled()
     before = contents(bench)
     bench.cleaner.start()
@@ -201,7 +201,7 @@ def test_the_log_is_read_while_files_are_renamed() -> None:
     assert contents(bench) == after
 
 
-def test_a_cut_comes_after_the_renaming() -> None:
+def test_a_truncation_waits_for_the_renaming() -> None:
     bench, after = swapping()
     bench.cleaner.before_truncation(PARTITION, 20)
     bench.log.truncate_to(20)

@@ -78,7 +78,7 @@ def commit(bench: CleanerBench, first: int = 0) -> None:
     bench.coordinate(marker(ControlType.COMMIT, 7))
 
 
-def test_nothing_of_an_open_transaction_or_behind_it_is_touched() -> None:
+def test_records_from_an_open_transaction_on_are_not_compacted() -> None:
     bench = CleanerBench()
     bench.put((b"a", b"1"), (b"a", b"2"))
     bench.log.roll()
@@ -102,7 +102,7 @@ def test_records_of_an_aborted_transaction_go_and_hide_no_older_ones() -> None:
     assert bench.pairs() == [(b"a", b"1")]
 
 
-def test_the_marker_of_an_aborted_transaction_stays_until_its_records_are_long_gone() -> None:
+def test_the_marker_of_an_aborted_transaction_outlives_its_records() -> None:
     bench = CleanerBench()
     abort(bench)
     bench.put((b"b", b"1"), base_sequence=1, **PRODUCER)
@@ -150,7 +150,7 @@ def test_a_marker_on_which_a_producers_epoch_rests_stays_without_its_record() ->
     assert (kept.record_count, kept.is_control, kept.producer_epoch) == (0, True, 3)
 
 
-def test_the_index_of_aborted_transactions_has_those_whose_marker_stays() -> None:
+def test_the_index_of_aborted_transactions_has_those_with_a_kept_marker() -> None:
     bench = CleanerBench()
     abort(bench)
     bench.put((b"b", b"1"), base_sequence=1, **PRODUCER)
@@ -176,7 +176,7 @@ def test_a_transaction_over_several_segments_is_aborted_in_all_of_them() -> None
     assert bench.pairs() == [(b"a", b"1"), (b"b", b"1")]
 
 
-def test_an_aborted_transaction_whose_marker_lies_in_the_active_segment_goes_too() -> None:
+def test_an_aborted_transaction_with_its_marker_in_the_active_segment_is_removed() -> None:
     bench = CleanerBench()
     bench.put((b"a", b"1"))
     bench.coordinate(keyed([(b"a", b"x")], base_sequence=0, **TRANSACTION))

@@ -107,7 +107,7 @@ def test_a_follower_takes_several_transactions_of_a_producer_in_one_fetch() -> N
     assert follower.log.producer_state.entries == leader.log.producer_state.entries
 
 
-def test_a_batch_whose_last_offset_is_no_int64_is_refused() -> None:
+def test_a_batch_whose_last_offset_exceeds_63_bits_is_rejected() -> None:
     bench = Bench()
     made = batch([b"a", b"b"])
     set_offset_and_epoch(made, 0, (1 << 63) - 1, 3)
@@ -127,7 +127,7 @@ def write_behind_the_back(bench: Bench, name: str) -> int:
 
 
 @pytest.mark.parametrize("name", DAMAGED)
-def test_recovery_cuts_the_log_at_a_marker_that_cannot_be_read(name: str) -> None:
+def test_recovery_truncates_the_log_at_an_unreadable_marker(name: str) -> None:
     """As Kafka's recovery: like a batch whose CRC is wrong."""
     bench = Bench()
     size = write_behind_the_back(bench, name)

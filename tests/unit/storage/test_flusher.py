@@ -54,7 +54,7 @@ def test_a_flush_off_the_loop_covers_the_log_end_at_submission_only() -> None:
     assert bench.log.recovery_point == 1
 
 
-def test_who_asks_during_a_flush_waits_for_the_next_one() -> None:
+def test_a_flush_requested_during_a_flush_waits_for_the_next_one() -> None:
     bench, executor = bench_with_threads()
     done: list[str] = []
     bench.append(batch([b"a"]))
@@ -77,7 +77,7 @@ def test_nothing_to_flush_is_answered_at_once() -> None:
     assert executor.waiting == []
 
 
-def test_a_flush_that_began_before_a_cut_says_nothing_of_the_recovery_point() -> None:
+def test_a_flush_from_before_a_truncation_does_not_raise_the_recovery_point() -> None:
     bench, executor = bench_with_threads()
     bench.append_many(5)
     bench.log.flush_async(lambda _: None)
@@ -89,7 +89,7 @@ def test_a_flush_that_began_before_a_cut_says_nothing_of_the_recovery_point() ->
     assert bench.log.recovery_point == 2
 
 
-def test_a_failed_sync_takes_the_log_offline_and_tells_who_waits() -> None:
+def test_a_failed_sync_takes_the_log_offline_and_fails_the_waiting_flushes() -> None:
     bench, executor = bench_with_threads()
     done: list[BaseException | None] = []
     bench.append(batch([b"a"]))

@@ -38,12 +38,16 @@ def test_entries_that_contradict_a_new_one_go(cache: LeaderEpochCache) -> None:
     assert cache.entries == [(1, 0), (3, 10), (5, 20)]
 
 
-def test_a_cut_at_the_end_drops_epochs_that_begin_there_or_later(cache: LeaderEpochCache) -> None:
+def test_a_truncation_at_the_end_drops_epochs_that_begin_there_or_later(
+    cache: LeaderEpochCache,
+) -> None:
     cache.truncate_from_end(10)
     assert cache.entries == [(1, 0)]
 
 
-def test_a_cut_at_the_start_lifts_the_epoch_that_goes_on(cache: LeaderEpochCache) -> None:
+def test_a_truncation_at_the_start_raises_the_first_epoch_that_remains(
+    cache: LeaderEpochCache,
+) -> None:
     cache.truncate_from_start(12)
     assert cache.entries == [(3, 12), (4, 25)]
     cache.truncate_from_start(100)

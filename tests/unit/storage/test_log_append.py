@@ -79,7 +79,7 @@ def test_a_flipped_bit_is_a_corrupt_message_and_nothing_is_written() -> None:
     assert bench.log.size == 0
 
 
-def test_a_cut_off_batch_is_a_corrupt_message() -> None:
+def test_an_incomplete_batch_is_a_corrupt_message() -> None:
     bench = Bench()
     with pytest.raises(CorruptRecordError):
         bench.append(batch([b"abc"])[:-1])
@@ -240,7 +240,7 @@ def test_a_follower_checks_crcs() -> None:
         bench.log.append_as_follower(damaged)
 
 
-def test_a_failing_disk_is_told_once_and_the_log_takes_nothing_more() -> None:
+def test_a_disk_failure_is_reported_once_and_the_log_rejects_appends() -> None:
     bench = Bench()
     bench.append(batch([b"a"]))
     bench.disk.faults.append(DiskFault(DIRECTORY, ("write",)))
@@ -251,7 +251,7 @@ def test_a_failing_disk_is_told_once_and_the_log_takes_nothing_more() -> None:
     assert bench.log.log_end_offset == 1
 
 
-def test_each_new_leader_epoch_is_noted_where_it_begins() -> None:
+def test_each_new_leader_epoch_is_stored_with_its_start_offset() -> None:
     bench = Bench()
     bench.append(batch([b"a"]), epoch=1)
     bench.append(batch([b"b"]), epoch=1)

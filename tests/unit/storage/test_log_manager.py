@@ -100,7 +100,7 @@ def test_an_existing_log_of_another_topic_id_is_refused() -> None:
         broker.manager.get_or_create(PARTITIONS[0], bytes(16), CONFIG)
 
 
-def test_a_deleted_log_is_gone_at_once_and_its_files_later() -> None:
+def test_deleting_a_log_removes_it_at_once_and_its_files_later() -> None:
     broker = Broker()
     broker.append(PARTITIONS[0])
     assert broker.manager.delete_async(PARTITIONS[0])
@@ -113,7 +113,7 @@ def test_a_deleted_log_is_gone_at_once_and_its_files_later() -> None:
     assert broker.records(PARTITIONS[0]) == 1
 
 
-def test_a_deletion_that_was_cut_off_by_a_kill_is_finished() -> None:
+def test_a_deletion_interrupted_by_a_kill_is_completed() -> None:
     broker = Broker()
     broker.append(PARTITIONS[0])
     broker.manager.delete_async(PARTITIONS[0])
@@ -132,7 +132,7 @@ def test_the_metadata_log_is_left_to_its_owner() -> None:
     assert broker.start().logs == {}
 
 
-def test_a_directory_that_fails_goes_offline_alone() -> None:
+def test_only_the_directory_that_fails_goes_offline() -> None:
     broker = Broker("/one", "/two")
     for partition in PARTITIONS:
         broker.append(partition)
@@ -161,7 +161,7 @@ def test_retention_runs_over_all_logs_in_slices() -> None:
     assert {broker.manager.logs[partition].log_start_offset for partition in many} == {1}
 
 
-def test_a_cut_lowers_the_recovery_point_on_disk() -> None:
+def test_a_truncation_lowers_the_recovery_point_on_disk() -> None:
     broker = Broker()
     broker.append(PARTITIONS[0], 12)
     broker.manager.logs[PARTITIONS[0]].flush()
@@ -172,7 +172,7 @@ def test_a_cut_lowers_the_recovery_point_on_disk() -> None:
     assert directory.recovery_points.read() == {PARTITIONS[0]: 5}
 
 
-def test_a_log_whose_flush_time_is_over_is_synced() -> None:
+def test_a_log_is_synced_when_flush_ms_has_passed() -> None:
     broker = Broker()
     broker.append(PARTITIONS[0])
     log = broker.manager.logs[PARTITIONS[0]]
@@ -206,7 +206,7 @@ def test_all_logs_of_a_clean_stop_survive_the_loss_of_power() -> None:
             assert active.time_index.last_entry()[0] == (NOW_MS if active.size else -1), seed
 
 
-def test_a_cut_is_synced_at_a_stop_though_the_log_is_as_long_as_before() -> None:
+def test_a_truncation_is_synced_at_shutdown_if_the_log_has_its_old_length() -> None:
     for seed in range(5):
         broker = Broker(seed=seed)
         broker.append(PARTITIONS[0], 2)
@@ -242,7 +242,7 @@ def test_a_log_without_records_has_little_to_be_synced_at_a_stop() -> None:
     assert not [path for path in synced if path.endswith(("index", ".snapshot"))]
 
 
-def test_a_stop_whose_sync_fails_leaves_no_mark_of_a_clean_stop() -> None:
+def test_a_shutdown_with_a_failed_sync_leaves_no_clean_shutdown_marker() -> None:
     broker = Broker()
     for partition in PARTITIONS:
         broker.append(partition)

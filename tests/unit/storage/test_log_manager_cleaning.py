@@ -153,7 +153,7 @@ def test_deleting_a_log_calls_its_cleaning_off() -> None:
     assert managed.offline == []
 
 
-def test_cutting_a_log_calls_its_cleaning_off_and_it_begins_anew() -> None:
+def test_truncating_a_log_aborts_its_cleaning_which_starts_again() -> None:
     managed = Managed()
     log = managed.fill(KEYS)
     managed.half_way(log)
@@ -166,7 +166,7 @@ def test_cutting_a_log_calls_its_cleaning_off_and_it_begins_anew() -> None:
     assert (records(log), log.log_end_offset) == (2, 5)
 
 
-def test_beginning_a_log_anew_calls_its_cleaning_off() -> None:
+def test_emptying_a_log_aborts_its_cleaning() -> None:
     managed = Managed()
     log = managed.fill(KEYS)
     managed.half_way(log)

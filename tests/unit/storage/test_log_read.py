@@ -68,7 +68,7 @@ def test_an_offset_below_the_log_start_is_out_of_range() -> None:
     assert len(content(read(bench.log, 3))) > 0
 
 
-def test_the_byte_limit_cuts_the_slice_but_not_the_first_batch() -> None:
+def test_the_byte_limit_truncates_the_slice_but_not_the_first_batch() -> None:
     bench = Bench()
     sizes = [len(batch([bytes(100)])) for _ in range(2)]
     bench.append(batch([bytes(100)]))
@@ -153,7 +153,7 @@ def test_a_segment_that_has_nothing_at_the_offset_hands_over_to_the_next(
 
 
 @pytest.mark.parametrize("high_watermark", [2, 5, 7])
-def test_what_the_next_segment_has_above_the_high_watermark_is_not_seen(
+def test_records_of_the_next_segment_above_the_high_watermark_are_not_returned(
     high_watermark: int,
 ) -> None:
     """Nor what a segment behind it has."""
@@ -210,7 +210,7 @@ def test_of_records_without_a_time_the_first_one_has_the_largest() -> None:
     assert run_steps(bench.log.reader.max_timestamp_offset()) == (-1, 0, 3)
 
 
-def test_what_idle_segments_give_back_is_opened_again_when_read() -> None:
+def test_idle_segments_open_their_files_again_when_read() -> None:
     bench = Bench(SMALL)
     bench.append_many(40)
     bench.log.flush()

@@ -76,7 +76,7 @@ def test_segments_older_than_the_retention_time_go() -> None:
     assert [record.offset for record in all_records(bench.log)] == [2, 3, 4, 5]
 
 
-def test_an_old_active_segment_is_rolled_and_goes_too() -> None:
+def test_an_expired_active_segment_is_rolled_and_deleted() -> None:
     bench = Bench(LogConfig(retention_ms=1000))
     bench.append_many(3)
     bench.log.update_high_watermark(3)
@@ -99,7 +99,7 @@ def test_the_oldest_segments_go_while_the_log_is_larger_than_its_retention_size(
     assert bench.log.size == SIZE * 5
 
 
-def test_nothing_above_the_high_watermark_goes() -> None:
+def test_nothing_above_the_high_watermark_is_deleted() -> None:
     bench = Bench(LogConfig(retention_bytes=0, segment_bytes=SIZE * 2))
     for _ in range(6):
         bench.append(batch([bytes(100)]))

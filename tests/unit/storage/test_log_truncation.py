@@ -38,7 +38,7 @@ def test_nothing_at_or_above_the_target_is_left(target: int) -> None:
     assert offsets(bench) == list(range(target + 1))
 
 
-def test_a_batch_that_holds_the_target_goes_as_a_whole() -> None:
+def test_a_batch_that_contains_the_target_is_removed_whole() -> None:
     bench = Bench()
     bench.append(batch([b"a"]))
     bench.append(batch([b"b", b"c", b"d"]))
@@ -78,7 +78,7 @@ def test_producers_are_as_they_were_at_the_target() -> None:
     assert info.first_offset == 5
 
 
-def test_indexes_find_what_is_left() -> None:
+def test_indexes_find_the_remaining_batches() -> None:
     bench = Bench(SMALL)
     bench.append_many(30)
     bench.log.truncate_to(11)
@@ -87,7 +87,7 @@ def test_indexes_find_what_is_left() -> None:
         assert read(bench.log, offset).position.message_offset == offset
 
 
-def test_a_log_can_begin_anew_at_any_offset() -> None:
+def test_an_emptied_log_can_start_at_any_offset() -> None:
     bench = Bench(SMALL)
     bench.append_many(30)
     bench.log.update_high_watermark(20)
@@ -101,7 +101,7 @@ def test_a_log_can_begin_anew_at_any_offset() -> None:
     assert offsets(bench) == [1000]
 
 
-def test_a_target_below_the_first_segment_begins_the_log_anew() -> None:
+def test_a_target_below_the_first_segment_empties_the_log() -> None:
     bench = Bench()
     bench.log.truncate_fully_and_start_at(100)
     bench.append_many(2)
@@ -109,7 +109,7 @@ def test_a_target_below_the_first_segment_begins_the_log_anew() -> None:
     assert (bench.log.log_start_offset, bench.log.log_end_offset) == (50, 50)
 
 
-def test_a_cut_survives_being_killed() -> None:
+def test_a_truncation_survives_a_kill() -> None:
     bench = Bench(SMALL)
     bench.append_many(30)
     bench.log.flush()
@@ -120,7 +120,7 @@ def test_a_cut_survives_being_killed() -> None:
 
 
 @pytest.mark.parametrize("is_reopened", [False, True])
-def test_times_that_were_cut_are_found_no_more(is_reopened: bool) -> None:
+def test_truncated_timestamps_are_not_found(is_reopened: bool) -> None:
     bench = Bench(DENSE)
     for number in range(8):
         bench.append(batch([b"%d" % number], timestamp=NOW_MS + number))
@@ -138,7 +138,7 @@ def test_times_that_were_cut_are_found_no_more(is_reopened: bool) -> None:
 
 
 @pytest.mark.parametrize("is_reopened", [False, True])
-def test_records_after_a_cut_are_found_by_their_own_times(is_reopened: bool) -> None:
+def test_records_after_a_truncation_are_found_by_their_own_timestamps(is_reopened: bool) -> None:
     bench = Bench(DENSE)
     for number in range(8):
         bench.append(batch([b"%d" % number], timestamp=NOW_MS + 100 * number))
@@ -157,7 +157,7 @@ def test_records_after_a_cut_are_found_by_their_own_times(is_reopened: bool) -> 
     assert entries.last_entry() == (NOW_MS + 106, 7)
 
 
-def test_records_that_were_cut_do_not_keep_a_segment_from_retention() -> None:
+def test_truncated_records_do_not_keep_a_segment_from_retention() -> None:
     bench = Bench(LogConfig(index_interval_bytes=1, retention_ms=1000))
     bench.append(batch([b"old"], timestamp=NOW_MS - 5000))
     bench.append(batch([b"kept"], timestamp=NOW_MS - 4000))
@@ -168,7 +168,9 @@ def test_records_that_were_cut_do_not_keep_a_segment_from_retention() -> None:
 
 
 @pytest.mark.parametrize("is_reopened", [False, True])
-def test_times_behind_the_last_index_entry_are_found_after_a_cut(is_reopened: bool) -> None:
+def test_timestamps_after_the_last_index_entry_are_found_after_a_truncation(
+    is_reopened: bool,
+) -> None:
     bench = Bench()
     for number in range(4):
         bench.append(batch([b"%d" % number], timestamp=NOW_MS + number))
@@ -185,7 +187,7 @@ def test_times_behind_the_last_index_entry_are_found_after_a_cut(is_reopened: bo
     assert finish(bench.log.reader.max_timestamp_offset()) == (NOW_MS + 2, 2, LEADER_EPOCH)
 
 
-def test_an_aborted_transaction_that_was_cut_is_told_no_more() -> None:
+def test_a_truncated_aborted_transaction_is_not_returned() -> None:
     bench = Bench()
     data = batch([b"t"], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
     bench.append(data)
@@ -199,7 +201,7 @@ def test_an_aborted_transaction_that_was_cut_is_told_no_more() -> None:
     assert found.aborted_transactions == []
 
 
-def test_a_cut_behind_a_damaged_batch_is_done_as_a_whole() -> None:
+def test_a_truncation_after_a_damaged_batch_is_completed() -> None:
     bench = Bench()
     for number in range(4):
         bench.append(batch([b"%d" % number], timestamp=NOW_MS + number))

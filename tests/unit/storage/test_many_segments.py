@@ -165,7 +165,7 @@ def test_times_in_any_order_are_found_whatever_becomes_of_the_segments(seed: int
         check_times(bench, generator)
 
 
-def test_times_are_found_after_a_damaged_index_was_made_new() -> None:
+def test_timestamps_are_found_after_a_damaged_index_was_rebuilt() -> None:
     bench = bench_of(FEW)
     first = bench.log.segments[3]
     first.time_index.clear()

@@ -49,7 +49,7 @@ def test_a_batch_of_many_records_is_searched_in_slices() -> None:
     assert followed(bench.log.reader.offset_for_timestamp(1000))[1] == []
 
 
-def test_what_decompresses_to_much_does_so_off_the_loop() -> None:
+def test_large_batches_are_decompressed_off_the_loop() -> None:
     bench = Bench()
     append(bench, built(range(1000, 1002), ZSTD, bytes(1 << 20)))
     found, asked = followed(bench.log.reader.offset_for_timestamp(1001))
@@ -57,7 +57,7 @@ def test_what_decompresses_to_much_does_so_off_the_loop() -> None:
     assert [each is not None for each in asked] == [True]
 
 
-def test_batches_whose_times_say_nothing_are_searched_in_steps() -> None:
+def test_batches_that_timestamps_do_not_exclude_are_searched_in_steps() -> None:
     bench = Bench()
     append(bench, built(range(1000, 1001)))
     for _ in range(3 * HEADERS_PER_STEP):
@@ -79,7 +79,7 @@ def test_the_largest_time_above_the_start_within_a_batch_is_found_in_one_pass() 
     assert len(asked) <= 3 * 4 + 3
 
 
-def test_a_log_that_is_cut_while_it_is_searched_says_so() -> None:
+def test_a_truncation_during_a_search_is_an_error() -> None:
     bench = Bench()
     append(bench, built(range(1000, 1001)))
     for _ in range(2 * HEADERS_PER_STEP):

@@ -190,7 +190,7 @@ def test_a_follower_remembers_the_very_batches_that_its_leader_does(timestamps: 
     assert remembered == leader.log.producer_state.entries
 
 
-def test_a_cut_log_remembers_the_last_batches_below_the_cut() -> None:
+def test_a_truncated_log_remembers_the_last_batches_below_the_truncation() -> None:
     bench = Bench()
     for sequence in range(12):
         bench.append(idempotent(sequence))
@@ -200,7 +200,7 @@ def test_a_cut_log_remembers_the_last_batches_below_the_cut() -> None:
         bench.append(idempotent(3))
 
 
-def test_of_what_a_snapshot_has_only_the_last_batch_is_remembered() -> None:
+def test_a_snapshot_has_only_the_last_batch_of_a_producer() -> None:
     """As in Kafka: a producer that asks for an earlier one is told that it is out of order."""
     bench = Bench()
     for sequence in range(5):

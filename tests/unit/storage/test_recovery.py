@@ -47,7 +47,7 @@ def test_after_a_kill_all_that_was_appended_is_there() -> None:
 
 
 @pytest.mark.parametrize("kept", [1, 12, 60, 61, 100, 160])
-def test_a_torn_tail_is_cut_at_the_last_whole_batch(kept: int) -> None:
+def test_a_torn_tail_is_truncated_after_the_last_whole_batch(kept: int) -> None:
     bench = Bench()
     bench.append_many(3)
     size = bench.log.size // 3
@@ -85,7 +85,7 @@ def test_a_flipped_bit_above_the_recovery_point_ends_the_log_there(
     assert offsets(bench) == list(range(second.base_offset + 1))
 
 
-def test_zeros_behind_the_batches_are_cut() -> None:
+def test_zeros_after_the_batches_are_truncated() -> None:
     bench = Bench()
     bench.append_many(3)
     bench.disk.open(f"{FIRST}.log").append(bytes(5000))
@@ -95,7 +95,7 @@ def test_zeros_behind_the_batches_are_cut() -> None:
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_missing_index_is_made_new(suffix: str, clean: bool) -> None:
+def test_a_missing_index_is_rebuilt(suffix: str, clean: bool) -> None:
     bench = Bench(SMALL)
     bench.append_many(30)
     bench.log.close()
@@ -121,7 +121,7 @@ def test_an_index_padded_with_zeros_is_read_and_trimmed() -> None:
     assert bench.disk.size(f"{FIRST}.index") < 1000
 
 
-def test_a_corrupt_index_above_the_recovery_point_is_made_new() -> None:
+def test_a_corrupt_index_above_the_recovery_point_is_rebuilt() -> None:
     bench = Bench(LogConfig(index_interval_bytes=200))
     bench.append_many(30)
     bench.log.close()
@@ -221,7 +221,7 @@ def test_damaged_leader_epochs_are_found_again_in_the_log(damage: bytes) -> None
     assert bench.log.leader_epochs.entries == entries
 
 
-def test_a_log_that_ends_below_its_start_begins_anew() -> None:
+def test_a_log_that_ends_below_its_start_is_emptied() -> None:
     bench = Bench()
     bench.append_many(3)
     bench.kill_and_reopen(log_start_offset=10)
@@ -251,7 +251,7 @@ def test_the_topic_id_is_kept_and_another_one_refused() -> None:
         bench.open(topic_id=b"x" * 16)
 
 
-def test_a_segment_that_came_back_behind_a_gap_is_dropped() -> None:
+def test_a_restored_segment_after_a_gap_is_deleted() -> None:
     bench = Bench(SMALL)
     bench.append_many(30)
     names = [name for name in bench.names() if name.endswith(".log")]
@@ -261,7 +261,7 @@ def test_a_segment_that_came_back_behind_a_gap_is_dropped() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_was_synced_survives_the_loss_of_power(seed: int) -> None:
+def test_synced_records_survive_a_power_loss(seed: int) -> None:
     bench = Bench(SMALL, seed)
     bench.append_many(17)
     bench.log.flush()

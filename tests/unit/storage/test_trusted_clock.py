@@ -41,7 +41,7 @@ def test_the_wall_clock_is_believed_as_it_runs() -> None:
     assert trusted.held_back_ms == 0
 
 
-def test_a_jump_forward_is_not_believed_and_time_goes_on_meanwhile() -> None:
+def test_a_jump_forward_is_not_trusted_and_time_continues() -> None:
     clocks = TwoClocks()
     trusted = TrustedClock(clocks, HOLD_MS)
     clocks.wall += 8 * DAY_MS
@@ -77,7 +77,7 @@ def test_a_jump_that_lasts_is_believed() -> None:
     assert trusted.wall_ms() == clocks.wall
 
 
-def test_a_further_jump_is_held_back_anew() -> None:
+def test_a_further_jump_is_held_back_again() -> None:
     clocks = TwoClocks()
     trusted = TrustedClock(clocks, HOLD_MS)
     clocks.wall += 8 * DAY_MS
@@ -147,7 +147,7 @@ def test_a_broker_that_was_off_for_long_does_not_believe_its_clock_at_once(
     assert trusted.wall_ms() == clocks.wall
 
 
-def test_the_operator_is_warned_once_with_values_and_what_to_do(
+def test_a_jump_is_logged_once_with_values_and_advice(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clocks = TwoClocks()

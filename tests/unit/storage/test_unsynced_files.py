@@ -38,7 +38,7 @@ def test_a_sync_under_way_leaves_nothing_out_of_the_next_one(is_closed: bool) ->
         assert bench.disk.size(f"{DIRECTORY}/leader-epoch-checkpoint")
 
 
-def test_what_changed_while_it_was_synced_is_synced_again() -> None:
+def test_files_that_changed_during_a_sync_are_synced_again() -> None:
     asked: list[list[str]] = []
 
     def prepare(paths: list[str]):
