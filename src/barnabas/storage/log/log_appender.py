@@ -107,7 +107,10 @@ class LogAppender:
         known = self._leader_epochs.covers(leader_epoch, info.first_offset)
         epochs = () if known else (EpochEntry(leader_epoch, info.first_offset),)
         self._write(records, info, placed, now_ms, epochs)
-        self._commit_producers(changes)
+        if changes:
+            self._commit_producers(changes)
+        else:
+            self._producers.map_end_offset = info.last_offset + 1
         info.needs_flush = self._local.is_flush_due
         return info
 
