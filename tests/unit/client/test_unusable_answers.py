@@ -235,7 +235,7 @@ def test_an_unknown_error_of_a_whole_fetch_is_followed_by_another_after_a_back_o
     assert len(cluster.calls) == 1
 
 
-def test_a_preferred_replica_that_is_not_known_is_asked_about_after_a_back_off() -> None:
+def test_an_unknown_preferred_replica_is_retried_after_a_backoff() -> None:
     cluster, _fetcher = fetching()
     partition = PartitionData(
         partition_index=0, error_code=0, high_watermark=9, preferred_read_replica=77, records=b""
@@ -248,7 +248,7 @@ def test_a_preferred_replica_that_is_not_known_is_asked_about_after_a_back_off()
     assert cluster.called == [1, 1]
 
 
-def test_records_before_the_position_are_not_asked_for_at_once_again() -> None:
+def test_records_before_the_position_are_requested_again_after_a_backoff() -> None:
     cluster, fetcher = fetching(50)
     cluster.take(VERSION)[1](answer(batch(0, 5)))
     assert not cluster.calls
@@ -257,7 +257,7 @@ def test_records_before_the_position_are_not_asked_for_at_once_again() -> None:
     assert len(cluster.calls) == 1
 
 
-def test_a_range_that_never_goes_on_is_given_up() -> None:
+def test_a_range_without_progress_fails_after_the_timeout() -> None:
     cluster = ScriptedCluster(default_api_timeout_ms=2_000)
     fetcher = started(cluster, 50, end=60)
     for _ in range(60):
@@ -270,7 +270,7 @@ def test_a_range_that_never_goes_on_is_given_up() -> None:
 
 
 @pytest.mark.parametrize(("position", "value"), [(0, b"\xff" * 8), (0, b"\x7f" + b"\xff" * 7)])
-def test_offsets_that_cannot_be_are_a_flaw(position: int, value: bytes) -> None:
+def test_invalid_offsets_are_a_flaw(position: int, value: bytes) -> None:
     data = bytearray(batch(0, 5) + batch(5, 5))
     start = len(batch(0, 5)) + position
     data[start : start + len(value)] = value

@@ -1,4 +1,4 @@
-"""Rules of the consumer's core that no answer of a broker enforces: what is kept, asked, raised."""
+"""Rules of the consumer's core: buffering, requests and errors."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ class Silent(ScriptedCluster):
 
 
 def core_over(cluster: ScriptedCluster) -> ConsumerCore:
-    stands_in: Any = cluster
+    stand_in: Any = cluster
     parts, _ = take_user_objects({})
-    return ConsumerCore(stands_in, stands_in, parts, lambda _call, done: done(None))
+    return ConsumerCore(stand_in, stand_in, parts, lambda _call, done: done(None))
 
 
 def topic(name: str) -> TopicInfo:
@@ -74,7 +74,7 @@ def test_subscribing_needs_a_group() -> None:
             core_over(Silent(**keys)).subscribe(["t"], None)
 
 
-def test_another_pattern_forgets_what_the_one_before_matched() -> None:
+def test_a_new_pattern_discards_the_topics_of_the_old_pattern() -> None:
     subscription = Subscription()
     subscription.subscribe(re.compile("t.*"), None)
     assert subscription.match([topic("t"), topic("u")])
@@ -83,7 +83,7 @@ def test_another_pattern_forgets_what_the_one_before_matched() -> None:
     assert subscription.topics == frozenset()
 
 
-def test_only_topics_that_are_not_known_are_looked_up() -> None:
+def test_metadata_is_requested_only_for_unknown_topics() -> None:
     cluster = Silent()
     core = core_over(cluster)
     core.subscribe(["t"], None)
@@ -93,7 +93,7 @@ def test_only_topics_that_are_not_known_are_looked_up() -> None:
     assert cluster.tracked == {"t", "new"}
 
 
-def test_records_of_topics_that_are_not_subscribed_to_any_more_are_dropped() -> None:
+def test_records_of_unsubscribed_topics_are_not_returned() -> None:
     reading = Reading(**{"group.id": "g"})
     core = reading.core
     core.subscription.unsubscribe()
@@ -108,7 +108,7 @@ def test_records_of_topics_that_are_not_subscribed_to_any_more_are_dropped() -> 
     assert reading.read() == []
 
 
-def test_records_of_partitions_that_are_not_assigned_any_more_are_dropped() -> None:
+def test_records_of_unassigned_partitions_are_dropped() -> None:
     reading = read_ahead()
     reading.core.assign([TopicPartition("t", 1)])
     assert not reading.core.fetcher.buffer
@@ -123,13 +123,13 @@ def read_ahead(**keys: object) -> Reading:
     return reading
 
 
-def test_a_seek_drops_what_was_fetched() -> None:
+def test_a_seek_drops_fetched_records() -> None:
     reading = read_ahead()
     reading.core.positions.seek(TP, 0)
     assert not reading.core.fetcher.buffer
 
 
-def test_nothing_of_a_paused_partition_is_handed_out() -> None:
+def test_no_records_of_a_paused_partition_are_returned() -> None:
     reading = read_ahead()
     reading.core.pause([TP])
     assert reading.read() == []
@@ -171,7 +171,7 @@ def test_records_are_returned_after_a_canceled_revocation() -> None:
     assert reading.core.subscription.partition(TP).is_fetchable
 
 
-def test_a_topic_that_is_subscribed_again_is_read_on() -> None:
+def test_reading_continues_after_a_topic_is_subscribed_again() -> None:
     reading = Reading(**{"group.id": "g"})
     core = reading.core
     core.subscription.unsubscribe()
@@ -205,7 +205,7 @@ def test_a_poll_without_a_subscription_is_an_error() -> None:
         core.begin_poll()
 
 
-def test_a_wakeup_is_raised_once_and_before_anything_else_is_done() -> None:
+def test_a_wakeup_is_raised_once_before_any_request() -> None:
     reading = Reading()
     reading.core.is_wakeup_wanted = True
     with pytest.raises(WakeupError):
@@ -215,12 +215,12 @@ def test_a_wakeup_is_raised_once_and_before_anything_else_is_done() -> None:
     assert reading.cluster.calls
 
 
-def test_no_more_than_max_poll_records_are_handed_out_at_a_time() -> None:
+def test_a_poll_returns_at_most_max_poll_records() -> None:
     reading = read_ahead()
     assert [len(reading.core.take(2) or ()) for _ in range(4)] == [2, 2, 1, 0]
 
 
-def test_the_next_fetch_leaves_before_the_records_are_handed_out() -> None:
+def test_the_next_fetch_is_sent_before_the_records_are_returned() -> None:
     reading = Reading(queued_max_bytes=10)
     reading.core.positions.seek(TP, 0)
     reading.answer_records(0, 5)
@@ -229,7 +229,7 @@ def test_the_next_fetch_leaves_before_the_records_are_handed_out() -> None:
     assert len(reading.cluster.calls) == 1
 
 
-def test_an_answer_of_markers_alone_moves_the_position_and_ends_the_poll() -> None:
+def test_a_response_with_only_markers_moves_the_position_and_ends_the_poll() -> None:
     reading = Reading()
     reading.core.positions.seek(TP, 0)
     marker = BatchBuilder(base_offset=0, producer_id=7, producer_epoch=0, control=True)
@@ -241,7 +241,7 @@ def test_an_answer_of_markers_alone_moves_the_position_and_ends_the_poll() -> No
     assert reading.core.subscription.partition(TP).offset == 1
 
 
-def test_a_failure_waits_until_the_records_before_it_are_handed_out() -> None:
+def test_a_failure_is_raised_after_the_records_before_it_are_returned() -> None:
     reading = read_ahead()
     reading.answer_fetch(code=87)
     assert reading.read() == [0, 1, 2, 3, 4]
@@ -249,7 +249,7 @@ def test_a_failure_waits_until_the_records_before_it_are_handed_out() -> None:
         reading.core.take(100)
 
 
-def test_the_position_moves_with_what_is_handed_out() -> None:
+def test_the_position_moves_with_the_returned_records() -> None:
     reading = read_ahead()
     position = reading.core.subscription.partition(TP)
     assert position.offset == 0
@@ -257,7 +257,7 @@ def test_the_position_moves_with_what_is_handed_out() -> None:
     assert position.offset == 2
 
 
-def test_the_time_between_polls_is_counted() -> None:
+def test_the_time_between_polls_is_measured() -> None:
     reading = Reading()
     for _ in range(3):
         reading.core.begin_poll()
@@ -269,7 +269,7 @@ def test_the_time_between_polls_is_counted() -> None:
     assert counted["poll-idle-ratio-avg"] == 0.4
 
 
-def test_one_task_at_a_time_polls() -> None:
+def test_only_one_task_at_a_time_may_poll() -> None:
     async def main() -> None:
         async with barnabas.aio.Consumer(bootstrap_servers="127.0.0.1:1") as consumer:
             consumer.assign([("t", 0)])
@@ -286,7 +286,7 @@ def test_one_task_at_a_time_polls() -> None:
     asyncio.run(main())
 
 
-def test_one_thread_at_a_time_is_in_a_call() -> None:
+def test_only_one_thread_at_a_time_may_call() -> None:
     with barnabas.Consumer(bootstrap_servers="127.0.0.1:1") as consumer:
         stepper = consumer._session.stepper
         is_inside, may_leave = threading.Event(), threading.Event()
@@ -309,7 +309,7 @@ def test_one_thread_at_a_time_is_in_a_call() -> None:
         assert consumer.assignment() == set()
 
 
-def test_a_closed_consumer_takes_no_calls() -> None:
+def test_calls_of_a_closed_consumer_raise() -> None:
     consumer = barnabas.Consumer(bootstrap_servers="127.0.0.1:1")
     consumer.close()
     with pytest.raises(ClientClosedError):
@@ -319,7 +319,7 @@ def test_a_closed_consumer_takes_no_calls() -> None:
 # Out of range
 
 
-def test_read_ahead_behind_the_end_is_fetched_again_from_where_the_user_is() -> None:
+def test_a_prefetch_out_of_range_restarts_at_the_position_of_the_user() -> None:
     reading = read_ahead()
     reading.core.take(2)
     error = OffsetOutOfRangeError(TP, 5, 0)
@@ -330,13 +330,13 @@ def test_read_ahead_behind_the_end_is_fetched_again_from_where_the_user_is() -> 
     assert position.fetch_offset == 2
 
 
-def test_out_of_range_where_the_user_is_resets() -> None:
+def test_a_position_out_of_range_is_reset() -> None:
     reading = read_ahead()
     assert reading.core.positions.on_failure(TP, OffsetOutOfRangeError(TP, 0, 3)) is None
     assert reading.state is PositionState.AWAIT_RESET
 
 
-def test_out_of_range_without_a_reset_is_told() -> None:
+def test_with_reset_none_a_position_out_of_range_raises() -> None:
     reading = read_ahead(**{"auto.offset.reset": "none"})
     error = OffsetOutOfRangeError(TP, 0, 3)
     assert reading.core.positions.on_failure(TP, error) is error
@@ -346,7 +346,7 @@ def test_out_of_range_without_a_reset_is_told() -> None:
 
 
 @pytest.mark.parametrize(("level", "number"), [("read_committed", 1), ("read_uncommitted", 0)])
-def test_the_isolation_level_goes_with_every_fetch_and_look_up(level: str, number: int) -> None:
+def test_fetches_and_lookups_have_the_isolation_level(level: str, number: int) -> None:
     reading = Reading(isolation_level=level, fetch_min_bytes=7, fetch_max_bytes=1_234_567)
     reading.core.round()
     assert reading.answer_offset(0).isolation_level == number
@@ -357,15 +357,15 @@ def test_the_isolation_level_goes_with_every_fetch_and_look_up(level: str, numbe
 
 
 @pytest.mark.parametrize(("level", "number"), [("read_committed", 1), ("read_uncommitted", 0)])
-def test_the_isolation_level_goes_with_the_users_look_ups(level: str, number: int) -> None:
+def test_lookups_of_the_user_have_the_isolation_level(level: str, number: int) -> None:
     reading = Reading(isolation_level=level)
-    stands_in: Any = reading.cluster
-    Lookups(stands_in, reading.core).ends([TP], LATEST, None)(lambda _found, _error: None)
+    stand_in: Any = reading.cluster
+    Lookups(stand_in, reading.core).ends([TP], LATEST, None)(lambda _found, _error: None)
     assert reading.answer_offset(9).isolation_level == number
 
 
 @pytest.mark.parametrize(("level", "end"), [("read_committed", 40), ("read_uncommitted", 100)])
-def test_the_lag_ends_where_this_isolation_level_reads_to(level: str, end: int) -> None:
+def test_the_lag_is_computed_from_the_end_of_the_isolation_level(level: str, end: int) -> None:
     reading = Reading(isolation_level=level)
     reading.core.positions.seek(TP, 0)
     state = reading.core.subscription.partition(TP)
@@ -373,7 +373,7 @@ def test_the_lag_ends_where_this_isolation_level_reads_to(level: str, end: int) 
     assert reading.core.lag(TP) == end
 
 
-def test_the_end_of_a_log_that_no_broker_knows_is_asked_for_after_a_back_off() -> None:
+def test_an_unknown_end_offset_is_requested_again_after_a_backoff() -> None:
     reading = Reading()
     reading.core.round()
     reading.answer_offset(-1)
@@ -404,7 +404,7 @@ def test_a_pattern_is_matched_against_fresh_metadata_of_all_topics_before_a_join
     assert cluster.tracked == {"u"}
 
 
-def test_without_a_pattern_there_is_nothing_to_match_before_a_join() -> None:
+def test_without_a_pattern_no_metadata_is_requested_before_a_join() -> None:
     cluster = Silent()
     core = core_over(cluster)
     core.subscribe(["t"], None)
@@ -413,7 +413,7 @@ def test_without_a_pattern_there_is_nothing_to_match_before_a_join() -> None:
     assert (ended, cluster.refreshed) == ([None], [])
 
 
-def test_nothing_more_of_partitions_is_handed_out_once_they_are_given_up() -> None:
+def test_no_records_of_revoked_partitions_are_returned() -> None:
     reading = read_ahead(**{"group.id": "g"})
     kept: list[Any] = []
     reading.core.host._dependencies = reading.core.host._dependencies._replace(
@@ -466,7 +466,7 @@ class Committing:
         self.changes += 1
 
 
-def test_callbacks_of_commits_run_in_order_and_only_when_asked_to() -> None:
+def test_commit_callbacks_run_in_order_and_only_in_run_callbacks() -> None:
     committing = Committing()
     called: list[int] = []
     for number in range(3):
@@ -486,7 +486,7 @@ def test_callbacks_of_commits_run_in_order_and_only_when_asked_to() -> None:
     assert called == [0, 1, 2]
 
 
-def test_a_poll_runs_the_callbacks_of_commits_that_have_ended() -> None:
+def test_a_poll_runs_the_callbacks_of_ended_commits() -> None:
     reading = Reading(**{"group.id": "g"})
     ended: list[Any] = []
     reading.core.offsets.commit = (  # type: ignore[method-assign]
@@ -502,7 +502,7 @@ def test_a_poll_runs_the_callbacks_of_commits_that_have_ended() -> None:
     assert called == [({TP: CommittedOffset(1)}, None)]
 
 
-def test_where_the_user_is_is_committed_with_its_leader_epoch() -> None:
+def test_the_position_is_committed_with_its_leader_epoch() -> None:
     committing = Committing()
     assert committing.commits.consumed() == {TP: CommittedOffset(5, 3)}
     state = committing.subscription.partition(TP)
@@ -529,7 +529,7 @@ def test_an_automatic_commit_is_due_every_interval() -> None:
     assert len(committing.offsets.asked) == 1
 
 
-def test_who_may_not_commit_asks_no_broker(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_refused_commit_sends_no_request(caplog: pytest.LogCaptureFixture) -> None:
     committing = Committing(5_000.0)
     committing.refusal = ClientError("not a member")
     ended: list[ClientError | None] = []
@@ -547,7 +547,7 @@ def test_who_may_not_commit_asks_no_broker(caplog: pytest.LogCaptureFixture) -> 
     assert not committing.offsets.asked
 
 
-def test_a_consumer_that_closes_commits_first() -> None:
+def test_a_consumer_commits_before_it_closes() -> None:
     reading = Reading(**{"group.id": "g", "enable.auto.commit": True})
     reading.core.positions.seek(TP, 7)
     committed: list[Any] = []
@@ -569,7 +569,7 @@ def auto_committing() -> tuple[Reading, list[Any]]:
     return reading, committed
 
 
-def test_a_poll_commits_automatically_when_it_is_time() -> None:
+def test_a_poll_commits_automatically_when_the_interval_has_passed() -> None:
     reading, committed = auto_committing()
     reading.core.round()
     assert committed == []
@@ -578,7 +578,7 @@ def test_a_poll_commits_automatically_when_it_is_time() -> None:
     assert [offsets for offsets, _ in committed] == [{TP: CommittedOffset(7)}]
 
 
-def test_partitions_are_given_up_once_their_offsets_are_committed() -> None:
+def test_partitions_are_revoked_after_their_offsets_are_committed() -> None:
     reading, committed = auto_committing()
     ended: list[BaseException | None] = []
     reading.core.host.commit_before_revoke([TP], ended.append)
@@ -591,7 +591,7 @@ def test_partitions_are_given_up_once_their_offsets_are_committed() -> None:
     assert ended == [None]
 
 
-def test_nothing_of_what_is_given_up_next_is_handed_out() -> None:
+def test_no_records_are_returned_during_the_commit_before_a_revocation() -> None:
     reading, _committed = auto_committing()
     reading.answer_records(7, 5)
     reading.core.host.commit_before_revoke([TP], lambda _error: None)

@@ -1,4 +1,4 @@
-"""Cutting fetched bytes into what is handed out, and giving some of it back."""
+"""Taking records from fetched sets, and giving records back."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def offsets(found: FetchedSet, limit: int) -> list[int]:
     return [record.offset for piece in found.take(limit) for record in piece.records]
 
 
-def test_the_position_moves_by_what_was_taken() -> None:
+def test_the_position_moves_with_the_taken_records() -> None:
     found = fetched(batch(0, 3) + batch(3, 4))
     assert offsets(found, 2) == [0, 1]
     assert (found.position, found.leader_epoch, found.is_taken) == (2, 0, False)
@@ -72,7 +72,7 @@ def test_nothing_is_decoded_for_counting() -> None:
     assert (piece.start, piece.stop, found.position) == (0, 2, 2)
 
 
-def test_what_is_given_back_is_taken_again() -> None:
+def test_records_that_are_given_back_are_taken_again() -> None:
     found = fetched(batch(0, 3) + batch(3, 4), epoch_before=17)
     found.take(100)
     found.give_back(5)
@@ -83,13 +83,13 @@ def test_what_is_given_back_is_taken_again() -> None:
     assert offsets(found, 100) == list(range(7))
 
 
-def test_records_before_the_position_are_left_out() -> None:
+def test_records_before_the_position_are_skipped() -> None:
     found = fetched(batch(0, 5) + batch(5, 2), first=3)
     assert offsets(found, 1) == [3]
     assert offsets(found, 100) == [4, 5, 6]
 
 
-def test_gaps_of_compaction_are_passed_over() -> None:
+def test_gaps_of_compaction_are_skipped() -> None:
     # Records 0 and 1 of a batch that once went on to 9.
     builder = BatchBuilder(base_offset=0)
     for _ in range(2):
@@ -144,7 +144,7 @@ def test_columns_are_the_same_whether_a_batch_is_taken_whole_or_in_parts() -> No
         assert columns == wanted
 
 
-def test_a_header_whose_name_is_not_utf_8_keeps_nothing_from_being_read() -> None:
+def test_records_with_a_header_name_that_is_not_utf_8_are_read() -> None:
     builder = BatchBuilder(base_offset=0)
     builder.append(0, b"k0", b"v0")
     builder.append(0, b"k1", b"v1", [("name", b"x")])
@@ -160,7 +160,7 @@ MANY = 20 * DECODED_RECORDS_MAX
 
 
 @pytest.mark.parametrize("first", [0, 1_000])
-def test_a_batch_of_very_many_records_is_decoded_part_by_part(first: int) -> None:
+def test_a_large_batch_is_decoded_in_parts(first: int) -> None:
     found = fetched(batch(0, MANY, compression=ZSTD), first)
     tracemalloc.start()
     seen = [offsets(found, 500)[0] for _ in range(4)]

@@ -1,4 +1,4 @@
-"""Fetching: prefetch, positions, sessions, and recovery from what brokers answer."""
+"""Fetching: prefetch, positions, sessions, and recovery from errors."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def asked_offset(request: Any) -> int:
     return offset
 
 
-def test_the_next_fetch_leaves_before_the_first_answer_is_taken() -> None:
+def test_the_next_fetch_is_sent_before_the_first_response_is_taken() -> None:
     cluster, fetcher = fetching()
     cluster.take(VERSION)[1](answer(batch(0, 5)))
     request, _ = cluster.take(VERSION)
@@ -75,7 +75,7 @@ def test_the_next_fetch_leaves_before_the_first_answer_is_taken() -> None:
     assert (item.first_offset, item.end_offset, item.high_watermark) == (0, 5, 100)
 
 
-def test_a_range_ends_by_position_though_the_batch_goes_on() -> None:
+def test_a_range_ends_at_its_end_offset_inside_a_batch() -> None:
     cluster, fetcher = fetching(2, end=4)
     cluster.take(VERSION)[1](answer(batch(0, 10)))
     item = fetcher.take()
@@ -85,7 +85,7 @@ def test_a_range_ends_by_position_though_the_batch_goes_on() -> None:
     assert not cluster.calls
 
 
-def test_a_range_ends_behind_a_gap() -> None:
+def test_a_range_ends_after_a_gap() -> None:
     cluster, fetcher = fetching(0, end=8)
     cluster.take(VERSION)[1](answer(batch(20, 1)))
     item = fetcher.take()
@@ -94,7 +94,7 @@ def test_a_range_ends_behind_a_gap() -> None:
     assert fetcher.is_finished
 
 
-def test_an_answer_for_a_position_that_changed_is_dropped() -> None:
+def test_a_response_for_a_position_that_has_changed_is_dropped() -> None:
     cluster, fetcher = fetching()
     _, reply = cluster.take(VERSION)
     restart(fetcher, 50)
@@ -103,7 +103,7 @@ def test_an_answer_for_a_position_that_changed_is_dropped() -> None:
     assert asked_offset(cluster.take(VERSION)[0]) == 50
 
 
-def test_a_moved_leader_is_looked_up_and_the_fetch_repeated() -> None:
+def test_after_a_leader_change_metadata_is_refreshed_and_the_fetch_retried() -> None:
     cluster, fetcher = fetching()
     cluster.take(VERSION)[1](answer(code=ErrorCode.NOT_LEADER_OR_FOLLOWER))
     assert cluster.updates_requested == 1
@@ -115,7 +115,7 @@ def test_a_moved_leader_is_looked_up_and_the_fetch_repeated() -> None:
     assert not fetcher.buffer
 
 
-def test_an_offset_out_of_range_stops_the_partition_and_is_told() -> None:
+def test_an_offset_out_of_range_stops_and_fails_the_partition() -> None:
     cluster, fetcher = fetching(1)
     cluster.take(VERSION)[1](answer(code=ErrorCode.OFFSET_OUT_OF_RANGE))
     item = fetcher.take()
@@ -125,7 +125,7 @@ def test_an_offset_out_of_range_stops_the_partition_and_is_told() -> None:
     assert not cluster.calls
 
 
-def test_a_lost_session_is_followed_by_a_full_fetch_at_once() -> None:
+def test_a_full_fetch_is_sent_immediately_after_a_lost_session() -> None:
     cluster, _fetcher = fetching()
     cluster.take(VERSION)[1](answer())
     _, reply = cluster.take(VERSION)
@@ -135,7 +135,7 @@ def test_a_lost_session_is_followed_by_a_full_fetch_at_once() -> None:
     assert asked_offset(request) == 0
 
 
-def test_a_lost_connection_is_followed_by_a_full_fetch_after_a_back_off() -> None:
+def test_a_full_fetch_is_sent_after_a_lost_connection_and_a_backoff() -> None:
     cluster, _fetcher = fetching()
     cluster.take(VERSION)[1](answer())
     cluster.disconnect()
@@ -145,7 +145,7 @@ def test_a_lost_connection_is_followed_by_a_full_fetch_after_a_back_off() -> Non
     assert (request.session_id, request.session_epoch) == (7, 0)
 
 
-def test_nothing_is_fetched_while_too_much_waits() -> None:
+def test_nothing_is_fetched_while_the_buffer_is_full() -> None:
     cluster = ScriptedCluster(queued_max_bytes=10)
     fetcher = started(cluster)
     cluster.take(VERSION)[1](answer(batch(0, 5)))
@@ -175,7 +175,7 @@ def test_topics_without_an_id_are_fetched_by_name() -> None:
     assert cluster.calls[0].max_version == 12
 
 
-def test_a_session_is_ended_beside_a_fetch_that_waits() -> None:
+def test_a_session_is_closed_while_a_fetch_is_pending() -> None:
     cluster, fetcher = fetching()
     cluster.take(VERSION)[1](answer())
     ended: list[bool] = []
@@ -191,7 +191,7 @@ def test_a_session_is_ended_beside_a_fetch_that_waits() -> None:
     assert (ended, cluster.calls) == ([True], [])
 
 
-def test_the_end_of_a_session_is_not_waited_for_for_long() -> None:
+def test_closing_a_session_has_a_short_timeout() -> None:
     cluster, fetcher = fetching()
     cluster.take(VERSION)[1](answer())
     ended: list[bool] = []
@@ -200,7 +200,7 @@ def test_the_end_of_a_session_is_not_waited_for_for_long() -> None:
     assert ended == [True]
 
 
-def test_without_a_session_there_is_nothing_to_end() -> None:
+def test_without_a_session_no_closing_request_is_sent() -> None:
     cluster, fetcher = fetching()
     cluster.take(VERSION)[1](answer(session_id=0))
     cluster.take(VERSION)
@@ -209,7 +209,7 @@ def test_without_a_session_there_is_nothing_to_end() -> None:
     assert (ended, cluster.calls) == ([True], [])
 
 
-def test_what_lies_before_a_corrupt_batch_comes_first() -> None:
+def test_records_before_a_corrupt_batch_are_returned_first() -> None:
     cluster, fetcher = fetching()
     broken = bytearray(batch(5, 5))
     broken[-1] ^= 1
@@ -224,7 +224,7 @@ def test_what_lies_before_a_corrupt_batch_comes_first() -> None:
     assert not cluster.calls
 
 
-def test_an_answer_with_a_session_error_is_dropped() -> None:
+def test_a_response_with_a_session_error_is_dropped() -> None:
     cluster, fetcher = fetching()
     cluster.take(VERSION)[1](answer())
     _, reply = cluster.take(VERSION)
@@ -245,13 +245,13 @@ def test_an_answer_with_a_session_error_is_dropped() -> None:
         (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0),
     ],
 )
-def test_errors_about_topic_ids_make_metadata_old(code: ErrorCode, updates: int) -> None:
+def test_errors_of_topic_ids_request_a_metadata_update(code: ErrorCode, updates: int) -> None:
     cluster, _fetcher = fetching()
     cluster.take(VERSION)[1](FetchResponse(error_code=code, responses=[]))
     assert cluster.updates_requested == updates
 
 
-def test_a_partition_that_was_not_asked_for_is_followed_by_a_full_fetch_after_a_back_off() -> None:
+def test_after_an_unrequested_partition_a_full_fetch_is_sent_after_a_backoff() -> None:
     cluster, fetcher = fetching()
     cluster.take(VERSION)[1](answer())
     _, reply = cluster.take(VERSION)

@@ -1,4 +1,4 @@
-"""Reading from a replica that is nearer than the leader (KIP-392), until it fails or is old."""
+"""Fetching from the preferred replica (KIP-392) until it fails or the preference expires."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def at_the_follower() -> tuple[ScriptedCluster, Fetcher]:
     return cluster, fetcher
 
 
-def test_the_follower_is_read_from_as_long_as_it_answers() -> None:
+def test_the_follower_is_fetched_from_while_it_responds() -> None:
     cluster, fetcher = at_the_follower()
     cluster.take(VERSION)[1](answer(batch(0, 5), session_id=8))
     assert cluster.called == [LEADER, FOLLOWER, FOLLOWER]
@@ -48,7 +48,7 @@ def test_the_follower_is_read_from_as_long_as_it_answers() -> None:
     assert item.end_offset == 5
 
 
-def test_a_follower_that_does_not_answer_is_left_for_the_leader_at_once() -> None:
+def test_the_leader_replaces_a_follower_that_does_not_respond() -> None:
     cluster, _fetcher = at_the_follower()
     cluster.disconnect()
     assert cluster.called == [LEADER, FOLLOWER, LEADER]
@@ -56,7 +56,7 @@ def test_a_follower_that_does_not_answer_is_left_for_the_leader_at_once() -> Non
     assert cluster.called == [LEADER, FOLLOWER, LEADER]
 
 
-def test_a_preferred_replica_is_asked_about_again_when_metadata_is_old() -> None:
+def test_a_preferred_replica_expires_with_the_age_of_metadata() -> None:
     cluster, _fetcher = at_the_follower()
     cluster.time.advance(MAX_AGE_MS - 1)
     cluster.take(VERSION)[1](answer(session_id=8))
@@ -66,7 +66,7 @@ def test_a_preferred_replica_is_asked_about_again_when_metadata_is_old() -> None
     assert cluster.called[-1] == LEADER
 
 
-def test_a_follower_that_hangs_is_left_when_its_preference_is_old() -> None:
+def test_the_leader_replaces_a_stalled_follower_when_its_preference_expires() -> None:
     cluster, fetcher = at_the_follower()
     cluster.time.advance(MAX_AGE_MS)
     # As after an answer of metadata: the fetch at the follower is still under way.
@@ -75,7 +75,7 @@ def test_a_follower_that_hangs_is_left_when_its_preference_is_old() -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.UNKNOWN_SERVER_ERROR])
-def test_an_error_of_the_follower_sends_the_fetch_back_to_the_leader(code: ErrorCode) -> None:
+def test_after_an_error_of_the_follower_the_leader_is_fetched_from(code: ErrorCode) -> None:
     cluster, fetcher = at_the_follower()
     cluster.take(VERSION)[1](answer(code=code, session_id=8))
     cluster.time.advance(1_000)
@@ -84,7 +84,7 @@ def test_an_error_of_the_follower_sends_the_fetch_back_to_the_leader(code: Error
     assert not cluster.updates_requested
 
 
-def test_a_follower_that_is_none_any_more_makes_metadata_old() -> None:
+def test_a_replica_that_is_no_longer_a_follower_requests_a_metadata_update() -> None:
     cluster, _fetcher = at_the_follower()
     cluster.take(VERSION)[1](answer(code=ErrorCode.NOT_LEADER_OR_FOLLOWER, session_id=8))
     cluster.time.advance(1_000)
@@ -93,7 +93,7 @@ def test_a_follower_that_is_none_any_more_makes_metadata_old() -> None:
 
 
 @pytest.mark.parametrize("is_gone", [True, False])
-def test_a_follower_that_metadata_calls_offline_is_left(is_gone: bool) -> None:
+def test_the_leader_replaces_a_follower_that_is_offline_in_metadata(is_gone: bool) -> None:
     cluster, _fetcher = at_the_follower()
     if is_gone:
         del cluster.metadata.nodes[FOLLOWER]
@@ -105,7 +105,7 @@ def test_a_follower_that_metadata_calls_offline_is_left(is_gone: bool) -> None:
     assert cluster.updates_requested == 1
 
 
-def test_a_new_leader_is_asked_which_replica_is_near() -> None:
+def test_a_new_leader_selects_the_preferred_replica() -> None:
     cluster, _fetcher = at_the_follower()
     partitions = cluster.metadata.topics["t"].partitions
     partitions[0] = replace(partitions[0], leader_epoch=5)

@@ -1,4 +1,4 @@
-"""Walking fetched bytes by batch header."""
+"""Scanning fetched bytes by batch header."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def batch(base_offset: int, count: int) -> bytes:
     return bytes(builder.build())
 
 
-def test_the_next_offset_is_behind_the_last_whole_batch() -> None:
+def test_the_next_offset_is_after_the_last_complete_batch() -> None:
     data = batch(10, 3) + batch(13, 2)
     scan = scan_records(data, check_crcs=True)
     assert (scan.next_offset, scan.length) == (15, len(data))
@@ -22,17 +22,17 @@ def test_the_next_offset_is_behind_the_last_whole_batch() -> None:
     assert (second.start, second.end, second.record_count) == (first.end, len(data), 2)
 
 
-def test_a_batch_that_is_cut_off_does_not_count() -> None:
+def test_an_incomplete_batch_is_not_counted() -> None:
     first = batch(10, 3)
     scan = scan_records(first + batch(13, 2)[:-1], check_crcs=True)
     assert (scan.next_offset, scan.length, len(scan.batches)) == (13, len(first), 1)
 
 
-def test_nothing_whole_has_no_next_offset() -> None:
+def test_without_a_complete_batch_there_is_no_next_offset() -> None:
     assert scan_records(batch(0, 3)[:40], check_crcs=True) == (-1, 0, [], None)
 
 
-def test_a_flipped_bit_is_found_only_if_it_is_looked_for() -> None:
+def test_a_flipped_bit_is_found_only_if_crcs_are_checked() -> None:
     data = bytearray(batch(0, 3))
     data[-1] ^= 1
     assert scan_records(bytes(data), check_crcs=True) == (
@@ -50,7 +50,7 @@ def test_an_impossible_length_is_malformed() -> None:
     assert scan.flaw == (0, 1, "invalid batch length 1")
 
 
-def test_what_lies_before_a_flaw_is_good() -> None:
+def test_batches_before_a_flaw_are_valid() -> None:
     broken = bytearray(batch(13, 2))
     broken[-1] ^= 1
     scan = scan_records(batch(10, 3) + bytes(broken) + batch(15, 1), check_crcs=True)

@@ -1,4 +1,4 @@
-"""auto.offset.reset as it is written."""
+"""Values of auto.offset.reset."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ NOW_MS = 1_000_000_000_000
         ("by_duration:P36500000D", 0),
     ],
 )
-def test_a_strategy_says_what_to_ask_for(text: str, asked: int) -> None:
+def test_a_strategy_gives_the_timestamp_to_look_up(text: str, asked: int) -> None:
     assert OffsetReset.parse(text).timestamp(NOW_MS) == asked
 
 
-def test_none_is_no_strategy() -> None:
+def test_reset_none_selects_no_offset() -> None:
     assert OffsetReset.parse("none").is_none
 
 
 @pytest.mark.parametrize(
     "text", ["", "first", "by_duration:", "by_duration:P", "by_duration:PT", "by_duration:1h"]
 )
-def test_anything_else_is_refused_with_what_there_is(text: str) -> None:
+def test_an_unknown_strategy_is_rejected_with_the_valid_ones(text: str) -> None:
     with pytest.raises(ClientConfigError, match="earliest, latest, none, by_duration"):
         OffsetReset.parse(text)

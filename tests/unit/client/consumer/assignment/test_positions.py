@@ -1,4 +1,4 @@
-"""Positions: found, reset, and validated when another leader takes over (KIP-320)."""
+"""Positions: looked up, reset, and validated after a leader change (KIP-320)."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ TP = TopicPartition("t", 0)
 
 
 class Reading:
-    """A consumer of "t", partition 0, over a cluster that is scripted."""
+    """A consumer of partition 0 of "t", over a scripted cluster."""
 
     def __init__(self, **keys: object) -> None:
         self.cluster = ScriptedCluster(**{"auto.offset.reset": "earliest", **keys})
-        stands_in: Any = self.cluster
+        stand_in: Any = self.cluster
         parts, _ = take_user_objects({})
-        self.core = ConsumerCore(stands_in, stands_in, parts, lambda _call, done: done(None))
+        self.core = ConsumerCore(stand_in, stand_in, parts, lambda _call, done: done(None))
         self.core.assign([TP])
 
     def answer(self, kind: type, version: int, response: object) -> Any:
-        """Answer the oldest call, which must be of this kind; its request."""
+        """Respond to the oldest call, which must be of this kind; return its request."""
         request, reply = self.cluster.take(version)
         assert isinstance(request, kind), request
         reply(response)
@@ -88,7 +88,7 @@ class Reading:
         return self.answer(OffsetForLeaderEpochRequest, 4, response)
 
     def elect(self, leader_epoch: int) -> None:
-        """Another epoch of the leader, as metadata tells."""
+        """Change the leader epoch in the metadata."""
         topic = self.cluster.metadata.topics["t"]
         topic.partitions[0] = replace(topic.partitions[0], leader_epoch=leader_epoch)
 
@@ -125,7 +125,7 @@ def test_without_a_group_the_reset_gives_the_position() -> None:
     assert reading.answer_records(7, 1).topics[0].partitions[0].fetch_offset == 7
 
 
-def test_without_a_reset_every_poll_says_so_until_a_seek() -> None:
+def test_with_reset_none_every_poll_raises_until_a_seek() -> None:
     reading = Reading(**{"auto.offset.reset": "none"})
     for _ in range(2):
         with pytest.raises(NoOffsetError):
@@ -135,7 +135,7 @@ def test_without_a_reset_every_poll_says_so_until_a_seek() -> None:
     assert reading.state is PositionState.FETCHING
 
 
-def test_an_answer_to_a_reset_comes_too_late_after_a_seek() -> None:
+def test_a_late_response_to_a_reset_is_ignored_after_a_seek() -> None:
     reading = Reading()
     reading.core.round()
     reading.core.positions.seek(TP, 50)
@@ -143,7 +143,7 @@ def test_an_answer_to_a_reset_comes_too_late_after_a_seek() -> None:
     assert reading.core.subscription.partition(TP).offset == 50
 
 
-def test_a_position_that_the_new_leader_has_is_read_on_from() -> None:
+def test_reading_continues_at_a_position_that_the_new_leader_confirms() -> None:
     reading = reading_from_ten()
     request = reading.answer_epoch(4, 15)
     asked = request.topics[0].partitions[0]
@@ -153,7 +153,7 @@ def test_a_position_that_the_new_leader_has_is_read_on_from() -> None:
     assert reading.read() == [15]
 
 
-def test_what_was_read_ahead_and_is_gone_is_not_handed_out() -> None:
+def test_prefetched_records_are_not_returned_after_a_leader_change() -> None:
     reading = Reading()
     reading.core.positions.seek(TP, 10)
     reading.answer_records(10, 5)
@@ -168,14 +168,14 @@ def test_what_was_read_ahead_and_is_gone_is_not_handed_out() -> None:
     assert reading.answer_records(15, 1, 5).topics[0].partitions[0].fetch_offset == 15
 
 
-def test_truncated_records_were_read_and_reading_goes_on_where_the_logs_part() -> None:
+def test_after_a_truncation_reading_continues_at_the_divergent_offset() -> None:
     reading = reading_from_ten()
     reading.answer_epoch(4, 12)
     position = reading.core.subscription.partition(TP)
     assert (position.state, position.offset) == (PositionState.FETCHING, 12)
 
 
-def test_without_a_reset_a_truncation_is_told() -> None:
+def test_with_reset_none_a_truncation_raises() -> None:
     reading = reading_from_ten("none")
     reading.answer_epoch(4, 12)
     with pytest.raises(LogTruncationError) as caught:
@@ -183,7 +183,7 @@ def test_without_a_reset_a_truncation_is_told() -> None:
     assert (caught.value.position, caught.value.divergent_offset) == (15, 12)
 
 
-def test_a_leader_that_cannot_tell_yet_is_asked_again() -> None:
+def test_validation_is_retried_after_a_retriable_error() -> None:
     reading = reading_from_ten()
     reading.answer_epoch(-1, -1, ErrorCode.UNKNOWN_LEADER_EPOCH)
     reading.cluster.time.advance(1_000)

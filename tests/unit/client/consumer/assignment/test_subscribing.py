@@ -1,4 +1,4 @@
-"""Subscribing: one kind at a time, what protocols have, and topics that do not exist."""
+"""Subscribing: exclusive kinds, group protocols, and topics that do not exist."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ class UpdatingCluster(ScriptedCluster):
 
 
 def core_over(cluster: ScriptedCluster) -> ConsumerCore:
-    stands_in: Any = cluster
+    stand_in: Any = cluster
     parts, _ = take_user_objects({})
-    return ConsumerCore(stands_in, stands_in, parts, lambda _call, done: done(None))
+    return ConsumerCore(stand_in, stand_in, parts, lambda _call, done: done(None))
 
 
 @pytest.mark.parametrize("first", KINDS)
@@ -89,7 +89,7 @@ def test_partitions_and_topics_are_mutually_exclusive(kind: str) -> None:
 
 
 @pytest.mark.parametrize("wrong", [None, [""], [" "], [None], re.compile("")])
-def test_what_is_null_or_blank_is_no_subscription(wrong: Any) -> None:
+def test_null_and_blank_topics_are_rejected(wrong: Any) -> None:
     subscription = Subscription()
     with pytest.raises(SubscriptionError):
         subscription.subscribe(wrong, None)
@@ -98,7 +98,7 @@ def test_what_is_null_or_blank_is_no_subscription(wrong: Any) -> None:
     assert not subscription.is_by_group
 
 
-def test_a_pattern_for_the_broker_is_refused_under_the_classic_protocol() -> None:
+def test_the_classic_protocol_rejects_patterns_that_the_broker_matches() -> None:
     with barnabas.Consumer(
         bootstrap_servers=NOWHERE, group_id="g", group_protocol="classic"
     ) as consumer:
@@ -109,13 +109,13 @@ def test_a_pattern_for_the_broker_is_refused_under_the_classic_protocol() -> Non
         consumer.subscribe(["t"])
 
 
-def test_a_pattern_for_the_broker_is_taken_under_the_new_protocol() -> None:
+def test_the_consumer_protocol_accepts_patterns_that_the_broker_matches() -> None:
     core = core_over(ScriptedCluster(**{"group.id": "g", "group.protocol": "consumer"}))
     core.subscribe(SubscriptionPattern("t.*"), None)
     assert core.subscription.regex == "t.*"
 
 
-def test_an_empty_subscription_ends_the_one_before_in_both_faces() -> None:
+def test_an_empty_subscription_unsubscribes_in_both_consumers() -> None:
     with barnabas.Consumer(bootstrap_servers=NOWHERE, group_id="g") as consumer:
         consumer.subscribe(["t"])
         consumer.subscribe([])
@@ -140,7 +140,7 @@ def test_an_empty_subscription_ends_the_one_before_in_both_faces() -> None:
     asyncio.run(main())
 
 
-class Telling(barnabas.RebalanceListener):
+class PendingListener(barnabas.RebalanceListener):
     """Its revocation takes until the test says so."""
 
     def __init__(self) -> None:
@@ -154,11 +154,11 @@ class Telling(barnabas.RebalanceListener):
     on_partitions_lost = on_partitions_revoked  # type: ignore[assignment]
 
 
-def test_an_empty_subscription_awaits_an_asynchronous_listener_in_the_background() -> None:
+def test_an_empty_subscription_does_not_wait_for_an_asynchronous_listener() -> None:
     async def main() -> None:
         async with barnabas.aio.Consumer(bootstrap_servers=NOWHERE, group_id="g") as consumer:
-            telling = Telling()
-            consumer.subscribe(["t"], telling)
+            listener = PendingListener()
+            consumer.subscribe(["t"], listener)
             tp = TopicPartition("t", 0)
             consumer._core.subscription.assign_by_group([tp])
             consumer.subscribe([])
@@ -167,16 +167,16 @@ def test_an_empty_subscription_awaits_an_asynchronous_listener_in_the_background
             with pytest.raises(SubscriptionError, match="revoking its partitions"):
                 consumer.assign([("u", 0)])
             consumer.subscribe([])
-            telling.may_end.set()
+            listener.may_end.set()
             await consumer.unsubscribe()
-            assert telling.revoked == [tp]
+            assert listener.revoked == [tp]
             assert consumer.assignment() == set()
             consumer.subscribe(["u"])
 
     asyncio.run(main())
 
 
-def test_assigned_partitions_are_counted_before_anything_was_fetched() -> None:
+def test_assigned_partitions_are_counted_before_the_first_fetch() -> None:
     with barnabas.Consumer(bootstrap_servers=NOWHERE) as consumer:
         consumer.assign([("t", 0), ("t", 1)])
         counted = consumer.metrics()
@@ -186,7 +186,9 @@ def test_assigned_partitions_are_counted_before_anything_was_fetched() -> None:
         assert counted["consumer-coordinator-metrics"]["assigned-partitions"] == 1
 
 
-def test_a_topic_that_does_not_exist_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_one_warning_is_logged_for_a_topic_that_does_not_exist(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     cluster = UpdatingCluster()
     core = core_over(cluster)
     core.subscribe(["tt"], None)
@@ -206,7 +208,7 @@ def test_a_topic_that_does_not_exist_is_warned_of_once(caplog: pytest.LogCapture
         assert len(caplog.records) == 1
 
 
-def test_a_consumer_that_has_not_joined_is_told_to_poll_before_it_commits() -> None:
+def test_a_commit_before_joining_fails_with_the_advice_to_poll() -> None:
     core = core_over(ScriptedCluster(**{"group.id": "g"}))
     core.subscribe(["t"], None)
     refusal = core._commit_refusal()

@@ -1,4 +1,4 @@
-"""Commits of members, and what becomes of them when the coordinator does not take them."""
+"""Commits of members, and their errors when the coordinator refuses them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Member:
         return epoch
 
 
-def test_a_commit_of_a_stale_epoch_is_tried_again_with_the_next() -> None:
+def test_a_commit_with_a_stale_epoch_is_retried_with_the_next_epoch() -> None:
     member = Member()
     member.commit(10_000)
     assert member.answer(STALE) == 5
@@ -80,7 +80,7 @@ def test_a_commit_of_a_stale_epoch_is_tried_again_with_the_next() -> None:
     assert member.ended == [None]
 
 
-def test_a_commit_whose_epoch_moved_already_is_tried_again_at_once() -> None:
+def test_a_commit_is_retried_immediately_if_the_epoch_has_already_changed() -> None:
     member = Member()
     member.commit(10_000)
     member.epoch = 6
@@ -90,7 +90,7 @@ def test_a_commit_whose_epoch_moved_already_is_tried_again_at_once() -> None:
     assert member.ended == [None]
 
 
-def test_a_commit_that_stays_stale_has_failed() -> None:
+def test_a_commit_whose_epoch_stays_stale_fails() -> None:
     member = Member()
     member.commit(150)
     for _ in range(2):
@@ -101,7 +101,7 @@ def test_a_commit_that_stays_stale_has_failed() -> None:
     assert error.error_code is STALE
 
 
-def test_a_commit_in_the_background_is_not_tried_again() -> None:
+def test_an_asynchronous_commit_is_not_retried() -> None:
     member = Member()
     member.commit_later()
     member.answer(STALE)
@@ -113,7 +113,7 @@ def test_a_commit_in_the_background_is_not_tried_again() -> None:
     assert not member.cluster.calls
 
 
-def test_a_commit_beside_a_group_with_members_says_that_it_has_members() -> None:
+def test_a_commit_without_membership_reports_that_the_group_has_members() -> None:
     by_hand = Member(member_id="")
     by_hand.commit(10_000)
     by_hand.answer(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -123,7 +123,7 @@ def test_a_commit_beside_a_group_with_members_says_that_it_has_members() -> None
     assert "max.poll.interval.ms" not in str(error)
 
 
-def test_a_commit_of_a_member_that_was_thrown_out_says_by_what() -> None:
+def test_a_commit_of_a_removed_member_reports_the_cause() -> None:
     member = Member()
     member.commit(10_000)
     member.answer(ErrorCode.UNKNOWN_MEMBER_ID)

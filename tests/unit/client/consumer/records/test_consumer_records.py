@@ -1,4 +1,4 @@
-"""What a poll returned is freed partition by partition while it is read as columns."""
+"""Records of a poll are freed partition by partition while they are read as columns."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def make_parts() -> dict[TopicPartition, PartitionRecords]:
     return {tp: Watched(tp, ()) for tp in (TopicPartition("t", number) for number in range(3))}
 
 
-def test_batches_come_in_order_as_often_as_one_likes() -> None:
+def test_batches_are_returned_in_order_on_each_call() -> None:
     parts = make_parts()
     records = ConsumerRecords(parts, {})
     for _ in range(2):
         assert list(records.batches()) == list(parts.values())
 
 
-def test_a_batch_is_freed_when_the_next_is_asked_for() -> None:
+def test_a_batch_is_freed_when_the_next_one_is_requested() -> None:
     batches = ConsumerRecords(make_parts(), {}).batches()
     part = next(batches)
     first = weakref.ref(part)
