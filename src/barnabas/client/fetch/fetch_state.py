@@ -114,10 +114,8 @@ class FetchState:
         """Move the fetch offset to the end of a fetched set; return the set with a cursor."""
         last = record_set.batches[-1]
         assert record_set.first_offset == self.fetch_offset < last.next_offset, (
-            self.tp,
-            record_set.first_offset,
-            self.fetch_offset,
-            last.next_offset,
+            f"PositionsInOrder: {self.tp} first_offset={record_set.first_offset} "
+            f"fetch_offset={self.fetch_offset} next_offset={last.next_offset}"
         )
         fetched = FetchedSet(record_set, self.fetch_epoch)
         self.attempts = 0
@@ -128,6 +126,9 @@ class FetchState:
     def rewind(self, record_set: RecordSet) -> None:
         """Continue to fetch after `record_set`; the sets after it were discarded."""
         last = record_set.batches[-1]
-        assert last.next_offset <= self.fetch_offset, (self.tp, last, self.fetch_offset)
+        assert last.next_offset <= self.fetch_offset, (
+            f"PositionsInOrder: {self.tp} next_offset={last.next_offset} "
+            f"fetch_offset={self.fetch_offset}"
+        )
         self.fetch_offset, self.fetch_epoch = last.next_offset, last.leader_epoch
         self.is_stopped = False

@@ -107,7 +107,9 @@ class FetchCollector:
         """
         if not fetched.has_begun:
             first_offset = fetched.record_set.first_offset
-            assert first_offset == state.offset, (state.tp, first_offset, state.offset)
+            assert first_offset == state.offset, (
+                f"PositionsInOrder: {state.tp} first_offset={first_offset} offset={state.offset}"
+            )
             self._buffer.begin(self._corrupt.append)
         taken = fetched.take(limit)
         state.advance(fetched.position, fetched.leader_epoch)

@@ -118,7 +118,9 @@ class TopicPartitionState(FetchState):
             epoch: The leader epoch of that record; -1 if unknown.
         """
         assert self.state is _S.FETCHING, (self.tp, self.state)
-        assert offset <= self.fetch_offset, (self.tp, offset, self.fetch_offset)
+        assert offset <= self.fetch_offset, (
+            f"PositionsInOrder: {self.tp} offset={offset} fetch_offset={self.fetch_offset}"
+        )
         self.offset = offset
         if epoch >= 0:
             self.epoch = epoch

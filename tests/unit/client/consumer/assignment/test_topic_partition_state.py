@@ -60,7 +60,7 @@ def test_fetching_starts_only_at_the_position() -> None:
 
 
 def test_the_position_never_passes_the_fetch_offset() -> None:
-    with pytest.raises(AssertionError, match="6, 5"):
+    with pytest.raises(AssertionError, match="PositionsInOrder: t-0 offset=6 fetch_offset=5"):
         fetching(5).advance(6, 0)
 
 
