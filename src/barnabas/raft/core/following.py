@@ -258,11 +258,12 @@ class Following:
         """Truncate to the end of the last epoch that both logs are known to share."""
         replica = self._replica
         own_epoch, own_end = replica.log.end_offset_for_epoch(epoch)
-        cut = min(end_offset, own_end) if own_epoch >= 0 else replica.log.start_offset
-        cut = max(cut, replica.log.start_offset)
-        assert cut >= replica.high_watermark, (cut, replica.high_watermark)
-        replica.out.truncate_to = cut
-        replica.synced_end = min(replica.synced_end, cut)
+        offset = min(end_offset, own_end) if own_epoch >= 0 else replica.log.start_offset
+        offset = max(offset, replica.log.start_offset)
+        committed = replica.high_watermark
+        assert offset >= committed, f"CommittedNeverLost: truncate_to={offset} end={committed}"
+        replica.out.truncate_to = offset
+        replica.synced_end = min(replica.synced_end, offset)
 
     # -- snapshots ---------------------------------------------------------------------------------
 

@@ -48,7 +48,7 @@ class Leading:
         self._answer_parked(now_ms, role, due_only=True)
         self._forget_silent_observers(now_ms, role)
         due = min((parked.deadline for parked in role.parked.values()), default=NEVER)
-        return min(deadline, due, self._tell_begin(now_ms, role))
+        return min(deadline, due, self._send_begin_quorum_epoch(now_ms, role))
 
     def _quorum_deadline(self, role: Leader) -> float:
         """Return when to resign for lack of fetches from a majority, ms.
@@ -66,7 +66,7 @@ class Leading:
         patience = replica.config.fetch_timeout_ms * CHECK_QUORUM_FACTOR
         return max(role.check_quorum_deadline, fetches[needed - 1] + patience)
 
-    def _tell_begin(self, now_ms: float, role: Leader) -> float:
+    def _send_begin_quorum_epoch(self, now_ms: float, role: Leader) -> float:
         """Send BeginQuorumEpoch to each voter that does not fetch, every half fetch timeout."""
         replica = self._replica
         patience = replica.config.fetch_timeout_ms / 2

@@ -267,7 +267,7 @@ class RaftCore:
                 error = self._leading.check_leader_only(request.epoch)
                 self._voter_changes.on_update(request, error)
             case _:
-                raise AssertionError(f"nobody serves {request}")
+                raise AssertionError(f"no handler for {request}")
 
     def _on_response(self, now_ms: float, response: Response) -> None:
         replica = self._replica
@@ -308,7 +308,7 @@ class RaftCore:
             case UpdateVoterRequest(), VoterChangeResponse():
                 pass
             case _:
-                raise AssertionError(f"{response} answers {request}")
+                raise AssertionError(f"unexpected response: request={request} response={response}")
 
     def _on_failed(self, now_ms: float, failure: RequestFailed) -> None:
         found = self._replica.requests.take(failure.token)

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 # A leader resigns this many fetch timeouts after a majority last fetched.
 CHECK_QUORUM_FACTOR = 1.5
-_NOBODY = -1
+_NO_REPLICA_ID = -1
 # Bootstrap servers have the ids -2, -3 and so on.
 _FIRST_BOOTSTRAP_ID = -2
 
@@ -73,10 +73,10 @@ class Replica:
         # Election state of the current epoch. Equal to the stored state after each step is carried
         # out.
         self.election = remembered
-        # The election state that the last Effects told the caller to store.
+        # The election state that the last Effects asked the caller to store.
         self._persisted = remembered
         # The leader and epoch that the last Effects reported.
-        self._told = LeaderAndEpoch(NO_LEADER, -1)
+        self._reported = LeaderAndEpoch(NO_LEADER, -1)
         # All records below this offset are on a majority of the voters; -1 while unknown. The
         # leader computes it; a follower takes it from the leader. It never decreases.
         latest = log.latest_snapshot
@@ -137,7 +137,7 @@ class Replica:
         key = self.config.key
         if self.unproven_voter is None or self.log.end_offset == 0:
             return key
-        return ReplicaKey(_NOBODY, key.directory_id)
+        return ReplicaKey(_NO_REPLICA_ID, key.directory_id)
 
     def address_of(self, destination: int) -> Address | None:
         """Return the address of a voter, the leader, or a bootstrap server; None if unknown."""
@@ -184,13 +184,13 @@ class Replica:
 
     def to_unattached(self, now_ms: float, epoch: int) -> None:
         """Enter a later epoch whose leader is unknown."""
-        assert epoch > self.epoch, (epoch, self.epoch)
+        assert epoch > self.epoch, f"epoch={self.epoch} new={epoch}"
         self.election = ElectionState(epoch)
         self._enter(Unattached(self.election_deadline(now_ms)))
 
     def take_vote(self, now_ms: float) -> None:
         """Start to vote and to run for leader, because this replica cannot have lost any record."""
-        assert self.unproven_voter is not None
+        assert self.unproven_voter is not None, f"node {self.me} has its vote already"
         self.unproven_voter = None
         self._out.has_vote = True
         if isinstance(self.role, Unattached):
@@ -205,7 +205,7 @@ class Replica:
 
     def vote_for(self, now_ms: float, candidate: ReplicaKey) -> None:
         """Vote for a candidate in this epoch, and wait for the outcome."""
-        assert isinstance(self.role, Unattached | Prospective), self.role
+        assert isinstance(self.role, Unattached | Prospective), f"role={self.role}"
         self.election = replace(
             self.election, voted_id=candidate.id, voted_directory_id=candidate.directory_id
         )
@@ -219,23 +219,26 @@ class Replica:
 
     def to_prospective(self, now_ms: float, lost_leader_id: int) -> None:
         """Start to ask for pre-votes."""
-        assert self.is_voter
+        assert self.is_voter, f"node={self.me} voters={self.voters.ids}"
         deadline = self.election_deadline(now_ms)
         self._enter(Prospective(deadline, {self.me}, lost_leader_id=lost_leader_id))
 
     def to_candidate(self, now_ms: float) -> None:
         """Start a new epoch with a vote for this replica itself."""
-        assert self.is_voter
+        assert self.is_voter, f"node={self.me} voters={self.voters.ids}"
         self.election = ElectionState(self.epoch + 1, NO_LEADER, *self.config.key)
         self._enter(Candidate(self.election_deadline(now_ms), {self.me}))
 
     def to_leader(self, now_ms: float) -> None:
         """Become leader after winning the epoch's election."""
         role = self.role
-        assert isinstance(role, Candidate)
-        voters = self.voters
+        assert isinstance(role, Candidate), f"role={role}"
+        voters, known = self.voters, self.election.leader_id
+        assert known == NO_LEADER, (
+            f"OneLeaderPerEpoch: epoch={self.epoch} leader={known} elected={self.me}"
+        )
         granting = tuple(sorted(role.granted & set(voters.ids)))
-        assert len(granting) >= voters.majority, (granting, voters)
+        assert len(granting) >= voters.majority, f"granting={granting} voters={voters.ids}"
         self.election = ElectionState(self.epoch, self.me)
         self._enter(
             Leader(
@@ -260,11 +263,13 @@ class Replica:
         self, now_ms: float, epoch: int, leader_id: int, address: Address | None
     ) -> None:
         """Follow another replica that leads `epoch`."""
-        assert epoch >= self.epoch, (epoch, self.epoch)
-        assert leader_id not in (NO_LEADER, self.me), leader_id
+        assert epoch >= self.epoch, f"epoch={self.epoch} new={epoch}"
+        assert leader_id not in (NO_LEADER, self.me), f"leader={leader_id} node={self.me}"
         known = self.election
         if epoch == known.epoch:
-            assert known.leader_id in (NO_LEADER, leader_id), (known, leader_id)
+            assert known.leader_id in (NO_LEADER, leader_id), (
+                f"OneLeaderPerEpoch: epoch={epoch} leader={known.leader_id} new={leader_id}"
+            )
             self.election = replace(known, leader_id=leader_id)
         else:
             self.election = ElectionState(epoch, leader_id)
@@ -278,13 +283,13 @@ class Replica:
 
     def _enter(self, role: Role) -> None:
         left = self.role
-        assert type(role) in TRANSITIONS[type(left)], (left, role)
+        assert type(role) in TRANSITIONS[type(left)], f"role={left} new={role}"
         self.role = role
         self.requests.reset()
         if isinstance(left, Leader):
-            self._turn_away(left)
+            self._fail_waiting_requests(left)
 
-    def _turn_away(self, left: Leader) -> None:
+    def _fail_waiting_requests(self, left: Leader) -> None:
         """Fail all requests that wait for this replica as leader."""
         for parked in left.parked.values():
             self.refuse_fetch(parked.request, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -317,7 +322,11 @@ class Replica:
         return now_ms + timeout + self.rng.randint(0, timeout)
 
     def move_high_watermark(self, offset: int) -> None:
-        """Raise the high watermark; ignore a smaller value, which is outdated."""
+        """Raise the high watermark.
+
+        A smaller value is ignored, as in Kafka: a new leader does not know the high watermark until
+        it has committed a record of its epoch, and its followers may know a larger one.
+        """
         if offset > self.high_watermark:
             self.high_watermark = self._out.high_watermark = offset
 
@@ -351,9 +360,10 @@ class Replica:
         """Return the effects collected since the last call, and start a new collection."""
         out, self._out = self._out, Effects()
         if self.election != self._persisted:
-            assert self.election.epoch >= self._persisted.epoch
+            stored, epoch = self._persisted.epoch, self.election.epoch
+            assert epoch >= stored, f"stored_epoch={stored} epoch={epoch}"
             out.persist = self._persisted = self.election
         leadership = self.leader_and_epoch
-        if leadership != self._told:
-            out.leadership = self._told = leadership
+        if leadership != self._reported:
+            out.leadership = self._reported = leadership
         return out

@@ -93,8 +93,12 @@ class FollowerRole:
             )
             restart_log_at(error.first_offset)
             info = log.append_as_follower(fetched.records, self.leader_epoch)
+        # As in Kafka: the leader's high watermark may be above the records that this response has.
         moved = log.update_high_watermark(min(fetched.high_watermark, log.log_end_offset))
         if fetched.log_start_offset > log.log_start_offset:
             log.maybe_increment_log_start_offset(fetched.log_start_offset, "the leader's moved")
-        assert log.log_start_offset <= log.high_watermark <= log.log_end_offset
+        start, committed, end = log.log_start_offset, log.high_watermark, log.log_end_offset
+        assert start <= committed <= end, (
+            f"OffsetsInOrder: log_start={start} high_watermark={committed} log_end={end}"
+        )
         return FollowerAppend(moved, info)

@@ -31,15 +31,16 @@ class IsrState(msgspec.Struct, frozen=True):
 
     def expanded(self, broker_id: int) -> IsrState:
         """Return the state with a proposal to add `broker_id`, which counts at once."""
-        assert not self.is_in_flight
-        assert broker_id not in self.isr
+        assert not self.is_in_flight, f"in flight: {self}"
+        assert broker_id not in self.isr, f"broker_id={broker_id} isr={self.isr}"
         isr = (*self.isr, broker_id)
         return IsrState(self.isr, isr, isr)
 
     def shrunk(self, broker_ids: set[int]) -> IsrState:
         """Return the state with a proposal to remove `broker_ids`, which count until confirmed."""
-        assert not self.is_in_flight
-        assert broker_ids < set(self.isr)
+        assert not self.is_in_flight, f"in flight: {self}"
+        # A proper part: the leader stays, see LeaderInIsr.
+        assert broker_ids < set(self.isr), f"broker_ids={broker_ids} isr={self.isr}"
         return IsrState(self.isr, self.isr, tuple(i for i in self.isr if i not in broker_ids))
 
     def withdrawn(self) -> IsrState:

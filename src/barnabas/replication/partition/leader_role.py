@@ -214,7 +214,7 @@ class LeaderRole:
         if known_epoch is not None and NO_BROKER_EPOCH < params.replica_epoch < known_epoch:
             # The fetch was sent before that broker's restart and arrived late.
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert result.position is not None
+        assert result.position is not None, f"{self._state.topic_partition}: nothing was read"
         old_low_watermark = self.low_watermark if low_watermark_awaited else UNKNOWN_OFFSET
         old_end_offset = replica.log_end_offset
         replica.update(
