@@ -152,7 +152,7 @@ def test_a_directory_in_use_and_one_that_was_killed(broker_process: BrokerProces
 
 def test_logs_without_an_owner_and_a_directory_of_zookeeper_days(tmp_path: Path) -> None:
     (tmp_path / "t-0").mkdir()
-    assert any("nobody knows whose they are" in what for what, _ in wrong(tmp_path))
+    assert any("no meta.properties" in what for what, _ in wrong(tmp_path))
     (tmp_path / "meta.properties").write_text("version=0\nbroker.id=1\ncluster.id=x\n")
     assert any("ZooKeeper" in remedy for _, remedy in wrong(tmp_path))
 
