@@ -16,7 +16,7 @@ PAGES = [
     *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md")),
 ]
 # The texts of these pages come from the code: help texts, and the documentation of keys.
-GENERATED = {"docs/cli.md", "docs/configuration.md", "docs/compatibility.md"}
+GENERATED = {"docs/cli.md", "docs/configuration.md"}
 CODE_BLOCK = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 # A command writes this part of docs/compatibility.md.
 WRITTEN = re.compile(r"<!-- written by.*?(?=^<!--)", re.MULTILINE | re.DOTALL)
