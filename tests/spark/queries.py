@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -11,25 +12,50 @@ from pyspark.sql.streaming import StreamingQuery
 
 from waiting import eventually
 
+T = TypeVar("T")
 
-def to_the_end(start: Callable[[], StreamingQuery]) -> StreamingQuery:
-    """A query that has come to its end.
 
-    Started again where Spark gave up a Python process before it had begun: it waits ten seconds,
-    which no setting changes, and a busy machine takes longer.
+def with_python(run: Callable[[], T]) -> T:
+    """Return the result of `run`; repeat it while Spark gives up a Python process too early.
+
+    Spark waits ten seconds for the start of the process. No setting changes that, and a busy
+    machine takes longer.
     """
+    results: list[T] = []
 
-    def ended() -> StreamingQuery | None:
-        query = start()
+    def is_done() -> bool:
         try:
-            query.awaitTermination()
+            results.append(run())
         except StreamingQueryException as error:
             if "Python worker failed to connect back" not in str(error):
                 raise
-            return None
+            return False
+        return True
+
+    eventually(is_done, "Spark starts no Python process")
+    return results[0]
+
+
+def to_the_end(start: Callable[[], StreamingQuery]) -> StreamingQuery:
+    """Start a query that ends by itself, and return it at its end."""
+
+    def ended() -> StreamingQuery:
+        query = start()
+        query.awaitTermination()
         return query
 
-    return eventually(ended, "Spark starts no Python")
+    return with_python(ended)
+
+
+def caught_up(start: Callable[[], StreamingQuery]) -> StreamingQuery:
+    """Start a query that goes on, and return it when it has read all records."""
+
+    def read() -> StreamingQuery:
+        query = start()
+        query.processAllAvailable()
+        return query
+
+    return with_python(read)
 
 
 class Stream:

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from barnabas.client.admin.topics.topics import NewTopic
 from barnabas.client.facade import Client
-from spark.queries import Stream
+from spark.queries import Stream, caught_up, with_python
 from waiting import eventually
 
 pytestmark = pytest.mark.spark
@@ -88,7 +88,7 @@ def test_a_deleted_topic_does_not_end_a_query_that_allows_data_loss(
     client.create_topic(gone, 1, 1, {"retention.ms": "-1"})
     fill(gone, 0, numbered(5))
     fill(topic, 0, numbered(5))
-    query = (
+    writer = (
         spark.readStream.format("barnabas")
         .option("kafka.bootstrap.servers", bootstrap)
         .option("subscribe", f"{topic},{gone}")
@@ -97,10 +97,9 @@ def test_a_deleted_topic_does_not_end_a_query_that_allows_data_loss(
         .load()
         .writeStream.format("noop")
         .option("checkpointLocation", str(tmp_path / "c"))
-        .start()
     )
+    query = caught_up(writer.start)
     try:
-        query.processAllAvailable()
         client.delete_topics([gone])
         eventually(lambda: gone not in client.topics())
         fill(topic, 0, numbered(7))
@@ -121,7 +120,7 @@ def test_a_wrong_option_of_a_stream_is_the_error_that_the_user_sees(
     frame = source.option("startingOffsets", "earliest").option("endingOffsets", "latest").load()
     query = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c"))
     with pytest.raises(StreamingQueryException) as failure:
-        query.start().awaitTermination(TIMEOUT_S)
+        with_python(lambda: query.start().awaitTermination(TIMEOUT_S))
     assert "OptionError: endingOffsets is for spark.read" in str(failure.value)
     assert "UnboundLocalError" not in str(failure.value)
 
@@ -136,14 +135,13 @@ def test_progress_names_the_latest_offset(
     stream: Stream, fill: Fill, spark: SparkSession, topic: str, tmp_path: Path
 ) -> None:
     fill(topic, 0, numbered(10))
-    query = (
+    writer = (
         stream.frame(topic, maxOffsetsPerTrigger=4)
         .writeStream.format("noop")
         .option("checkpointLocation", str(tmp_path / "c"))
-        .start()
     )
+    query = caught_up(writer.start)
     try:
-        query.processAllAvailable()
         source = query.recentProgress[0]["sources"][0]
     finally:
         query.stop()
@@ -155,14 +153,13 @@ def test_too_few_records_wait_for_more(
     stream: Stream, fill: Fill, topic: str, tmp_path: Path
 ) -> None:
     fill(topic, 0, numbered(10))
-    query = (
+    writer = (
         stream.frame(topic, minOffsetsPerTrigger=15, maxTriggerDelay="1h")
         .writeStream.format("noop")
         .option("checkpointLocation", str(tmp_path / "c"))
-        .start()
     )
+    query = caught_up(writer.start)
     try:
-        assert not query.awaitTermination(2)
         assert sum(p["numInputRows"] for p in query.recentProgress) == 0
         fill(topic, 1, numbered(10))
         query.processAllAvailable()
@@ -191,15 +188,14 @@ def test_a_topic_made_anew_fails_a_running_query(
     stream: Stream, fill: Fill, client: Client, topic: str, tmp_path: Path
 ) -> None:
     fill(topic, 0, numbered(5))
-    query = (
+    writer = (
         stream.frame(topic)
         .writeStream.format("noop")
         .option("checkpointLocation", str(tmp_path / "c"))
         .trigger(processingTime="5 seconds")
-        .start()
     )
+    query = caught_up(writer.start)
     try:
-        query.processAllAvailable()
         assert client.delete_topics([topic])[topic] is None
         eventually(
             lambda: client.create_topics([NewTopic(topic, 3, 1)], raise_errors=False)[topic] is None
