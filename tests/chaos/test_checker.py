@@ -132,7 +132,7 @@ def test_reordering_shows_without_acknowledgements_too() -> None:
 
 
 @pytest.mark.parametrize("code", [code_of(0, 1000), code_of(9, 0), -1])
-def test_a_record_that_nobody_sent_is_a_phantom(code: int) -> None:
+def test_a_record_that_was_never_sent_is_a_phantom(code: int) -> None:
     history = history_without_fault()
     history.logs[0].add(RECORDS * PRODUCERS, code)
     assert kinds(history) == {"phantom"}
@@ -235,7 +235,7 @@ def test_records_that_retention_has_deleted_are_not_missed() -> None:
     assert kinds(history) == set()
 
 
-def test_many_faults_are_counted_and_some_told() -> None:
+def test_many_faults_are_counted_and_some_are_reported() -> None:
     history = history_without_fault()
     history.commits = []
     history.runs, history.member_runs = [], []

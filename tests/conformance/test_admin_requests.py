@@ -262,7 +262,7 @@ def test_a_partition_has_nowhere_to_move_on_one_broker(
     assert (listed.error_code, listed.topics) == (ErrorCode.NONE, [])
 
 
-def test_users_without_credentials_are_told(raw: RawClient) -> None:
+def test_users_without_credentials_are_reported(raw: RawClient) -> None:
     def describe(*users: str) -> list[tuple[str, str]]:
         request = DescribeUserScramCredentialsRequest(users=[UserName(name=user) for user in users])
         response: Any = raw.ask(request, 0)

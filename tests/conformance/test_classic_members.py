@@ -234,7 +234,7 @@ def test_a_commit_as_partitions_are_given_up_is_taken(group: Group) -> None:
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
 @pytest.mark.parametrize("leader", ["barnabas", "librdkafka"])
-def test_a_group_may_have_members_of_other_clients_whoever_leads(
+def test_a_group_may_have_members_of_other_clients_with_any_leader(
     group: Group, strategy: str, leader: str
 ) -> None:
     def confluent() -> ConfluentMember:

@@ -142,7 +142,7 @@ def test_a_broker_that_stops_shows_in_the_latencies_of_all_that_was_due(
         ("latency", signal.SIGINT, 130),
     ],
 )
-def test_an_interrupted_run_tells_what_it_measured(
+def test_an_interrupted_run_prints_its_measurements(
     shell: Shell, kind: str, number: signal.Signals, status: int
 ) -> None:
     with started(shell, kind, "--seconds", "600", "--rate", "50") as process:

@@ -62,7 +62,7 @@ def pid_of(shell: Shell) -> int:
     return pid
 
 
-def test_a_detached_cluster_is_disturbed_and_stopped_from_elsewhere(started: Shell) -> None:
+def test_a_detached_cluster_is_paused_and_stopped_from_another_terminal(started: Shell) -> None:
     assert state(started) == "running"
     ok(started, "topics", "create", started.topic)
     assert len(started.json("topics", "describe", started.topic)["partitions"]) == 4

@@ -46,7 +46,7 @@ def test_configs_are_set_described_with_their_source_and_unset(shell: Shell) -> 
     eventually_equal(told, ("604800000", "default", "long"))
 
 
-def test_a_wrong_key_or_value_of_a_config_is_told(shell: Shell) -> None:
+def test_a_wrong_key_or_value_of_a_config_is_reported(shell: Shell) -> None:
     wrong = shell.run("configs", "describe", "topic", shell.topic, "retention.sm")
     assert wrong.returncode == 1
     assert "did you mean retention.ms?" in wrong.stderr

@@ -109,7 +109,7 @@ def test_what_is_no_broker(answer: bytes, what: str) -> None:
         assert all(eventually(lambda: remedies(address)))
 
 
-def test_an_advertised_address_that_nobody_answers_at(
+def test_an_advertised_address_without_a_listener(
     make_broker: Callable[[Mapping[str, str]], BrokerProcess],
 ) -> None:
     process = make_broker({"advertised.listeners": "PLAINTEXT://127.0.0.1:1"})
@@ -206,7 +206,7 @@ def test_a_line_that_is_allowed_and_worth_a_note(written: Callable[[str], Path],
     assert any(verdict == "note" and key in what for verdict, what, _ in findings), findings
 
 
-def test_keys_are_told_of_even_when_what_they_say_does_not_go_together(
+def test_keys_are_reported_even_if_their_values_contradict_each_other(
     written: Callable[[str], Path],
 ) -> None:
     found = wrong(written("log.retntion.hours=1\nlisteners=PLAINTEXT://:9092"))

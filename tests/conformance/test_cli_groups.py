@@ -94,7 +94,7 @@ def test_a_group_with_members_is_neither_reset_nor_deleted(shell: Shell) -> None
     assert "stop them first" in refused.stderr
 
 
-def test_a_reset_shows_what_it_would_do_and_does_it_when_told(shell: Shell) -> None:
+def test_a_reset_shows_its_plan_and_is_executed_on_request(shell: Shell) -> None:
     consume_two(shell)
     words = ("groups", "reset", shell.topic, "--topic", f"{shell.topic}:1", "--to-earliest")
     dry = shell.json(*words)

@@ -40,7 +40,7 @@ def test_a_topic_may_be_given_with_an_option_as_kcat_takes_it(shell: Shell, tmp_
     assert shell.ok("partitions", "-t", topic).startswith(f"{topic}\t0\t")
 
 
-def test_a_topic_that_was_created_by_a_record_is_told_once(shell: Shell) -> None:
+def test_a_topic_created_by_a_record_is_reported_once(shell: Shell) -> None:
     first = shell.run("produce", shell.topic, stdin="a\nb\n")
     assert (first.returncode, first.stdout) == (0, "")
     assert first.stderr == f"created topic {shell.topic}\n"
@@ -74,7 +74,7 @@ def test_records_that_cannot_be_deserialized_are_skipped_and_counted(
         assert "skipped 1 record in all" in rest.stderr
 
 
-def test_only_some_of_many_errors_are_told_one_by_one(shell: Shell) -> None:
+def test_only_some_of_many_errors_are_reported_one_by_one(shell: Shell) -> None:
     shell.ok("topics", "create", shell.topic, "--partitions", "1")
     shell.ok("produce", shell.topic, stdin="bad\n" * 20 + "7\n")
     words = ("--from", "beginning", "-e", "--as", "value=json", "--on-error", "skip")

@@ -247,7 +247,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str, str]] = {
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_damage_is_found_and_told_with_what_to_do(data: Path, name: str) -> None:
+def test_damage_is_found_and_reported_with_a_remedy(data: Path, name: str) -> None:
     damage, path, what = DAMAGES[name]
     damage(data)
     done = run("verify", data, "--json")

@@ -126,7 +126,7 @@ def test_an_interrupt_waits_for_what_was_sent(both: Both) -> None:
     assert both.shown(both.ours, "-f", "%s ") == "a b "
 
 
-def test_a_wrong_line_is_told_and_those_before_it_are_there(both: Both) -> None:
+def test_a_wrong_line_is_reported_and_the_lines_before_it_are_written(both: Both) -> None:
     done = both.shell.run("produce", both.ours, "-p", "0", "-s", "value=long", stdin="1\n2\nx\n3\n")
     assert done.returncode == 1
     assert "b'x'" in done.stderr

@@ -63,7 +63,7 @@ def test_commands_options_topics_groups_and_keys_are_completed(shell: Shell) -> 
     assert complete(shell, "barnabas configs set broker 1 num.part") == ["num.partitions"]
 
 
-def test_completion_without_a_broker_is_quiet() -> None:
+def test_completion_without_a_broker_prints_nothing() -> None:
     assert complete(Shell("127.0.0.1:1"), "barnabas topics describe x") == []
 
 

@@ -91,7 +91,7 @@ def test_without_a_metrics_listener_it_shows_what_the_protocol_tells(
     assert shell.topic in found["groups"]
 
 
-def test_a_metrics_listener_that_is_not_there_is_told(metered: tuple[Shell, str]) -> None:
+def test_a_missing_metrics_listener_is_reported(metered: tuple[Shell, str]) -> None:
     done = metered[0].run("top", "--once", "--metrics", "127.0.0.1:1")
     assert done.returncode == 1
     assert "--metrics HOST:PORT" in done.stderr

@@ -144,7 +144,7 @@ def test_a_hanging_transaction_is_found_and_aborted(shell: Shell, kafka: KafkaPr
     assert shell.ok(*committed) == "never ended\n"
 
 
-def test_an_id_that_does_not_exist_is_told_and_not_created(shell: Shell) -> None:
+def test_an_unknown_id_is_reported_and_not_created(shell: Shell) -> None:
     for command in ("describe", "terminate"):
         refused = shell.run("transactions", command, "no-such")
         assert refused.returncode == 1

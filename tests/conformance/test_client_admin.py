@@ -62,7 +62,7 @@ def test_producers_of_a_partition(client: Client, partition: TopicPartition) -> 
     assert producer.current_transaction_start_offset == -1
 
 
-def test_arguments_that_no_request_can_be_made_of_are_told_at_once(client: Client) -> None:
+def test_invalid_arguments_are_reported_at_once(client: Client) -> None:
     topics: Any = ["a-name-and-no-new-topic"]
     with pytest.raises(UnsendableRequestError, match="CREATE_TOPICS cannot be sent") as caught:
         client.admin.create_topics(topics)

@@ -193,7 +193,7 @@ def test_scram_users_can_log_in_until_their_password_is_deleted(
     eventually(lambda: user not in admin.describe_scram_credentials())
 
 
-def test_tokens_are_refused_to_who_is_not_authenticated(admin: barnabas.Admin) -> None:
+def test_tokens_are_refused_to_unauthenticated_clients(admin: barnabas.Admin) -> None:
     calls: list[Callable[[], object]] = [
         admin.create_delegation_token,
         admin.describe_delegation_tokens,

@@ -217,7 +217,7 @@ def test_a_record_that_is_too_large_is_refused_by_either_side(client: Client, to
     assert "max.message.bytes" in str(error)
 
 
-def test_a_forked_child_is_told_to_make_its_own_client(client: Client) -> None:
+def test_a_forked_child_gets_an_error_that_asks_for_its_own_client(client: Client) -> None:
     client.describe_cluster()
     child = os.fork()
     if child == 0:

@@ -138,7 +138,9 @@ def test_groups_of_all_coordinators_are_listed(
     assert set(client.admin.delete_groups(names).values()) == {True}
 
 
-def test_each_replica_tells_its_own_end(client: Client, partitions: list[TopicPartition]) -> None:
+def test_each_replica_reports_its_own_log_end_offset(
+    client: Client, partitions: list[TopicPartition]
+) -> None:
     wanted = {node: dict.fromkeys(partitions, "latest") for node in BROKERS}
     answers = client.admin.list_replica_offsets(wanted)
     assert set(answers) == set(BROKERS)

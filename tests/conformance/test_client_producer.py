@@ -55,7 +55,7 @@ def read(client: Client, topic: str) -> list[Record]:
     return [record for number in sorted(found) for record in found[number]]
 
 
-def test_a_producer_of_its_own_tells_where_records_lie(broker: Broker, topic: str) -> None:
+def test_a_producer_returns_partition_and_offset_of_records(broker: Broker, topic: str) -> None:
     with barnabas.Producer(bootstrap_servers=broker.bootstrap, linger_ms=0) as producer:
         first = producer.send(topic, b"a", partition=1, timestamp_ms=1000)
         second = producer.send(topic, b"b", partition=1)
@@ -163,7 +163,7 @@ def test_flush_and_close_keep_their_times(broker: Broker, topic: str) -> None:
     assert isinstance(delivery.exception(), ClientError)
 
 
-def test_a_cluster_that_is_not_there_holds_nobody_for_ever() -> None:
+def test_a_missing_cluster_does_not_block_the_caller_for_ever() -> None:
     producer = barnabas.Producer("127.0.0.1:1", max_block_ms=200)
     with pytest.raises(ClientError, match=r"127\.0\.0\.1:1"):
         producer.send("topic", b"x")

@@ -257,7 +257,7 @@ def test_the_next_producer_of_the_id_fences_the_one_before(
         assert committed(client, topic) == [b"new"]
 
 
-def test_a_fenced_producers_records_are_refused_and_its_abort_tells_why(
+def test_records_of_a_fenced_producer_are_refused_and_its_abort_gives_the_reason(
     kafka: KafkaProcess, client: Client, topic: str, transactional_id: str
 ) -> None:
     """INVALID_PRODUCER_EPOCH of a leader can be aborted; the coordinator then knows (KIP-588)."""

@@ -99,7 +99,7 @@ def test_a_producer_gives_it_as_the_reason(wrong_broker: BrokerProcess | KafkaPr
         says_all(refused(send), bootstrap)
 
 
-def test_a_consumer_says_it_when_asked_and_logs_it_once(
+def test_a_consumer_reports_the_reason_on_request_and_logs_it_once(
     wrong_broker: BrokerProcess | KafkaProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
     bootstrap = wrong_broker.bootstrap

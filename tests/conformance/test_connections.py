@@ -116,7 +116,7 @@ def _watermarks(broker: BrokerProcess) -> tuple[int, int]:
     return found
 
 
-def test_a_stop_does_not_wait_for_who_reads_nothing() -> None:
+def test_a_stop_does_not_wait_for_a_client_that_does_not_read() -> None:
     with BrokerProcess() as broker:
         host, _, port = broker.bootstrap.rpartition(":")
         with socket.create_connection((host, int(port))):

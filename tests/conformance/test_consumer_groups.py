@@ -245,7 +245,9 @@ def test_a_member_whose_user_is_away_stays_alive(group: Group, topic: str) -> No
         eventually(stays_a_member)
 
 
-def test_a_member_that_polls_too_seldom_is_out_and_is_told(group: Group, topic: str) -> None:
+def test_a_member_that_polls_too_seldom_leaves_the_group_and_gets_an_error(
+    group: Group, topic: str
+) -> None:
     story = Story()
     with group.consumer(
         "late-" + topic, max_poll_interval_ms=1_000, enable_auto_commit=False
@@ -299,7 +301,7 @@ def test_a_listener_may_seek_and_what_it_raises_comes_out_of_poll(group: Group, 
             read(1, consumer)
 
 
-def test_a_topic_that_cannot_be_is_told_of_and_one_that_is_not_there_is_waited_for(
+def test_an_invalid_topic_is_reported_and_a_missing_one_is_awaited(
     group: Group,
 ) -> None:
     name = f"later-{uuid.uuid4().hex[:8]}"

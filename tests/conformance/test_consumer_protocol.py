@@ -208,7 +208,7 @@ def test_no_partition_has_two_owners_while_members_come_and_go(group: Group, top
     assert len(owners) == 4
 
 
-def test_a_pattern_that_the_broker_matches_finds_topics_that_nobody_named(
+def test_a_pattern_that_the_broker_matches_finds_topics_not_named_by_the_client(
     group: Group, client: Client, topic: str
 ) -> None:
     later = f"{topic}-later"

@@ -412,7 +412,7 @@ def test_ctrl_c_ends_a_poll_and_nothing_is_lost(consumer: barnabas.Consumer, top
     assert values(read(consumer, 2)) == [b"v98", b"v99"]
 
 
-def test_a_forked_child_is_told(consumer: barnabas.Consumer, topic: str) -> None:
+def test_a_forked_child_gets_an_error(consumer: barnabas.Consumer, topic: str) -> None:
     consumer.assign([(topic, 0)])
     read(consumer, 100)
     child = os.fork()

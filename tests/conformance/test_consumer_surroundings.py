@@ -173,7 +173,7 @@ def test_metrics_and_lag_tell_how_far_the_consumer_is(
         assert 0 <= consumer.metrics()["consumer-metrics"]["poll-idle-ratio-avg"] <= 1
 
 
-def test_a_member_that_is_told_to_joins_anew(
+def test_a_member_joins_again_after_enforce_rebalance(
     broker: BrokerProcess | KafkaProcess, topic: str
 ) -> None:
     with barnabas.Consumer(

@@ -93,7 +93,7 @@ def test_an_offset_outside_the_log_is_refused(
     assert (result.error_code, result.low_watermark) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
 
 
-def test_an_unknown_partition_is_told_apart(raw: RawClient, topic: str) -> None:
+def test_records_of_an_unknown_partition_are_not_deleted(raw: RawClient, topic: str) -> None:
     for name, partition in ((topic, 3), ("conformance-nowhere", 0)):
         result = delete(raw, name, 0, partition)
         assert result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

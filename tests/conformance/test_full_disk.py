@@ -154,7 +154,7 @@ def test_a_full_disk_under_the_metadata_log_ends_the_node_with_words_and_no_trac
         broker.start()
 
 
-def test_a_producer_that_tries_again_is_told_that_the_disk_failed(tmp_path: Path) -> None:
+def test_a_producer_that_retries_gets_the_storage_error(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path) as broker:
         make_topics(broker.bootstrap)
         settings = {"message.send.max.retries": 2, "retry.backoff.ms": 100, "linger.ms": 0}

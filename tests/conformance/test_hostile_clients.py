@@ -156,7 +156,7 @@ def test_a_request_that_comes_byte_by_byte_is_answered(
     assert peek_correlation_id(receive_frame(connection)) == 7
 
 
-def test_answers_that_nobody_reads_stay_bounded_and_whole(
+def test_unread_responses_stay_bounded_and_whole(
     attacked: BrokerProcess, connect: Callable[[], socket.socket]
 ) -> None:
     producer = Producer({"bootstrap.servers": attacked.bootstrap, "batch.size": 200_000})

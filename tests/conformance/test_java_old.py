@@ -78,7 +78,7 @@ def test_what_new_producers_send_is_read_by_an_old_group(
         assert found.offset == COUNT
 
 
-def test_an_old_producer_is_told_that_a_record_is_too_large(
+def test_an_old_producer_gets_the_error_of_a_record_that_is_too_large(
     run: Run, old_clients_bootstrap: str
 ) -> None:
     client = ClientProgram([], old_clients_bootstrap)

@@ -136,7 +136,9 @@ def test_the_cluster_tool(tools: Tools) -> None:
     assert (status, "BrokerIdNotRegisteredException" in printed) == (1, True)
 
 
-def test_the_transactions_tool_is_served_or_told_that_there_are_none(tools: Tools) -> None:
+def test_the_transactions_tool_describes_producers_and_finds_no_open_transaction(
+    tools: Tools,
+) -> None:
     command, topic = "TransactionsCommand", tools.new_topic()
     tools.run("ConsoleProducer", "--topic", topic, stdin="by an idempotent producer\n")
     words = ("describe-producers", "--topic", topic, "--partition", "0")

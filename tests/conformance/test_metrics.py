@@ -76,7 +76,7 @@ def undisturbed(log: str) -> list[str]:
     return [line for line in log.splitlines() if not any(each in line for each in words)]
 
 
-def test_the_log_is_quiet_and_json_on_request() -> None:
+def test_the_log_is_empty_after_a_clean_run_and_json_on_request() -> None:
     with BrokerProcess() as quiet:
         assert quiet.stop() == 0
         assert undisturbed(quiet.log()) == []

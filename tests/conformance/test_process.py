@@ -79,7 +79,7 @@ def test_acknowledged_records_and_committed_offsets_outlive_the_process(
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_stops_when_it_is_told_to_and_leaves_the_mark_of_a_clean_stop(
+def test_it_stops_on_request_and_leaves_the_mark_of_a_clean_stop(
     broker_process: BrokerProcess, number: signal.Signals
 ) -> None:
     write(broker_process, "some", [b"v"] * 100)

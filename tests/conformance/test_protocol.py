@@ -110,7 +110,7 @@ def test_a_truncated_request_costs_the_connection(raw: RawClient, topic: str) ->
     assert raw.is_closed_by_broker()
 
 
-def test_half_a_frame_keeps_nobody_else_waiting(raw: RawClient, bootstrap: str) -> None:
+def test_half_a_frame_does_not_delay_other_clients(raw: RawClient, bootstrap: str) -> None:
     from conformance.raw_client import RawClient
 
     raw.send_bytes(struct.pack(">i", 1000) + b"\x00\x12")

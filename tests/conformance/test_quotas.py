@@ -286,7 +286,7 @@ def test_mutations_over_the_quota_are_refused(
     assert eventually(throttle_time_ms) > 10_000
 
 
-def test_a_strict_version_is_told_the_error(
+def test_a_strict_version_gets_the_error(
     bootstrap: str, topic: str, set_quota: Callable[..., None], client_id: str
 ) -> None:
     # What is overdrawn is not made good before this test ends.

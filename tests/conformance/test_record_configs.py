@@ -162,7 +162,7 @@ def test_times_out_of_range_are_refused_and_named(
     assert [each.batch_index for each in answer.record_errors] == [1, 2]
 
 
-def test_a_time_an_hour_ahead_is_refused_unless_told_otherwise(raw: RawClient, topic: str) -> None:
+def test_a_time_an_hour_ahead_is_refused_by_default(raw: RawClient, topic: str) -> None:
     assert error_of(raw, topic, batch([now_ms() + 59 * MINUTE_MS])) == "NONE"
     assert error_of(raw, topic, batch([now_ms() + 61 * MINUTE_MS])) == "INVALID_TIMESTAMP"
     assert error_of(raw, topic, batch([5])) == "NONE"

@@ -26,7 +26,7 @@ def manager_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 
 @pytest.mark.conformance
-def test_a_broker_tells_when_it_is_ready_alive_and_stopping(
+def test_a_broker_notifies_the_manager_when_it_is_ready_alive_and_stopping(
     manager_socket: socket.socket, tmp_path: Path
 ) -> None:
     with BrokerProcess(tmp_path) as broker:

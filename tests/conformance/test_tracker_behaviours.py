@@ -209,7 +209,7 @@ def test_gaps_of_a_compacted_topic_neither_stop_nor_repeat_the_reading(place: Pl
         assert consumer.position(tp) == 300
 
 
-def test_a_poll_without_records_lasts_as_long_as_it_was_told_to(
+def test_a_poll_without_records_lasts_as_long_as_its_timeout(
     group_place: Place, group: str
 ) -> None:
     """aiokafka 117: an answer without records ended the call before its time-out was over."""

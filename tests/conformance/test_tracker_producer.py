@@ -152,7 +152,7 @@ def test_a_full_batch_does_not_linger(place: Place) -> None:
         assert not second.done()
 
 
-def test_records_over_a_limit_that_fell_are_told_of_and_others_go_on(place: Place) -> None:
+def test_records_over_a_lowered_limit_are_reported_and_others_go_on(place: Place) -> None:
     """kafka-python 2426: messages that were too large vanished without an error."""
     topic = place.make_topic()
     with barnabas.Producer(place.broker.bootstrap, linger_ms=0) as producer:

@@ -49,7 +49,7 @@ def test_services_disruption_budget_and_set_speak_of_the_same_pods() -> None:
     assert left >= majority
 
 
-def test_a_container_runs_as_nobody_special_and_writes_to_its_volumes_only() -> None:
+def test_a_container_runs_as_an_ordinary_user_and_writes_to_its_volumes_only() -> None:
     pod = stateful_set()["spec"]["template"]["spec"]
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert container()["securityContext"] == {

@@ -35,7 +35,7 @@ def test_mutated_requests_are_answered_the_same(api: ApiKey, pair: Pair) -> None
     assert not found, "\n" + "\n".join(found)
 
 
-def test_a_difference_is_told_with_the_fewest_inputs_that_show_it(
+def test_a_difference_is_reported_with_the_fewest_inputs_that_show_it(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     times = itertools.count()

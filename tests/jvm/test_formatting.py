@@ -96,7 +96,7 @@ def test_first_voters_formatted_by_either_make_one_quorum(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("option", ["--standalone", "--no-initial-controllers"])
-def test_a_checkpoint_says_the_same_whoever_wrote_it(tmp_path: Path, option: str) -> None:
+def test_a_checkpoint_has_the_same_content_from_either_broker(tmp_path: Path, option: str) -> None:
     ours, theirs = (JointQuorum(tmp_path / who, dynamic=True).nodes[2] for who in ("us", "kafka"))
     format_by_barnabas(ours, option)
     format_by_kafka(theirs, option)
