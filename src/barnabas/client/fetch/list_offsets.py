@@ -103,13 +103,12 @@ class OffsetLookup:
         self._cluster = cluster
         self._remaining = dict(specs)
         self._isolation_level = isolation_level
-        self._deadline_ms = cluster.runtime.clock.monotonic_ms() + timeout_ms
+        # Delays the next round after a round that left partitions unresolved.
+        self._retry = cluster.retry_timer(timeout_ms)
         self._on_done = on_done
         # Called with each partition's offset as soon as it is found.
         self._on_found = on_found
         self._found: dict[TopicPartition, ListedOffset] = {}
-        # Number of rounds that ended with unresolved partitions.
-        self._attempts = 0
         # Number of requests of this round that are in flight.
         self._outstanding = 0
         # The last retriable error of this round.
@@ -123,7 +122,7 @@ class OffsetLookup:
         if not topics:
             self._on_done({}, None)
             return
-        if self._attempts == 0 and all(self._has_leader(tp) for tp in self._remaining):
+        if self._retry.failures == 0 and all(self._has_leader(tp) for tp in self._remaining):
             self._send_requests()
         else:
             self._cluster.refresh(topics, self._on_refreshed)
@@ -226,19 +225,15 @@ class OffsetLookup:
         if not self._remaining:
             self._on_done(self._found, None)
             return
-        self._attempts += 1
         error = self._retry_error
         assert error is not None, "partitions without a response and without an error"
-        if isinstance(error, UnknownTopicError) and self._attempts >= _UNKNOWN_ATTEMPTS:
+        if isinstance(error, UnknownTopicError) and self._retry.failures >= _UNKNOWN_ATTEMPTS - 1:
             self._on_done(None, error)
             return
-        delay = self._cluster.retry_backoff.delay_ms(self._attempts)
-        if self._cluster.runtime.clock.monotonic_ms() + delay >= self._deadline_ms:
+        if not self._retry.retry(self.start):
             timeout = ClientTimeoutError(
                 f"offsets of {len(self._remaining)} partition(s) were not found in time; "
                 f"last: {error}"
             )
             timeout.error_code = error.error_code
             self._on_done(None, timeout)
-            return
-        self._cluster.runtime.timer.call_later(delay, self.start)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from barnabas.client.connections.cluster import Cluster
+    from barnabas.client.retries.retry_timer import RetryTimer
     from barnabas.protocol.messages.fetch import PartitionData
     from barnabas.protocol.schema import Message
 
@@ -70,18 +71,17 @@ class FetchListener(Protocol):
 class _Node:
     """State of one node: its session, and whether a request is in flight."""
 
-    __slots__ = ("error", "failures", "in_flight", "is_delayed", "session")
+    __slots__ = ("error", "in_flight", "retry", "session")
 
-    def __init__(self) -> None:
+    def __init__(self, retry: RetryTimer) -> None:
         self.session = FetchSessionHandler[TopicPartition, FetchPosition]()
         # Error of the last request if it got no response, else None.
         self.error: ClientError | None = None
         # Whether a request is in flight. Set by `send`, cleared by its end.
         self.in_flight = False
-        # Whether a backoff is pending. Invariant: not while a request is in flight.
-        self.is_delayed = False
-        # Number of failures since the last valid response; determines the backoff.
-        self.failures = 0
+        # Delays the next request; counts failures since the last valid response. Invariant: not
+        # scheduled while a request is in flight.
+        self.retry = retry
 
 
 class NodeFetches:
@@ -117,14 +117,14 @@ class NodeFetches:
     def is_free(self, node_id: int) -> bool:
         """Whether a request may be sent to the node now."""
         node = self._nodes.get(node_id)
-        return node is None or not (node.in_flight or node.is_delayed)
+        return node is None or not (node.in_flight or node.retry.is_scheduled)
 
     def send(self, node_id: int, wanted: Wanted) -> None:
         """Send a fetch for `wanted` to a free node; a fetch session omits unchanged partitions."""
         node = self._nodes.get(node_id)
         if node is None:
-            node = self._nodes[node_id] = _Node()
-        assert self.is_free(node_id), (node_id, node.in_flight, node.is_delayed)
+            node = self._nodes[node_id] = _Node(self._cluster.retry_timer())
+        assert self.is_free(node_id), (node_id, node.in_flight, node.retry.due_ms)
         request = node.session.build_all(wanted)
         node.in_flight = True
         self.sent += 1
@@ -198,18 +198,7 @@ class NodeFetches:
             self._listener.on_fatal_error(wanted, error)
             return
         self._cluster.request_update()
-        self._delay(node)
-
-    def _delay(self, node: _Node) -> None:
-        node.failures += 1
-        node.is_delayed = True
-
-        def resume() -> None:
-            node.is_delayed = False
-            self._listener.on_node_free()
-
-        delay = self._cluster.retry_backoff.delay_ms(node.failures)
-        self._cluster.runtime.timer.call_later(delay, resume)
+        node.retry.retry(self._listener.on_node_free)
 
     def _on_response(
         self, node: _Node, wanted: Wanted, response: FetchResponse, sent_ms: float
@@ -233,7 +222,7 @@ class NodeFetches:
                 else:
                     self._listener.on_partition(tp, requested, partition)
         if unrequested is None:
-            node.failures = 0
+            node.retry.reset()
         else:
             self._on_unrequested(node, unrequested)
         self._listener.on_response_end(self._clock.monotonic_ms() - sent_ms)
@@ -245,17 +234,17 @@ class NodeFetches:
         node.error = broker_error(ErrorCode.UNKNOWN_SERVER_ERROR, subject)
         # The cached names of topic ids may be outdated.
         self._cluster.request_update()
-        self._delay(node)
+        node.retry.retry(self._listener.on_node_free)
 
     def _on_session_error(self, node: _Node, error_code: int) -> None:
         """Handle a lost session or a changed topic id: the next request is a full one."""
         if error_code in _TOPIC_ID_ERRORS:
             self._cluster.request_update()
-        if node.failures or error_code not in (
+        if node.retry.failures or error_code not in (
             ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
             ErrorCode.INVALID_FETCH_SESSION_EPOCH,
         ):
-            self._delay(node)
+            node.retry.retry(self._listener.on_node_free)
             return
-        node.failures = 1
+        node.retry.count_failure()
         self._listener.on_node_free()
