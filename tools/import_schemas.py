@@ -3,8 +3,8 @@
     python tools/import_schemas.py [SCHEMA_DIR] [--output PACKAGE_DIR]
 
 SCHEMA_DIR (default ../shared/kafka-schemas, from the repository's root) holds `4.4/<module>/*.json`
-and `3.9-clients/*.json`. What 4.0 dropped and 3.9 still had is merged in: version ranges, fields
-and whole messages. Names, types, version ranges, tags and defaults are taken over; prose is not.
+and `3.9-clients/*.json`. Version ranges, fields and messages of 3.9 that 4.0 removed are merged in.
+Names, types, version ranges, tags and defaults are imported; descriptions are not.
 """
 
 from __future__ import annotations

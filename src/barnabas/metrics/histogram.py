@@ -20,6 +20,7 @@ class Histogram:
     __slots__ = ("_buckets", "count", "largest", "smallest", "total")
 
     def __init__(self) -> None:
+        # Number, sum and limits of all recorded values.
         self.count = 0
         self.total = 0.0
         self.smallest = math.inf

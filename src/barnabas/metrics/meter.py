@@ -28,10 +28,12 @@ class Meter:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._start_ms = clock.monotonic_ms()
+        # Number of events since the meter was created. Only increases.
         self.count = 0
         # Start of the current step (ms), and the count at that time.
         self._step_ms = self._start_ms
         self._seen = 0
+        # The moving averages per second, after the first step; see `rates`.
         self._rates: list[float] | None = None
 
     def mark(self, amount: int = 1) -> None:

@@ -60,7 +60,9 @@ class MetricsRegistry:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        # Metrics by name and tags.
         self._metrics: dict[tuple[str, Tags], Metric] = {}
+        # Further families, which are computed for each snapshot.
         self._sources: list[MetricSource] = []
 
     def add_source(self, source: MetricSource) -> None:

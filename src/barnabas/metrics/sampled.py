@@ -11,6 +11,7 @@ class _Window:
     __slots__ = ("count", "maximum", "start_ms", "total")
 
     def __init__(self, start_ms: float) -> None:
+        # Start of the window (monotonic, ms); then number, sum and maximum of its values.
         self.start_ms = start_ms
         self.count = 0
         self.total = 0.0

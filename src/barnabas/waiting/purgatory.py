@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 # Weight of an operation in the limit, in addition to its keys.
-_KEYS_OF_NONE = 4
+_WEIGHT_OF_OPERATION = 4
 
 
 class Purgatory:
@@ -52,9 +52,11 @@ class Purgatory:
         self._wheel = wheel
         # Pending operations by key, in order of arrival; a key without operations is absent.
         self._watchers: dict[Hashable, dict[DelayedOperation, None]] = {}
+        # Number of pending operations, each counted once per key.
         self._watched = 0
-        # Number of pending operations.
+        # Number of pending operations, each counted once.
         self.delayed = 0
+        # Set by `shutdown`; never reset. Later operations are not watched.
         self._shut_down = False
 
     def try_complete_else_watch(
@@ -91,11 +93,11 @@ class Purgatory:
 
     def _maybe_complete_oldest(self) -> None:
         limit = self._watched_max
-        while limit is not None and self._watched + _KEYS_OF_NONE * self.delayed > limit:
+        while limit is not None and self._watched + _WEIGHT_OF_OPERATION * self.delayed > limit:
             next(iter(self._in_order)).force_complete()
 
     def _enter(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> None:
-        assert operation._purgatory is None, "an operation waits in one purgatory, once"
+        assert operation._purgatory is None, f"{operation!r} is already watched in {self.name}"
         operation._purgatory = self
         operation._keys = list(dict.fromkeys(keys))
         for key in operation._keys:

@@ -108,7 +108,9 @@ class TimingWheel:
         self._buckets: dict[tuple[int, int], _Bucket] = {}
         # Heap with one (start tick, creation number, bucket) for each of `_buckets`.
         self._starts: list[tuple[int, int, _Bucket]] = []
+        # Creation number of the next bucket. Only increases: it orders buckets of equal start.
         self._sequence = 0
+        # The loop timer for the earliest bucket, and the tick at which it fires; None without one.
         self._armed: Cancellable | None = None
         self._armed_tick = 0
         # Number of pending entries in all buckets.

@@ -42,7 +42,7 @@ def test_exposition_names_follow_the_usual_exporter_rules() -> None:
 def test_counts_are_counters_and_nothing_else_is() -> None:
     for name, row in CATALOGUE.items():
         if name.startswith("barnabas_"):
-            # Not Kafka's: the name need not say what it is.
+            # Not a metric of Kafka: any name is allowed.
             continue
         grows = name.endswith(("PerSec", "-total", "-count")) and name not in (
             names.CONNECTION_COUNT,

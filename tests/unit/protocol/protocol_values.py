@@ -1,4 +1,4 @@
-"""Makes messages filled with arbitrary, reproducible values, and lists what there is to fill."""
+"""All message classes, and messages with arbitrary but reproducible values."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _primitive(name: str, kind: Kind, rng: random.Random) -> Any:
         # Up to 133, the last that every implementation we compare with knows.
         return int(rng.choice([code for code in ErrorCode if code <= 133]))
     if kind is schema.INT64 and ("timestamp" in name or name.endswith("_ms")):
-        # Within what a calendar can show, which other implementations make of it.
+        # Within the range of a calendar: other implementations convert it to a date.
         return rng.choice([0, 1, rng.randint(0, 2**41)])
     low, high = NUMBERS[kind.name]
     edges = [low, high, 0, 1, max(low, -1)]

@@ -1,4 +1,4 @@
-"""What encoding refuses, drops and passes through."""
+"""Values that encoding rejects, drops or passes through."""
 
 from __future__ import annotations
 

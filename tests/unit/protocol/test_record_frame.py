@@ -1,4 +1,4 @@
-"""What stands before metadata records and before keys and values of coordinators."""
+"""The prefix of metadata records, and of keys and values of coordinator records."""
 
 from __future__ import annotations
 

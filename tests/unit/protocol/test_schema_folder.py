@@ -1,4 +1,4 @@
-"""The committed field tables say what Kafka's schema files say.
+"""The committed field tables agree with Kafka's schema files.
 
 They are read from the schema folder beside the repository, or from the jars of Kafka, which hold
 the same files.

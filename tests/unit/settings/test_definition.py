@@ -1,4 +1,4 @@
-"""Keys, their values, and the errors that name what is allowed."""
+"""Keys, their values, and errors that contain the allowed values."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from barnabas.waiting.timing_wheel import TimingWheel
 
 
 class Operation(DelayedOperation):
-    """Completes when told that it may; counts what happens to it."""
+    """An operation that completes when `ready` is set, and counts its completions."""
 
     def __init__(self, delay_ms: float = 100, ready_after_tries: int = 1_000_000) -> None:
         super().__init__(delay_ms)
