@@ -34,7 +34,7 @@ from barnabas.storage.errors import KafkaStorageError, StorageError
 from barnabas.storage.file_names import CLEANED_FILE_SUFFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from barnabas.runtime.offload import Offload
     from barnabas.runtime.timer import Cancellable
@@ -58,7 +58,7 @@ class CleanableLogs(Protocol):
     """The part of LogManager that the cleaner uses."""
 
     @property
-    def logs(self) -> dict[TopicPartition, Log]:
+    def logs(self) -> Mapping[TopicPartition, Log]:
         """Every log that is open."""
         ...
 

@@ -29,6 +29,7 @@ from barnabas.storage.manager.log_loading import (
 )
 from barnabas.storage.manager.log_removal import LogRemoval
 from barnabas.storage.manager.log_renaming import rename_to_stray
+from barnabas.storage.manager.log_table import LogTable
 from barnabas.storage.manager.log_tasks import LogTasks
 from barnabas.storage.manager.placement import emptiest
 from barnabas.storage.manager.recreated_logs import RecreatedLogs, is_recreated
@@ -37,7 +38,7 @@ from barnabas.storage.manager.trusted_clock_file import TrustedClockFile
 from barnabas.storage.manager.unreadable_logs import UnreadableLogs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from barnabas.storage.config import LogConfig, StorageConfig
     from barnabas.storage.files.log_directory import LogDirectory
@@ -57,9 +58,9 @@ class LogManager:
         "_checkpoints",
         "_clock_file",
         "_config",
+        "_current",
         "_dependencies",
-        "_directory_of",
-        "_future_directory_of",
+        "_future",
         "_is_stopped",
         "_offline_paths",
         "_on_directory_failure",
@@ -70,8 +71,6 @@ class LogManager:
         "cleaner",
         "descriptor_relief",
         "directories",
-        "futures",
-        "logs",
         "previous_broker_epoch",
         "tasks",
         "trusted_clock",
@@ -106,18 +105,16 @@ class LogManager:
         self._on_directory_failure = on_directory_failure
         self.directories = list(directories)
         # Every open log.
-        self.logs: dict[TopicPartition, Log] = {}
-        self._directory_of: dict[TopicPartition, LogDirectory] = {}
+        self._current = LogTable()
         # Future replicas, which copy the log of their partition to another directory.
-        self.futures: dict[TopicPartition, Log] = {}
-        self._future_directory_of: dict[TopicPartition, LogDirectory] = {}
+        self._future = LogTable()
         self._unreadable = UnreadableLogs(dependencies.damage)
         # Preferred directory of logs that do not exist yet (AlterReplicaLogDirs).
         self._preferred: dict[TopicPartition, LogDirectory] = {}
         self._offline_paths = tuple(offline_paths)
         self._recreated = RecreatedLogs(dependencies.disk)
         self._is_stopped = False
-        self.tasks = LogTasks(config, self._dependencies, self.logs)
+        self.tasks = LogTasks(config, self._dependencies, self._current.logs)
         self._removal = LogRemoval(self._dependencies)
         self._checkpoints = LogCheckpoints(self._dependencies, self.logs_in, self._take_offline)
         self.descriptor_relief = DescriptorRelief(self._dependencies, self.tasks.close_idle_files)
@@ -195,8 +192,8 @@ class LogManager:
                 except (OSError, KafkaStorageError):
                     directory.is_online = False
             directory.close()
-        for table in (self.logs, self._directory_of, self.futures, self._future_directory_of):
-            table.clear()
+        self._current.clear()
+        self._future.clear()
 
     def _load(
         self, config_of: Callable[[str], LogConfig], assigned: AssignedLogs
@@ -245,9 +242,7 @@ class LogManager:
             self._removal.remove_later(found.path, self._config.log_defaults)
             return
         partition = log.topic_partition
-        logs, owners = self.logs, self._directory_of
-        if found.is_future:
-            logs, owners = self.futures, self._future_directory_of
+        table = self._future if found.is_future else self._current
         if assigned.is_stray(partition, log.topic_id):
             if log.log_end_offset == 0:
                 # Created just before a power loss: there are no records to keep.
@@ -255,15 +250,14 @@ class LogManager:
             else:
                 self._set_aside(log, "the metadata does not know it, or its topic id was lost")
             return
-        other = logs.get(partition)
+        other = table.logs.get(partition)
         if other is not None:
             # A move stopped between its two renames. The directory in the metadata was complete.
             if assigned.directory_id_of(partition) != directory.id:
                 self._set_aside(log, f"{other.directory} is the log of {partition}")
                 return
             self._set_aside(other, f"{log.directory} is the log of {partition}")
-        logs[partition] = log
-        owners[partition] = directory
+        table.put(partition, log, directory)
         if found.is_future:
             self.cleaner.abort_and_pause_cleaning(partition)
         if is_recreated(self._dependencies.disk, log.directory):
@@ -275,7 +269,8 @@ class LogManager:
     def _promote_abandoned(self, assigned: AssignedLogs) -> None:
         """Promote each future replica whose source is missing, with the records it copied."""
         for partition in [key for key in self.futures if key not in self.logs]:
-            directory = self._future_directory_of[partition]
+            directory = self._future.directory_of(partition)
+            assert directory is not None, f"{partition} has no directory"
             if self.has_offline_directories and (
                 assigned.directory_id_of(partition) != directory.id
             ):
@@ -290,8 +285,7 @@ class LogManager:
                 log.log_end_offset,
             )
             log.rename(f"{directory.path}/{partition.directory_name}")
-            self.logs[partition] = log
-            self._directory_of[partition] = directory
+            self._current.put(partition, log, directory)
 
     def _close_all(self, directory: LogDirectory, broker_epoch: int) -> None:
         logs = [log for _, log in self.logs_in(directory)]
@@ -311,9 +305,19 @@ class LogManager:
 
     # -- logs --------------------------------------------------------------------------------
 
+    @property
+    def logs(self) -> Mapping[TopicPartition, Log]:
+        """Every open log."""
+        return self._current.logs
+
+    @property
+    def futures(self) -> Mapping[TopicPartition, Log]:
+        """Future replicas, which copy the log of their partition to another directory."""
+        return self._future.logs
+
     def get(self, partition: TopicPartition) -> Log | None:
         """Return the log of a partition, or None."""
-        return self.logs.get(partition)
+        return self._current.logs.get(partition)
 
     def get_or_create(
         self,
@@ -332,7 +336,7 @@ class LogManager:
             KafkaStorageError: no directory is online, or it failed; or the log may be in an offline
                 directory; or it exists and cannot be opened.
         """
-        log = self.logs.get(partition)
+        log = self._current.logs.get(partition)
         if log is not None:
             if topic_id is not None:
                 log.identity.assign_topic_id(topic_id)
@@ -341,19 +345,18 @@ class LogManager:
         directory = self._directory_for(partition, directory_id)
         log = self._create(f"{directory.path}/{partition.directory_name}", partition, topic_id,
                            config)  # fmt: skip
-        self.logs[partition] = log
-        self._directory_of[partition] = directory
+        self._current.put(partition, log, directory)
         return log
 
     def delete_async(self, partition: TopicPartition) -> bool:
         """Remove a log now and delete its files later; return whether it existed."""
         self.delete_future(partition)
-        log = self.logs.pop(partition, None)
         if (path := self._unreadable.forget(partition)) is not None:
             self._removal.remove_later(path, self._config.log_defaults)
-        if log is None:
+        if partition not in self.logs:
             return path is not None
-        self.cleaner.on_deleted(partition, self._directory_of.pop(partition))
+        log, directory = self._current.pop(partition)
+        self.cleaner.on_deleted(partition, directory)
         self._removal.delete_later(log)
         return True
 
@@ -376,10 +379,8 @@ class LogManager:
 
     def _log_in(self, partition: TopicPartition, directory: LogDirectory) -> Log | None:
         """Return the log, or the future replica, of a partition in that directory."""
-        if self._directory_of.get(partition) is directory:
-            return self.logs[partition]
-        found = self._future_directory_of.get(partition) is directory
-        return self.futures[partition] if found else None
+        log = self._current.find_in(partition, directory)
+        return self._future.find_in(partition, directory) if log is None else log
 
     def truncate_to(self, partition: TopicPartition, offset: int) -> bool:
         """Truncate a log and write the recovery points; return whether batches were removed."""
@@ -419,7 +420,7 @@ class LogManager:
 
     def directory_of(self, partition: TopicPartition) -> LogDirectory | None:
         """Return the data directory of a partition's log."""
-        return self._directory_of.get(partition)
+        return self._current.directory_of(partition)
 
     @property
     def has_offline_directories(self) -> bool:
@@ -453,7 +454,7 @@ class LogManager:
         preferred = self._preferred.pop(partition, None)
         if preferred is not None and preferred.is_online:
             return preferred
-        owners = (*self._directory_of.values(), *self._future_directory_of.values())
+        owners = (*self._current.directories, *self._future.directories)
         return emptiest(self._online(), owners)
 
     # -- moving between directories ------------------------------------------------------------
@@ -471,7 +472,7 @@ class LogManager:
 
     def future_directory_of(self, partition: TopicPartition) -> LogDirectory | None:
         """Return the directory to which the partition's log is being moved."""
-        return self._future_directory_of.get(partition)
+        return self._future.directory_of(partition)
 
     def create_future(self, partition: TopicPartition, directory: LogDirectory) -> Log:
         """Create an empty replica in another directory, to be filled from the log.
@@ -483,8 +484,7 @@ class LogManager:
         assert partition not in self.futures, f"{partition} has a future replica already"
         name = partition.future_directory_name(self._dependencies.rng.uuid())
         future = self._create(f"{directory.path}/{name}", partition, log.topic_id, log.config)
-        self.futures[partition] = future
-        self._future_directory_of[partition] = directory
+        self._future.put(partition, future, directory)
         # As in Kafka, cleaning pauses until the move is complete, because the replica is a copy.
         self.cleaner.abort_and_pause_cleaning(partition)
         return future
@@ -506,17 +506,19 @@ class LogManager:
             KafkaStorageError: a directory failed.
         """
         log, future = self.logs[partition], self.futures[partition]
-        directory = self._future_directory_of[partition]
+        source = self._current.directory_of(partition)
+        target = self._future.directory_of(partition)
+        assert source is not None, f"{partition} has no directory"
+        assert target is not None, f"{partition} has no future directory"
         assert future.log_end_offset == log.log_end_offset, (
             f"{partition}: future end {future.log_end_offset}, current end {log.log_end_offset}"
         )
         future.take_over_from(log)
-        future.rename(f"{directory.path}/{partition.directory_name}")
+        future.rename(f"{target.path}/{partition.directory_name}")
         future.sync_name()
         self._forget_future(partition)
-        self.logs[partition] = future
-        self.cleaner.checkpoints.move(partition, self._directory_of[partition], directory)
-        self._directory_of[partition] = directory
+        self._current.put(partition, future, target)
+        self.cleaner.checkpoints.move(partition, source, target)
         self._removal.delete_later(log)
         log.sync_name()
         self.checkpoint_recovery_points()
@@ -525,9 +527,9 @@ class LogManager:
         return future
 
     def _forget_future(self, partition: TopicPartition) -> Log:
-        del self._future_directory_of[partition]
+        log, _ = self._future.pop(partition)
         self.cleaner.resume_cleaning(partition)
-        return self.futures.pop(partition)
+        return log
 
     # -- checkpoints -------------------------------------------------------------------------
 
@@ -552,12 +554,8 @@ class LogManager:
 
     def logs_in(self, directory: LogDirectory) -> list[tuple[TopicPartition, Log]]:
         """Return the logs of a directory, including future replicas."""
-        owner, future_owner = self._directory_of, self._future_directory_of
-        found = [item for item in self.logs.items() if owner[item[0]] is directory]
-        if self.futures:
-            # Both have the same key, as in Kafka: a directory has only one of them per partition.
-            found += [item for item in self.futures.items() if future_owner[item[0]] is directory]
-        return found
+        # Both have the same key, as in Kafka: a directory has only one of them per partition.
+        return self._current.logs_in(directory) + self._future.logs_in(directory)
 
     # -- failure -----------------------------------------------------------------------------
 
@@ -580,15 +578,11 @@ class LogManager:
             self.descriptor_relief.on_shortage()
             return
         directory.is_online = False
-        for logs, owners in (
-            (self.logs, self._directory_of),
-            (self.futures, self._future_directory_of),
-        ):
-            for partition in [tp for tp, owner in owners.items() if owner is directory]:
-                del owners[partition]
-                if logs is self.logs:
-                    self.cleaner.on_deleted(partition, directory)
-                else:
-                    self.cleaner.resume_cleaning(partition)
-                logs.pop(partition).take_offline()
+        for partition, log in self._current.logs_in(directory):
+            self._current.pop(partition)
+            self.cleaner.on_deleted(partition, directory)
+            log.take_offline()
+        for partition, log in self._future.logs_in(directory):
+            self._forget_future(partition)
+            log.take_offline()
         self._on_directory_failure(directory, error)

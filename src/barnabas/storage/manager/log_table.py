@@ -1,0 +1,61 @@
+"""Logs by partition, each with the data directory in which it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from barnabas.storage.files.log_directory import LogDirectory
+    from barnabas.storage.log.log import Log
+    from barnabas.storage.topic_partition import TopicPartition
+
+
+class LogTable:
+    """The logs of partitions, or their future replicas.
+
+    Invariant: both maps have the same partitions.
+    """
+
+    __slots__ = ("_directories", "logs")
+
+    def __init__(self) -> None:
+        # The open logs. Only the methods of this class change it.
+        self.logs: dict[TopicPartition, Log] = {}
+        # The data directory of each log.
+        self._directories: dict[TopicPartition, LogDirectory] = {}
+
+    def put(self, partition: TopicPartition, log: Log, directory: LogDirectory) -> None:
+        """Add a log, or replace the one of the partition."""
+        self.logs[partition] = log
+        self._directories[partition] = directory
+
+    def pop(self, partition: TopicPartition) -> tuple[Log, LogDirectory]:
+        """Remove a log, and return it with its directory."""
+        return self.logs.pop(partition), self._directories.pop(partition)
+
+    def clear(self) -> None:
+        """Remove all logs."""
+        self.logs.clear()
+        self._directories.clear()
+
+    def directory_of(self, partition: TopicPartition) -> LogDirectory | None:
+        """Return the directory of the partition's log; None without a log."""
+        return self._directories.get(partition)
+
+    @property
+    def directories(self) -> Iterable[LogDirectory]:
+        """The directory of each log."""
+        return self._directories.values()
+
+    def find_in(self, partition: TopicPartition, directory: LogDirectory) -> Log | None:
+        """Return the partition's log if it is in that directory, or None."""
+        if self._directories.get(partition) is not directory:
+            return None
+        return self.logs[partition]
+
+    def logs_in(self, directory: LogDirectory) -> list[tuple[TopicPartition, Log]]:
+        """Return the logs of a directory."""
+        directories = self._directories
+        return [item for item in self.logs.items() if directories[item[0]] is directory]
