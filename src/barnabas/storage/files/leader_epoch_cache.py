@@ -33,6 +33,8 @@ class LeaderEpochCache:
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
         self.path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
+        # Epochs, and the offset at which each begins. Invariant: both lists are strictly increasing
+        # and have the same length. Appends add to the end, truncations remove at either end.
         self._epochs: list[int] = []
         self._starts: list[int] = []
         # Whether the file has every epoch in memory. False while the last epoch has no records, and

@@ -13,10 +13,13 @@ REMEMBERED_BATCHES = 5
 class RememberedBatch(NamedTuple):
     """A recent batch, kept because the producer retries it if the response is lost."""
 
+    # Sequences of the first and the last record. They wrap around at 2**31.
     base_sequence: int
     last_sequence: int
+    # Offsets of the first and the last record, inclusive.
     first_offset: int
     last_offset: int
+    # Largest timestamp of the batch in ms.
     timestamp: int
 
 
@@ -24,14 +27,17 @@ class ProducerEntry(NamedTuple):
     """A producer's state; immutable, so that a failed append changes nothing."""
 
     producer_id: int
+    # Epoch of the last batch or marker. Invariant: it only rises on a leader, which rejects a lower
+    # epoch.
     producer_epoch: int = NO_EPOCH
     # The latest batches of this epoch, oldest first, at most REMEMBERED_BATCHES.
     batches: tuple[RememberedBatch, ...] = ()
-    # Timestamp of the last batch or marker; decides when the entry expires.
+    # Timestamp of the last batch or marker in ms; decides when the entry expires.
     last_timestamp: int = -1
-    # Epoch of the coordinator that wrote the last marker.
+    # Epoch of the coordinator that wrote the last marker. A leader rejects markers of a lower one.
     coordinator_epoch: int = -1
-    # First offset of the open transaction, -1 without one.
+    # First offset of the open transaction, -1 without one. Its first batch sets it, its marker
+    # resets it.
     txn_first_offset: int = NO_OFFSET
 
     @property

@@ -64,13 +64,13 @@ class ProducerState:
         self._directory = directory
         # How long the state of an idle producer is kept, in ms.
         self.expiration_ms = expiration_ms
-        # By producer id.
+        # By producer id. `commit` replaces entries; expiry and `clear` remove them.
         self.entries: dict[int, ProducerEntry] = {}
         # Open and undecided transactions: an index over `entries`, changed by `commit` alone.
         self.transactions = OpenTransactions()
-        # The state covers all batches below this offset.
+        # The state covers all batches below this offset (exclusive). Appends and replays raise it.
         self.map_end_offset = 0
-        # Offsets of the snapshot files, ascending.
+        # Offsets of the snapshot files, ascending. Each covers the batches below its offset.
         self.snapshots: list[int] = []
         # Paths of damaged snapshot files, which were removed.
         self.damaged_snapshots: list[str] = []

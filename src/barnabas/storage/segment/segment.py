@@ -77,30 +77,40 @@ class Segment:
         self._directory = directory
         # ".deleted" before deletion; ".cleaned" and ".swap" before it replaces other segments.
         self._suffix = suffix
+        # Smallest offset that the segment can hold; names its files. Never changes.
         self.base_offset = base_offset
-        # Bytes of batches in the file; the next append starts here.
+        # Bytes of batches in the file; the next append starts here. Appends raise it, truncations
+        # lower it.
         self.size = size
-        # File size covered by the last sync; -1 if unknown.
+        # File size in bytes covered by the last completed sync. -1 if unknown, as after a
+        # truncation; then the next sync includes the file.
         self.synced_size = -1
         # Called after damaged indexes were rebuilt.
         self.on_rebuilt: Callable[[], None] | None = None
         # Called with path and position when damaged index entries are found.
         self.on_damaged_index: Callable[[str, int], None] | None = None
+        # None while the segment is idle; the next use opens the file.
         self._file: File | None = None
+        # Whether the file was used since the last check for idle segments.
         self._was_used = False
         self._index_interval_bytes = config.index_interval_bytes
+        # Positions of recent appends by first offset, at most _RECENT_MAX.
         self._recent: dict[int, int] = {}
-        # Bytes appended since the last index entry.
+        # Bytes appended since the last index entry. An append above index.interval.bytes adds an
+        # entry and sets it to 0.
         self.bytes_since_index_entry = 0
         # Largest timestamp, and last offset of its batch; None until the time index is read.
         self._max_timestamp: int | None = None
         self._offset_of_max_timestamp = base_offset
         # Largest timestamp of the first batch, from which segment.ms counts; None if unknown.
         self.first_batch_timestamp: int | None = None
+        # Wall clock at which the segment was created or found, in ms. segment.ms counts from it if
+        # records have no timestamps.
         self.created_ms = 0
-        # Whether the directory entry has not been synced yet.
+        # Whether the directory entry has not been synced yet. A sync of the log resets it.
         self.is_new = False
-        # Subtracted from segment.ms, so that the partitions of a topic do not all roll at once.
+        # In ms, subtracted from segment.ms, so that the partitions of a topic do not all roll at
+        # once.
         self.roll_jitter_ms = 0
         index_bytes = config.segment_index_bytes
         self.offset_index = OffsetIndex(disk, self.path(INDEX_SUFFIX), base_offset, index_bytes)
