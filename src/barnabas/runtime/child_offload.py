@@ -38,6 +38,7 @@ class ChildOffload:
     def __init__(self, loop: asyncio.AbstractEventLoop, idle_s: float = IDLE_S) -> None:
         self._loop = loop
         self._idle_s = idle_s
+        # The running child processes, idle ones too. Tasks start them; their death removes them.
         self._children: list[_Child] = []
 
     def submit(
@@ -83,7 +84,9 @@ class _Piece:
     ) -> None:
         self._on_message = on_message
         self._on_done = on_done
+        # Whether the task has ended or was cancelled. No callback runs after that. Stays true.
         self.is_over = False
+        # The child that works on the task; None before and after.
         self.child: _Child | None = None
 
     def deliver(self, message: object) -> None:
@@ -126,10 +129,15 @@ class _Child:
         self._loop = loop
         self._idle_s = idle_s
         self._on_dead = on_dead
+        # The task of the child; None while it is idle.
         self._piece: _Piece | None = None
+        # Ends the child when it has been idle for too long; None while it works.
         self._idle: asyncio.TimerHandle | None = None
+        # Whether the process has ended or was killed. Stays true.
         self._is_dead = False
+        # Bytes of incomplete frames from the child.
         self._received = bytearray()
+        # Parts of the task that the pipe to the child has not accepted yet, in order.
         self._unsent: deque[memoryview] = deque()
         self._process = subprocess.Popen(
             [sys.executable, "-c", _MAIN, str(os.getpid())],
@@ -158,7 +166,7 @@ class _Child:
 
     def begin(self, task: OffloadTask, piece: _Piece) -> None:
         """Give a task to this idle child."""
-        assert self.is_idle
+        assert self.is_idle, f"child {self.process_id} has a task already"
         self._piece = piece
         piece.child = self
         if self._idle is not None:

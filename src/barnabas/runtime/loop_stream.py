@@ -96,12 +96,16 @@ class LoopStream(asyncio.BufferedProtocol):
         self._watched_fd = -1
         # Data that the kernel has not taken, in order; empty unless _watched_fd is set.
         self._queue: deque[Chunk] = deque()
+        # Bytes in the queue. Invariant: 0 if the queue is empty.
         self._queued_bytes = 0
         # Called when the kernel has taken some of the queue; None if there is no callback.
         self._on_sent: Callable[[], None] | None = None
+        # The last notification of the handler: false above HIGH_WATER_BYTES, true again at or
+        # below LOW_WATER_BYTES.
         self._writable = True
         # Whether the stream is closed or about to close.
         self.is_closing = False
+        # The failure that closes the stream; the handler receives it in `on_closed`.
         self._error: Exception | None = None
         self.peer = ""
         self.local = ""

@@ -80,10 +80,13 @@ class SimStream:
         self.is_closing = False
         # Bytes that have arrived but that the handler has not received.
         self._inbox = bytearray()
+        # Whether the handler has paused reading.
         self._paused = False
+        # Whether a delivery to the handler is scheduled or running.
         self._delivering = False
         # Number of bytes written by this end that the handler of the other end has not received.
         self._unread_bytes = 0
+        # The last notification of this end's handler.
         self._reported_writable = True
         # Called when the kernels have taken some of the buffered bytes; None: not watched.
         self._on_sent: Callable[[], None] | None = None
