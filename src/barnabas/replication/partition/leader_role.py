@@ -290,15 +290,15 @@ class LeaderRole:
         Returns:
             Whether it moved. The high watermark never decreases.
         """
-        log = self._state.log
-        candidate = log.log_end_offset
+        offsets = self._state.log.offsets
+        candidate = offsets.log_end_offset
         if candidate > self.sync_required_from:
             candidate = self.sync_required_from
         if self.remote_replicas:
             candidate = self._smallest_end(candidate)
-        if candidate <= log.high_watermark:
+        if candidate <= offsets.high_watermark:
             return False
-        return log.update_high_watermark(candidate)
+        return offsets.update_high_watermark(candidate)
 
     def _smallest_end(self, own_end: int) -> int:
         if self.is_under_min_isr:

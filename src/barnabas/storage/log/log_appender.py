@@ -165,7 +165,11 @@ class LogAppender:
             TooManyOpenFilesError: nothing was written, and the log has not changed.
             KafkaStorageError: the disk failed; a part of the batches may have been written.
         """
-        self._offsets.check_append(info.first_offset, info.last_offset)
+        offsets = self._offsets
+        assert offsets.log_end_offset <= info.first_offset <= info.last_offset, (
+            f"NoOffsetTwice: offsets {info.first_offset} to {info.last_offset} are appended at "
+            f"log_end_offset={offsets.log_end_offset} directory={self._guard.directory}"
+        )
         info.size = len(records)
         try:
             segment = self._local.segments.active
@@ -181,7 +185,7 @@ class LogAppender:
         except OSError as error:
             raise self._guard.failure(error, is_half_done=True) from error
         self._local.is_changed = True
-        self._offsets.log_end_offset = info.last_offset + 1
+        offsets.log_end_offset = info.last_offset + 1
 
     def _commit_producers(self, changes: list[ProducerChange]) -> None:
         """Apply the staged producer changes, now that their batches are in the file."""

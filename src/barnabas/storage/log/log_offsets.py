@@ -1,7 +1,7 @@
 """Offsets that delimit a log, and their transitions.
 
-Each transition checks the invariants OffsetsInOrder and NoOffsetTwice. The high watermark may go
-back here: `HighWatermarkMonotonic` holds on a leader, which checks it before the call.
+Each transition checks the invariant OffsetsInOrder; `LogAppender` checks NoOffsetTwice. The high
+watermark may go back here: `HighWatermarkMonotonic` holds on a leader, which checks it first.
 """
 
 from __future__ import annotations
@@ -71,13 +71,6 @@ class LogOffsets:
             if first is not None and first < self.high_watermark:
                 return max(first, self.log_start_offset)
         return self.high_watermark
-
-    def check_append(self, first_offset: int, last_offset: int) -> None:
-        """Check the invariant NoOffsetTwice, before batches with these offsets are written."""
-        assert self.log_end_offset <= first_offset <= last_offset, (
-            f"NoOffsetTwice: offsets {first_offset} to {last_offset} are appended, "
-            f"log_end_offset={self.log_end_offset} {self._topic_partition}"
-        )
 
     def update_high_watermark(self, offset: int) -> bool:
         """Set the high watermark within [log start, log end]; return whether it moved.

@@ -21,8 +21,10 @@ def should_roll(segment: Segment, info: AppendInfo, now_ms: int, config: LogConf
     if segment.size > config.segment_bytes - info.size:
         return True
     if segment.size:
-        age_max_ms = config.segment_ms_max - segment.roll_jitter_ms
-        if _age_ms(segment, info.max_timestamp, now_ms) > age_max_ms:
+        # The age counts by record timestamps, if there are any.
+        first = segment.first_timestamp()
+        age_ms = info.max_timestamp - first if first >= 0 else now_ms - segment.created_ms
+        if age_ms > config.segment_ms_max - segment.roll_jitter_ms:
             return True
     return must_roll(segment, info)
 
@@ -30,7 +32,8 @@ def should_roll(segment: Segment, info: AppendInfo, now_ms: int, config: LogConf
 def must_roll(segment: Segment, info: AppendInfo) -> bool:
     """Return whether the append cannot fit into the segment, regardless of the configuration."""
     return (
-        segment.has_full_index
+        segment.offset_index.is_full
+        or segment.time_index.is_full
         or info.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
         or segment.size + info.size > _BYTES_MAX
     )
@@ -40,9 +43,3 @@ def roll_jitter(config: LogConfig, rng: Rng) -> int:
     """Return a random part of segment.jitter.ms, for one segment."""
     limit = min(config.segment_jitter_ms, config.segment_ms_max)
     return rng.randint(0, limit - 1) if limit > 0 else 0
-
-
-def _age_ms(segment: Segment, max_timestamp: int, now_ms: int) -> int:
-    """Return the segment's age, by record timestamps if there are any."""
-    first = segment.first_timestamp()
-    return max_timestamp - first if first >= 0 else now_ms - segment.created_ms

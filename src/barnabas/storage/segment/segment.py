@@ -222,11 +222,6 @@ class Segment:
             self.time_index.maybe_append(self.max_timestamp, self._offset_of_max_timestamp)
             self.bytes_since_index_entry = 0
 
-    @property
-    def has_full_index(self) -> bool:
-        """Whether an index has no room for another entry."""
-        return self.offset_index.is_full or self.time_index.is_full
-
     def first_timestamp(self) -> int:
         """Return the largest timestamp of the first batch; -1 without one."""
         if self.first_batch_timestamp is not None:
