@@ -21,14 +21,14 @@ RAFT_CONFIGS = ConfigDefinition([
         "controller.quorum.election.timeout.ms",
         _INT,
         1000,
-        "How long to wait for votes, or for word of a leader, before a new election.",
+        "Longest time to wait for votes or a leader before a new election.",
         at_least(1),
     ),
     ConfigKey(
         "controller.quorum.fetch.timeout.ms",
         _INT,
         2000,
-        "How long a follower goes without an answer of the leader before it runs for leader, and"
+        "Longest time without a response of the leader before a follower starts an election, and"
         " a leader without fetches of a majority before it steps down.",
         at_least(1),
     ),
@@ -36,21 +36,21 @@ RAFT_CONFIGS = ConfigDefinition([
         "controller.quorum.election.backoff.max.ms",
         _INT,
         1000,
-        "Longest wait between elections that nobody won.",
+        "Longest backoff after an election without a winner.",
         at_least(0),
     ),
     ConfigKey(
         "controller.quorum.request.timeout.ms",
         _INT,
         2000,
-        "How long to wait for the answer to a request between voters.",
+        "Longest time to wait for the response to a request between voters.",
         at_least(1),
     ),
     ConfigKey(
         "controller.quorum.retry.backoff.ms",
         _INT,
         20,
-        "How long to wait before a request between voters that failed is sent again; longer after"
+        "Backoff before a failed request between voters is sent again; longer after"
         " several failures in a row.",
         at_least(1),
     ),
@@ -58,21 +58,21 @@ RAFT_CONFIGS = ConfigDefinition([
         "controller.quorum.fetch.max.bytes",
         _INT,
         1024 * 1024,
-        "Most bytes of the metadata log in one answer, though always one batch.",
+        "Maximum bytes of the metadata log in one response, but at least one batch.",
         at_least(1),
     ),
     ConfigKey(
         "controller.quorum.fetch.snapshot.max.bytes",
         _INT,
         1024 * 1024,
-        "Most bytes of a snapshot in one answer.",
+        "Maximum bytes of a snapshot in one response.",
         at_least(1),
     ),
     ConfigKey(
         "controller.quorum.auto.join.enable",
         _BOOLEAN,
         False,
-        "Whether a controller that is no voter of its cluster asks to become one.",
+        "Whether a controller that is not a voter asks the leader to add it.",
     ),
     ConfigKey(
         "metadata.log.max.record.bytes.between.snapshots",
@@ -99,20 +99,20 @@ RAFT_CONFIGS = ConfigDefinition([
         "metadata.log.segment.ms",
         _LONG,
         604_800_000,
-        "Time after which a new segment of the metadata log is begun.",
+        "Time after which the metadata log gets a new segment.",
         at_least(0),
     ),
     ConfigKey(
         "metadata.max.retention.bytes",
         _LONG,
         100 * 1024 * 1024,
-        "Bytes of metadata log and snapshots above which those that newer snapshots cover go.",
+        "Size of log and snapshots above which files covered by newer snapshots are deleted.",
     ),
     ConfigKey(
         "metadata.max.retention.ms",
         _LONG,
         604_800_000,
-        "Age at which metadata log and snapshots that newer snapshots cover go.",
+        "Age after which files covered by newer snapshots are deleted.",
     ),
 ])  # fmt: skip
 

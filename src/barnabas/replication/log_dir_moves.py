@@ -104,7 +104,12 @@ class LogDirMoves:
         try:
             return self._begin(partition, directory)
         except StorageError as error:
-            _log.error("cannot move %s to %s: %s", key, path, error)
+            _log.error(
+                "Move between directories cannot start: partition=%s directory=%s error=%s",
+                key,
+                path,
+                error,
+            )
             return error.error_code
 
     def _begin(self, partition: Partition, directory: LogDirectory) -> ErrorCode:
@@ -182,7 +187,12 @@ class LogDirMoves:
     def _on_failed(self, move: _Move, error: StorageError) -> None:
         if self._is_current(move):
             key = move.partition.topic_partition
-            _log.error("the move of %s to %s has failed: %s", key, move.directory.path, error)
+            _log.error(
+                "Move between directories failed: partition=%s directory=%s error=%s",
+                key,
+                move.directory.path,
+                error,
+            )
             self._forget(key)
 
     def _on_caught_up(self, move: _Move) -> None:

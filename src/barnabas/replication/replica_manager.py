@@ -289,7 +289,7 @@ class ReplicaManager:
         except AssertionError:
             raise
         except Exception:  # noqa: BLE001 - the other topics go on
-            _log.exception("The configuration of a topic cannot be applied: topic=%s", topic)
+            _log.exception("Configuration of a topic cannot be applied: topic=%s", topic)
             self.metrics.metadata_apply_errors += 1
             return []
 
@@ -335,7 +335,7 @@ class ReplicaManager:
         try:
             self._logs.checkpoint_high_watermarks()
         except StorageError as error:
-            _log.error("cannot write the high watermarks: %s", error)
+            _log.error("Checkpoint of high watermarks failed: error=%s", error)
 
     # Waking.
 

@@ -114,7 +114,7 @@ def test_an_error_that_escapes_ends_that_fetcher_only(broker, caplog) -> None:
 
     mine.answer(Broken())
     assert broker.fetchers.dead_count == 1
-    assert "has died" in caplog.text
+    assert "Fetcher stopped by an unexpected error" in caplog.text
     assert others.waiting is not None
     broker.lead(2)
     assert broker.fetchers.dead_count == 0
@@ -403,14 +403,15 @@ def test_a_usual_error_that_goes_on_is_warned_of_once(broker, caplog) -> None:
     for _ in range(20):
         broker.leader.give({PARTITION: data(error_code=ErrorCode.UNKNOWN_TOPIC_ID)}, session_id=0)
         broker.run_for(BACKOFF_MS + 20)
-    assert warnings(caplog) == [f"{PARTITION}: the leader answers UNKNOWN_TOPIC_ID"]
+    expected = [f"Fetch failed at the leader: partition={PARTITION} error=UNKNOWN_TOPIC_ID"]
+    assert warnings(caplog) == expected
 
 
 def test_another_error_is_told_at_once_and_once_while_it_lasts(broker, caplog) -> None:
     for error in 4 * [ErrorCode.KAFKA_STORAGE_ERROR] + 3 * [ErrorCode.UNKNOWN_SERVER_ERROR]:
         broker.leader.give({PARTITION: data(error_code=error)}, session_id=0)
         broker.run_for(BACKOFF_MS + 20)
-    assert [each.rpartition(" ")[2] for each in warnings(caplog)] == [
+    assert [each.rpartition("=")[2] for each in warnings(caplog)] == [
         "KAFKA_STORAGE_ERROR",
         "UNKNOWN_SERVER_ERROR",
     ]
@@ -424,7 +425,7 @@ def test_a_partition_that_fails_for_another_reason_says_so_once(broker, caplog) 
     broker.leader.give({PARTITION: data(records(b"a", offset=1), high_watermark=1)})
     assert broker.fetchers.failed == [PARTITION]
     assert len(warnings(caplog)) == 1
-    assert "is fetched no more by this leadership" in warnings(caplog)[0]
+    assert "Replication of a partition failed until its leader changes" in warnings(caplog)[0]
 
 
 def test_a_leader_that_cannot_be_reached_is_warned_of_once(broker, caplog) -> None:

@@ -24,7 +24,7 @@ def test_an_oversized_batch_is_taken_with_a_warning(caplog) -> None:
     """Warns when the first record exceeds replica.fetch.max.bytes."""
     broker = FollowingBroker(replica_fetch_max_bytes=100)
     broker.leader.give({PARTITION: data(records(b"x" * 500), high_watermark=1)})
-    assert "more than replica.fetch.max.bytes" in caplog.text
+    assert "Batch is larger than replica.fetch.max.bytes" in caplog.text
     assert broker.log.log_end_offset == 1
 
 

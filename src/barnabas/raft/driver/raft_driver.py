@@ -385,7 +385,7 @@ class RaftDriver:
             UnprovenVoterFile(
                 self._dependencies.doors.disk, self._dependencies.data_directory
             ).remove()
-            _log.info("This voter takes part in the metadata quorum from now on")
+            _log.info("Voter starts to vote in the metadata quorum")
         if effects.persist is not None:
             static = None if self._history.kraft_version else self._history.last.ids
             self._dependencies.store.write(effects.persist, static)
@@ -444,7 +444,7 @@ class RaftDriver:
         try:
             self._install(receiver.id)
         except SnapshotError as damage:
-            _log.warning("The leader's snapshot is damaged and is fetched again: %s", damage)
+            _log.warning("Damaged snapshot from the leader is fetched again: error=%s", damage)
             doors = self._dependencies.doors
             delete_snapshot(doors.disk, self._log.directory, receiver.id)
             self._carry_out(self._core.on_snapshot_installed(self._now(), None))

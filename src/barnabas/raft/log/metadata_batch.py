@@ -117,7 +117,7 @@ def check_fetched(buffer: memoryview, next_offset: int, epoch: int) -> FetchedBa
             if header.is_control:
                 control_batches.append(buffer[position:size])
     except CorruptBatchError as error:
-        _log.warning("The leader's records cannot be read from byte %d on: %s", size, error)
+        _log.warning("Leader's records cannot be read: from_byte=%d error=%s", size, error)
     return FetchedBatches(size, control_batches)
 
 

@@ -122,7 +122,9 @@ class ChannelTransport:
         api_key = _API_KEYS[type(request)]
         version = _version(api_key, channel)
         if version is None:
-            _log.warning("%s does not serve %s", channel.address, api_key.name)
+            _log.warning(
+                "API is not supported by a voter: address=%s api=%s", channel.address, api_key.name
+            )
             self._timer.call_soon(partial(self._fail, request, False))
             return
         message = request_message(request, version, self._config)
@@ -139,7 +141,7 @@ class ChannelTransport:
         try:
             answer = core_response(response, request.token, self._config.listener_name)
         except UnusableResponseError as unusable:
-            _log.warning("A request of the quorum was not served: %s", unusable)
+            _log.warning("Response of a voter cannot be used: error=%s", unusable)
             self._receive(core.RequestFailed(request.token, is_refused=True))
             return
         self._receive(answer)

@@ -121,7 +121,7 @@ class FetchProcessing:
                 except AssertionError:
                     raise
                 except Exception:  # noqa: BLE001 - the other partitions go on
-                    self._states.fail_unexpectedly(key, "its records were appended")
+                    self._states.fail_unexpectedly(key, "appending records")
             yield
         return Processed(
             processed.diverging,
@@ -163,15 +163,28 @@ class FetchProcessing:
         try:
             appended = self._local.append(key, state.fetch_offset, fetched)
         except (CorruptRecordError, InvalidRecordError) as error:
-            _log.error("%s: what the leader sent is damaged, not appended: %s", key, error)
+            _log.error(
+                "Damaged records from the leader are not appended: partition=%s error=%s",
+                key,
+                error,
+            )
             self._states.delay([key])
             return 0
         except KafkaStorageError as error:
-            _log.log(log_level_of(error), "%s: cannot append: %s", key, error)
+            _log.log(
+                log_level_of(error),
+                "Append of fetched records failed: partition=%s error=%s",
+                key,
+                error,
+            )
             self._states.delay([key])
             return 0
         except (StorageError, OffsetMismatchError) as error:
-            _log.error("%s is fetched no more by this leadership: %s", key, error)
+            _log.error(
+                "Replication of a partition failed until its leader changes: partition=%s error=%s",
+                key,
+                error,
+            )
             self._states.fail(key)
             return 0
         state.errors_in_a_row = 0
@@ -202,7 +215,7 @@ class FetchProcessing:
                 return
             if size > self._max_bytes:
                 _log.warning(
-                    "%s has a batch of %d bytes, more than replica.fetch.max.bytes", key, size
+                    "Batch is larger than replica.fetch.max.bytes: partition=%s bytes=%d", key, size
                 )
 
     def _take_error(
@@ -221,7 +234,7 @@ class FetchProcessing:
             state.logged_error = error
         else:
             level = logging.WARNING if state.errors_in_a_row == _USUAL_MAX else logging.DEBUG
-        _log.log(level, "%s: the leader answers %s", key, error.name)
+        _log.log(level, "Fetch failed at the leader: partition=%s error=%s", key, error.name)
         self._states.delay([key])
 
 

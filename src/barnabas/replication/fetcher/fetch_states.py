@@ -132,7 +132,9 @@ class FetchStates:
             occasion: the operation that raised the exception.
         """
         _log.exception(
-            "%s: unexpected error while %s; it is fetched no more by this leadership", key, occasion
+            "Unexpected error, replication failed until the leader changes: partition=%s while=%s",
+            key,
+            occasion,
         )
         self.fail(key)
 
@@ -142,7 +144,11 @@ class FetchStates:
         if state is None:
             return
         if state.current_leader_epoch == request_epoch:
-            _log.info("%s: leader epoch %d is over, newer metadata will come", key, request_epoch)
+            _log.info(
+                "Fetching stopped until newer metadata: partition=%s fenced_leader_epoch=%d",
+                key,
+                request_epoch,
+            )
             self.fail(key)
         else:
             self.delay([key])

@@ -89,7 +89,7 @@ class FetcherManager:
         """Apply a changed `num.replica.fetchers`: reassign all partitions to fetchers."""
         if per_leader == self._per_leader:
             return
-        _log.info("%d fetchers per leader from now on", per_leader)
+        _log.info("Number of fetchers changed: fetchers_per_leader=%d", per_leader)
         self._per_leader = per_leader
         moved: dict[TopicPartition, InitialFetchState] = {}
         for key, fetcher in list(self._fetchers.items()):

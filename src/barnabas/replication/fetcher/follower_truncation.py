@@ -75,7 +75,11 @@ class FollowerTruncation:
             elif end.error is ErrorCode.FENCED_LEADER_EPOCH:
                 self._states.fence(key, query.current_leader_epoch)
             elif end.error is not ErrorCode.NONE:
-                _log.info("%s: the leader answers %s", key, end.error.name)
+                _log.info(
+                    "Query for the end of an epoch failed: partition=%s error=%s",
+                    key,
+                    end.error.name,
+                )
                 self._states.delay([key])
             else:
                 self._truncate_to(key, state, end, finds_divergence=False)
@@ -92,7 +96,7 @@ class FollowerTruncation:
     ) -> None:
         if end.epoch < UNKNOWN_EPOCH or end.end_offset < UNKNOWN_OFFSET:
             _log.error(
-                "%s: the leader answers an impossible end of an epoch: epoch=%d end_offset=%d",
+                "Leader sent an impossible end of an epoch: partition=%s epoch=%d end_offset=%d",
                 key,
                 end.epoch,
                 end.end_offset,
@@ -101,11 +105,19 @@ class FollowerTruncation:
             return
         partition = self._local.find(key)
         if partition is None:
-            _log.warning("%s is fetched no more by this leadership: it is offline", key)
+            _log.warning(
+                "Replication failed until the leader changes, partition is offline: partition=%s",
+                key,
+            )
             self._states.fail(key)
             return
         truncation = truncation_offset(partition.log, end, state.fetch_offset)
-        _log.info("%s is cut to %s: the leader's epoch ends at %s", key, truncation, end)
+        _log.info(
+            "Log diverges from the leader's: partition=%s truncation=%s leader_epoch_end=%s",
+            key,
+            truncation,
+            end,
+        )
         self._truncate(key, state, truncation, finds_divergence=finds_divergence)
 
     def _truncate(
@@ -121,13 +133,17 @@ class FollowerTruncation:
             self._local.truncate(key, truncation)
             log = self._local.log(key)
         except StorageError as error:
-            _log.error("%s is fetched no more by this leadership: cannot be cut: %s", key, error)
+            _log.error(
+                "Truncation failed, fetching stopped until leader change: partition=%s error=%s",
+                key,
+                error,
+            )
             self._states.fail(key)
             return
         except AssertionError:
             raise
         except Exception:  # noqa: BLE001 - the other partitions go on
-            self._states.fail_unexpectedly(key, "its log was cut")
+            self._states.fail_unexpectedly(key, "truncating the log")
             return
         before = (state.fetch_offset, state.last_fetched_epoch, state.phase)
         # Truncation removes whole batches: the log may end below the requested offset.

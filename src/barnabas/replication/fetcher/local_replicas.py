@@ -116,7 +116,7 @@ class LocalReplicas:
         log = self.log(key)
         if truncation.offset < log.high_watermark:
             _log.warning(
-                "%s is cut to %d, below its high watermark %d",
+                "Log truncated below its high watermark: partition=%s offset=%d high_watermark=%d",
                 key,
                 truncation.offset,
                 log.high_watermark,

@@ -56,7 +56,11 @@ class OutOfRange:
         for key, state, leader_end in self._answered(asked, answers):
             try:
                 if leader_end < self._local.log(key).log_end_offset:
-                    _log.warning("%s: the leader's log ends at %d, below ours", key, leader_end)
+                    _log.warning(
+                        "Leader's log ends below the local log: partition=%s leader_log_end=%d",
+                        key,
+                        leader_end,
+                    )
                     self._local.truncate(key, OffsetTruncation(leader_end, is_complete=True))
                     self._go_on(key, state, leader_end)
                 else:
@@ -66,7 +70,7 @@ class OutOfRange:
             except AssertionError:
                 raise
             except Exception:  # noqa: BLE001 - the other partitions go on
-                self._states.fail_unexpectedly(key, "its log was cut to the leader's end")
+                self._states.fail_unexpectedly(key, "truncating to the leader's log end")
         return {key: asked[key] for key in self._leader_ends}
 
     def take_starts(
@@ -76,7 +80,11 @@ class OutOfRange:
         for key, state, leader_start in self._answered(asked, answers):
             try:
                 if leader_start > self._local.log(key).log_end_offset:
-                    _log.warning("%s: the leader's log begins at %d only", key, leader_start)
+                    _log.warning(
+                        "Leader's log starts above the local log: partition=%s leader_log_start=%d",
+                        key,
+                        leader_start,
+                    )
                     self._local.restart_log_at(key, leader_start)
                 self._go_on(key, state, self._leader_ends[key])
             except StorageError as error:
@@ -84,7 +92,7 @@ class OutOfRange:
             except AssertionError:
                 raise
             except Exception:  # noqa: BLE001 - the other partitions go on
-                self._states.fail_unexpectedly(key, "its log was begun anew")
+                self._states.fail_unexpectedly(key, "restarting the log")
 
     def on_failed(self, asked: Mapping[TopicPartition, int]) -> None:
         """Return the partitions to fetching after a failed request.
@@ -116,7 +124,11 @@ class OutOfRange:
                 yield key, state, answer.offset
                 continue
             name = "nothing" if answer is None else f"{answer.error.name}, {answer.offset}"
-            _log.info("%s is out of range, and the leader's offsets are unknown: %s", key, name)
+            _log.info(
+                "Leader's offsets are unknown after OFFSET_OUT_OF_RANGE: partition=%s response=%s",
+                key,
+                name,
+            )
             state.phase = FetchPhase.FETCHING
             if answer is not None and answer.error is ErrorCode.FENCED_LEADER_EPOCH:
                 self._states.fence(key, epoch)
@@ -138,7 +150,11 @@ class OutOfRange:
         self._local.wake(key)
 
     def _give_up(self, key: TopicPartition, error: StorageError) -> None:
-        _log.error("%s is out of range and cannot be mended: %s", key, error)
+        _log.error(
+            "Fetch offset cannot be moved into the leader's range: partition=%s error=%s",
+            key,
+            error,
+        )
         state = self._states.get(key)
         if state is not None:
             state.phase = FetchPhase.FETCHING

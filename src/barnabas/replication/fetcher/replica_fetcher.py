@@ -320,7 +320,12 @@ class ReplicaFetcher:
     def _on_failed(self, keys: Iterable[TopicPartition], error: NetworkError) -> None:
         """Handle the failure of a whole request: reset the session and delay its partitions."""
         # Warn once per series of failures: a dead leader gets requests until the next election.
-        _log.log(logging.DEBUG if self._is_failing else logging.WARNING, "%s: %s", self.name, error)
+        _log.log(
+            logging.DEBUG if self._is_failing else logging.WARNING,
+            "Request to the leader failed: fetcher=%s error=%s",
+            self.name,
+            error,
+        )
         self._is_failing = True
         self._leader.close()
         self._session.reset()
@@ -337,7 +342,11 @@ class ReplicaFetcher:
         except Exception:  # noqa: BLE001 - one fetcher ends, and is counted
             if self._is_closed:
                 return
-            _log.exception("%s has died; its partitions are not replicated any more", self.name)
+            _log.exception(
+                "Fetcher stopped by an unexpected error: fetcher=%s partitions=%d",
+                self.name,
+                len(self),
+            )
             self.is_dead = True
             self._stop_waiting()
             self._request = None
@@ -423,7 +432,12 @@ class ReplicaFetcher:
 
     def _on_session_error(self, asked: FollowerRequest, code: ErrorCode) -> None:
         """Drop the response after a session error. The next request is a full fetch."""
-        _log.info("%s: fetch session %d: %s", self.name, asked.session_id, code.name)
+        _log.info(
+            "Fetch session failed: fetcher=%s session_id=%d error=%s",
+            self.name,
+            asked.session_id,
+            code.name,
+        )
         is_full = asked.session_epoch == 0
         if is_full or code not in _SESSION_ERRORS:
             # A full request has no session that could fail: delay the retry.
@@ -452,7 +466,11 @@ class ReplicaFetcher:
         if state is not None and self._states.get(key) is state:
             state.is_syncing = False
             if error is not None:
-                _log.error("%s is fetched no more by this leadership: not synced: %s", key, error)
+                _log.error(
+                    "Sync failed, fetching stopped until the leader changes: partition=%s error=%s",
+                    key,
+                    error,
+                )
                 self._states.fail(key)
         self._go_on()
 

@@ -243,7 +243,7 @@ class PartitionRegistry:
             directory = wanted.registration.directory_of(self._settings.node_id)
             log = self._open(topic_partition, wanted.topic_id, directory)
         except StorageError as error:
-            _log.error("cannot open the log of %s: %s", topic_partition, error)
+            _log.error("Log cannot be opened: partition=%s error=%s", topic_partition, error)
             self.offline.add(topic_partition)
             changes.failed.append(topic_partition)
             return None
@@ -258,7 +258,10 @@ class PartitionRegistry:
             return self._logs.get_or_create(topic_partition, topic_id, config, directory_id)
         except InconsistentTopicIdError:
             # The topic was deleted and its name reused while this broker was down.
-            _log.warning("%s belongs to a deleted topic and makes room", topic_partition)
+            _log.warning(
+                "Log of a deleted topic is deleted, its name is used again: partition=%s",
+                topic_partition,
+            )
             self._logs.delete_async(topic_partition)
             return self._logs.get_or_create(topic_partition, topic_id, config, directory_id)
 
@@ -285,7 +288,7 @@ class PartitionRegistry:
                 path
             )
         except StorageError as error:
-            _log.error("cannot cut the damaged log of %s: %s", key, error)
+            _log.error("Damaged log cannot be truncated: partition=%s error=%s", key, error)
             return False
         _log.warning("Damaged replica is fetched again: partition=%s path=%s", key, path)
         self.offline.discard(key)

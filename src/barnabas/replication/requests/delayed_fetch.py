@@ -162,7 +162,7 @@ class DelayedFetch(DelayedOperation):
         except AssertionError:
             raise
         except Exception:  # noqa: BLE001 - it is answered, others go on
-            _log.exception("Unexpected error in a fetch that waits")
+            _log.exception("Unexpected error in a waiting fetch")
             return True
 
     def _is_decided(self, waiting: WaitingPartition) -> bool:

@@ -277,7 +277,9 @@ class ReplicaAppends:
         if error.error_code in _TOO_LARGE:
             self._metrics.topics[topic_partition.topic].bytes_rejected += size
         if isinstance(error, KafkaStorageError):
-            _log.log(log_level_of(error), "append to %s failed: %s", topic_partition, error)
+            _log.log(
+                log_level_of(error), "Append failed: partition=%s error=%s", topic_partition, error
+            )
         result = ProduceResult(error.error_code)
         # As in Kafka: an error message only for errors of single records. The log start offset is
         # sent only if the log is intact and the records are neither too large nor corrupt.
@@ -311,7 +313,7 @@ class ReplicaAppends:
             self._maybe_sync(partition)
         elif error is not None:
             # Do not retry: after a failed sync, the state of the data on disk is unknown.
-            _log.error("sync of %s failed: %s", key, error)
+            _log.error("Sync failed: partition=%s error=%s", key, error)
             if self._online.get(key) is partition:
                 self._take_offline(key)
         elif leader is not None and leader.on_synced(synced_to):

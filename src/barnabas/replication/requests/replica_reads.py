@@ -235,7 +235,7 @@ class ReplicaReads:
             self._on_damage(key, error)
             return failed_fetch(error.error_code)
         except StorageError as error:
-            _log.log(log_level_of(error), "read of %s failed: %s", key, error)
+            _log.log(log_level_of(error), "Read failed: partition=%s error=%s", key, error)
             if error.error_code is not _STORAGE_ERROR:
                 # As in Kafka: a failing disk is counted elsewhere, as an offline directory.
                 self._metrics.topics[key.topic].failed_fetch_requests += 1

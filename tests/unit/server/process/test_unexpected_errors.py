@@ -188,7 +188,7 @@ def test_of_a_fetch_that_waits_is_no_concern_of_the_producer_that_wakes_it(
     answer, failure = waiting[0]
     assert failure is None
     assert errors(answer) == [("t", 0, OURS), ("t", 1, ErrorCode.NONE)]
-    assert any("in a fetch that waits" in each.getMessage() for each in caplog.records)
+    assert any("in a waiting fetch" in each.getMessage() for each in caplog.records)
 
 
 def test_of_a_listener_of_metadata(
