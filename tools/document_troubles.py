@@ -15,39 +15,39 @@ TABLE = ROOT / "tests" / "scenario" / "trouble_table.py"
 FILE = ROOT / "docs" / "troubles.md"
 COMMAND = "python -m tools.document_troubles"
 
-HEAD = f"""# Troubles, and what mends them
+HEAD = f"""# Problems and remedies
 
-Written by `{COMMAND}` from the table that `test_troubles.py` stages on real processes: do not edit.
+`{COMMAND}` writes this page from a table. `test_troubles.py` produces each problem on real processes. Do not edit this page.
 
-Begin with `barnabas doctor HOST:PORT[,HOST:PORT...]`. It looks at addresses, brokers, the metadata quorum, clocks, partitions, groups, disks and
-configurations, and ends within five seconds, whatever is dead or paused. Each line is `ok`, `note` (it works, and is worth knowing) or `wrong`,
-with the remedy below it. A quorum without a leader is the first line: nothing else gets better before that is mended. `barnabas why` explains
-a single partition or group. `barnabas doctor DIRECTORY` and `barnabas doctor SERVER.PROPERTIES` look at a node that does not start.
+Begin with `barnabas doctor HOST:PORT[,HOST:PORT...]`. It examines addresses, brokers, the metadata quorum, clocks, partitions, groups, disks and
+configurations. It ends within five seconds, even if brokers are dead or paused. Each line is `ok`, `note` (no problem, but useful to know) or `wrong`,
+with the remedy below it. A quorum without a leader is the first line, because it must be repaired first. `barnabas why` explains
+a single partition or group. `barnabas doctor DIRECTORY` and `barnabas doctor SERVER.PROPERTIES` examine a node that does not start.
 
-While a broker is down, change no configuration for its sake: its replicas catch up by themselves when it is started again. Do not delete a
-node's data, do not lower `min.insync.replicas` or replication factors, and elect no unclean leader to get over a broker that comes back.
+While a broker is down, do not change the configuration: its replicas catch up automatically after its next start. Do not delete a
+node's data, and do not lower `min.insync.replicas` or replication factors. Do not elect an unclean leader if the broker will return.
 
-## What doctor says
+## Findings of doctor
 
-"Test" is what the test does to bring the trouble about, and to mend it; after it doctor has to find nothing wrong.
+The column "test" describes how the test produces the problem. After the remedy, doctor must find nothing wrong.
 
-| trouble | test | doctor says | and advises | mended by |
+| problem | test | finding | remedy | remedy in the test |
 |---|---|---|---|---|
 """  # noqa: E501 - lines of Markdown
 
 TAIL = """
 ## Exit statuses and waits
 
-`doctor` and `why` end with 0 when nothing is wrong (notes count as nothing), 1 when something is, 2 on wrong usage. Other commands end with 1 when
-the cluster refuses or no broker answers. A command that reaches no broker says so on standard error after one second, with what each address
-answered, and ends after ten; `--timeout SECONDS` changes the ten.
+`doctor` and `why` end with 0 if nothing is wrong (apart from notes), with 1 if there is a problem, and with 2 on wrong usage. Other commands end with 1 if
+the cluster refuses or no broker answers. A command that reaches no broker reports the result of each address on standard error after one second. It
+ends after ten seconds; `--timeout SECONDS` changes this limit. For `why`, `partitions show` and `log-dirs`, it limits all requests together.
 
-| the client says | it means |
+| message of the client | meaning |
 |---|---|
-| `Connection refused` | the machine is there, and no program listens at the port |
-| `the host name has no address` | the name is misspelt, or DNS and /etc/hosts do not know it |
-| `it answered with TLS` | the listener wants TLS, and the client is set to PLAINTEXT |
-| `a web server (HTTP) listens there` | the port is that of metrics or of a web console |
+| `Connection refused` | the machine runs, but no program listens at the port |
+| `the host name has no address` | the name is misspelled, or DNS and /etc/hosts do not contain it |
+| `it answered with TLS` | the listener requires TLS, and the client uses PLAINTEXT |
+| `a web server (HTTP) listens there` | the port belongs to metrics or a web console |
 | `does not speak Kafka's protocol` | another program listens at the port |
 | `no response within … ms` | the process is paused or stuck, or a firewall drops packets |
 """  # noqa: E501 - lines of Markdown
