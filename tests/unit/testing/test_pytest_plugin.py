@@ -166,7 +166,7 @@ def test_a_failed_test_shows_the_log_of_the_broker(run, pytester: pytest.Pyteste
     pytester.makeini("[pytest]\nkafka_settings = barnabas.log.level=info\n")
     result = run("def test_failure(kafka_broker):\n    assert not kafka_broker.bootstrap\n")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*Log of kafka_broker*", "*Node 1 is ready at*"])
+    result.stdout.fnmatch_lines(["*Log of kafka_broker*", "*Node ready: id=1*"])
 
 
 def test_the_links_of_a_cluster_break_and_are_whole_for_the_next_test(run, temporary: Path) -> None:

@@ -74,7 +74,7 @@ class AutoTopics:
             for topic in response.topics:
                 if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                     _log.warning(
-                        "Topic %s could not be created: %s %s",
+                        "Automatic topic creation failed: topic=%s error=%s message=%s",
                         topic.name,
                         ErrorCode.of(topic.error_code).name,
                         topic.error_message or "",

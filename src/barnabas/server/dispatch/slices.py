@@ -39,7 +39,7 @@ _SORTED_AT_ONCE = 2_000
 
 
 class Sliced(Protocol):
-    """The owner of queued work, which is informed when the work ends."""
+    """A request with queued work. The queue reports the end of the work to it."""
 
     @property
     def is_wanted(self) -> bool:
@@ -68,13 +68,13 @@ UNFINISHED = _Unfinished()
 
 
 class _Job:
-    __slots__ = ("is_large", "owner", "spent_ms", "steps")
+    __slots__ = ("is_large", "request", "spent_ms", "steps")
 
     def __init__(
-        self, steps: Generator[None, None, object], owner: Sliced, *, is_large: bool
+        self, steps: Generator[None, None, object], request: Sliced, *, is_large: bool
     ) -> None:
         self.steps = steps
-        self.owner = owner
+        self.request = request
         self.is_large = is_large
         self.spent_ms = 0.0
 
@@ -118,12 +118,12 @@ class SliceQueue:
     def add(
         self,
         steps: Generator[None, None, object],
-        owner: Sliced,
+        request: Sliced,
         *,
         is_large: bool = False,
     ) -> None:
         """Run the steps in slices from the next turn on. Large jobs run one after the other."""
-        job = _Job(steps, owner, is_large=is_large)
+        job = _Job(steps, request, is_large=is_large)
         if is_large and self._large:
             self._waiting.append(job)
             return
@@ -145,7 +145,7 @@ class SliceQueue:
             is_over = self._run_slice(job)
             now_ms = self._clock.monotonic_ms()
             if now_ms > self._watch.due_ms:
-                self._watch.check(now_ms, began_ms, *job.owner.source)
+                self._watch.check(now_ms, began_ms, *job.request.source)
         finally:
             if not is_over:
                 self._jobs.append(job)
@@ -158,9 +158,9 @@ class SliceQueue:
 
     def _run_slice(self, job: _Job) -> bool:
         """Run one slice of a job, and return whether the job has ended."""
-        if not job.owner.is_wanted:
+        if not job.request.is_wanted:
             job.steps.close()
-            job.owner.on_work_done(job.spent_ms)
+            job.request.on_work_done(job.spent_ms)
             return True
         monotonic_ms, steps = self._clock.monotonic_ms, job.steps
         began_ms = monotonic_ms()
@@ -172,11 +172,11 @@ class SliceQueue:
                     job.spent_ms += monotonic_ms() - began_ms
                     return False
         except StopIteration:
-            job.owner.on_work_done(job.spent_ms + monotonic_ms() - began_ms)
+            job.request.on_work_done(job.spent_ms + monotonic_ms() - began_ms)
         except AssertionError:
             raise
-        except Exception as error:  # noqa: BLE001 - the owner logs it, other jobs continue
-            job.owner.on_work_failed(error)
+        except Exception as error:  # noqa: BLE001 - the request logs it, other jobs continue
+            job.request.on_work_failed(error)
         return True
 
 

@@ -163,7 +163,7 @@ class BrokerServer:
         awaited = self._awaited_epoch
         if awaited is not None and self._shared.cluster.image.provenance.offset >= awaited:
             self._awaited_epoch = None
-            _log.info("Opening the logs: the metadata up to offset %d is known", awaited)
+            _log.info("Opening the logs: metadata_offset=%d", awaited)
             self.follower.open_logs(self.registration.begin_heartbeats)
 
     def drain(self, on_drained: Callable[[], None]) -> None:

@@ -141,10 +141,10 @@ class Node:
         cluster = self._configuration.cluster
         self._shared = SharedServer(self._configuration, self._runtime, self._fail)
         _log.info(
-            "Node %d of cluster %s starts as %s",
+            "Node starting: id=%d cluster=%s roles=%s",
             self.shared.node_id,
             self.shared.cluster_id,
-            " and ".join(cluster.roles),
+            ",".join(cluster.roles),
         )
         if cluster.is_controller:
             from barnabas.server.process.controller_server import ControllerServer
@@ -186,7 +186,7 @@ class Node:
         if self.shared.is_stopping:
             return
         self.shared.is_stopping = True
-        _log.info("Node %d stops", self.shared.node_id)
+        _log.info("Node stopping: id=%d", self.shared.node_id)
         self.observation.state = STOPPING
         if self.observation.quorum_watch is not None:
             self.observation.quorum_watch.stop()
@@ -211,7 +211,7 @@ class Node:
             if self.broker is not None:
                 self.broker.close_logs()
             self.shared.close()
-            _log.info("Node %d has stopped", self.shared.node_id)
+            _log.info("Node stopped: id=%d", self.shared.node_id)
             on_stopped()
 
         self.observation.close()
@@ -324,7 +324,7 @@ class Node:
             self._watch_quorum()
         self.shared.changes.is_caught_up = True
         self._runtime.watch.begin()
-        _log.info("Node %d is ready at %s", self.shared.node_id, address)
+        _log.info("Node ready: id=%d address=%s", self.shared.node_id, address)
         self._on_ready(address)
 
     def _check_cluster_id(self) -> None:

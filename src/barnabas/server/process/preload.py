@@ -110,14 +110,16 @@ class Preloader:
         if not self._left:
             # The modules are permanent, so exclude them from garbage collection.
             gc.freeze()
-            _log.info("Imported all of %d modules that may be needed", self._count)
+            _log.info("Background imports finished: modules=%d", self._count)
             return
         delay_ms = _NEXT_MS
         try:
             self._load(self._left[0])
             self._left.popleft()
         except (OSError, ImportError) as error:
-            _log.warning("Cannot import %s, will retry: %s", self._left[0], error)
+            _log.warning(
+                "Background import failed, retrying: module=%s error=%s", self._left[0], error
+            )
             delay_ms = _RETRY_MS
             self._left.rotate(-1)
         self._timer.call_later(delay_ms, self._import_next)

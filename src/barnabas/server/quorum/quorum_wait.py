@@ -81,14 +81,14 @@ class QuorumWait:
         if not self._has_vote():
             _log.warning(
                 "Waiting for the metadata quorum: %s. %s",
-                f"no answer from voter {', '.join(silent)}" if silent else "all voters answer",
+                f"no response from voter {', '.join(silent)}" if silent else "all voters respond",
                 _WITHOUT_VOTE,
             )
         elif silent:
             _log.warning(
-                "Waiting for the metadata quorum: no answer from voter %s. A majority of the "
+                "Waiting for the metadata quorum: no response from voter %s. A majority of the "
                 "voters has to run",
                 ", ".join(silent),
             )
         else:
-            _log.warning("Waiting for the metadata quorum to elect a leader; all voters answer")
+            _log.warning("Waiting for the metadata quorum to elect a leader; all voters respond")

@@ -122,11 +122,13 @@ class QuorumWatch:
         voters = self._quorum.core.voters
         if self._silent:
             self.problem = (
-                f"the metadata quorum is lost: no answer from voter {', '.join(self._silent)}; "
-                f"{responding} of {len(voters)} voters answer, {voters.majority} are needed"
+                f"the metadata quorum is lost: no response from voter {', '.join(self._silent)}; "
+                f"{responding} of {len(voters)} voters respond, {voters.majority} are needed"
             )
         else:
-            self.problem = "the metadata quorum is lost: all voters answer, and none is the leader"
+            self.problem = (
+                "the metadata quorum is lost: all voters respond, but no voter is the leader"
+            )
         if not self._is_reported and (self._had_contact or not self._is_first_contact_awaited()):
             self._is_reported = True
             _log.warning(

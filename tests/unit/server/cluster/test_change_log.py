@@ -39,7 +39,7 @@ def test_a_cluster_tells_of_elections_brokers_leaders_and_isrs(
     dead, other = (node_id for node_id in (1, 2, 3) if node_id != active)
     lines = lines_of(caplog)
     assert "Topics created: t" in lines
-    assert f"Node {active} is ready at node-{active}:9092" in lines
+    assert f"Node ready: id={active} address=node-{active}:9092" in lines
     assert any(line.startswith("Quorum epoch 1: this node leads, elected by") for line in lines)
     assert lines.count(f"Quorum epoch 1: this node follows {active}") == 2
     caplog.clear()
@@ -74,12 +74,12 @@ def test_a_lone_broker_tells_of_its_start_its_topics_and_its_stop(
     broker.stop()
     lines = lines_of(caplog)
     cluster_id = broker.node.shared.cluster_id
-    assert lines[0] == f"Node 1 of cluster {cluster_id} starts as broker and controller"
+    assert lines[0] == f"Node starting: id=1 cluster={cluster_id} roles=broker,controller"
     assert [line for line in lines if line.startswith("Topics")] == [
         "Topics created: a",
         "Topics deleted: a",
     ]
-    assert lines[-1] == "Node 1 has stopped"
+    assert lines[-1] == "Node stopped: id=1"
 
 
 def test_segments_are_logged_at_debug_only(caplog: pytest.LogCaptureFixture) -> None:

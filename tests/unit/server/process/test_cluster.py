@@ -424,7 +424,7 @@ def test_who_waits_for_a_quorum_says_which_voters_are_silent(
     cluster = SimulatedCluster(dict.fromkeys((1, 2, 3), "broker,controller"))
     cluster.launch(1)
     cluster.world.run_for(4_000)
-    assert "no answer from voter 2 at node-2:9093, 3 at node-3:9093" in caplog.text
+    assert "no response from voter 2 at node-2:9093, 3 at node-3:9093" in caplog.text
 
 
 def test_connections_that_are_cut_cost_no_broker_its_place() -> None:

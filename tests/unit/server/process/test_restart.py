@@ -104,6 +104,6 @@ def test_a_node_that_reaches_no_voter_says_so_and_comes_back_when_it_does(
         cluster.world.network.partition(f"node-{node_id}", f"node-{active}")
     cluster.launch(active)
     cluster.world.run_for(4_000)
-    assert "Waiting for the metadata quorum: no answer from voter" in caplog.text
+    assert "Waiting for the metadata quorum: no response from voter" in caplog.text
     cluster.world.network.heal()
     cluster.until(lambda: active in cluster.ready)

@@ -111,7 +111,7 @@ def test_two_wiped_voters_do_not_found_the_cluster_anew(caplog: pytest.LogCaptur
         cluster.launch(node_id)
     cluster.world.run_for(20_000)
     assert not is_led(cluster, 1, 3)
-    assert "no answer from voter 2 at node-2:9093. This voter's data directory was" in caplog.text
+    assert "no response from voter 2 at node-2:9093. This voter's data directory was" in caplog.text
     cluster.launch(2)
     caplog.clear()
     cluster.world.run_for(20_000)

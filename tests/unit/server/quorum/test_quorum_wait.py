@@ -56,7 +56,7 @@ def test_a_paused_voter_counts_as_silent(caplog: pytest.LogCaptureFixture) -> No
     QuorumWait(channel_of(world), voters, lambda: False, None)
     assert world.run_until(lambda: bool(caplog.messages), 6_000)
     (message,) = caplog.messages
-    assert "no answer from voter 3 at paused:9093." in message
+    assert "no response from voter 3 at paused:9093." in message
 
 
 def test_silent_voters_are_named_in_the_order_of_their_ids() -> None:

@@ -63,7 +63,7 @@ def test_a_loss_is_seen_within_three_seconds_and_told_once(
     assert watch.problem is not None
     for each in others:
         assert f"{each} at node-{each}:9093" in watch.problem
-    assert "1 of 3 voters answer, 2 are needed" in watch.problem
+    assert "1 of 3 voters respond, 2 are needed" in watch.problem
     shown = metrics(cluster.nodes[survivor])
     assert shown["current-leader"] == -1
     assert shown["barnabas_quorum_silent_voters"] == 2
@@ -119,7 +119,7 @@ def test_a_broker_that_is_no_voter_sees_the_loss_too(caplog: pytest.LogCaptureFi
     cluster.world.run_for(SEEN_WITHIN_MS)
     problem = watch_of(cluster, 1).problem
     assert problem is not None
-    assert "0 of 3 voters answer, 2 are needed" in problem
+    assert "0 of 3 voters respond, 2 are needed" in problem
     assert len(warnings(caplog)) == 1
 
 
@@ -129,5 +129,5 @@ def test_a_lone_controller_that_never_had_a_leader_is_not_ready_and_warns_of_no_
     cluster = SimulatedCluster(dict.fromkeys((101, 102, 103), "controller"))
     cluster.launch(101)
     cluster.world.run_for(2 * SEEN_WITHIN_MS)
-    assert "no answer from voter 102" in (watch_of(cluster, 101).problem or "")
+    assert "no response from voter 102" in (watch_of(cluster, 101).problem or "")
     assert not warnings(caplog)
