@@ -568,7 +568,7 @@ def test_a_node_that_knows_no_leader_for_a_while_keeps_its_place() -> None:
     cluster = three_nodes()
     active = cluster.active
     other = next(node_id for node_id in (1, 2, 3) if node_id != active)
-    ways = cluster.nodes[other]._ways
+    ways = cluster.nodes[other]._channels
     assert ways is not None
     leaderless: list[bool] = []
     parts = ways.heartbeats._parts
