@@ -568,13 +568,15 @@ def test_a_node_that_knows_no_leader_for_a_while_keeps_its_place() -> None:
     cluster = three_nodes()
     active = cluster.active
     other = next(node_id for node_id in (1, 2, 3) if node_id != active)
-    ways = cluster.nodes[other]._channels
-    assert ways is not None
+    channels = cluster.nodes[other]._channels
+    assert channels is not None
     leaderless: list[bool] = []
-    parts = ways.heartbeats._parts
-    nobody = msgspec.structs.replace(parts, find_controller=lambda: leaderless.append(True))
-    ways.heartbeats._parts = nobody
-    ways.on_leader_change(LeaderAndEpoch(NO_LEADER, 2))
+    dependencies = channels.heartbeats._dependencies
+    without_leader = msgspec.structs.replace(
+        dependencies, find_controller=lambda: leaderless.append(True)
+    )
+    channels.heartbeats._dependencies = without_leader
+    channels.on_leader_change(LeaderAndEpoch(NO_LEADER, 2))
     cluster.world.run_for(1_000)
     assert leaderless
     assert cluster.live_brokers(active) == {1, 2, 3}
