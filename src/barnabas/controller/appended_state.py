@@ -21,6 +21,7 @@ from barnabas.metadata.provenance import Provenance
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.raft.errors import MetadataBatchTooLargeError, NotLeaderError, RaftError
+from barnabas.raft.log.metadata_batch_encoder import MetadataBatchEncoder
 from barnabas.waiting.steps import run_in_slices
 
 if TYPE_CHECKING:
@@ -32,8 +33,14 @@ if TYPE_CHECKING:
     from barnabas.raft.driver.raft_driver import RaftDriver
     from barnabas.runtime.timer import Cancellable
 
+    # Steps that return a result, and its records in encoded form if there are many.
+    EncodedSteps = Generator[None, None, tuple[ControllerResult[Any], MetadataBatchEncoder | None]]
+
 # Kafka's maximum number of records in a batch.
 BATCH_RECORDS_MAX = 10_000
+
+# The records of a result with more than this are encoded in slices before they are appended.
+_ENCODED_AT_ONCE = 500
 
 # Maximum time for the steps of one request in one turn of the event loop.
 _SLICE_MS = 5.0
@@ -113,7 +120,7 @@ class Plan:
         self,
         view: ControllerView,
         again: Callable[[ControllerView], Generator[None, None, ControllerResult[Any]]],
-        finish: Callable[[ControllerResult[Any]], None],
+        finish: Callable[[ControllerResult[Any], MetadataBatchEncoder | None], None],
         on_lost: Callable[[], None],
     ) -> None:
         self.view = view
@@ -191,11 +198,13 @@ class AppendedState:
             return
         result = handle(view, request)
 
-        def finish(result: ControllerResult[Any]) -> None:
+        def finish(
+            result: ControllerResult[Any], encoded: MetadataBatchEncoder | None = None
+        ) -> None:
             if is_late and not result.at_once:
                 answer.refuse(_NO_TIME)
             else:
-                self._answer(result, answer)
+                self._answer(result, answer, encoded)
 
         if isinstance(result, ControllerResult):
             finish(result)
@@ -208,11 +217,26 @@ class AppendedState:
                 return made
 
             plan = Plan(view, again, finish, lambda: answer.refuse(_NOT_CONTROLLER))
-            self._run_plan(plan, steps)
+            self._run_plan(plan, self._encoded(steps))
         if timeout_ms is not None and not is_late:
             answer.limit(timeout_ms)
 
-    def _run_plan(self, plan: Plan, steps: Generator[None, None, ControllerResult[Any]]) -> None:
+    def _encoded(self, steps: Generator[None, None, ControllerResult[Any]]) -> EncodedSteps:
+        """Compute a result, and encode the records of a large one."""
+        result = yield from steps
+        if not _ENCODED_AT_ONCE < len(result.records) <= BATCH_RECORDS_MAX:
+            return result, None
+        encoder = MetadataBatchEncoder(self._driver.doors.clock.wall_ms())
+        try:
+            for record, version in result.records:
+                encoder.add(record, version)
+                yield
+        except ProtocolError:
+            # The append fails with the same error, and refuses the request.
+            return result, None
+        return result, encoder
+
+    def _run_plan(self, plan: Plan, steps: EncodedSteps) -> None:
         """Run one slice of a request's steps, and schedule the rest for later turns."""
         clock, timer = self._driver.doors.clock, self._driver.doors.timer
         ends_ms = clock.monotonic_ms() + _SLICE_MS
@@ -224,7 +248,7 @@ class AppendedState:
                     timer.call_soon(lambda: self._run_plan(plan, steps))
                     return
         except StopIteration as end:
-            result: ControllerResult[Any] = end.value
+            result, encoded = end.value
         view = self.view(plan.view.mutations)
         if view is None:
             plan.on_lost()
@@ -233,11 +257,16 @@ class AppendedState:
             # image.
             plan.view = view
             plan.tries += 1
-            self._run_plan(plan, plan.again(view))
+            self._run_plan(plan, self._encoded(plan.again(view)))
         else:
-            plan.finish(result)
+            plan.finish(result, encoded)
 
-    def _answer(self, result: ControllerResult[Any], answer: _Answer) -> None:
+    def _answer(
+        self,
+        result: ControllerResult[Any],
+        answer: _Answer,
+        encoded: MetadataBatchEncoder | None,
+    ) -> None:
         records = result.records
 
         def on_committed() -> None:
@@ -249,7 +278,7 @@ class AppendedState:
         elif result.atomic and len(records) > BATCH_RECORDS_MAX:
             answer.refuse(_TOO_MANY)
         else:
-            self._append(records, on_committed, answer.refuse)
+            self._append(records, on_committed, answer.refuse, encoded)
 
     def append(self, records: Sequence[VersionedRecord]) -> None:
         """Append records of the controller itself; do nothing for an empty list."""
@@ -261,6 +290,7 @@ class AppendedState:
         records: Sequence[VersionedRecord],
         on_done: Callable[[], None],
         on_refused: Callable[[Refusal], None],
+        encoded: MetadataBatchEncoder | None = None,
     ) -> None:
         """Replay the records and append them, in several batches if they exceed one batch.
 
@@ -271,13 +301,14 @@ class AppendedState:
             first, records = records[:BATCH_RECORDS_MAX], records[BATCH_RECORDS_MAX:]
             if not self._append_batch(first, lambda: None, on_refused):
                 return
-        self._append_batch(records, on_done, on_refused)
+        self._append_batch(records, on_done, on_refused, encoded)
 
     def _append_batch(
         self,
         records: Sequence[VersionedRecord],
         on_done: Callable[[], None],
         on_refused: Callable[[Refusal], None],
+        encoded: MetadataBatchEncoder | None = None,
     ) -> bool:
         """Replay and append a batch, and answer when it is committed; returns False if refused."""
         before = self.image
@@ -296,7 +327,7 @@ class AppendedState:
                 on_refused(_NOT_CONTROLLER)
 
         try:
-            self._driver.append(records, on_committed)
+            self._driver.append(records, on_committed, encoded)
         except MetadataBatchTooLargeError as error:
             self.image = before
             on_refused(Refusal(ErrorCode.POLICY_VIOLATION, str(error)))

@@ -14,9 +14,13 @@ from barnabas.metadata.image import ClusterImage
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest
 from barnabas.protocol.records.topic_record import TopicRecord
+from barnabas.raft.log.metadata_batch import encode_metadata_batch
+from steps import finish
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
+
+    from barnabas.raft.log.metadata_batch_encoder import MetadataBatchEncoder
 
 
 class Driver:
@@ -30,6 +34,8 @@ class Driver:
         self.log_end_offset = 0
         self.now_ms = 0.0
         self.queue: deque[Callable[[], None]] = deque()
+        # The encoded form of each append; None if the driver has to encode.
+        self.encoded: list[MetadataBatchEncoder | None] = []
 
     @property
     def high_watermark(self) -> int:
@@ -47,7 +53,16 @@ class Driver:
     def cancel(self) -> None:
         """Nothing is due here."""
 
-    def append(self, records: list[Any], on_committed: Callable[[int, None], None]) -> None:
+    def wall_ms(self) -> int:
+        return 1_700_000_000_000
+
+    def append(
+        self,
+        records: list[Any],
+        on_committed: Callable[[int, None], None],
+        encoded: MetadataBatchEncoder | None,
+    ) -> None:
+        self.encoded.append(encoded)
         self.log_end_offset += len(records)
         on_committed(self.log_end_offset - 1, None)
 
@@ -62,6 +77,7 @@ class Scene:
         self.state.begin(ClusterImage(), 1)
         self.seen: list[ClusterImage] = []
         self.answers: list[Any] = []
+        self.topics = 12
 
     def handle(
         self, view: ControllerView, request: CreateTopicsRequest
@@ -69,8 +85,8 @@ class Scene:
         """A topic per step of 1 ms."""
         self.seen.append(view.image)
         records = []
-        for number in range(12):
-            record = TopicRecord(name=f"t{number}", topic_id=bytes([number + 1]) * 16)
+        for number in range(self.topics):
+            record = TopicRecord(name=f"t{number}", topic_id=number.to_bytes(16))
             records.append((record, 0))
             self.driver.now_ms += 1
             yield
@@ -147,3 +163,41 @@ def test_a_controller_that_is_deposed_meanwhile_says_so(scene: Scene) -> None:
     (refusal,) = scene.answers
     assert isinstance(refusal, Refusal)
     assert refusal.error_code == ErrorCode.NOT_CONTROLLER
+
+
+def test_many_records_are_encoded_before_the_turn_that_appends_them(scene: Scene) -> None:
+    scene.topics = 600
+    scene.serve()
+    scene.finish()
+    assert scene.answers == ["made"]
+    (encoded,) = scene.driver.encoded
+    assert encoded is not None
+    assert len(encoded) == 600
+    expected = encode_metadata_batch(
+        [
+            (TopicRecord(name=f"t{number}", topic_id=number.to_bytes(16)), 0)
+            for number in range(600)
+        ],
+        base_offset=7,
+        epoch=3,
+        now_ms=scene.driver.wall_ms(),
+    )
+    assert encoded.build(7, 3) == expected
+
+
+def test_few_records_are_left_to_the_driver(scene: Scene) -> None:
+    scene.serve()
+    scene.finish()
+    assert scene.driver.encoded == [None]
+
+
+def test_records_that_cannot_be_encoded_are_left_to_the_driver(scene: Scene) -> None:
+    records = [(TopicRecord(name="t", topic_id=b"short"), 0)] * 600
+
+    def steps() -> Generator[None, None, ControllerResult[str]]:
+        yield
+        return ControllerResult(records, "made")
+
+    (result, encoded) = finish(scene.state._encoded(steps()))
+    assert result.records is records
+    assert encoded is None

@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from barnabas.raft.core.messages import Message, Request, Response
     from barnabas.raft.election_state import QuorumStateStore
     from barnabas.raft.listener import LeaderAndEpoch, SnapshotId
+    from barnabas.raft.log.metadata_batch_encoder import MetadataBatchEncoder
     from barnabas.raft.transport.transport import TransportStatistics
     from barnabas.runtime.rng import Rng
     from barnabas.runtime.timer import Cancellable
@@ -247,6 +248,7 @@ class RaftDriver:
         self,
         records: Sequence[tuple[Record, int]],
         on_committed: Callable[[int, RaftError | None], None],
+        encoded: MetadataBatchEncoder | None = None,
     ) -> int:
         """Append records as one batch, which is committed as a whole or not at all.
 
@@ -255,6 +257,7 @@ class RaftDriver:
             on_committed: called once with the last record's offset, or with (-1, error) if
                 leadership is lost first. With the inline executor it may be called before this
                 returns.
+            encoded: the same records, if they are already encoded.
 
         Returns:
             The offset of the last record. The offsets are consecutive, from `log_end_offset` on.
@@ -266,8 +269,13 @@ class RaftDriver:
         if not self._core.is_leader or self._is_stopped:
             raise NotLeaderError("this controller is not the leader of the quorum")
         base_offset, epoch = self._log.log_end_offset, self._core.epoch
-        wall_ms = self._dependencies.doors.clock.wall_ms()
-        batch = encode_metadata_batch(records, base_offset, epoch, wall_ms)
+        if encoded is None:
+            wall_ms = self._dependencies.doors.clock.wall_ms()
+            batch = encode_metadata_batch(records, base_offset, epoch, wall_ms)
+        else:
+            assert len(encoded) == len(records), (len(encoded), len(records))
+            wall_ms = encoded.timestamp_ms
+            batch = encoded.build(base_offset, epoch)
         last_offset = base_offset + len(records) - 1
         self._delivery.expect(
             CommittedBatch(base_offset, last_offset, epoch, wall_ms, len(batch), records),

@@ -15,7 +15,7 @@ from barnabas.protocol.codec import decode, decode_from
 from barnabas.protocol.record_frame import read_metadata_frame
 from barnabas.protocol.records.feature_level_record import FeatureLevelRecord
 from barnabas.protocol.records.kraft_version_record import KRaftVersionRecord
-from barnabas.raft.log.metadata_batch import METADATA_BATCH_BYTES_MAX
+from barnabas.raft.log.metadata_batch_encoder import METADATA_BATCH_BYTES_MAX
 from barnabas.raft.log.metadata_log import METADATA_PARTITION
 from barnabas.raft.log.snapshot import list_snapshots, old_bootstrap_path, snapshot_name
 from barnabas.record.batch import LOG_OVERHEAD, check_crc, read_header

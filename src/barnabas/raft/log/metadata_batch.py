@@ -6,12 +6,12 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.protocol.codec import decode, encode_bytes
-from barnabas.protocol.record_frame import decode_metadata_record, encode_metadata_record
+from barnabas.protocol.record_frame import decode_metadata_record
 from barnabas.protocol.records.kraft_version_record import KRaftVersionRecord
 from barnabas.protocol.records.leader_change_message import LeaderChangeMessage, Voter
 from barnabas.protocol.records.voters_record import VotersRecord
-from barnabas.raft.errors import MetadataBatchTooLargeError
 from barnabas.raft.listener import CommittedBatch
+from barnabas.raft.log.metadata_batch_encoder import MetadataBatchEncoder
 from barnabas.raft.voter_set import VoterSet
 from barnabas.record.batch import Buffer, batches, check_crc
 from barnabas.record.builder import BatchBuilder
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Kafka's maximum size of a batch of metadata records, bytes.
-METADATA_BATCH_BYTES_MAX = 8 * 1024 * 1024
-
 
 def encode_metadata_batch(
     records: Iterable[tuple[Record, int]], base_offset: int, epoch: int, now_ms: int
@@ -40,16 +37,10 @@ def encode_metadata_batch(
     Raises:
         MetadataBatchTooLargeError: the batch exceeds the maximum size.
     """
-    builder = BatchBuilder(base_offset=base_offset, leader_epoch=epoch)
+    encoder = MetadataBatchEncoder(now_ms)
     for record, version in records:
-        builder.append(now_ms, None, encode_metadata_record(record, version))
-    assert not builder.is_empty, "a batch needs a record"
-    if builder.estimated_size > METADATA_BATCH_BYTES_MAX:
-        raise MetadataBatchTooLargeError(
-            f"{builder.record_count} metadata records take {builder.estimated_size} bytes;"
-            f" one batch may have {METADATA_BATCH_BYTES_MAX}"
-        )
-    return builder.build()
+        encoder.add(record, version)
+    return encoder.build(base_offset, epoch)
 
 
 def encode_control_batch(
