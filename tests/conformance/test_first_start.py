@@ -70,7 +70,9 @@ def test_keys_that_cannot_matter_are_one_line_and_misspelt_ones_a_warning_each(
 ) -> None:
     path, _ = combined(tmp_path, "num.partitons=3", "num.io.thread=3")
     with Started(tmp_path, str(path), "--log-level", "info") as broker:
-        lines = [line for line in broker.log().splitlines() if "server.configuration" in line]
+        lines = [
+            line for line in broker.log().splitlines() if "server.configs.configuration" in line
+        ]
     told, *warnings = lines
     assert "INFO" in told
     for key in ("num.network.threads", "num.io.threads", "transaction.state.log.min.isr"):

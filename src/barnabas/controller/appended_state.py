@@ -342,9 +342,6 @@ class AppendedState:
             self.image = None
             on_refused(_NOT_CONTROLLER)
             return False
-        assert self._driver.log_end_offset == last_offset + 1, (
-            f"log_end_offset={self._driver.log_end_offset} after the record at {last_offset}"
-        )
         return True
 
     def _hold(self, on_done: Callable[[], None], on_lost: Callable[[], None]) -> None:

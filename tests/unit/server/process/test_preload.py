@@ -84,6 +84,6 @@ def test_a_module_that_cannot_be_imported_is_tried_again_behind_the_others(
 
     with caplog.at_level(logging.INFO):
         Preloader(runtime.timer, ["a", "b", "c"], import_module).start()
-        assert world.run_until(lambda: "Imported all" in caplog.text)
+        assert world.run_until(lambda: "Background imports finished" in caplog.text)
     assert tried == ["a", "b", "c", "b"]
     assert "Too many open files" in caplog.text
