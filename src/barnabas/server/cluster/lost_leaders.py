@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from barnabas.metadata.delta import ClusterDelta
     from barnabas.metadata.topics_image import TopicImage
     from barnabas.runtime.clock import Clock
-    from barnabas.waiting.timing_wheel import TimingWheel
+    from barnabas.waiting.timing_wheel import TimingWheel, WheelEntry
 
 __all__ = ["HOLD_MS", "LostLeaders"]
 
@@ -33,15 +33,15 @@ _REQUESTS_MAX = 1_000
 class LostLeaders:
     """The brokers whose connections have closed, and the requests that wait for their fencing."""
 
-    __slots__ = ("_clock", "_held", "_until_ms", "_wheel")
+    __slots__ = ("_clock", "_ends", "_held", "_wheel")
 
     def __init__(self, clock: Clock, wheel: TimingWheel) -> None:
         self._clock = clock
         self._wheel = wheel
-        # By broker id: end of the time in which its requests are held (ms, monotonic). An entry
-        # is added when the connection closes, and removed when the broker changes in the metadata
-        # or the time has passed.
-        self._until_ms: dict[int, float] = {}
+        # By broker id: ends the time in which its requests are held. An entry is added when the
+        # connection closes, and removed when the broker changes in the metadata or the time has
+        # passed.
+        self._ends: dict[int, WheelEntry] = {}
         # By broker id: callbacks of the requests that wait. Its keys are a subset of those above.
         self._held: dict[int, list[Callable[[], None]]] = {}
 
@@ -50,13 +50,12 @@ class LostLeaders:
 
         Repeated losses do not extend the time: the leader may be alive but not reachable from here.
         """
-        if broker_id not in self._until_ms:
-            self._until_ms[broker_id] = self._clock.monotonic_ms() + HOLD_MS
-            self._wheel.add(HOLD_MS, lambda: self._release(broker_id))
+        if broker_id not in self._ends:
+            self._ends[broker_id] = self._wheel.add(HOLD_MS, lambda: self._release(broker_id))
 
     def on_change(self, delta: ClusterDelta) -> None:
         """Release the requests for brokers that were fenced, unregistered or registered again."""
-        for broker_id in self._until_ms.keys() & delta.broker_changes.keys():
+        for broker_id in self._ends.keys() & delta.broker_changes.keys():
             self._release(broker_id)
 
     def hold(self, topics: Iterable[TopicImage | None], serve: Callable[[], None]) -> bool:
@@ -69,7 +68,7 @@ class LostLeaders:
         Returns:
             Whether the request is held. Otherwise serve it now.
         """
-        if not self._until_ms:
+        if not self._ends:
             return False
         leader = self._lost_leader(topics)
         if leader is None or sum(map(len, self._held.values())) >= _REQUESTS_MAX:
@@ -84,12 +83,12 @@ class LostLeaders:
             if seen > _PARTITIONS_MAX:
                 return None
             for partition in () if topic is None else topic.partitions.values():
-                if partition.leader in self._until_ms:
+                if partition.leader in self._ends:
                     return partition.leader
         return None
 
     def _release(self, broker_id: int) -> None:
-        self._until_ms.pop(broker_id, None)
+        self._ends.pop(broker_id).cancel()
         held = self._held.pop(broker_id, None)
         if held:
             later = self._wheel.add
