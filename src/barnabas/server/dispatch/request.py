@@ -208,6 +208,12 @@ class RequestContext:
         response: M | None = made  # type: ignore[assignment]
         return response
 
+    def respond_in_slices(self, steps: Generator[None, None, Message]) -> None:
+        """Respond to a request that its handler has parked, with a generator as in `in_slices`."""
+        response = self.in_slices(steps)
+        if response is not None:
+            self.respond(response)
+
     def _work(self, steps: Generator[None, None, None]) -> None:
         self.connection.begin_work()
         self._dependencies.slices.add(steps, self)

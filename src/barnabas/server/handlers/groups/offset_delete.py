@@ -5,11 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from barnabas.protocol.messages.offset_delete import (
         OffsetDeleteRequest,
-        OffsetDeleteResponse,
     )
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import BrokerDependencies
@@ -30,10 +27,4 @@ class OffsetDeleteHandler:
 
     def handle_offset_delete(self, context: RequestContext, request: OffsetDeleteRequest) -> None:
         """Delete the offsets. The response follows when all of them are deleted or rejected."""
-
-        def on_done(steps: Generator[None, None, OffsetDeleteResponse]) -> None:
-            response = context.in_slices(steps)
-            if response is not None:
-                context.respond(response)
-
-        context.in_slices(self._groups.delete_offsets(request, on_done))
+        context.in_slices(self._groups.delete_offsets(request, context.respond_in_slices))

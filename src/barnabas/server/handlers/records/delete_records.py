@@ -61,12 +61,9 @@ class DeleteRecordsHandler:
         def respond(done: dict[TopicPartition, DeleteRecordsResult]) -> None:
             results.update(done)
             try:
-                response = context.in_slices(_response(request, results))
+                context.respond_in_slices(_response(request, results))
             except Exception as error:  # noqa: BLE001 - the same call completes other requests
                 context.give_up(error)
-                return
-            if response is not None:
-                context.respond(response)
 
         operation = self._replicas.delete_records(request.timeout_ms, offsets, respond)
         context.on_client_gone(operation.cancel)

@@ -66,11 +66,8 @@ class MetadataHandler:
         return context.in_slices(self._answer(context, request))
 
     def _serve_held(self, context: RequestContext, request: MetadataRequest) -> None:
-        if not context.is_wanted:
-            return
-        response = context.in_slices(self._answer(context, request))
-        if response is not None:
-            context.respond(response)
+        if context.is_wanted:
+            context.respond_in_slices(self._answer(context, request))
 
     def _image_of(self, topic: MetadataRequestTopic) -> TopicImage | None:
         image = self._cluster.image.topics
