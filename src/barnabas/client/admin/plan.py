@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
+from barnabas.client.session.plan_runner import run_plan
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping
 
@@ -45,15 +47,11 @@ def run(plan: Plan[T], waiter: Waiter) -> T:
     Raises:
         ClientError: the plan failed.
     """
-    outcomes: Any = None
-    while True:
-        try:
-            step = plan.send(outcomes)
-        except StopIteration as end:
-            result: T = end.value
-            return result
+
+    def perform(step: Step) -> Any:
         if isinstance(step, Pause):
             waiter.pause(step.delay_ms)
-            outcomes = None
-        else:
-            outcomes = waiter.wait_all(step)
+            return None
+        return waiter.wait_all(step)
+
+    return run_plan(plan, perform)

@@ -24,9 +24,12 @@ from barnabas.client.admin.sender import AdminSender
 from barnabas.client.aio.session import AsyncSession
 from barnabas.client.aio.with_block import AsyncWithBlock
 from barnabas.client.config import ClientConfig
+from barnabas.client.session.plan_runner import run_plan_async
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
+
+    from barnabas.client.admin.plan import Step
 
 __all__ = ["Admin"]
 
@@ -71,18 +74,13 @@ class Admin(AsyncWithBlock):
             ClientError: The plan failed with this error.
         """
         self._session.check_usable()
-        outcomes: Any = None
-        while True:
-            try:
-                step = plan.send(outcomes)
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            if isinstance(step, Pause):
-                await asyncio.sleep(step.delay_ms / _MS_PER_S)
-                outcomes = None
-            else:
-                outcomes = await self._session.wait_all(step)
+        return await run_plan_async(plan, self._perform)
+
+    async def _perform(self, step: Step) -> Any:
+        if isinstance(step, Pause):
+            await asyncio.sleep(step.delay_ms / _MS_PER_S)
+            return None
+        return await self._session.wait_all(step)
 
     # Topics
 

@@ -21,6 +21,7 @@ from barnabas.client.producer.interceptors import ProducerRecord
 from barnabas.client.producer.producer_face import ProducerFace
 from barnabas.client.producer.producer_parts import take_parts
 from barnabas.client.producer.unfit_record import record_parts
+from barnabas.client.session.plan_runner import run_plan_async
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -267,14 +268,7 @@ class Producer(AsyncWithBlock, ProducerFace):
 
     async def _run(self, plan: ProducerPlan[T]) -> T:
         """Run a plan to its end and return its result."""
-        is_met: Any = None
-        while True:
-            try:
-                step = plan.send(is_met)
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            is_met = await self._until(step)
+        return await run_plan_async(plan, self._until)
 
     async def _until(self, step: Until) -> bool:
         """Wait for the condition of a step; return whether it holds."""

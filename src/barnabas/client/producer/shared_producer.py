@@ -15,6 +15,7 @@ from barnabas.client.producer.delivery import Delivery
 from barnabas.client.producer.interceptors import ProducerRecord
 from barnabas.client.producer.producer_face import ProducerFace
 from barnabas.client.producer.unfit_record import raise_unfit
+from barnabas.client.session.plan_runner import run_plan
 from barnabas.client.session.with_block import WithBlock
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from barnabas.client.producer.accumulator import BatchRecord
     from barnabas.client.producer.producer_core import ProducerCore, SendOptions, Target
     from barnabas.client.producer.producer_parts import ProducerParts
-    from barnabas.client.producer.producer_plans import ProducerPlan
+    from barnabas.client.producer.producer_plans import ProducerPlan, Until
     from barnabas.client.session.session import Session
     from barnabas.client.topic_partition import TopicPartition
 
@@ -236,15 +237,12 @@ class SharedProducer(WithBlock, ProducerFace):
         Before each wait, batches that are full or due are sent: the sender may have held them back
         to send several together.
         """
-        is_met: Any = None
-        while True:
-            try:
-                step = plan.send(is_met)
-            except StopIteration as end:
-                result: T = end.value
-                return result
+
+        def wait(step: Until) -> bool:
             self._send_due()
-            is_met = self._stepper.run_until(step.condition, step.limit_ms)
+            return self._stepper.run_until(step.condition, step.limit_ms)
+
+        return run_plan(plan, wait)
 
     def _wait_for_delivery(self, condition: Callable[[], bool], timeout: float | None) -> bool:
         """Run the loop until the condition holds, for up to `timeout` seconds."""
