@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import re
 import signal
-import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -17,7 +16,7 @@ from documents.comparison import lines_of, matches
 from documents.interpreter import Interpreter
 from documents.surroundings import Surroundings
 from documents.terminal import Shell, Window
-from waiting import PATIENCE_S
+from waiting import eventually_equal
 
 # What a page shows where the reader presses Ctrl-C.
 INTERRUPT = "^C"
@@ -87,18 +86,21 @@ class PageRun:
             self._run_command(block, Command(text, tuple(shown)), wanted)
 
     def _run_command(self, block: Block, command: Command, wanted: int) -> None:
+        if block.eventually:
+            eventually_equal(lambda: self._problem_of(block, command, wanted), None)
+            return
+        problem = self._problem_of(block, command, wanted)
+        assert problem is None, problem
+
+    def _problem_of(self, block: Block, command: Command, wanted: int) -> str | None:
+        """Run a command; return how it differs from the page, or None."""
         printed, status = self._shell.run_command(command.text)
-        deadline = time.monotonic() + PATIENCE_S
-        while (
-            block.eventually
-            and (status != wanted or not matches(command.shown, printed))
-            and time.monotonic() < deadline
-        ):
-            printed, status = self._shell.run_command(command.text)
-        told = f"{block.where}: {command.text}\nprinted:\n{printed}"
-        assert status == wanted, f"exit status {status} instead of {wanted}\n{told}"
-        if command.shown:
-            assert matches(command.shown, printed), _differs(told, command.shown)
+        result = f"{block.where}: {command.text}\nprinted:\n{printed}"
+        if status != wanted:
+            return f"exit status {status} instead of {wanted}\n{result}"
+        if command.shown and not matches(command.shown, printed):
+            return _differs(result, command.shown)
+        return None
 
     def _run_in_window(self, block: Block, text: str, shown: list[str]) -> None:
         window = Window(text, self._directory, self._environment)
