@@ -67,6 +67,5 @@ class ChaosNode(NodeProcess):
         start = words.index("start")
         return [sys.executable, str(LAUNCHER), str(self._control), *words[start:]]
 
-    def _on_ready(self, address: str, deadline: float) -> None:
-        super()._on_ready(address, deadline)
+    def _read_after_ready(self, deadline: float) -> None:
         self._metrics_address = self._read_line(deadline).removeprefix(_METRICS)

@@ -22,14 +22,9 @@ class Started(ServerProcess):
     def __init__(self, directory: Path, *words: str) -> None:
         super().__init__(directory, "broker.log")
         self.words = list(words)
-        # What the ready line said.
-        self.ready = ""
 
     def _command(self) -> list[str]:
         return [sys.executable, "-m", "barnabas.cli.main", "start", *self.words]
-
-    def _on_ready(self, address: str, deadline: float) -> None:
-        self.ready = address
 
 
 def combined(directory: Path, *more: str) -> tuple[Path, int]:
@@ -58,11 +53,11 @@ def read_back(bootstrap: str) -> bytes | None:
 def test_the_file_that_kafka_ships_starts_in_one_step(tmp_path: Path) -> None:
     path, port = combined(tmp_path)
     with Started(tmp_path, str(path)) as broker:
-        assert broker.ready == f"localhost:{port}"
-        assert read_back(broker.ready) == b"first"
+        assert broker.advertised_address == f"localhost:{port}"
+        assert read_back(broker.advertised_address) == b"first"
         assert "WARNING" not in broker.log()
         broker.restart()
-        assert read_back(broker.ready) == b"first"
+        assert read_back(broker.advertised_address) == b"first"
 
 
 def test_keys_that_cannot_matter_are_one_line_and_misspelt_ones_a_warning_each(
@@ -93,10 +88,10 @@ def test_a_listener_on_every_interface_says_the_words_with_which_it_starts(
     found = re.search(r"add (--set) (advertised\.listeners=PLAINTEXT://(\S+))", log)
     assert found is not None
     with Started(tmp_path, *words, found[1], found[2]) as broker:
-        assert broker.ready == found[3]
-        assert broker.ready.endswith(f":{port}")
+        assert broker.advertised_address == found[3]
+        assert broker.advertised_address.endswith(f":{port}")
         # The address that stands in the place of the machine's name here is bound too.
         broker.stop()
         broker.words[-1] = f"advertised.listeners=PLAINTEXT://127.0.0.1:{port}"
         broker.start()
-        assert read_back(broker.ready) == b"first"
+        assert read_back(broker.advertised_address) == b"first"

@@ -84,7 +84,6 @@ class BrokerProcess(ServerProcess):
             words += ["--remove-orphaned", str(self.directory)]
         return words + self._arguments
 
-    def _on_ready(self, address: str, deadline: float) -> None:  # noqa: ARG002
-        # The address is the advertised one: `bootstrap` stays that of the listener.
+    def _read_after_ready(self, deadline: float) -> None:
         if "metrics.listener" in self.settings:
             self.metrics_address = self._read_line(deadline).removeprefix(_METRICS)

@@ -45,6 +45,8 @@ class ServerProcess:
         self.directory = directory
         self.log_file = directory / log_name
         self._process: subprocess.Popen[bytes] | None = None
+        # The address in the ready line; empty before the first start.
+        self.advertised_address = ""
         # Whether the process is stopped by SIGSTOP.
         self.is_paused = False
 
@@ -199,10 +201,11 @@ class ServerProcess:
         line = self._read_line(deadline)
         if line.split(" ")[0] != "ready":
             raise BrokerStartError(f"the process wrote {line!r}\n{self.log()}")
-        self._on_ready(line.removeprefix("ready").strip(), deadline)
+        self.advertised_address = line.removeprefix("ready").strip()
+        self._read_after_ready(deadline)
 
-    def _on_ready(self, address: str, deadline: float) -> None:
-        """Handle the rest of the ready line."""
+    def _read_after_ready(self, deadline: float) -> None:
+        """Read the lines that follow the ready line."""
 
     def _read_line(self, deadline: float) -> str:
         process = self._process
