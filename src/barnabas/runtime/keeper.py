@@ -43,7 +43,7 @@ class LoopKeeper:
         self._thread.start()
 
     def step_aside(self) -> None:
-        """Give the turn to the user of the loop, who calls this."""
+        """Give the turn to the calling thread, which runs the loop from now on."""
         self._is_user_inside = True
         if not self._turn.acquire(blocking=False):
             self._loop.call_soon_threadsafe(self._loop.stop)

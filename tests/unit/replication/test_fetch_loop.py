@@ -44,7 +44,7 @@ def test_a_fetch_follows_every_answer_and_none_is_sent_before(broker) -> None:
 
 
 def test_an_empty_log_has_nothing_to_cut_and_is_fetched_at_once(broker) -> None:
-    """Truncating goes before fetching, in the same turn if nobody has to be asked."""
+    """A log is truncated before it is fetched, in the same turn if no request is needed."""
     assert broker.state().phase.name == "FETCHING"
     assert broker.asked()[PARTITION].last_fetched_epoch == -1
 

@@ -144,8 +144,8 @@ def test_a_broker_that_follows_nobody_has_no_fetcher() -> None:
 
 
 def test_a_leader_that_becomes_a_follower_does_it_in_order() -> None:
-    """Refuse appends, stop the fetcher, answer who waits, then fetch from the new leader with
-    its epoch, from the log end."""
+    """Refuse appends, stop the fetcher, respond to waiting requests, then fetch from the new leader
+    with its epoch, from the log end."""
     broker = FollowingBroker(leader=1, partitions=0)
     broker.cluster.make_topic(replicas=(1, 2))
     produced = broker.node.produce(b"a")
@@ -308,8 +308,7 @@ def test_the_same_epoch_again_does_not_restart_the_fetcher() -> None:
     assert broker.state() is state
 
 
-def test_a_broker_that_shuts_down_begins_to_follow_nobody_that_does_not_need_it() -> None:
-    """Unless the broker is shutting down; who is in the ISR still follows."""
+def test_a_broker_that_shuts_down_starts_to_follow_only_where_it_is_in_the_isr() -> None:
     broker = FollowingBroker(partitions=2)
     broker.node.manager.begin_controlled_shutdown()
     broker.cluster.controller.change(broker.key(0), leader=3, isr=[3])

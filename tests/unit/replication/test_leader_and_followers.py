@@ -96,7 +96,7 @@ def test_a_fetch_that_waits_is_answered_when_the_leadership_goes(cluster) -> Non
 def test_a_consumer_that_waits_at_a_follower_is_answered_when_it_learns_what_is_committed(
     cluster,
 ) -> None:
-    """High watermarks of followers wake who waits there."""
+    """A follower's new high watermark completes the fetches that wait at the follower."""
     answers = fetch(cluster[2], 1, max_wait_ms=10_000)
     assert not answers
     cluster.produce(b"second")
@@ -240,7 +240,7 @@ def test_a_sync_that_ends_after_the_leadership_moves_no_high_watermark() -> None
 
 
 def test_an_append_that_loses_its_isr_meanwhile_is_told_so() -> None:
-    """NOT_ENOUGH_REPLICAS before, and REQUEST_TIMED_OUT when nobody takes it in time."""
+    """NOT_ENOUGH_REPLICAS before the append; REQUEST_TIMED_OUT if no follower fetches in time."""
     cluster = ReplicatedCluster(2, log_settings={"min_insync_replicas": 2})
     cluster.make_topic(replicas=(1, 2))
     cluster.world.network.partition("b1", "b2")
