@@ -191,16 +191,6 @@ class TopicsDelta:
             [delta.apply() for delta in self.changed.values()], self.deleted.values()
         )
 
-    def topic_by_name(self, name: str) -> TopicImage | TopicDelta | None:
-        """Return the current state of a topic; None if it does not exist."""
-        topic_id = self.created.get(name)
-        if topic_id is not None:
-            return self.changed[topic_id]
-        before = self.image.by_name(name)
-        if before is None or before.id in self.deleted:
-            return None
-        return self.changed.get(before.id, before)
-
     def local_changes(self, broker_id: int) -> LocalChanges:
         """Return the replicas that the broker has to delete, lead, or use as follower."""
         local = LocalChanges()

@@ -163,11 +163,6 @@ class Segment:
             self._max_timestamp, self._offset_of_max_timestamp = self.time_index.last_entry()
         return self._max_timestamp
 
-    @property
-    def offset_of_max_timestamp(self) -> int:
-        """The last offset of the batch with the largest timestamp."""
-        return self._offset_of_max_timestamp if self.max_timestamp >= 0 else self.base_offset
-
     # -- appending ---------------------------------------------------------------------------
 
     def prepare_append(self) -> None:
