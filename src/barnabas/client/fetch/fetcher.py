@@ -293,8 +293,9 @@ class Fetcher:
             state.attempts = 0
 
     def _on_records(self, state: FetchState, data: PartitionData) -> None:
-        # The only copy: `data.records` is a view of the connection's receive buffer.
-        raw = bytes(data.records)  # type: ignore[arg-type]
+        # The only copy: the records are a view of the connection's receive buffer.
+        assert isinstance(data.records, memoryview | bytes), type(data.records)
+        raw = bytes(data.records)
         scan = scan_records(raw, check_crcs=self._config.check_crcs)
         if scan.next_offset <= state.fetch_offset:
             self._on_no_progress(state, scan, len(raw))

@@ -114,11 +114,12 @@ class GroupRequests:
             on_done(DeleteGroupsResponse(results=[]))
         for group_id in list(results):
             yield
-            self._runtime.write(
-                group_id,
-                lambda shard, group_id=group_id: shard.delete_group(group_id),  # type: ignore[misc]
-                partial(on_deleted, group_id),
-            )
+            self._delete(group_id, partial(on_deleted, group_id))
+
+    def _delete(
+        self, group_id: str, on_done: Callable[[ErrorCode | None, ErrorCode], None]
+    ) -> None:
+        self._runtime.write(group_id, lambda shard: shard.delete_group(group_id), on_done)
 
     # OffsetDelete.
 

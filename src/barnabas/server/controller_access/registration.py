@@ -261,11 +261,7 @@ class Registration:
         self._controller.send(request, self._on_registration_response)
 
     def _on_registration_response(self, response: BrokerRegistrationResponse) -> None:
-        self._pending = _Pending.NONE
-        if self._state is State.STOPPED:
-            return
-        if self._state is State.UNREGISTERED:
-            self._register_again()
+        if not self._is_response_current():
             return
         if response.error_code:
             self._report_refusal("the registration", ErrorCode.of(response.error_code))
@@ -281,6 +277,17 @@ class Registration:
             self.begin_heartbeats()
         else:
             self._on_registered(self.epoch)
+
+    def _is_response_current(self) -> bool:
+        """End the pending request; return whether the state is still that of the request.
+
+        A broker that was unregistered in the meantime sends its next registration.
+        """
+        self._pending = _Pending.NONE
+        if self._state is State.UNREGISTERED:
+            self._register_again()
+            return False
+        return self._state is not State.STOPPED
 
     def _report_refusal(self, request_name: str, error: ErrorCode) -> None:
         if error is ErrorCode.REQUEST_TIMED_OUT:
@@ -309,11 +316,7 @@ class Registration:
 
     def _on_heartbeat_response(self, response: BrokerHeartbeatResponse) -> None:
         was_outdated = self._pending is _Pending.OUTDATED_HEARTBEAT
-        self._pending = _Pending.NONE
-        if self._state is State.STOPPED:
-            return
-        if self._state is State.UNREGISTERED:
-            self._register_again()
+        if not self._is_response_current():
             return
         if response.error_code:
             self._report_refusal("a heartbeat", ErrorCode.of(response.error_code))
