@@ -5,6 +5,8 @@
 # make chaos  half an hour of faults on three brokers       make storms 200 rounds of members that join, die and stand still
 
 SHELL := /bin/bash
+# Tests start thousands of Python processes. Without stored bytecode each one compiles all modules again.
+unexport PYTHONDONTWRITEBYTECODE
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -62,14 +64,24 @@ check: lint types layers
 
 bench: setup
 	$(BIN)/python -m bench.run
+	$(BIN)/python -m bench.transactions
 	$(BIN)/python -m bench.clients
 	$(BIN)/python -m bench.spark_read
+	$(BIN)/python -m bench.spark_write
 	$(BIN)/python -m bench.scale
 	$(BIN)/python -m bench.failover
 
-# Ten minutes, a million frames or more: FUZZ='--seconds 60 --seed 7' for others.
+# Ten minutes, a million frames or more: FUZZ='--seconds 60 --seed 7' for others. Then five minutes of
+# attacks on TLS and logins: LOGINS='--seconds 60 --seed 7' for others.
 fuzz: setup
 	PYTHONPATH=tests $(BIN)/python -m fuzz.campaign $(FUZZ)
+	PYTHONPATH=tests $(BIN)/python -m fuzz.login_campaign $(LOGINS)
+
+# Clients that begin TLS handshakes and logins, and do not end them.
+HALF_DONE ?= 10000
+.PHONY: half-done
+half-done: setup
+	HALF_DONE=$(HALF_DONE) $(BIN)/pytest -s --timeout 3600 tests/conformance/test_half_done_logins.py
 
 KILLS ?= 100
 kills: setup
@@ -114,6 +126,12 @@ storms: setup
 .PHONY: mutations
 mutations: setup
 	PYTHONPATH=tests $(BIN)/python -m differential.mutations $(MUTATIONS)
+
+# Random sequences of transaction requests to both brokers, from a seed:
+# make transaction-walks WALKS="--seed 7 --count 500". The tests run a few, fixed ones.
+.PHONY: transaction-walks
+transaction-walks: setup
+	PYTHONPATH=tests $(BIN)/python -m differential.transaction_walks $(WALKS)
 
 # What the comparison with Apache Kafka covers, into docs/compatibility.md.
 .PHONY: compatibility

@@ -1,4 +1,4 @@
-"""Starts the brokers that are measured, each in a process and a directory of its own."""
+"""Starts the measured brokers, each in a separate process and directory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KAFKA_JAVA = ("-Xmx1g", "-Xms1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMill
 
 @dataclass(frozen=True)
 class Broker:
-    """A running broker: how it is called, where it answers, how long it took to do so."""
+    """A running broker: its name, its address, and its start time."""
 
     name: str
     address: str
@@ -134,7 +134,7 @@ def _kafka(directory: Path) -> Iterator[Broker]:
 
 
 def missing_for(name: str) -> str:
-    """What has to be installed before this broker can run, empty if nothing."""
+    """Return what must be installed to run this broker; empty if nothing is missing."""
     if name != "kafka":
         return ""
     absent = [command for command in ("java", "mvn") if shutil.which(command) is None]

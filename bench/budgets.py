@@ -1,4 +1,4 @@
-"""What the project promises of one broker, by row of the table of `bench.run`.
+"""The project's performance budgets for one broker, by row of the table of `bench.run`.
 
 A budget holds against another broker in the same run ("<= 0.5x of kafka") or by itself.
 """
@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["BUDGETS", "Budget"]
+__all__ = ["BUDGETS", "Budget", "budget_of"]
 
 OURS = "barnabas"
 
 
 class Budget(NamedTuple):
-    """The largest figure that ours may be: times another broker's, or itself."""
+    """The largest allowed figure: a factor of another broker's figure, or a number."""
 
     # By broker.
     times: Mapping[str, float] = {}
@@ -46,3 +46,15 @@ BUDGETS = {
     "acks=1 round trip p50, µs": Budget({"kafka": 1.0}),
     "acks=1 round trip p99, µs": Budget({"kafka": 1.0}),
 }
+
+# Each row of `bench.transactions` ends with one of these.
+TRANSACTION_BUDGETS = {
+    "CPU of the broker, ms": Budget({"kafka": 0.7}),
+    "commit p50, ms": Budget({"kafka": 1.0}),
+    "commit p99, ms": Budget({"kafka": 1.0}),
+}
+
+
+def budget_of(row: str) -> Budget | None:
+    """Return the budget of a row, or None."""
+    return BUDGETS.get(row) or TRANSACTION_BUDGETS.get(row.rpartition(": ")[2])

@@ -31,14 +31,14 @@ class Meter:
         self._last = (0, 0.0, 0.0)
 
     def note(self, records: int) -> None:
-        """So many were read or written by now."""
+        """Count this many records read or written."""
         usage = resource.getrusage(resource.RUSAGE_SELF)
         self._last = (records, time.perf_counter(), usage.ru_utime + usage.ru_stime)
         if self._first is None:
             self._first = self._last
 
     def figures(self) -> dict[str, float]:
-        """What the records between took."""
+        """Return the figures of the records between the first and the last note."""
         if self._first is None:
             raise SystemExit("nothing was measured")
         records, wall, cpu = (
@@ -52,7 +52,7 @@ class Meter:
         }
 
 
-# Reading. Each returns the records seen and the sum of what it touched.
+# Reading. Each returns the number of records and the sum of the accessed sizes.
 
 
 def read_barnabas_batches(meter: Meter, address: str, topic: str, count: int) -> tuple[int, int]:
@@ -94,7 +94,7 @@ def assign_all(consumer: Any, topic: str) -> None:
 
 
 def read_confluent(meter: Meter, address: str, topic: str, count: int) -> tuple[int, int]:
-    """librdkafka at its quickest: many at a time, and no back-off of its queue."""
+    """librdkafka at its fastest: large batches, and no queue backoff."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer(
@@ -117,7 +117,7 @@ def read_confluent(meter: Meter, address: str, topic: str, count: int) -> tuple[
 
 
 def read_aiokafka(meter: Meter, address: str, topic: str, count: int) -> tuple[int, int]:
-    """`getmany`, as many as there are."""
+    """`getmany` without a limit."""
     from aiokafka import AIOKafkaConsumer, TopicPartition
 
     async def read() -> tuple[int, int]:
@@ -140,7 +140,7 @@ def read_aiokafka(meter: Meter, address: str, topic: str, count: int) -> tuple[i
 
 
 def read_kafka_python(meter: Meter, address: str, topic: str, count: int) -> tuple[int, int]:
-    """`poll`, many at a time."""
+    """`poll` with a large limit."""
     from kafka import KafkaConsumer, TopicPartition
 
     consumer = KafkaConsumer(bootstrap_servers=address, enable_auto_commit=False)
@@ -158,7 +158,7 @@ def read_kafka_python(meter: Meter, address: str, topic: str, count: int) -> tup
     return seen, touched
 
 
-# Writing: `count` records with a key each, all acknowledged in the end.
+# Writing: `count` records with a key each, all acknowledged at the end.
 
 
 def payloads(count: int, size: int) -> Iterator[tuple[bytes, bytes]]:
@@ -198,7 +198,7 @@ def write_barnabas_batches(meter: Meter, address: str, topic: str, count: int, s
 
 
 def write_confluent(meter: Meter, address: str, topic: str, count: int, size: int) -> None:
-    """librdkafka with a queue that holds enough."""
+    """librdkafka with a sufficiently large queue."""
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": address, "queue.buffering.max.messages": 200_000})
@@ -218,7 +218,7 @@ def write_confluent(meter: Meter, address: str, topic: str, count: int, size: in
 
 
 def write_aiokafka(meter: Meter, address: str, topic: str, count: int, size: int) -> None:
-    """`send` without waiting for each, which is its quickest way record by record."""
+    """`send` without waiting for each record: its fastest way record by record."""
     from aiokafka import AIOKafkaProducer
 
     async def write() -> None:
@@ -239,7 +239,7 @@ def write_aiokafka(meter: Meter, address: str, topic: str, count: int, size: int
 
 
 def write_kafka_python(meter: Meter, address: str, topic: str, count: int, size: int) -> None:
-    """`send` without waiting for each."""
+    """`send` without waiting for each record."""
     from kafka import KafkaProducer
 
     producer = KafkaProducer(bootstrap_servers=address, acks="all", linger_ms=5, batch_size=131_072)

@@ -1,4 +1,4 @@
-"""Idle connections: what each costs the broker, and whether another client is served meanwhile.
+"""Idle connections: the memory of each, and the response time of another client beside them.
 
 `python -m bench.connections --count 10000`
 """
@@ -17,7 +17,7 @@ API_VERSIONS = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
 
 
 def open_idle(broker: Broker, count: int) -> list[socket.socket]:
-    """Connections that have asked once and keep silent."""
+    """Open connections that send one request and are then idle."""
     made = []
     for _ in range(count):
         connection = socket.create_connection(broker.host_and_port, timeout=10)
@@ -29,7 +29,7 @@ def open_idle(broker: Broker, count: int) -> list[socket.socket]:
 
 
 def round_trip_us(broker: Broker, times: int = 300) -> float:
-    """The median time of a question on a connection of its own."""
+    """Return the median time (µs) of a request on a separate connection."""
     spent = []
     with socket.create_connection(broker.host_and_port) as connection:
         for _ in range(times):
@@ -41,7 +41,7 @@ def round_trip_us(broker: Broker, times: int = 300) -> float:
 
 
 def main() -> None:
-    """Command line: how many, and of which broker."""
+    """Command line: the number of connections, and the broker."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--broker", default="barnabas")

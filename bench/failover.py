@@ -1,4 +1,4 @@
-"""`python -m bench.failover`: how soon librdkafka writes again after the death of a leader.
+"""`python -m bench.failover`: time until librdkafka can write after the death of a leader.
 
 Three brokers, one topic of one partition with three replicas, a librdkafka producer with acks=all
 that sends a record every few milliseconds. Each round kills the leader (kill -9), notes when the
@@ -44,7 +44,7 @@ class Load:
                 "log.connection.close": False,
             }
         )
-        # When the record that was acknowledged last had been sent, and when it was acknowledged.
+        # Send time and acknowledgement time of the last acknowledged record.
         self.last_sent = self.last_acknowledged = 0.0
 
     def send_until(self, is_over: Callable[[], bool]) -> None:
@@ -68,7 +68,7 @@ class Load:
 
 
 def leader_and_isr(bootstrap: str) -> tuple[int, int]:
-    """Leader, and how many replicas are in sync."""
+    """Return the leader, and the number of replicas in sync."""
     reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench", "log_level": 0})
     try:
         found = reader.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions
@@ -78,7 +78,7 @@ def leader_and_isr(bootstrap: str) -> tuple[int, int]:
 
 
 def await_replicas(bootstrap: str) -> int:
-    """The leader, once all three replicas are in sync."""
+    """Return the leader when all three replicas are in sync."""
     deadline = time.monotonic() + LIMIT_S
     while True:
         leader, in_sync = leader_and_isr(bootstrap)

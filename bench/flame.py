@@ -1,4 +1,4 @@
-"""`python -m bench.flame`: where the broker's processor time goes in a Produce and in a Fetch.
+"""`python -m bench.flame`: processor time of the broker by stage, for Produce and Fetch.
 
 One client, one request on the way, one record of 100 bytes (Produce v7, acks=1; Fetch v11 of one
 batch). py-spy (PyPI), from an environment of its own, samples the broker (`--py-spy COMMAND`).
@@ -35,7 +35,7 @@ IMAGES = Path(__file__).parents[1] / "docs" / "images"
 RATE = 500
 WIDTH, ROW, LETTER = 1200, 17, 6.3
 FONT = 'font-family="Menlo, Consolas, monospace" font-size="10.5"'
-# Narrower ones cannot be seen.
+# Narrower boxes are not visible.
 LEAST_SHARE = 0.002
 
 # A stack belongs to the stage of its innermost frame that is named here, by file and method or by
@@ -93,7 +93,7 @@ COLORS = {
     "log: system call": "#93c47d", "answer": "#f9cb9c", "send": "#9fc5e8",
     "send: system call": "#6fa8dc",
 }  # fmt: skip
-# What is outside of the loop is not of a request.
+# Frames outside the event loop do not belong to a request.
 LOOP = "uv_run"
 
 # Samples of a stack, or the microseconds of a request that they stand for.
@@ -158,7 +158,7 @@ def name_of(frame: str) -> str:
 
 
 def stage_of(stack: tuple[str, ...]) -> str:
-    """What the broker did, by the innermost frame that says it."""
+    """Return the stage of the innermost known frame."""
     if stack[-1] in CALLS:
         return CALLS[stack[-1]]
     for frame in reversed(stack):
@@ -228,7 +228,7 @@ def svg(stacks: Stacks, title: str) -> str:
 
 
 def box(frame: str, stage: str, place: tuple[float, float, float], us: float) -> str:
-    """A frame: coloured by its stage, its name cut to its width, whole in the tool tip."""
+    """Return a frame: colored by its stage, with a truncated name and the full name as tool tip."""
     left, top, width = place
     name = frame.rpartition(":")[2][: max(0, int((width - 4) / LETTER))]
     color = COLORS[stage]

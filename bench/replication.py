@@ -1,7 +1,7 @@
-"""`python -m bench.replication`: three brokers that follow each other with many idle partitions.
+"""`python -m bench.replication`: three brokers that replicate many idle partitions.
 
-What the idle partitions cost, and what an acknowledged write (acks=all) to one of them costs beside
-them.
+It measures the cost of the idle partitions, and the time of an acknowledged write (acks=all) to one
+of them.
 """
 
 from __future__ import annotations

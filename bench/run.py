@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import brokers, loads
-from bench.budgets import BUDGETS
+from bench.budgets import budget_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -121,10 +121,10 @@ def show(figures: Figures, names: list[str], console: Console) -> None:
         table.add_column(f"barnabas / {name}", justify="right")
     table.add_column("budget")
     for row, values in figures.rows.items():
-        ours = values["barnabas"]
+        ours = values[names[0]]
         cells = [f"{values[name]:,.2f}" if name in values else "" for name in names]
         ratios = [f"{ours / values[name]:.2f}x" if values.get(name) else "" for name in names[1:]]
-        budget = BUDGETS.get(row)
+        budget = budget_of(row)
         table.add_row(row, *cells, *ratios, "" if budget is None else budget.verdict(values))
     console.print(table)
 

@@ -32,12 +32,12 @@ Rows = list[tuple[str, str]]
 
 
 def view(process: BrokerProcess) -> Broker:
-    """The broker as the loads want it."""
+    """Return the broker in the form that the loads need."""
     return Broker("barnabas", process.bootstrap, psutil.Process(process.pid), 0.0)
 
 
 def busy_client(broker: Broker, rows: Rows, beside: str) -> None:
-    """The round trip of one client beside what there is."""
+    """Return the round trip of one client beside the load."""
     topic = f"busy-{len(rows)}"
     create_topic(broker, topic, 1)
     trip = round_trip(broker, topic)
@@ -45,7 +45,7 @@ def busy_client(broker: Broker, rows: Rows, beside: str) -> None:
 
 
 def measure_connections(count: int, rows: Rows, directory: Path) -> None:
-    """Connections that have said who they are and then say nothing."""
+    """Measure connections that send ApiVersions and are then idle."""
     with BrokerProcess(directory / "connections") as process:
         broker = view(process)
         busy_client(broker, rows, "no connection")
@@ -85,7 +85,7 @@ def measure_partitions(count: int, rows: Rows, directory: Path) -> None:
     """Empty partitions, made by ordinary requests."""
     with BrokerProcess(directory / "partitions") as process:
         broker = view(process)
-        # The broker is to be stopped under it, which is nobody's news.
+        # The client's broker will be stopped, so its errors are not reported.
         admin = AdminClient({"bootstrap.servers": process.bootstrap, "log_level": 0})
         before = broker.process.memory_info().rss
         started = time.perf_counter()

@@ -65,7 +65,7 @@ class Connection:
         self._answers = self._socket.makefile("rb")
 
     def send(self, request: Message, version: int) -> None:
-        """Put a request on the way."""
+        """Send a request without waiting."""
         chunks = encode_request(1, "bench", request, version)
         self._socket.sendall(b"".join(bytes(chunk) for chunk in chunks))
 
@@ -74,13 +74,13 @@ class Connection:
         return self._answers.read(int.from_bytes(self._answers.read(4)))
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._answers.close()
         self._socket.close()
 
 
 def fill(process: BrokerProcess, segments: int) -> None:
-    """So many segments of 16 batches, by the records' own times."""
+    """Write this many segments of 16 batches, rolled by record timestamps."""
     connection = Connection(process)
     value = os.urandom(1000)
     on_the_way = 0

@@ -1,5 +1,7 @@
 """`python -m bench.steps`: how many steps of the interpreter a Produce and a Fetch take, and where.
 
+`python -m bench.steps --acls 10000` counts them with an authorizer and so many entries.
+
 A request is served once, so its steps find neither code nor branches in the processor's caches: a
 step costs 15 ns, whatever it does, and their number says more than a clock on a busy machine. What
 most of the requests take is shown: every 4 KB an append makes entries of the indexes too.
@@ -7,6 +9,7 @@ most of the requests take is shown: every 4 KB an append makes entries of the in
 
 from __future__ import annotations
 
+import argparse
 import socket
 import sys
 import tempfile
@@ -18,7 +21,11 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from barnabas import Admin
+from barnabas.client.admin.security.acls import Acl
+from barnabas.protocol.acls import AclOperation, AclResourceType, PatternType
 from barnabas.runtime.loop import ProcessControl, Runtime, run
+from barnabas.server.configs.authorizer_config import STANDARD_AUTHORIZER
 from barnabas.server.configs.configuration import read_configuration
 from barnabas.server.process.node import Node
 from bench.brokers import Broker
@@ -32,9 +39,11 @@ if TYPE_CHECKING:
     Trace = Callable[[FrameType, str, Any], Any]
 
 REQUESTS = 20
-# What is done after an answer has left is done by then.
+# Work after the response is finished by then.
 SETTLED_S = 0.05
+BEGIN_MS = 20.0
 ROWS = 25
+ACLS_AT_ONCE = 2_000
 
 
 class Steps:
@@ -42,6 +51,9 @@ class Steps:
 
     def __init__(self) -> None:
         self.by_function: Counter[str] = Counter()
+        # Whether the topic and the entries are there, so that the steps may be counted.
+        self.is_due = False
+        self.is_tracing = False
 
     def trace(self, frame: FrameType, event: str, _argument: Any) -> Trace:
         """Called by the interpreter."""
@@ -67,9 +79,14 @@ def count(steps: Steps, address: str, request: bytes) -> Counter[str]:
     return next(each for each in counted if each.total() == usual)
 
 
-def measure(steps: Steps, address: str, control: ProcessControl) -> None:
+def measure(steps: Steps, address: str, control: ProcessControl, acls: int) -> None:
     """The client, in a thread of its own; ends the process."""
     create_topic(Broker("barnabas", address, psutil.Process(), 0.0), TOPIC, 1)
+    if acls:
+        create_acls(address, acls)
+    steps.is_due = True
+    while not steps.is_tracing:
+        time.sleep(SETTLED_S)
     for name, request in (("Produce", produce_request(TOPIC)), ("Fetch", fetch_request())):
         found = count(steps, address, request)
         print(f"{name}: {found.total()} steps in {len(found)} functions")
@@ -78,17 +95,50 @@ def measure(steps: Steps, address: str, control: ProcessControl) -> None:
     control.request_stop()
 
 
+def create_acls(address: str, count: int) -> None:
+    """Entries of other users for literal and prefixed names, and one that allows the requests."""
+    everything = {"principal": "User:ANONYMOUS", "operation": AclOperation.ALL}
+    entries = [
+        Acl(AclResourceType.TOPIC, TOPIC, **everything),
+        Acl(AclResourceType.CLUSTER, "kafka-cluster", **everything),
+    ]
+    for number in range(count - len(entries)):
+        pattern = PatternType.PREFIXED if number % 2 else PatternType.LITERAL
+        name = f"team-{number:05}-"[: 8 + number % 4] if number % 2 else f"topic-{number}"
+        user = f"User:user-{number % 500}"
+        entries.append(
+            Acl(AclResourceType.TOPIC, name, user, AclOperation.READ, pattern_type=pattern)
+        )
+    with Admin(address) as admin:
+        for start in range(0, len(entries), ACLS_AT_ONCE):
+            admin.create_acls(entries[start : start + ACLS_AT_ONCE])
+
+
 def main() -> None:
     """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--acls", type=int, default=0, metavar="N")
+    acls = parser.parse_args().acls
     steps = Steps()
 
     def start(runtime: Runtime, control: ProcessControl) -> None:
         def on_ready(address: str) -> None:
-            threading.Thread(target=measure, args=(steps, address, control)).start()
+            threading.Thread(target=measure, args=(steps, address, control, acls)).start()
 
         settings = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": directory}
+        if acls:
+            settings["authorizer.class.name"] = STANDARD_AUTHORIZER
+            settings["allow.everyone.if.no.acl.found"] = "true"
+
+        def begin() -> None:
+            steps.is_tracing = steps.is_due
+            if steps.is_due:
+                sys.settrace(steps.trace)
+            else:
+                runtime.timer.call_later(BEGIN_MS, begin)
+
         Node(read_configuration(settings), runtime, on_ready, control.fail).start()
-        sys.settrace(steps.trace)
+        begin()
 
     with tempfile.TemporaryDirectory() as directory:
         run(start)

@@ -20,6 +20,14 @@ DEFAULT_S = 1.0
 # Tests that share costly session fixtures run in one process, one after the other: a Spark
 # session, a broker of each kind for the comparison, one Java process for Kafka's tools.
 _TOGETHER = ("tests/spark/", "tests/differential/", "tests/conformance/test_java_tools")
+# Files of these folders that have brokers, and Spark sessions, of their own.
+_ALONE = {
+    *(f"tests/differential/test_{name}.py" for name in ("controller", "restarted_transactions")),
+    *(f"tests/differential/test_{name}.py" for name in ("secured", "transaction_records")),
+    *(f"tests/differential/test_{name}.py" for name in ("restricted", "consumer_group_records")),
+    *(f"tests/spark/test_exactly_once_{name}.py" for name in ("cluster", "jobs")),
+    *(f"tests/spark/test_{name}.py" for name in ("java", "slices", "transactions")),
+}
 # These share two clusters of three brokers.
 _THREE_BROKERS = {
     f"tests/conformance/test_{name}.py" for name in ("cli_partitions", "cli_why", "client_cluster")
@@ -29,6 +37,8 @@ _THREE_BROKERS = {
 def unit_of(node_id: str) -> str:
     """Return the name of the unit of work that a test belongs to: its file, or a group of files."""
     file = node_id.split("::", 1)[0]
+    if file in _ALONE:
+        return file
     for prefix in _TOGETHER:
         if file.startswith(prefix):
             return prefix

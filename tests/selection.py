@@ -18,6 +18,7 @@ SHORT_FOLDERS = ("property", "simulation", "storms", "unit")
 # Real processes and real clients.
 SHORT_FILES = (
     "chaos/test_checker.py",
+    "chaos/test_transaction_checker.py",
     "conformance/test_aiokafka.py",
     "conformance/test_cli_cluster.py",
     "conformance/test_client_producer.py",
@@ -30,6 +31,7 @@ SHORT_FILES = (
     "conformance/test_protocol.py",
     "scenario/test_language.py",
     "scenario/test_stories.py",
+    "scenario/transactions/test_ledger.py",
     "spark/test_read.py",
     "spark/test_stream.py",
     "spark/test_write.py",

@@ -11,12 +11,15 @@ from pathlib import Path
 from barnabas.client.config import CHOICES, IGNORED, RANGES, ClientConfig
 from barnabas.controller.config import CONTROLLER_CONFIGS
 from barnabas.coordinator.group.config import DEFINITION as COORDINATOR_KEYS
+from barnabas.coordinator.transaction.config import DEFINITION as TRANSACTION_KEYS
 from barnabas.metadata.client_metrics_configs import CLIENT_METRICS_CONFIGS
 from barnabas.metadata.group_configs import GROUP_CONFIGS
 from barnabas.raft.config import RAFT_CONFIGS
 from barnabas.replication.config import DEFINITION as REPLICATION_KEYS
 from barnabas.server.configs.config import LISTENER_KEYS, NODE_KEYS, PROTECTION_KEYS, SERVER_KEYS
 from barnabas.server.configs.configuration import BROKER_KEYS
+from barnabas.server.configs.security.sasl_keys import SASL_KEYS
+from barnabas.server.configs.tls_config import TLS_KEYS
 from barnabas.server.quotas.config import CONNECTION_KEYS, QUOTA_KEYS
 from barnabas.settings.definition import ConfigDefinition, ConfigKey
 from barnabas.settings.listing import markdown_table
@@ -41,8 +44,14 @@ Names, defaults and meanings are those of Apache Kafka 4.4.
 """
 
 
+_SASL = (
+    "How clients log in. A key of one listener has the prefix `listener.name.NAME.`; "
+    "`sasl.jaas.config` has the mechanism too: `listener.name.NAME.plain.sasl.jaas.config`."
+)
+
+
 def areas() -> list[tuple[str, str, list[ConfigKey]]]:
-    """Title, a sentence and keys of each area; no broker key is left out or comes twice."""
+    """Return title, sentence and keys of each area; every broker key occurs exactly once."""
     requests = [
         key
         for key in SERVER_KEYS
@@ -51,15 +60,22 @@ def areas() -> list[tuple[str, str, list[ConfigKey]]]:
         and key not in PROTECTION_KEYS
         and key.name not in QUOTA_KEYS
         and key.name not in CONNECTION_KEYS
+        and key.name not in TLS_KEYS
     ]
     found = [
         ("The node", "Who it is and where it keeps its data.", list(NODE_KEYS)),
         ("Listeners", "Where it listens and what clients are told.", list(LISTENER_KEYS)),
         (
             "Protection",
-            "There is none yet: a file that asks for it is refused rather than served without.",
+            "Which listeners are protected: [security.md](security.md).",
             list(PROTECTION_KEYS),
         ),
+        (
+            "TLS",
+            "Each key can be set for one listener: `listener.name.NAME.KEY`.",
+            list(TLS_KEYS),
+        ),
+        ("SASL", _SASL, list(SASL_KEYS)),
         ("Connections", "How many there may be, and how fast they come.", list(CONNECTION_KEYS)),
         ("Requests", "What requests may ask for.", requests),
         (
@@ -76,6 +92,7 @@ def areas() -> list[tuple[str, str, list[ConfigKey]]]:
         ("Metadata quorum", "The log of metadata and its voters.", list(RAFT_CONFIGS)),
         ("Controller", "What the active controller does.", list(CONTROLLER_CONFIGS)),
         ("Groups", "Consumer groups and their offsets.", list(COORDINATOR_KEYS)),
+        ("Transactions", "Transactional ids and their state.", list(TRANSACTION_KEYS)),
     ]
     listed = [key.name for _, _, keys in found for key in keys]
     assert sorted(listed) == sorted(key.name for key in BROKER_KEYS), "an area is missing here"
@@ -89,8 +106,8 @@ def document() -> str:
         parts.append(f"\n### {title}\n\n{sentence}\n\n{markdown_table(ConfigDefinition(keys))}")
     parts.append(f"\n## Topic keys\n\n{_with_synonyms(TOPIC_CONFIGS)}")
     words = (
-        "`barnabas configs set group NAME KEY=VALUE`. They are checked, kept and shown; the "
-        "consumer protocol (KIP-848) that they are for is not served yet."
+        "`barnabas configs set group NAME KEY=VALUE`. They concern members of the consumer "
+        "protocol (KIP-848)."
     )
     parts.append(f"\n## Group keys\n\n{words}\n\n{markdown_table(GROUP_CONFIGS)}")
     words = "Of a subscription: `barnabas configs set client-metrics NAME KEY=VALUE`."

@@ -38,7 +38,7 @@ The column "test" describes how the test produces the problem. After the remedy,
 TAIL = """
 ## Exit statuses and waits
 
-`doctor` and `why` end with 0 if nothing is wrong (apart from notes), with 1 if there is a problem, and with 2 on wrong usage. Other commands end with 1 if
+`doctor` and `why` end with 0 if there is no problem (notes are not problems), with 1 if there is a problem, and with 2 on wrong usage. Other commands end with 1 if
 the cluster refuses or no broker answers. A command that reaches no broker reports the result of each address on standard error after one second. It
 ends after ten seconds; `--timeout SECONDS` changes this limit. For `why`, `partitions show` and `log-dirs`, it limits all requests together.
 
@@ -47,6 +47,9 @@ ends after ten seconds; `--timeout SECONDS` changes this limit. For `why`, `part
 | `Connection refused` | the machine runs, but no program listens at the port |
 | `the host name has no address` | the name is misspelled, or DNS and /etc/hosts do not contain it |
 | `it answered with TLS` | the listener requires TLS, and the client uses PLAINTEXT |
+| `its listener may be one without TLS` | the client uses TLS, and the listener is PLAINTEXT |
+| `the certificate of the peer is not valid` | the client does not trust the authority, the certificate has expired, or it is for another host name |
+| `requires a certificate` | the listener wants a certificate of the client: `ssl.client.auth=required` |
 | `a web server (HTTP) listens there` | the port belongs to metrics or a web console |
 | `does not speak Kafka's protocol` | another program listens at the port |
 | `no response within … ms` | the process is paused or stuck, or a firewall drops packets |

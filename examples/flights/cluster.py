@@ -15,29 +15,29 @@ BROKERS = 3
 
 
 class DemoCluster:
-    """Three brokers of this machine, which the demo stops at its end."""
+    """Three brokers on this machine, which the demo stops at its end."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
     def start(self) -> str:
-        """Starts all; returns where clients find them."""
+        """Start all brokers; return the bootstrap servers."""
         ready = self._run("start", "--brokers", str(BROKERS), "--base-port", "0", "--detach")
         return ready.split()[1]
 
     def kill_leader(self, topic: str, partition: int) -> int:
-        """Kills -9 the broker that leads a partition; returns its number."""
+        """Kill the leader of a partition (kill -9); return its broker id."""
         before = self._running()
         self._run("kill", "--leader-of", f"{topic}:{partition}")
         (killed,) = before - self._running()
         return killed
 
     def start_again(self, node: int) -> None:
-        """Starts one that was killed, and waits until it is in sync."""
+        """Start a killed broker, and wait until it is in sync."""
         self._run("restart", str(node))
 
     def stop(self) -> None:
-        """Ends all cleanly."""
+        """Stop all brokers cleanly."""
         if self.directory.exists():
             self._run("stop")
 

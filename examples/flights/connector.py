@@ -1,4 +1,4 @@
-"""Spark's own Kafka connector: its jars, which no Python package brings, by Maven.
+"""Fetches the jars of Spark's own Kafka connector with Maven; no Python package contains them.
 
 `examples/spark-kafka/pom.xml` lists them; they are kept in `build/spark-kafka`.
 """
@@ -17,7 +17,7 @@ JARS = ROOT / "build" / "spark-kafka"
 
 
 def fetch_jars() -> str:
-    """The connector's jars as `spark.jars` takes them; Maven fetches them the first time.
+    """Return the connector's jars in the format of `spark.jars`; Maven fetches them the first time.
 
     Raises: DemoError without Maven, or with what it had to complain of.
     """

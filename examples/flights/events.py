@@ -23,7 +23,7 @@ WEATHER_COLUMNS = [
     "origin", "time_hour", "temp", "wind_speed", "wind_gust", "precip", "visib",
 ]  # fmt: skip
 
-# Far behind the last flight: moves the watermark past every real window, and is never in a table.
+# Long after the last flight: moves the watermark past every real window, and is in no table.
 CLOSING_TIME = "2014-01-10T00:00:00Z"
 # The watermark that only a closing event, less the lateness of the pipeline, can reach.
 CLOSED_WATERMARK = "2014-01-05"

@@ -53,7 +53,7 @@ WEATHER_PER_TRIGGER = 4_000
 
 @dataclass(frozen=True)
 class Topics:
-    """Where the topics are, and what reads and writes them."""
+    """Location of the topics, and the connector."""
 
     bootstrap: str
     # "barnabas", or "kafka" for Spark's own connector.
@@ -107,7 +107,7 @@ def parsed(stream: DataFrame, schema: str) -> DataFrame:
 
 
 def hours_of_flights(flights: DataFrame, airlines: DataFrame) -> DataFrame:
-    """Departures of an airport in an hour: how many, how late, and whose the latest one was."""
+    """Departures of an airport per hour: their count, delays, and the latest departure."""
     latest = f.max(
         f.when(f.col("dep_delay").isNotNull(), f.struct("dep_delay", "airline", "flight"))
     )
@@ -178,7 +178,11 @@ def start_table(spark: SparkSession, topics: Topics, output: Path) -> StreamingQ
 
 
 def start_alerts(spark: SparkSession, topics: Topics, output: Path) -> StreamingQuery:
-    """The table's new rows to the alerts topic (at least once: the key names the hour)."""
+    """The table's new rows to the alerts topic.
+
+    Our sink writes them exactly once if the brokers have transactions; Spark's own connector at
+    least once, and the key names the hour.
+    """
     table = spark.readStream.schema(TABLE_SCHEMA).parquet(str(output / "airport_hours"))
     return (
         topics.write(alerts(table), "alerts")
@@ -190,13 +194,13 @@ def start_alerts(spark: SparkSession, topics: Topics, output: Path) -> Streaming
 
 
 class TableProgress(StreamingQueryListener):
-    """Follows the batches of the table's query: prints each, and knows when all is out."""
+    """Prints each batch of the table's query, and detects that the table is complete."""
 
     def __init__(self, query: StreamingQuery) -> None:
         super().__init__()
         self._run_id = query.runId
         self._closed_batches = 0
-        # The watermark has passed every real hour, and what waited for that is in the table.
+        # The watermark has passed every real hour, and all pending rows are in the table.
         self.finished = threading.Event()
 
     def onQueryStarted(self, event: object) -> None:  # noqa: N802
@@ -217,7 +221,7 @@ class TableProgress(StreamingQueryListener):
             "late": sum(operator.numRowsDroppedByWatermark for operator in batch.stateOperators),
         }
         print(json.dumps(line), flush=True)
-        # One batch closes the windows; what had no weather leaves the join in that or the next.
+        # One batch closes the windows; rows without weather leave the join in it or in the next.
         self._closed_batches += watermark >= events.CLOSED_WATERMARK
         if self._closed_batches >= 2:
             self.finished.set()

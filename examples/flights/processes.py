@@ -32,7 +32,7 @@ class Process:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
-                # A group of its own: a kill takes the children (the JVM, its workers) with it.
+                # A separate process group: a kill includes the children (the JVM, its workers).
                 start_new_session=True,
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
             )
@@ -66,7 +66,7 @@ class Process:
         self._signal(signal.SIGKILL)
 
     def stop(self) -> None:
-        """Asks it to stop, and insists after five seconds."""
+        """Terminate the process, and kill it after five seconds."""
         self._signal(signal.SIGTERM)
         try:
             self._process.wait(5)

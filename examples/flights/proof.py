@@ -1,4 +1,4 @@
-"""Compares what came out of the pipeline with a direct computation over the data set.
+"""Compares the pipeline's output with a direct computation over the data set.
 
 The table is read without Spark here: its manifest `_spark_metadata` names the files that belong to
 it (files that a killed task left behind are in the directory, but not in the manifest).
@@ -75,7 +75,7 @@ def read_table(table: Path) -> pd.DataFrame:
 
 
 def differences(actual: pd.DataFrame, expected: pd.DataFrame) -> list[str]:
-    """What is missing, double or different, in words; empty if the table is right."""
+    """Return descriptions of missing, duplicate and different rows; empty for a correct table."""
     problems = []
     doubles = int(actual.duplicated(KEYS).sum())
     if doubles:

@@ -1,4 +1,4 @@
-"""What the demo shows at its end: a summary table and a plot of the year."""
+"""The demo's report: a summary table and a plot of the year."""
 
 from __future__ import annotations
 

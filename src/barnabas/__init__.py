@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from barnabas.client.consumer.user_objects import ConsumerInterceptor
     from barnabas.client.errors import (
         AdminResultsError,
+        AuthenticationError,
         BrokerError,
         BufferFullError,
         ClientClosedError,
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
         RecordDeserializationError,
         RecordTooLargeError,
         SerializationError,
+        TlsFailedError,
         TransactionAbortedError,
         UnfitRecordError,
         UnknownPartitionError,
@@ -95,6 +97,7 @@ __all__ = [
     "AclResourceType",
     "Admin",
     "AdminResultsError",
+    "AuthenticationError",
     "BrokerError",
     "BufferFullError",
     "Client",
@@ -147,6 +150,7 @@ __all__ = [
     "SerializationError",
     "SubscriptionError",
     "SubscriptionPattern",
+    "TlsFailedError",
     "TopicPartition",
     "TransactionAbortedError",
     "TransactionFilter",
@@ -211,6 +215,7 @@ _DEFINED_IN = {
     "barnabas.client.consumer.assignment.subscription": ("SubscriptionPattern",),
     "barnabas.client.errors": (
         "AdminResultsError",
+        "AuthenticationError",
         "BrokerError",
         "BufferFullError",
         "ClientClosedError",
@@ -230,6 +235,7 @@ _DEFINED_IN = {
         "RecordDeserializationError",
         "RecordTooLargeError",
         "SerializationError",
+        "TlsFailedError",
         "TransactionAbortedError",
         "UnfitRecordError",
         "UnknownPartitionError",

@@ -1,4 +1,4 @@
-"""The asyncio face of the client: admin, consumers and producers on the running loop."""
+"""The asyncio API of the client: admin, consumers and producers on the running loop."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""`make chaos`: faults by chance under load, each healed, and a verdict on all that clients saw.
+"""`make chaos`: random faults under load, each healed, and a verdict on all that clients saw.
 
-    python -m chaos.campaign --minutes 30 --seed 7 --result docs/chaos-barnabas.json
+python -m chaos.campaign --minutes 30 --seed 7 --result docs/chaos-barnabas.json
 
-Prints a line per fault and, at the end, the table of docs/reliability.md; with --kafka the same is
-done to Apache Kafka. The same seed chooses the same faults; what they meet differs from run to run.
+Prints a line per fault and, at the end, the table of docs/reliability.md; with --kafka it runs
+against Apache Kafka. The same seed selects the same faults; their effects differ between runs.
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from barnabas.testing.cluster_process import ClusterProcess
+from barnabas.testing.node_process import NodeProcess
 from barnabas.testing.relays import Relays
 from barnabas.testing.server_process import BrokerStartError
+from chaos.certificate_faults import CERTIFICATE_FAULTS
 from chaos.chaos_node import ChaosNode
 from chaos.checker import Verdict, check
 from chaos.cluster_view import await_that
@@ -38,16 +40,31 @@ from chaos.evidence import evidence, producer_epochs
 from chaos.faults import FAULTS, Fault
 from chaos.load import Load, LoadOptions
 from chaos.storage_faults import STORAGE_FAULTS
-from chaos.stress import HEAL_TIMEOUT_S, TOPIC, Stress, make_hostile_topic, make_topic
+from chaos.stress import (
+    HEAL_TIMEOUT_S,
+    INTERNAL_TOPICS,
+    OFFSETS_TOPIC,
+    TOPIC,
+    Stress,
+    make_hostile_topic,
+    make_topic,
+    make_transactional_topics,
+)
+from chaos.transaction_checker import check_transactions
+from chaos.transactional_load import TransactionalLoad, TransactionalOptions
+from conformance.tls_cluster import TlsFiles
 from jvm.kafka_node import KafkaNode
 from loop_turns import long_turns_in
 from scenario.segments import read_replica
 
-ALL_FAULTS = (*FAULTS, *STORAGE_FAULTS)
+ALL_FAULTS = (*FAULTS, *STORAGE_FAULTS, *CERTIFICATE_FAULTS)
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "3",
+    "transaction.state.log.num.partitions": "3",
+    # How often coordinators look for transactions that are over their time.
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
     "auto.create.topics.enable": "false",
     # The campaign elects preferred leaders itself.
     "auto.leader.rebalance.enable": "false",
@@ -65,7 +82,7 @@ HOLD_S = 2.0
 
 @dataclass(frozen=True)
 class Options:
-    """What a campaign is."""
+    """The options of a campaign."""
 
     seconds: float
     seed: int
@@ -80,11 +97,15 @@ class Options:
     # Without relays links cannot be cut, and a fail-over is measured as it is.
     relays: bool = True
     settings: tuple[tuple[str, str], ...] = ()
+    # Transactional clients beside the load; None for none.
+    transactional: TransactionalOptions | None = None
+    # Whether all listeners have TLS. There are no transactional clients then.
+    tls: bool = False
 
 
 @dataclass
 class Event:
-    """One fault and what came of it."""
+    """One fault and its result."""
 
     name: str
     detail: str
@@ -106,7 +127,7 @@ class Event:
 
 @dataclass
 class Outcome:
-    """What a campaign saw; `problems` is empty when the cluster stood it."""
+    """The result of a campaign; `problems` is empty if it passed."""
 
     options: dict[str, Any]
     commit: str
@@ -119,6 +140,10 @@ class Outcome:
     events: list[Event] = field(default_factory=list)
     errors: dict[str, int] = field(default_factory=dict)
     verdict: str = ""
+    # How many transactions there were, what was done to their clients, and the verdict on them.
+    transactions: str = ""
+    transactions_verdict: str = ""
+    transactional_errors: dict[str, int] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     # The batches in the files of each node around what the checker found.
     evidence: str = ""
@@ -128,7 +153,7 @@ class Outcome:
 
 
 def run(options: Options, directory: Path, tell: Any = print) -> Outcome:
-    """Do a campaign to a cluster of its own."""
+    """Run a campaign against a separate cluster."""
     outcome = Outcome(
         options=asdict(options),
         commit=_commit(),
@@ -157,24 +182,44 @@ def run(options: Options, directory: Path, tell: Any = print) -> Outcome:
 @contextmanager
 def stressed(options: Options, directory: Path) -> Iterator[Stress]:
     relays = Relays() if options.relays else None
+    tls = TlsFiles(directory / "certificates") if options.tls else None
+    settings = {**SETTINGS, **dict(options.settings)}
+    keys: dict[str, str] = {}
+    if tls is not None:
+        assert options.transactional is None, "transactional clients have no TLS"
+        protocols = "PLAINTEXT:SSL,CONTROLLER:SSL,REPLICATION:SSL"
+        settings |= {**tls.settings(), "listener.security.protocol.map": protocols}
+        settings["ssl.client.auth"] = "required"
+        keys = tls.librdkafka()
     cluster = ClusterProcess(
         options.brokers,
         options.controllers,
         directory,
-        {**SETTINGS, **dict(options.settings)},
+        settings,
         relays,
         KafkaNode if options.kafka else ChaosNode,
     )
     if relays is not None:
         relays.pids = lambda: {n: x.pid for n, x in cluster.nodes.items() if x.is_running}
     load: Load | None = None
+    transactional: TransactionalLoad | None = None
     try:
         cluster.start()
-        make_topic(cluster, options.partitions)
-        make_hostile_topic(cluster)
-        load = Load(cluster.bootstrap, LoadOptions(TOPIC, options.partitions, rate=options.rate))
-        stress = Stress(cluster, relays, load, random.Random(options.seed), options.partitions)
+        make_topic(cluster, options.partitions, tls=tls)
+        make_hostile_topic(cluster, tls)
+        load_options = LoadOptions(TOPIC, options.partitions, rate=options.rate, keys=keys)
+        load = Load(cluster.bootstrap, load_options)
+        stress = Stress(cluster, relays, load, random.Random(options.seed), options.partitions, tls)
         stress.await_full_isr()
+        if options.transactional is not None:
+            transactional = TransactionalLoad(
+                cluster.bootstrap, directory / "journals", options.seed, options.transactional
+            )
+            make_transactional_topics(cluster, transactional.topics)
+            transactional.start()
+            stress.transactional = transactional
+            await_transactions(stress)
+            stress.await_full_isr()
         load.start()
         load.mark()
         await_that(load.waiting, lambda found: not found, HEAL_TIMEOUT_S, "the load")
@@ -182,9 +227,25 @@ def stressed(options: Options, directory: Path) -> Iterator[Stress]:
     finally:
         if load is not None:
             load.abandon()
+        if transactional is not None:
+            transactional.abandon()
         cluster.close()
         if relays is not None:
             relays.close()
+
+
+def await_transactions(stress: Stress) -> None:
+    """Wait until transactional clients of each kind have committed a new transaction."""
+    transactional = stress.transactional
+    if transactional is None:
+        return
+    transactional.mark()
+    await_that(
+        lambda: (stress.check_alive(), transactional.waiting())[1],
+        lambda waiting: not waiting,
+        HEAL_TIMEOUT_S,
+        "transactions",
+    )
 
 
 def _do_faults(stress: Stress, options: Options, outcome: Outcome, tell: Any) -> None:
@@ -194,6 +255,7 @@ def _do_faults(stress: Stress, options: Options, outcome: Outcome, tell: Any) ->
         if (not options.faults or fault.name in options.faults)
         and (options.relays or not fault.needs_relays)
         and not (options.kafka and fault.needs_doors)
+        and (options.tls or not fault.needs_tls)
     ]
     assert chosen, f"no such faults: {options.faults}"
     began = time.monotonic()
@@ -233,8 +295,11 @@ def _do(stress: Stress, fault: Fault, at: float) -> Event:
     in_sync = time.monotonic() - healing
     load.mark()
     await_that(load.waiting, lambda found: not found, HEAL_TIMEOUT_S, "the load after healing")
+    await_transactions(stress)
     stress.check_alive()
     load.look_at_commits()
+    if stress.transactional is not None:
+        stress.transactional.look_at_offsets()
     stress.look_at_turns()
     after, controller_after = stress.state()
     stress.balance()
@@ -255,8 +320,9 @@ def _do(stress: Stress, fault: Fault, at: float) -> Event:
 
 
 def _judge(stress: Stress, outcome: Outcome) -> None:
-    """Come to the end, and look at everything."""
+    """Stop the load, and check everything."""
     try:
+        _judge_transactions(stress, outcome)
         history = stress.load.finish()
     except AssertionError as error:
         outcome.problems.append(str(error))
@@ -276,25 +342,48 @@ def _judge(stress: Stress, outcome: Outcome) -> None:
         outcome.problems.append(str(verdict))
         brokers = {node.node_id: node.data_directory for node in stress.cluster.brokers}
         outcome.evidence = evidence(verdict, TOPIC, brokers)
-    outcome.problems += compare_replicas(stress.cluster, stress.partitions)
+    for topic, partitions in stress.topics.items():
+        if topic != OFFSETS_TOPIC:
+            outcome.problems += compare_replicas(stress.cluster, partitions, topic)
     outcome.problems += verify_directories(stress.cluster)
 
 
-def compare_replicas(cluster: ClusterProcess, partitions: int) -> list[str]:
-    """Replicas whose segment files do not hold the same bytes (LogMatching)."""
+def _judge_transactions(stress: Stress, outcome: Outcome) -> None:
+    transactional = stress.transactional
+    if transactional is None:
+        return
+    try:
+        verdict = check_transactions(transactional.finish())
+    finally:
+        outcome.transactions = transactional.figures()
+        outcome.transactional_errors = transactional.errors()
+    outcome.transactions_verdict = str(verdict)
+    if not verdict.is_clean:
+        outcome.problems.append(f"transactions: {verdict}")
+
+
+def compare_replicas(cluster: ClusterProcess, partitions: int, topic: str = TOPIC) -> list[str]:
+    """Return replicas whose segment files differ in bytes (LogMatching).
+
+    Replicas of a compacted topic may be compacted at different times: there, the last record of
+    each key must be the same.
+    """
+
+    def content(node: NodeProcess, partition: int) -> object:
+        found = read_replica(node.data_directory, topic, partition)
+        return found.latest() if topic in INTERNAL_TOPICS else found.data
+
     found = []
     for partition in range(partitions):
         for node in cluster.brokers[1:]:
-            one, other = cluster.brokers[0].data_directory, node.data_directory
             try:
                 await_that(
-                    lambda one=one, other=other, partition=partition: (
-                        read_replica(one, TOPIC, partition).data
-                        == read_replica(other, TOPIC, partition).data
+                    lambda node=node, partition=partition: (
+                        content(cluster.brokers[0], partition) == content(node, partition)
                     ),
                     bool,
                     HEAL_TIMEOUT_S,
-                    f"the same bytes of partition {partition} on {node.node_id}",
+                    f"the same content of {topic}-{partition} on {node.node_id}",
                 )
             except AssertionError as error:
                 found.append(str(error))
@@ -321,7 +410,7 @@ def long_turns(cluster: ClusterProcess) -> list[str]:
 
 
 def unexpected_errors(cluster: ClusterProcess) -> list[str]:
-    """Errors in the logs of our nodes that nobody expected."""
+    """Return unexpected errors in the logs of Barnabas nodes."""
     found = []
     for number, node in cluster.nodes.items():
         if isinstance(node, KafkaNode):
@@ -361,6 +450,7 @@ def summary(outcome: Outcome) -> str:
         f"{outcome.server}, commit {outcome.commit}, seed {outcome.options['seed']}, "
         f"{outcome.seconds:.0f} s, {len(outcome.events)} faults, {outcome.records} records sent, "
         f"{outcome.failed_sends} failed sends, {outcome.read_by_group} read by the group, "
+        f"{outcome.transactions or 'no transactions'}, "
         f"{len(outcome.long_turns)} turns over 100 ms of CPU time, the longest "
         f"{outcome.longest_turn_cpu_ms:.0f} ms, "
         f"{outcome.machine}: {verdict}"
@@ -397,6 +487,8 @@ def main() -> None:
     parser.add_argument("--no-relays", action="store_true")
     parser.add_argument("--fault", action="append", default=[], help="only these; repeated")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--no-transactions", action="store_true")
+    parser.add_argument("--tls", action="store_true", help="TLS on all listeners")
     parser.add_argument("--rate", type=int, default=300, help="records/s of each producer")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="data directories, on a problem")
     parser.add_argument("--result", type=Path, help="write JSON there, and a table beside it")
@@ -411,13 +503,17 @@ def main() -> None:
         faults=tuple(given.fault),
         relays=not given.no_relays,
         settings=tuple(tuple(each.split("=", 1)) for each in given.set),
+        tls=given.tls,
     )
+    if not given.no_transactions and not given.tls:
+        options = replace(options, transactional=TransactionalOptions())
     # Whoever ends the campaign ends its processes too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     print(f"seed {options.seed}", flush=True)
     outcome = _run_in_new_directory(options, given.keep)
     print(f"\n{summary(outcome)}\n\n{table(outcome)}", flush=True)
-    for part in (*outcome.long_turns, outcome.evidence):
+    errors = [f"{count} x {error}" for error, count in outcome.transactional_errors.items()]
+    for part in (*outcome.long_turns, outcome.evidence, *errors):
         print(part, flush=True)
     if given.result is not None:
         given.result.write_text(json.dumps(asdict(outcome), indent=1) + "\n")
@@ -426,7 +522,7 @@ def main() -> None:
 
 
 def _run_in_new_directory(options: Options, keep: Path | None) -> Outcome:
-    """Do a campaign; its directory stays below `keep` if there was a problem, and goes if not."""
+    """Run a campaign; keep its directory below `keep` only if there was a problem."""
     if keep is not None:
         keep.mkdir(parents=True, exist_ok=True)
     directory = Path(tempfile.mkdtemp(prefix=f"chaos-{options.seed}-", dir=keep))

@@ -1,4 +1,4 @@
-"""A node whose system calls and wall clock a campaign can change, and whose long turns it reads."""
+"""A node whose system calls and wall clock a campaign changes, and whose turns are measured."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class ChaosNode(NodeProcess):
         self._control = options.directory / "doors.json"
         self._metrics_address = ""
 
-    def open_doors(self, doors: Doors) -> None:
-        """Have calls fail, or the clock differ, from now on."""
+    def set_faults(self, doors: Doors) -> None:
+        """Make calls fail, or shift the clock, from now on."""
         temporary = self._control.with_suffix(".tmp")
         temporary.write_text(json.dumps(asdict(doors)))
         temporary.replace(self._control)
 
-    def close_doors(self) -> None:
-        """Let the machine be healthy again."""
+    def clear_faults(self) -> None:
+        """Remove all faults of calls and clock."""
         self._control.unlink(missing_ok=True)
 
     def failed_calls(self) -> list[str]:
@@ -60,7 +60,7 @@ class ChaosNode(NodeProcess):
     def prepare(self) -> None:
         """Write server.properties; a new process begins on a healthy machine."""
         super().prepare()
-        self.close_doors()
+        self.clear_faults()
 
     def _command(self) -> list[str]:
         words = super()._command()

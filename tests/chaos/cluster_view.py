@@ -1,8 +1,10 @@
-"""What a cluster of processes says of itself, by requests of our own to whoever answers."""
+"""The state of a cluster of processes, from requests to its nodes."""
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Callable
@@ -43,12 +45,12 @@ IS_LATE = (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT)
 
 
 class NoAnswerError(Exception):
-    """No node that could know it answered."""
+    """No node that could know the state answered."""
 
 
 @dataclass(frozen=True)
 class PartitionView:
-    """A partition, as the node with the newest leader epoch describes it."""
+    """A partition, as described by the node with the newest leader epoch."""
 
     leader: int
     leader_epoch: int
@@ -59,13 +61,15 @@ class PartitionView:
 
 
 class ClusterView:
-    """Looks into a cluster; every look is new."""
+    """Reads the state of a cluster; every call sends new requests."""
 
-    def __init__(self, cluster: ClusterProcess) -> None:
+    def __init__(self, cluster: ClusterProcess, context: ssl.SSLContext | None = None) -> None:
+        """Look into a cluster, whose listeners for clients have TLS if there is a context."""
         self._cluster = cluster
+        self._context = context
 
     def answering(self) -> list[int]:
-        """Brokers that run and do not stand still."""
+        """Return the brokers that run and are not paused."""
         return [n.node_id for n in self._cluster.brokers if n.is_running and not n.is_paused]
 
     def partitions(self, topic: str) -> dict[int, PartitionView]:
@@ -99,7 +103,7 @@ class ClusterView:
         return {index: view for index, (_, view) in sorted(best.items())}
 
     def partition(self, topic: str, index: int = 0) -> PartitionView:
-        """One partition of a topic.
+        """Return one partition of a topic.
 
         Raises:
             NoAnswerError: nobody knows it.
@@ -142,7 +146,7 @@ class ClusterView:
         raise NoAnswerError(f"no broker knows the coordinator of {group}")
 
     def live_brokers(self) -> set[int]:
-        """Brokers that all who answer tell clients of: registered, and not fenced."""
+        """Return the brokers in the metadata of all answering brokers: registered and unfenced."""
         told = []
         for node in self.answering():
             try:
@@ -169,7 +173,7 @@ class ClusterView:
         return True
 
     def order(self, request: Message, version: int) -> Message:
-        """Send an operator's request to a broker that answers: it may take its time.
+        """Send an administrative request, with a long timeout, to a broker that answers.
 
         Raises:
             OSError: it does not answer.
@@ -185,7 +189,12 @@ class ClusterView:
             OSError: it does not answer.
         """
         host, _, port = self._cluster.node(node).address.rpartition(":")
-        with socket.create_connection((host, int(port)), timeout_s) as connection:
+        with contextlib.ExitStack() as stack:
+            plain = socket.create_connection((host, int(port)), timeout_s)
+            connection = stack.enter_context(plain)
+            if self._context is not None:
+                wrapped = self._context.wrap_socket(plain, server_hostname="localhost")
+                connection = stack.enter_context(wrapped)
             connection.settimeout(timeout_s)
             chunks = encode_request(1, "view", request, version)
             connection.sendall(b"".join(bytes(chunk) for chunk in chunks))
@@ -195,7 +204,7 @@ class ClusterView:
 
 
 def create_topic(view: ClusterView, topic: CreatableTopic) -> None:
-    """Order a topic, again while there is no controller to make it.
+    """Create a topic, with retries while there is no controller.
 
     Raises:
         AssertionError: it is refused.
@@ -219,7 +228,7 @@ def create_topic(view: ClusterView, topic: CreatableTopic) -> None:
 def await_that(
     look: Callable[[], T], wanted: Callable[[T], bool], timeout_s: float, what: str
 ) -> T:
-    """Look until what is seen is as wanted.
+    """Wait until the condition holds.
 
     Raises:
         AssertionError: it was not in time; with what was seen last.

@@ -1,4 +1,4 @@
-"""A bit that flips in a file of a node, and what an operator does about it."""
+"""A flipped bit in a file of a node, and its repair by an operator."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Flip:
 
 
 def flip_any(data_directory: Path, topic: str, rng: random.Random) -> Flip:
-    """Flip a bit of a file by chance, every kind of file alike; no process may have it open."""
+    """Flip a bit of a random file, each kind equally likely; no process may have it open."""
     kinds = {name: found for name, found in _files(data_directory, topic).items() if found}
     kind = rng.choice(sorted(kinds))
     path = rng.choice(kinds[kind])
@@ -44,7 +44,7 @@ def flip_any(data_directory: Path, topic: str, rng: random.Random) -> Flip:
 
 
 def _files(data_directory: Path, topic: str) -> dict[str, list[Path]]:
-    """Return the files that are not empty, by what they are for."""
+    """Return the non-empty files by kind."""
     partitions = sorted(data_directory.glob(f"{topic}-*"))
     offsets = sorted(data_directory.glob("__consumer_offsets-*"))
     metadata = data_directory / METADATA_LOG

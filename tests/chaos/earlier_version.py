@@ -1,4 +1,4 @@
-"""An earlier version of Barnabas out of the history of this repository, as nodes of a cluster."""
+"""An earlier version of Barnabas from the history of this repository, as nodes of a cluster."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def earliest_commit() -> str:
 
 
 def extract(directory: Path, commit: str) -> Path:
-    """Write that version's sources below `directory`; returns what PYTHONPATH needs."""
+    """Write that version's sources below `directory`; return the value for PYTHONPATH."""
     words = ["git", "archive", commit, "src"]
     packed = subprocess.run(words, check=True, cwd=ROOT, capture_output=True).stdout
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:

@@ -54,7 +54,7 @@ class Doors:
 
 
 class DoorKeeper:
-    """Reads the control file whenever it has changed, and decides which calls fail."""
+    """Reads the control file whenever it changed, and decides which calls fail."""
 
     def __init__(self, control: str) -> None:
         self._control = control
@@ -96,7 +96,7 @@ class DoorKeeper:
 
 
 class FailingCalls:
-    """The module `os`, of which some calls fail."""
+    """The module `os`, with some failing calls."""
 
     def __init__(self, keeper: DoorKeeper) -> None:
         self._keeper = keeper
@@ -109,7 +109,7 @@ class FailingCalls:
         return getattr(os, name)
 
     def write(self, descriptor: int, data: bytes | memoryview) -> int:
-        """Write, or fail, or write half: the next call may fail then."""
+        """Write, or fail, or write half; the next call may fail then."""
         return os.write(descriptor, self._cut(descriptor, data))
 
     def pwrite(self, descriptor: int, data: bytes | memoryview, position: int) -> int:
@@ -122,7 +122,7 @@ class FailingCalls:
         return os.pwrite(descriptor, self._cut(descriptor, data), position)
 
     def _cut(self, descriptor: int, data: bytes | memoryview) -> memoryview:
-        """Return what of the data is to be written."""
+        """Return the part of the data to write."""
         number = self._keeper.fails("write", descriptor)
         view = memoryview(data)
         if not number:
@@ -165,7 +165,7 @@ def _path_of(path: str | int) -> str:
 
 
 def main() -> None:
-    """Put the doors in, and run `barnabas` with the rest of the words."""
+    """Install the replacements, and run `barnabas` with the remaining arguments."""
     # The directory of this file would hide installed modules of the same names.
     sys.path.pop(0)
     from barnabas.cli.main import main as barnabas

@@ -1,4 +1,4 @@
-"""What is done to a cluster: each fault is a function that does it and says to whom.
+"""The faults of a campaign: each is a function that causes it and returns its target.
 
 After it, and once the load goes on, `Stress.heal` puts everything right again.
 """
@@ -27,6 +27,8 @@ class Fault:
     needs_relays: bool = False
     # Nodes must be `ChaosNode`, not Apache Kafka.
     needs_doors: bool = False
+    # All listeners have TLS.
+    needs_tls: bool = False
     # How often it is chosen, beside the others.
     weight: int = 1
 
@@ -41,8 +43,8 @@ def kill_controller(stress: Stress) -> str:
     return kill(stress, [stress.controller()])
 
 
-def kill_everybody(stress: Stress) -> str:
-    """kill -9 of all, and all come back at once."""
+def kill_all(stress: Stress) -> str:
+    """kill -9 of all nodes, which restart at the same time."""
     told = kill(stress, list(stress.cluster.nodes.values()))
     stress.heal()
     return told
@@ -57,14 +59,14 @@ def stop_leader(stress: Stress) -> str:
 
 
 def pause_leader(stress: Stress) -> str:
-    """A leader stands still for longer than its session."""
+    """A leader is paused for longer than its session."""
     node = stress.leader()
     node.pause()
     return f"node {node.node_id}"
 
 
-def hiccup(stress: Stress) -> str:
-    """A leader stands still for half a second."""
+def pause_leader_briefly(stress: Stress) -> str:
+    """A leader is paused for half a second."""
     node = stress.leader()
     node.pause()
     let_pass(stress, 0.5)
@@ -73,7 +75,7 @@ def hiccup(stress: Stress) -> str:
 
 
 def cut_followers(stress: Stress) -> str:
-    """A leader's link to another broker is cut; both reach the controllers."""
+    """The link from a leader to another broker is cut; both reach the controllers."""
     assert stress.relays is not None
     node = stress.leader()
     others = [each for each in stress.cluster.brokers if each is not node]
@@ -84,7 +86,7 @@ def cut_followers(stress: Stress) -> str:
 
 
 def isolate_leader(stress: Stress) -> str:
-    """A leader is cut off from all nodes; clients reach it."""
+    """A leader is isolated from all nodes; clients reach it."""
     assert stress.relays is not None
     node = stress.leader()
     stress.relays.isolate(node.node_id, stress.cluster.nodes)
@@ -92,7 +94,7 @@ def isolate_leader(stress: Stress) -> str:
 
 
 def stall_leader(stress: Stress) -> str:
-    """No byte passes between a leader and all nodes; connections stay."""
+    """No bytes pass between a leader and all nodes; connections stay open."""
     assert stress.relays is not None
     node = stress.leader()
     stress.relays.isolate(node.node_id, stress.cluster.nodes, stalled=True)
@@ -100,7 +102,7 @@ def stall_leader(stress: Stress) -> str:
 
 
 def isolate_controller(stress: Stress) -> str:
-    """The active controller is cut off from all nodes."""
+    """The active controller is isolated from all nodes."""
     assert stress.relays is not None
     node = stress.controller()
     stress.relays.isolate(node.node_id, stress.cluster.nodes)
@@ -118,7 +120,7 @@ def delay_link(stress: Stress) -> str:
 
 
 def fill_disk(stress: Stress) -> str:
-    """A broker's files cannot grow: it has no other directory, and ends."""
+    """A broker's files cannot grow: it has no other directory, and stops."""
     node = stress.leader()
     stress.may_end.add(node.node_id)
     limit_file_sizes(node, TOPIC)
@@ -127,7 +129,7 @@ def fill_disk(stress: Stress) -> str:
 
 
 def wipe_broker(stress: Stress) -> str:
-    """A broker dies, and its directory is gone."""
+    """A broker dies, and its directory is deleted."""
     node = stress.any_broker()
     told = kill(stress, [node])
     node.wipe()
@@ -137,10 +139,10 @@ def wipe_broker(stress: Stress) -> str:
 FAULTS = (
     Fault("kill -9 of a leader", kill_leader, weight=4),
     Fault("kill -9 of the active controller", kill_controller, weight=4),
-    Fault("kill -9 of all", kill_everybody),
+    Fault("kill -9 of all", kill_all),
     Fault("clean stop of a leader", stop_leader, weight=2),
     Fault("SIGSTOP of a leader", pause_leader, weight=2),
-    Fault("SIGSTOP for 0.5 s", hiccup, weight=2),
+    Fault("SIGSTOP for 0.5 s", pause_leader_briefly, weight=2),
     Fault("link to a follower cut", cut_followers, needs_relays=True, weight=2),
     Fault("leader cut off", isolate_leader, needs_relays=True, weight=2),
     Fault("leader cut off silently", stall_leader, needs_relays=True, weight=2),
@@ -164,6 +166,6 @@ def kill(stress: Stress, nodes: list[NodeProcess]) -> str:
 
 
 def let_pass(stress: Stress, seconds: float) -> None:
-    """Wait while the load goes on: the fault is how long it lasts."""
+    """Wait under load; the fault lasts for this time."""
     time.sleep(seconds)
     stress.load.check_alive()

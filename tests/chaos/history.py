@@ -16,12 +16,12 @@ ACKNOWLEDGED_SOMEWHERE = -2
 
 
 def code_of(producer: int, number: int) -> int:
-    """The code of a record."""
+    """Return the code of a record."""
     return producer << _SHIFT | number
 
 
 def name_of(code: int) -> str:
-    """A record's code in words."""
+    """Return the description of a record's code."""
     if code < 0:
         return "a record that is not ours"
     return f"record {code & (1 << _SHIFT) - 1} of producer {code >> _SHIFT}"
@@ -69,7 +69,7 @@ class Sends:
         return len(self.offsets) - 1
 
     def acknowledge(self, number: int, offset: int, now: float) -> None:
-        """The record is there; a negative offset stands for one that is not told."""
+        """Record an acknowledgement; a negative offset means an unknown offset."""
         self.offsets[number] = offset if offset >= 0 else ACKNOWLEDGED_SOMEWHERE
         if self.acknowledged_at is None and number >= self.mark:
             self.acknowledged_at = now
@@ -77,7 +77,7 @@ class Sends:
 
 @dataclass
 class Run:
-    """What one reader got from a partition without being placed anew, in its order."""
+    """The records that one reader got from a partition without a seek, in order."""
 
     reader: str
     partition: int
@@ -105,7 +105,7 @@ class Commit:
 
 @dataclass
 class PartitionLog:
-    """A partition as read after all is over, from the start."""
+    """A partition as read after the end, from its start."""
 
     partition: int
     # What lies before was deleted by retention, and is not missed.

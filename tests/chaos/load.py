@@ -1,7 +1,7 @@
-"""Load under which a cluster is broken: idempotent producers, a group that commits, a lone reader.
+"""Load during faults: idempotent producers, a group that commits, a consumer without a group.
 
-Producers are librdkafka's and our own, all with acks=all. Each runs in a thread of its own, numbers
-its records per partition, and writes down what becomes of them.
+Producers are librdkafka's and our own, all with acks=all. Each runs in a separate thread, numbers
+its records per partition, and records the results.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import confluent_kafka
 from confluent_kafka import Consumer, TopicPartition
@@ -38,7 +38,7 @@ QUICK = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "retry.bac
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """How much load there is."""
+    """The size of the load."""
 
     topic: str
     partitions: int
@@ -46,16 +46,18 @@ class LoadOptions:
     # Records per second, of each producer, all partitions together.
     rate: int = 300
     members: int = 2
+    # Further keys of all clients: those of TLS.
+    keys: Mapping[str, str] = field(default_factory=dict)
 
 
 def offset_of(message: confluent_kafka.Message) -> int:
-    """The offset of a delivered record; -1 if the broker did not tell it (a duplicate's)."""
+    """Return the offset of a delivered record; -1 if the broker did not return it (a duplicate)."""
     offset = message.offset()
     return -1 if offset is None else int(offset)
 
 
 class Errors:
-    """What clients complained of, by its words; from any thread."""
+    """Counts errors of clients by message; used by any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -73,7 +75,7 @@ class Errors:
 
 
 class _Worker:
-    """A thread that works until it is told to stop; what it dies of is kept."""
+    """A thread that works until it is stopped; its exception is kept."""
 
     def __init__(self, name: str) -> None:
         self._stopping = threading.Event()
@@ -88,7 +90,7 @@ class _Worker:
         self._stopping.set()
 
     def join(self) -> None:
-        """Wait until it has stopped; raises what it died of."""
+        """Wait until it has stopped; raise its exception."""
         self._thread.join()
         if self.death is not None:
             raise self.death
@@ -104,7 +106,7 @@ class _Worker:
 
 
 class _Producing(_Worker):
-    """Sends at a rate, to all partitions by turns."""
+    """Sends at a fixed rate, to all partitions in turn."""
 
     def __init__(self, number: int, options: LoadOptions, errors: Errors) -> None:
         super().__init__(f"producer-{number}")
@@ -132,7 +134,7 @@ class _Producing(_Worker):
         raise NotImplementedError
 
     def _send(self, partition: int, sends: Sends) -> bool:
-        """Send the next record; False if there is no room for it now."""
+        """Send the next record; return False if the buffer is full."""
         raise NotImplementedError
 
     def _serve(self, seconds: float) -> None:
@@ -163,6 +165,7 @@ class LibrdkafkaProducing(_Producing):
                 # It does not ask again when a leader that is cut off cannot commit.
                 "topic.metadata.refresh.interval.ms": 2000,
                 "error_cb": lambda error: errors.add(f"librdkafka: {error.name()}"),
+                **options.keys,
                 # The errors are counted, and not for the test's output.
                 "log_level": 0,
                 **QUICK,
@@ -212,7 +215,7 @@ class OwnProducing(_Producing):
         self._bootstrap = bootstrap
 
     def _open(self) -> None:
-        config = {**QUICK, "retry.backoff.max.ms": 100, "linger.ms": 2}
+        config = {**self.options.keys, **QUICK, "retry.backoff.max.ms": 100, "linger.ms": 2}
         config["delivery.timeout.ms"] = DELIVERY_TIMEOUT_MS
         config["request.timeout.ms"] = ANSWER_TIMEOUT_MS
         self._client = Client(self._bootstrap, **config)
@@ -248,7 +251,7 @@ class OwnProducing(_Producing):
 
 
 class OwnReading(_Worker):
-    """Our own client reads all partitions from the start, on its own, to wherever they end."""
+    """Our own client reads all partitions from the start to their ends."""
 
     def __init__(self, bootstrap: str, options: LoadOptions, errors: Errors) -> None:
         super().__init__("reader")
@@ -258,7 +261,8 @@ class OwnReading(_Worker):
         self.runs = [Run("own reader", partition) for partition in range(options.partitions)]
 
     def _run(self) -> None:
-        config = {**QUICK, "retry.backoff.max.ms": 100, "default.api.timeout.ms": 120_000}
+        config = {**self._options.keys, **QUICK, "retry.backoff.max.ms": 100}
+        config["default.api.timeout.ms"] = 120_000
         config["request.timeout.ms"] = ANSWER_TIMEOUT_MS
         with Client(self._bootstrap, **config) as client:
             ranges = {(self._options.topic, each.partition): (0, None) for each in self.runs}
@@ -269,7 +273,7 @@ class OwnReading(_Worker):
 
 
 class GroupReading(_Worker):
-    """A member of the group: reads, and commits what it has read (librdkafka)."""
+    """A group member that reads and commits (librdkafka)."""
 
     def __init__(self, name: str, bootstrap: str, options: LoadOptions, errors: Errors) -> None:
         super().__init__(name)
@@ -294,6 +298,7 @@ class GroupReading(_Worker):
                 "topic.metadata.refresh.fast.interval.ms": 50,
                 "fetch.error.backoff.ms": 20,
                 "error_cb": lambda error: self._errors.add(f"consumer: {error.name()}"),
+                **self._options.keys,
                 "log_level": 0,
                 "retry.backoff.max.ms": 100,
                 **QUICK,
@@ -337,7 +342,7 @@ class GroupReading(_Worker):
 
 
 class Load:
-    """All of it, on one topic that exists."""
+    """All clients of the load, on one existing topic."""
 
     def __init__(self, bootstrap: str, options: LoadOptions) -> None:
         self.bootstrap = bootstrap
@@ -370,12 +375,12 @@ class Load:
             worker.start()
 
     def abandon(self) -> None:
-        """Tell all clients to end, whatever becomes of their records; does not wait."""
+        """Stop all clients without waiting for their records."""
         for worker in self._workers:
             worker.stop()
 
     def check_alive(self) -> None:
-        """Raises what a client died of."""
+        """Raise the exception of a dead client."""
         for worker in self._workers:
             if worker.death is not None:
                 raise worker.death
@@ -395,7 +400,7 @@ class Load:
         return None if None in times else [each for each in times if each is not None]
 
     def waiting(self) -> list[str]:
-        """Which producers wait for an acknowledgement since `mark`, and where."""
+        """Return the producers and partitions without an acknowledgement since `mark`."""
         return [
             f"{type(producing).__name__} in {sends.partition}"
             for producing in self.producing
@@ -404,7 +409,7 @@ class Load:
         ]
 
     def failures(self) -> int:
-        """Records that a client gave up."""
+        """Return the number of failed records."""
         return sum(len(sends.failed) for sends in self.sends)
 
     def records(self) -> int:
@@ -414,7 +419,7 @@ class Load:
     def look_at_commits(self) -> None:
         """Ask what the group has committed, for the history."""
         places = [TopicPartition(self.options.topic, n) for n in range(self.options.partitions)]
-        asker = plain_consumer(self.bootstrap, self.options.group)
+        asker = plain_consumer(self.bootstrap, self.options.group, self.options.keys)
         started = time.monotonic()
         try:
             for place in asker.committed(places, PATIENCE_S):
@@ -425,7 +430,7 @@ class Load:
             asker.close()
 
     def finish(self, on_settled: Callable[[], None] = lambda: None) -> History:
-        """Stop producers, let readers come to the end, read everything once more.
+        """Stop producers, let readers reach the end, and read everything again.
 
         Args:
             on_settled: called when all that was sent is acknowledged or given up.
@@ -436,7 +441,9 @@ class Load:
             producing.join()
         on_settled()
         topic = self.options.topic
-        logs = {n: read_log(self.bootstrap, topic, n) for n in range(self.options.partitions)}
+        keys = self.options.keys
+        partitions = range(self.options.partitions)
+        logs = {n: read_log(self.bootstrap, topic, n, keys=keys) for n in partitions}
         self._await_readers(logs)
         for worker in (self.reading, *self.members):
             worker.stop()
@@ -477,10 +484,11 @@ class Load:
         )
 
 
-def plain_consumer(bootstrap: str, group: str) -> Consumer:
-    """A consumer that looks, and commits nothing."""
+def plain_consumer(bootstrap: str, group: str, keys: Mapping[str, str] | None = None) -> Consumer:
+    """Return a consumer that commits nothing."""
     return Consumer(
         {
+            **(keys or {}),
             "bootstrap.servers": bootstrap,
             "group.id": group,
             "enable.auto.commit": False,
@@ -491,9 +499,11 @@ def plain_consumer(bootstrap: str, group: str) -> Consumer:
     )
 
 
-def read_values(bootstrap: str, topic: str, partition: int) -> list[tuple[int, bytes | None]]:
+def read_values(
+    bootstrap: str, topic: str, partition: int, keys: Mapping[str, str] | None = None
+) -> list[tuple[int, bytes | None]]:
     """(offset, value) of every record of a partition, as a consumer gets them."""
-    consumer = plain_consumer(bootstrap, "reads-all")
+    consumer = plain_consumer(bootstrap, "reads-all", keys)
     try:
         place = TopicPartition(topic, partition, 0)
         start, end = eventually(lambda: _ends(consumer, place), f"{topic}-{partition} has no end")
@@ -525,9 +535,15 @@ def _ends(consumer: Consumer, place: TopicPartition) -> tuple[int, int] | None:
     return start, end
 
 
-def read_log(bootstrap: str, topic: str, partition: int, name: int | None = None) -> PartitionLog:
+def read_log(
+    bootstrap: str,
+    topic: str,
+    partition: int,
+    name: int | None = None,
+    keys: Mapping[str, str] | None = None,
+) -> PartitionLog:
     """A partition for the checker, as partition `name` of the history."""
-    values = read_values(bootstrap, topic, partition)
+    values = read_values(bootstrap, topic, partition, keys)
     log = PartitionLog(partition if name is None else name)
     for offset, value in values:
         log.add(offset, code_in(value))

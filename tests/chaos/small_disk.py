@@ -1,6 +1,6 @@
-"""A small file system for one node, which a test fills and empties; where mounting is allowed.
+"""A small file system for one node, which a test fills and frees, if mounting is allowed.
 
-Elsewhere a limit of the process's file sizes stands for the full disk: files cannot grow either.
+Otherwise a limit of the process's file sizes replaces the full disk: files cannot grow either.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class SmallDisk:
         node.settings["log.dirs"] = str(node.data_directory)
 
     def fill(self) -> None:
-        """Take all room there is; the node runs."""
+        """Use all free space; the node is running."""
         if not self.is_mounted:
             limit_file_sizes(self._node)
             return
@@ -53,7 +53,7 @@ class SmallDisk:
                     continue
 
     def free(self) -> None:
-        """Give the room back. The limit of a process ends with it."""
+        """Free the space. The limit of a process ends with it."""
         (self._root / "filler").unlink(missing_ok=True)
 
     def close(self) -> None:

@@ -43,7 +43,7 @@ HOSTILE_S = 8.0
 
 
 def wipe_one_of_all(stress: Stress) -> str:
-    """kill -9 of all; one directory is gone; all come back in an order by chance."""
+    """kill -9 of all nodes; one directory is deleted; all restart in a random order."""
     nodes = list(stress.cluster.nodes.values())
     stress.rng.shuffle(nodes)
     told = kill(stress, nodes)
@@ -68,7 +68,7 @@ def flip_a_bit(stress: Stress) -> str:
 
 
 def _settle_flip(stress: Stress, node: NodeProcess, flip: Flip) -> str:
-    """Do what an operator does about damage that is still there."""
+    """Repair the remaining damage as an operator does."""
     found = verify(node.data_directory)
     if not found:
         return "no damage left"
@@ -95,9 +95,9 @@ def fail_calls(stress: Stress) -> str:
     share, paths = stress.rng.choice((1.0, 0.3)), stress.rng.choice(PATHS)
     before = len(node.failed_calls())
     stress.may_end.add(node.node_id)
-    node.open_doors(Doors(calls, error, share, paths, seed=stress.rng.randrange(1 << 30)))
+    node.set_faults(Doors(calls, error, share, paths, seed=stress.rng.randrange(1 << 30)))
     let_pass(stress, 1 + 2 * stress.rng.random())
-    node.close_doors()
+    node.clear_faults()
     failed = len(node.failed_calls()) - before
     what = f"node {node.node_id}: {error} of {'+'.join(calls)} in '{paths}', {failed} failed"
     if not failed:
@@ -112,7 +112,7 @@ def fail_calls(stress: Stress) -> str:
 
 
 def exhaust_descriptors(stress: Stress) -> str:
-    """The limit of open files of a leader falls below what it has open, for a while."""
+    """The open file limit of a leader is below its open files for a while."""
     node = _chaos_node(stress)
     before = resource.prlimit(node.pid, resource.RLIMIT_NOFILE)
     limit = max(16, node.open_descriptors() - stress.rng.choice(SHORT_BY))
@@ -127,9 +127,9 @@ def fail_to_open(stress: Stress) -> str:
     node = _chaos_node(stress)
     before = len(node.failed_calls())
     doors = Doors(("open",), "EMFILE", stress.rng.choice((1.0, 0.3)), "", stress.rng.randrange(99))
-    node.open_doors(doors)
+    node.set_faults(doors)
     let_pass(stress, 2 + 3 * stress.rng.random())
-    node.close_doors()
+    node.clear_faults()
     return f"node {node.node_id}: {len(node.failed_calls()) - before} failed"
 
 
@@ -138,8 +138,8 @@ def shift_clock(stress: Stress) -> str:
     nodes = [_chaos_node(stress)] if stress.rng.random() < 0.5 else _chaos_nodes(stress)
     ahead_ms = stress.rng.choice(JUMPS_MS)
     for node in nodes:
-        node.open_doors(Doors(clock_ahead_ms=ahead_ms))
-        stress.undo.append(node.close_doors)
+        node.set_faults(Doors(clock_ahead_ms=ahead_ms))
+        stress.undo.append(node.clear_faults)
     let_pass(stress, 2.0)
     return f"node {', '.join(str(each.node_id) for each in nodes)} by {ahead_ms / 3_600_000:g} h"
 

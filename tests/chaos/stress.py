@@ -1,8 +1,9 @@
-"""A cluster under load that faults are done to: victims are found here, and all is healed."""
+"""A cluster under load: selects targets of faults, and heals all faults."""
 
 from __future__ import annotations
 
 import random
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -20,9 +21,14 @@ from chaos.chaos_node import ChaosNode
 from chaos.cluster_view import ClusterView, PartitionView, await_that, create_topic
 from chaos.hostile import TOPIC as HOSTILE_TOPIC
 from chaos.load import Load
+from chaos.transactional_load import TransactionalLoad
+from conformance.tls_cluster import TlsFiles
 
 HEAL_TIMEOUT_S = 90.0
 TOPIC = "chaos"
+# Topics of the brokers' own that the loads make, and their partitions.
+OFFSETS_TOPIC, TRANSACTION_TOPIC = "__consumer_offsets", "__transaction_state"
+INTERNAL_TOPICS = {OFFSETS_TOPIC: 3, TRANSACTION_TOPIC: 3}
 # The beginning of what `barnabas start` says when it ends with an error.
 REFUSAL = "barnabas: "
 # Closed segments within a campaign, and records that a wrong clock would delete.
@@ -38,6 +44,10 @@ class Stress:
     load: Load
     rng: random.Random
     partitions: int
+    # Certificates of a cluster with TLS on all listeners, or None.
+    tls: TlsFiles | None = None
+    # Transactional clients beside the load, or None.
+    transactional: TransactionalLoad | None = None
     # Nodes whose end is the fault's doing.
     may_end: set[int] = field(default_factory=set)
     # Nodes that may refuse to start over what the fault did; they are then wiped.
@@ -54,7 +64,15 @@ class Stress:
     @property
     def view(self) -> ClusterView:
         """What the cluster says of itself."""
-        return ClusterView(self.cluster)
+        return view_of(self.cluster, self.tls)
+
+    @property
+    def topics(self) -> dict[str, int]:
+        """The topics of the loads, with their numbers of partitions."""
+        found = {TOPIC: self.partitions}
+        if self.transactional is not None:
+            found |= self.transactional.topics | INTERNAL_TOPICS
+        return found
 
     def state(self) -> tuple[dict[int, PartitionView], tuple[int, int]]:
         """All partitions; the controller and its epoch."""
@@ -64,7 +82,7 @@ class Stress:
         )
 
     def leader(self) -> NodeProcess:
-        """The leader of a partition by chance."""
+        """Return the leader of a random partition."""
         found, _ = self.state()
         return self.cluster.node(self.rng.choice(list(found.values())).leader)
 
@@ -73,11 +91,11 @@ class Stress:
         return self.cluster.node(self.state()[1][0])
 
     def any_broker(self) -> NodeProcess:
-        """A broker by chance."""
+        """Return a random broker."""
         return self.rng.choice(self.cluster.brokers)
 
     def check_alive(self) -> None:
-        """No node has ended that no fault has ended.
+        """Check that no node has ended without a fault.
 
         Raises:
             AssertionError: one has; with the end of its log.
@@ -86,9 +104,11 @@ class Stress:
             if not node.is_running and number not in self.may_end:
                 raise AssertionError(f"node {number} has ended by itself\n{node.log()[-3000:]}")
         self.load.check_alive()
+        if self.transactional is not None:
+            self.transactional.check_alive()
 
     def heal(self) -> None:
-        """Everybody runs and reaches everybody."""
+        """Restart and reconnect all nodes."""
         while self.undo:
             self.undo.pop()()
         if self.relays is not None:
@@ -104,7 +124,7 @@ class Stress:
         self.may_refuse.clear()
 
     def finish_healing(self) -> None:
-        """Do what waits for all replicas to be in sync."""
+        """Complete the repairs that need all replicas in sync."""
         while self.after_healing:
             self.notes.append(self.after_healing.pop()())
 
@@ -138,24 +158,27 @@ class Stress:
             node.start()
 
     def await_full_isr(self) -> None:
-        """Every replica is in sync."""
+        """Every replica of every topic of the loads is in sync."""
 
         def look() -> list[str]:
             self.check_alive()
-            found = self.view.partitions(TOPIC)
-            behind = [
-                f"{number}: leader {each.leader}, isr {each.isr}"
+            return [words for topic, count in self.topics.items() for words in behind(topic, count)]
+
+        def behind(topic: str, count: int) -> list[str]:
+            found = self.view.partitions(topic)
+            told = [
+                f"{topic}-{number}: leader {each.leader}, isr {each.isr}"
                 for number, each in found.items()
                 if len(each.isr) < len(each.replicas) or each.leader < 0
             ]
-            if len(found) < self.partitions:
-                behind.append(f"{len(found)} partitions")
-            return behind
+            if len(found) < count:
+                told.append(f"{topic}: {len(found)} partitions")
+            return told
 
         await_that(look, lambda behind: not behind, HEAL_TIMEOUT_S, "all replicas in sync")
 
     def balance(self) -> None:
-        """Preferred leaders lead again, so that every broker leads something."""
+        """Elect preferred leaders, so that every broker leads partitions."""
         request = ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=10_000)
 
         def elect() -> int:
@@ -175,22 +198,49 @@ def _refusal(log: str) -> str:
     return last.removeprefix(REFUSAL).strip()
 
 
-def make_topic(cluster: ClusterProcess, partitions: int, min_isr: int = 2) -> None:
-    """The topic of a campaign, on all brokers, with nothing deleted."""
-    view = ClusterView(cluster)
+def view_of(cluster: ClusterProcess, tls: TlsFiles | None) -> ClusterView:
+    """Return a view that takes any certificate: it looks at nodes whose certificates expired."""
+    if tls is None:
+        return ClusterView(cluster)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    # The nodes check the certificates of clients.
+    context.load_cert_chain(tls.client_certificate, tls.client_key)
+    return ClusterView(cluster, context)
+
+
+def make_topic(
+    cluster: ClusterProcess, partitions: int, min_isr: int = 2, tls: TlsFiles | None = None
+) -> None:
+    """Create the topic of a campaign on all brokers, without deletion."""
+    view = view_of(cluster, tls)
     everybody = {node.node_id for node in cluster.brokers}
     await_that(view.live_brokers, lambda found: found == everybody, HEAL_TIMEOUT_S, "all brokers")
-    _make(cluster, TOPIC, partitions, {"min.insync.replicas": str(min_isr), **TOPIC_CONFIGS})
+    configs = {"min.insync.replicas": str(min_isr), **TOPIC_CONFIGS}
+    _make(cluster, TOPIC, partitions, configs, tls)
 
 
-def make_hostile_topic(cluster: ClusterProcess) -> None:
+def make_hostile_topic(cluster: ClusterProcess, tls: TlsFiles | None = None) -> None:
     """The topic that a hostile client fills; it holds no more than some megabytes."""
-    _make(
-        cluster, HOSTILE_TOPIC, 1, {"retention.bytes": str(8 << 20), "segment.bytes": str(4 << 20)}
-    )
+    configs = {"retention.bytes": str(8 << 20), "segment.bytes": str(4 << 20)}
+    _make(cluster, HOSTILE_TOPIC, 1, configs, tls)
 
 
-def _make(cluster: ClusterProcess, name: str, partitions: int, configs: dict[str, str]) -> None:
+def make_transactional_topics(cluster: ClusterProcess, topics: dict[str, int]) -> None:
+    """The topics of transactional clients. Nothing is deleted, whatever the clocks say."""
+    configs = {"min.insync.replicas": "2", **TOPIC_CONFIGS, "retention.ms": "-1"}
+    for name, partitions in topics.items():
+        _make(cluster, name, partitions, configs)
+
+
+def _make(
+    cluster: ClusterProcess,
+    name: str,
+    partitions: int,
+    configs: dict[str, str],
+    tls: TlsFiles | None = None,
+) -> None:
     new = CreatableTopic(
         name=name,
         num_partitions=partitions,
@@ -198,6 +248,6 @@ def _make(cluster: ClusterProcess, name: str, partitions: int, configs: dict[str
         assignments=[],
         configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
     )
-    view = ClusterView(cluster)
+    view = view_of(cluster, tls)
     create_topic(view, new)
     await_that(lambda: view.has_topic(name, partitions), bool, HEAL_TIMEOUT_S, f"topic {name}")

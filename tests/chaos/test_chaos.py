@@ -1,14 +1,16 @@
-"""The short form of `make chaos`: some faults of fixed seeds, under the same checker."""
+"""The short form of `make chaos`: some faults from fixed seeds, under the same checker."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from chaos.campaign import Options, run, summary, table
+from chaos.campaign import Options, Outcome, run, summary, table
 from chaos.faults import FAULTS
 from chaos.storage_faults import STORAGE_FAULTS
+from chaos.transactional_load import TransactionalOptions
 from scenario.stage import runs_on_kafka
 
 SECONDS = 25.0
@@ -18,7 +20,7 @@ SETTINGS = (("broker.session.timeout.ms", "3000"), ("broker.heartbeat.interval.m
 
 @pytest.mark.conformance
 @pytest.mark.slow
-def test_nothing_is_lost_doubled_or_reordered_while_faults_come_by_chance(tmp_path: Path) -> None:
+def test_records_survive_random_faults_once_and_in_order(tmp_path: Path) -> None:
     # A full disk has a story of its own, which says more of it.
     chosen = tuple(fault.name for fault in FAULTS if fault.name != "full disk")
     options = Options(SECONDS, 11, runs_on_kafka(), faults=chosen, settings=SETTINGS)
@@ -28,12 +30,21 @@ def test_nothing_is_lost_doubled_or_reordered_while_faults_come_by_chance(tmp_pa
 @pytest.mark.conformance
 @pytest.mark.slow
 @pytest.mark.skipif(runs_on_kafka(), reason="calls fail and clocks jump in our nodes only")
-def test_nothing_is_lost_doubled_or_reordered_while_disks_and_clocks_fail(tmp_path: Path) -> None:
+def test_records_survive_disk_and_clock_faults_once_and_in_order(tmp_path: Path) -> None:
     chosen = tuple(fault.name for fault in STORAGE_FAULTS)
     check_campaign(Options(SECONDS, 12, faults=chosen, settings=SETTINGS), tmp_path)
 
 
-def check_campaign(options: Options, directory: Path) -> None:
+@pytest.mark.conformance
+@pytest.mark.slow
+def test_transactions_are_atomic_under_random_faults(tmp_path: Path) -> None:
+    chosen = tuple(fault.name for fault in FAULTS if fault.name != "full disk")
+    options = Options(SECONDS, 13, runs_on_kafka(), faults=chosen, settings=SETTINGS)
+    outcome = check_campaign(replace(options, transactional=TransactionalOptions()), tmp_path)
+    assert outcome.transactions_verdict == "no faults"
+
+
+def check_campaign(options: Options, directory: Path) -> Outcome:
     outcome = run(options, directory)
     print(f"{summary(outcome)}\n{table(outcome)}\n{outcome.evidence}")
     assert outcome.problems == []
@@ -41,3 +52,4 @@ def check_campaign(options: Options, directory: Path) -> None:
     assert outcome.records > 1000
     assert outcome.read_by_group >= outcome.records
     assert outcome.events
+    return outcome

@@ -1,4 +1,4 @@
-"""The checker is shown to find each kind of fault, and nothing in a history without one."""
+"""The checker finds each kind of fault, and nothing in a correct history."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_nothing_is_found_in_a_history_without_fault() -> None:
 
 
 def copy_last_record_of_first_producer(history: History) -> int:
-    """Write that record a second time, as a client does that has not been told of the first one."""
+    """Add that record a second time, as a retry after a lost response does."""
     sends = history.sends[0]
     offset = RECORDS * PRODUCERS
     sends.acknowledge(sends.sent - 1, offset, 0.0)
@@ -64,7 +64,7 @@ def copy_last_record_of_first_producer(history: History) -> int:
 
 
 @pytest.mark.parametrize("fault", ["", "the same epoch", "another client", "no files"])
-def test_a_copy_under_a_new_producer_epoch_is_the_clients(fault: str) -> None:
+def test_a_duplicate_under_a_new_producer_epoch_is_attributed_to_the_client(fault: str) -> None:
     history = history_without_fault()
     copy = copy_last_record_of_first_producer(history)
     history.sends[0].may_start_new_epochs = fault != "another client"
@@ -80,7 +80,7 @@ def test_a_copy_under_a_new_producer_epoch_is_the_clients(fault: str) -> None:
         assert "1 records that librdkafka" in str(verdict)
 
 
-def test_an_acknowledged_record_at_the_end_that_is_gone_is_lost() -> None:
+def test_a_missing_acknowledged_record_at_the_end_is_lost() -> None:
     history = history_without_fault()
     drop(history.logs[0], -1)
     found = check(history)
@@ -89,13 +89,13 @@ def test_an_acknowledged_record_at_the_end_that_is_gone_is_lost() -> None:
     assert "lost: partition 0: record 19 of producer 1, acknowledged at 39" in str(found)
 
 
-def test_a_hole_in_the_log_is_a_gap_and_what_was_in_it_is_lost() -> None:
+def test_a_gap_in_the_log_is_reported_and_its_records_are_lost() -> None:
     history = history_without_fault()
     drop(history.logs[0], 7)
     assert {"lost", "gap"} <= kinds(history)
 
 
-def test_a_record_that_was_not_acknowledged_may_be_missing_once_it_was_given_up() -> None:
+def test_an_expired_unacknowledged_record_may_be_missing() -> None:
     history = history_without_fault()
     sends = history.sends[0]
     number = sends.next_number()
@@ -106,7 +106,7 @@ def test_a_record_that_was_not_acknowledged_may_be_missing_once_it_was_given_up(
     assert kinds(history) == set()
 
 
-def test_a_record_that_is_there_twice_is_found() -> None:
+def test_a_duplicate_record_is_found() -> None:
     history = history_without_fault()
     history.logs[0].add(RECORDS * PRODUCERS, code_of(1, RECORDS - 1))
     assert kinds(history) == {"duplicated"}
@@ -119,7 +119,7 @@ def test_records_in_another_order_are_found() -> None:
     assert {"reordered", "misplaced", "two values"} == kinds(history)
 
 
-def test_reordering_shows_without_acknowledgements_too() -> None:
+def test_reordering_is_found_without_acknowledgements() -> None:
     history = history_without_fault()
     history.runs, history.member_runs, history.commits = [], [], []
     codes = history.logs[0].codes
@@ -145,7 +145,7 @@ def test_an_acknowledgement_with_another_offset_is_found() -> None:
     assert kinds(history) == {"misplaced"}
 
 
-def test_an_acknowledgement_without_an_offset_says_that_the_record_is_there() -> None:
+def test_an_acknowledgement_without_an_offset_requires_the_record() -> None:
     history = history_without_fault()
     history.sends[0].acknowledge(3, -1001, 0.0)
     assert kinds(history) == set()
@@ -160,13 +160,13 @@ def test_an_offset_acknowledged_for_two_records_is_found() -> None:
     assert kinds(history) == {"misplaced", "two values"}
 
 
-def test_an_offset_that_shows_two_readers_two_records_is_found() -> None:
+def test_an_offset_with_different_records_for_two_readers_is_found() -> None:
     history = history_without_fault()
     history.runs[0].codes[5] = code_of(0, RECORDS - 1)
     assert kinds(history) == {"two values"}
 
 
-def test_an_offset_that_the_log_has_twice_is_found() -> None:
+def test_a_duplicate_offset_of_the_log_is_found() -> None:
     history = history_without_fault()
     history.logs[0].offsets[5] = 4
     assert "two values" in kinds(history)
@@ -178,13 +178,13 @@ def test_a_record_that_was_read_and_is_in_no_log_has_vanished() -> None:
     assert kinds(history) == {"vanished"}
 
 
-def test_a_reader_that_gets_an_offset_again_is_found() -> None:
+def test_a_repeated_offset_of_a_reader_is_found() -> None:
     history = history_without_fault()
     history.runs[0].add(3, code_of(1, 1))
     assert kinds(history) == {"read twice"}
 
 
-def test_a_member_that_is_placed_anew_may_get_an_offset_again() -> None:
+def test_a_member_may_read_an_offset_again_after_a_seek() -> None:
     history = history_without_fault()
     again = Run("b", 0)
     again.add(3, code_of(1, 1))
@@ -192,13 +192,13 @@ def test_a_member_that_is_placed_anew_may_get_an_offset_again() -> None:
     assert kinds(history) == set()
 
 
-def test_a_reader_that_passes_over_a_record_is_found() -> None:
+def test_a_record_skipped_by_a_reader_is_found() -> None:
     history = history_without_fault()
     drop(history.runs[0], 5)
     assert kinds(history) == {"skipped"}
 
 
-def test_what_a_group_committed_and_no_member_got_is_found() -> None:
+def test_a_committed_record_that_no_member_read_is_found() -> None:
     history = history_without_fault()
     drop(history.member_runs[1], 0)
     assert kinds(history) == {"unread"}
@@ -225,7 +225,7 @@ def test_a_committed_offset_behind_the_end_is_found() -> None:
     assert kinds(history) == {"went back"}
 
 
-def test_records_that_retention_has_deleted_are_not_missed() -> None:
+def test_records_deleted_by_retention_are_not_lost() -> None:
     history = history_without_fault()
     history.commits = []
     for _ in range(5):
@@ -235,7 +235,7 @@ def test_records_that_retention_has_deleted_are_not_missed() -> None:
     assert kinds(history) == set()
 
 
-def test_many_faults_are_counted_and_some_are_reported() -> None:
+def test_all_faults_are_counted_and_some_are_reported() -> None:
     history = history_without_fault()
     history.commits = []
     history.runs, history.member_runs = [], []
@@ -246,14 +246,13 @@ def test_many_faults_are_counted_and_some_are_reported() -> None:
     assert str(found).count("acknowledged at") == 10
 
 
-def test_values_tell_their_record() -> None:
+def test_a_value_identifies_its_record() -> None:
     assert code_in(value_of(3, 12, b"a:b")) == code_of(3, 12)
     assert code_in(b"something else") == -1
     assert code_in(None) == -1
 
 
-def test_every_kind_of_fault_is_found_by_a_random_damage() -> None:
-    """Damage anywhere in the log is never overlooked."""
+def test_random_damage_of_the_log_is_always_found() -> None:
     rng = random.Random(5)
     for _ in range(200):
         history = history_without_fault()

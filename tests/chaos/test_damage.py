@@ -1,4 +1,4 @@
-"""Bits that a campaign flips in files, and that `barnabas log` finds and turns back."""
+"""Bits that a campaign flips in files, and their repair by `barnabas log`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def write_partition(directory: Path) -> Path:
     return path
 
 
-def test_one_bit_of_one_file_differs(tmp_path: Path) -> None:
+def test_a_flip_changes_one_bit_of_one_file(tmp_path: Path) -> None:
     path = write_partition(tmp_path)
     before = path.read_bytes()
     flip = flip_any(tmp_path, TOPIC, random.Random(1))
@@ -39,7 +39,7 @@ def test_one_bit_of_one_file_differs(tmp_path: Path) -> None:
 
 
 @pytest.mark.conformance
-def test_damage_is_found_and_turned_back(tmp_path: Path) -> None:
+def test_damage_is_found_and_repaired(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path) as broker:
         settings = {"bootstrap.servers": broker.bootstrap, "log_level": 0}
         producer = confluent_kafka.Producer(settings)
@@ -61,7 +61,7 @@ def test_damage_is_found_and_turned_back(tmp_path: Path) -> None:
         assert verify(broker.data_directory) == ""
 
 
-def test_every_kind_of_file_is_chosen(tmp_path: Path) -> None:
+def test_every_kind_of_file_is_damaged(tmp_path: Path) -> None:
     path = write_partition(tmp_path)
     path.rename(path.with_name(f"{5:020}.log"))
     write_names = ("00000000000000000000.log", "00000000000000000000.index", "partition.metadata")
@@ -80,7 +80,7 @@ def test_every_kind_of_file_is_chosen(tmp_path: Path) -> None:
     }
 
 
-def test_a_replica_is_deleted_as_a_whole(tmp_path: Path) -> None:
+def test_a_replica_directory_is_deleted(tmp_path: Path) -> None:
     path = write_partition(tmp_path)
     delete_replica(Flip("active segment", path, 3))
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""The doors of a node: calls that fail and a clock that is set, as a test says, and only then."""
+"""System calls that fail and a clock that jumps in a node, controlled by a test."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_write_fails_at_once_or_after_half_of_the_bytes(control: Path, tmp_pat
     assert results == {-errno.ENOSPC, 2}
 
 
-def test_other_paths_and_the_rest_of_the_share_do_not_fail(control: Path, tmp_path: Path) -> None:
+def test_calls_on_other_paths_and_outside_the_share_succeed(control: Path, tmp_path: Path) -> None:
     calls = FailingCalls(DoorKeeper(str(control)))
     one, other = (
         calls.open(str(tmp_path / name), os.O_RDWR | os.O_CREAT) for name in ("one", "other")
@@ -131,14 +131,14 @@ def produce(cluster: ClusterProcess) -> int:
 
 
 @pytest.mark.conformance
-def test_a_real_node_meets_the_clock_and_the_calls_that_fail(cluster: ClusterProcess) -> None:
+def test_a_real_node_gets_the_failing_calls_and_the_shifted_clock(cluster: ClusterProcess) -> None:
     node = cluster.node(1)
     assert isinstance(node, ChaosNode)
     usual_ms = produce(cluster)
-    node.open_doors(Doors(clock_ahead_ms=-100 * HOUR_MS))
+    node.set_faults(Doors(clock_ahead_ms=-100 * HOUR_MS))
     assert produce(cluster) < usual_ms - 99 * HOUR_MS
     assert node.turns().longest_cpu_ms >= 0
-    node.open_doors(Doors(("write",), "ENOSPC", paths=TOPIC))
+    node.set_faults(Doors(("write",), "ENOSPC", paths=TOPIC))
     config = {"bootstrap.servers": cluster.bootstrap, "message.timeout.ms": 5000, "log_level": 0}
     producer = confluent_kafka.Producer(config)
     producer.produce(TOPIC, b"value")

@@ -1,4 +1,4 @@
-"""All brokers are restarted one after another under load, and nothing that was sent fails."""
+"""All brokers restart one after another under load, and no send fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster of an earlier version is upgraded node by node under load, and nothing fails."""
+"""A cluster of an earlier version is upgraded node by node under load, and no send fails."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ SECONDS = 120
 
 
 class Shell:
-    """Runs commands against one broker, with a topic name of its own."""
+    """Runs commands against one broker; `topic` is a unique name."""
 
     def __init__(self, bootstrap: str) -> None:
         self.topic = f"cli-{uuid.uuid4().hex[:8]}"
@@ -44,13 +44,13 @@ class Shell:
         return done.stdout
 
     def json(self, *words: str) -> Any:
-        """What a command prints as JSON; in this process, for many of them are asked for."""
+        """Run a command in this process, which is faster, and return its JSON output."""
         done = CliRunner().invoke(group, [*words, "--json"], env=self.environment)
         assert done.exit_code == 0, done.output
         return json.loads(done.stdout)
 
     def here(self, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        """As `run`, in this process: no start of Python for each of many commands."""
+        """Like `run`, but in this process, which avoids the start of Python for each command."""
         done = CliRunner().invoke(group, list(words), input=stdin, env=self.environment)
         if done.exception is not None and not isinstance(done.exception, SystemExit):
             raise done.exception
@@ -60,7 +60,7 @@ class Shell:
         return [sys.executable, "-m", "barnabas.cli.main", *words]
 
     def on_terminal(self, *words: str, columns: int = 80, **environment: str) -> str:
-        """Everything that the command writes to a terminal of that width."""
+        """Return the output of the command on a terminal of this width."""
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
         try:

@@ -1,4 +1,4 @@
-"""The brokers that our client is tested against: ours, and Apache Kafka."""
+"""The brokers for tests of Barnabas's client: Barnabas and Apache Kafka."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jvm.kafka_process import KafkaProcess
 def broker(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrokerProcess | KafkaProcess]:
-    """A started broker of each kind, which a test may kill and start again."""
+    """A started broker of each kind, which a test may kill and restart."""
     directory = tmp_path_factory.mktemp(request.param)
     made = KafkaProcess(directory) if request.param == "kafka" else BrokerProcess(directory)
     made.start()

@@ -1,7 +1,7 @@
-"""Clients that cannot be in the project's own environment: installed beside it, from locked files.
+"""Clients that cannot be in the project's environment; they are installed in separate folders.
 
-Each goes into a folder of `build/clients` that is named after its lock; a changed lock is another
-folder. Nothing but the locked files is installed, by the package's own checksum.
+Each client has a folder in `build/clients`, named after its lock file; a changed lock file gives
+another folder. Only locked files are installed, after a check of their checksums.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ HERE = Path(__file__).parent / "packages"
 
 
 def python_package(lock: str) -> Path:
-    """A folder for PYTHONPATH with what `packages/LOCK.lock` names."""
+    """Return a folder for PYTHONPATH with the packages of `packages/LOCK.lock`."""
     file = HERE / f"{lock}.lock"
 
     def install(target: Path) -> None:
@@ -29,7 +29,7 @@ def python_package(lock: str) -> Path:
 
 
 def node_package(name: str) -> Path:
-    """A folder with `node_modules` of `packages/NAME/package-lock.json`."""
+    """Return a folder with the `node_modules` of `packages/NAME/package-lock.json`."""
     need("node", "npm")
     files = [HERE / name / "package.json", HERE / name / "package-lock.json"]
 

@@ -1,9 +1,9 @@
-"""A client in a process of its own: asked by JSON on the command line, answers by JSON lines.
+"""A client in a separate process, with JSON on the command line and JSON lines as output.
 
-`PROGRAM ACTION JSON` does one thing and prints its result as the last line; the action `all` does
-several in one process. `PROGRAM member JSON`
-is a member of a group: it prints its partitions whenever they change and the records that it gets,
-and leaves when its standard input ends.
+`PROGRAM ACTION JSON` runs one action and prints its result as the last line; the action `all` runs
+several actions in one process. `PROGRAM member JSON` runs a group member: it prints its partitions
+at each change and the records that it receives, and leaves the group at the end of its standard
+input.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from typing import Any
 
 from waiting import PATIENCE_S
 
-# Limits for what hangs.
+# Limits for operations that hang.
 TIMEOUT_S = 150
 WAIT_S = PATIENCE_S
 
 
 class ClientProgram:
-    """How a client's program is run.
+    """The program of a client.
 
     Args:
         command: words before the action.
         bootstrap: HOST:PORT of the broker.
-        environment: over this process's.
+        environment: variables that override those of this process.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class ClientProgram:
         self.bootstrap = bootstrap
 
     def with_environment(self, **changes: str) -> ClientProgram:
-        """The same with other environment variables."""
+        """Return the same program with additional environment variables."""
         return ClientProgram(self._command, self.bootstrap, {**self._environment, **changes})
 
     def words(self, action: str, arguments: dict[str, Any]) -> list[str]:
@@ -48,7 +48,7 @@ class ClientProgram:
         return [*self._command, action, json.dumps(asked)]
 
     def call(self, action: str, **arguments: Any) -> Any:
-        """Run an action to its end; its result."""
+        """Run an action and return its result."""
         done = subprocess.run(
             self.words(action, arguments),
             env=self._environment,
@@ -61,7 +61,7 @@ class ClientProgram:
         return json.loads(done.stdout.strip().splitlines()[-1])
 
     def call_all(self, calls: list[tuple[str, dict[str, Any]]]) -> list[Any]:
-        """Run actions one after the other in one process; their results."""
+        """Run actions one after the other in one process, and return their results."""
         asked = [[name, {"bootstrap": self.bootstrap, **arguments}] for name, arguments in calls]
         results: list[Any] = self.call("all", calls=asked)["results"]
         return results
@@ -72,7 +72,7 @@ class ClientProgram:
 
 
 class Member:
-    """A running member: what it has said so far."""
+    """A running member, and its output so far."""
 
     def __init__(self, words: list[str], environment: Mapping[str, str]) -> None:
         self._process = subprocess.Popen(
@@ -83,10 +83,10 @@ class Member:
             stderr=subprocess.PIPE,
             text=True,
         )
-        # Partitions that it holds now, and each set that it held.
+        # The current partitions, and each earlier set of partitions.
         self.partitions: frozenset[int] = frozenset()
         self.history: list[frozenset[int]] = []
-        # Values, in the order in which they came.
+        # Values of the records, in the order of arrival.
         self.values: list[str] = []
         self._errors: list[str] = []
         self._is_ended = False
@@ -119,7 +119,7 @@ class Member:
 
     @property
     def has_failed(self) -> bool:
-        """Whether it has ended by itself."""
+        """Whether the process has ended without a request."""
         return not self._is_ended and not self.is_running
 
     @property
@@ -127,7 +127,7 @@ class Member:
         return "".join(self._errors[-60:])
 
     def leave(self) -> None:
-        """Ask it to leave, and wait until it has."""
+        """Tell the member to leave, and wait for its end."""
         assert self._process.stdin is not None
         self._is_ended = True
         self._process.stdin.close()
@@ -136,7 +136,7 @@ class Member:
         assert status == 0, self.errors
 
     def kill(self) -> None:
-        """End it as kill -9 does; nothing can say goodbye."""
+        """Kill the process (kill -9), so that it cannot leave the group."""
         self._is_ended = True
         if self.is_running:
             self._process.send_signal(signal.SIGKILL)

@@ -1,7 +1,7 @@
-"""What every client has to be able to do with a broker; the same for all of them.
+"""Scenarios that every client must pass; they are the same for all clients.
 
-A scenario takes a `ClientProgram` and a topic's name of its own. Topics of groups are filled by
-librdkafka, so that a client is not its own witness.
+A scenario gets a `ClientProgram` and a unique topic name. librdkafka fills the topics of groups, so
+that the tested client does not verify itself.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from waiting import PATIENCE_S, eventually, eventually_equal
 
 _numbers = itertools.count(1)
 SESSION_TIMEOUT_MS = 2_000
-# Not over before a program has started anew, on a busy machine either.
+# Long enough for the restart of a program on a busy machine.
 LONG_SESSION_MS = 120_000
 
 UNKNOWN_TOPIC_OR_PARTITION = 3
@@ -34,7 +34,7 @@ def new_name(client: str) -> str:
 
 
 def make_topic(client: ClientProgram, partitions: int = 1, **config: str) -> str:
-    """A topic of its own, made by librdkafka."""
+    """Create a topic with librdkafka."""
     admin = AdminClient({"bootstrap.servers": client.bootstrap})
     name = new_name("clients")
     settings = {key.replace("_", "."): value for key, value in config.items()}
@@ -45,7 +45,7 @@ def make_topic(client: ClientProgram, partitions: int = 1, **config: str) -> str
 
 
 def admin(client: ClientProgram) -> None:
-    """A topic is made, described, listed, grown, configured and deleted."""
+    """Create, describe, list, extend, configure and delete a topic."""
     wanted = {
         "partitions": 2,
         "config": "60000",
@@ -56,7 +56,7 @@ def admin(client: ClientProgram) -> None:
         "left": False,
         "unknown": UNKNOWN_TOPIC_OR_PARTITION,
     }
-    # Kafka's broker may hear of a change a little after the answer to who asked for it.
+    # A Kafka broker may apply a change shortly after the response to the request.
     within_s = PATIENCE_S if os.environ.get("BARNABAS_CONFORMANCE_BOOTSTRAP") else 0
     eventually_equal(lambda: client.call("admin", topic=new_name("admin")), wanted, within_s)
 
@@ -67,7 +67,7 @@ def produce_and_consume(
     headers: bool = True,
     timestamps: bool = True,
 ) -> None:
-    """Keys, null keys, null values, headers, timestamps and each compression come back."""
+    """Produce and consume keys, nulls, headers, timestamps and each compression type."""
     topics = {compression: make_topic(client) for compression in compressions}
     began = int(time.time() * 1000) - 50_000
     sent = [
@@ -96,7 +96,7 @@ def produce_and_consume(
 
 
 def stored_compression(client: ClientProgram, topic: str) -> set[str]:
-    """How the batches lie in the log: what the client says it did."""
+    """Return the compression types of the batches in the log."""
     from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
     from barnabas.record.batch import batches
     from barnabas.record.compression import NAMES
@@ -113,7 +113,7 @@ def stored_compression(client: ClientProgram, topic: str) -> set[str]:
 
 
 def seek_by_time(client: ClientProgram) -> None:
-    """A consumer starts at the first record of a time, and at the end for a later one."""
+    """Seek to the first record at a time, and to the end for a time after all records."""
     topic = make_topic(client)
     began = int(time.time() * 1000) - 50_000
     fill(client, topic, [f"v{i}" for i in range(10)], timestamp=lambda i: began + i * 1000)
@@ -129,7 +129,7 @@ def seek_by_time(client: ClientProgram) -> None:
 
 
 def pause_and_resume(client: ClientProgram) -> None:
-    """A paused partition gives nothing, and all of it when it is resumed."""
+    """Read nothing from a paused partition, and all records after it is resumed."""
     topic = make_topic(client, partitions=2)
     for partition in (0, 1):
         fill(client, topic, [f"v{i}" for i in range(20)], partition=partition)
@@ -138,27 +138,68 @@ def pause_and_resume(client: ClientProgram) -> None:
 
 
 def errors(client: ClientProgram, out_of_range: object = 1) -> None:
-    """Errors have the names that clients know."""
+    """Get errors with the names that clients know."""
     topic = make_topic(client, max_message_bytes="2000")
     found = client.call("errors", topic=topic)
     assert found == {"too_large": MESSAGE_TOO_LARGE, "out_of_range": out_of_range}
 
 
+def transactions(client: ClientProgram) -> None:
+    """Commit and abort transactions with offsets of a group; fence the producer by a successor."""
+    topic, group = make_topic(client, 2), new_name("group")
+    endings = [True, False, True, True, False, True]
+    asked = [
+        {"values": [f"{number}-a", f"{number}-b"], "offset": 10 + number, "commits": commits}
+        for number, commits in enumerate(endings)
+    ]
+    arguments = {"topic": topic, "transactional_id": new_name("id"), "group": group}
+    kept = [number for number, commits in enumerate(endings) if commits]
+    result = client.call("transactions", transactions=asked, count=len(kept), **arguments)
+    # The client's own read_committed consumer.
+    assert result == {"read": [f"{number}-a" for number in kept]}
+    assert client.call("fence", topic=topic, transactional_id=arguments["transactional_id"]) == {
+        "fenced": True
+    }
+    reader = Consumer(
+        {
+            "bootstrap.servers": client.bootstrap,
+            "group.id": group,
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+    )
+    places = [TopicPartition(topic, 0, 0), TopicPartition(topic, 1, 0)]
+    (committed, none) = reader.committed(places, PATIENCE_S)
+    assert (committed.offset, none.offset) == (10 + kept[-1], -1001)
+    reader.assign(places)
+    found: dict[int, list[str]] = {0: [], 1: []}
+    unread = set(found)
+    while unread:
+        for each in reader.consume(100, 0.5):
+            if each.error() is None:
+                found[each.partition()].append(each.value().decode())
+            else:
+                unread.discard(each.partition())
+    reader.close()
+    assert found[0] == [*(f"{number}-a" for number in kept), "successor"]
+    assert found[1] == [f"{number}-b" for number in kept]
+
+
 def rebalances(client: ClientProgram, members: int = 3, **options: Any) -> None:
-    """Members come, die, leave and return: each partition has one owner, no record is lost."""
+    """Start, kill and restart members: each partition has one owner, and no record is lost."""
     group = Group(client, partitions=max(12, members), **options)
     with group:
         for _ in range(members):
             group.start()
         group.settle(members)
         group.fill_and_read(60)
-        # Two die without a word, while records come.
+        # Two members are killed while records arrive.
         for victim in group.members[:2]:
             victim.kill()
         group.fill(60)
         group.settle(members - 2)
         group.read_all()
-        # One comes back, one leaves.
+        # One member returns, and one leaves.
         group.start()
         group.settle(members - 1)
         group.fill_and_read(60)
@@ -176,7 +217,7 @@ def rebalances(client: ClientProgram, members: int = 3, **options: Any) -> None:
 
 
 def static_membership(client: ClientProgram, **options: Any) -> None:
-    """A member with an instance id that dies and returns in time has its partitions again."""
+    """Kill a static member: if it returns in time, it gets its partitions back."""
     group = Group(client, partitions=6, session_timeout_ms=LONG_SESSION_MS, **options)
     with group:
         first = group.start(instance_id="first")
@@ -189,12 +230,12 @@ def static_membership(client: ClientProgram, **options: Any) -> None:
         first = group.start(instance_id="first")
         eventually(lambda: first.partitions == had, lambda: (had, first.partitions, first.errors))
         assert second.partitions == others
-        assert len(second.history) == history, "the other one was disturbed"
+        assert len(second.history) == history, "the other member lost partitions"
         group.fill_and_read(30)
 
 
 def cooperative(client: ClientProgram, **options: Any) -> None:
-    """With the cooperative protocol a member keeps what it does not have to give away."""
+    """Keep all partitions that need not move, under the cooperative protocol."""
     settings = {"strategy": "cooperative-sticky", "session_timeout_ms": LONG_SESSION_MS, **options}
     group = Group(client, partitions=9, **settings)
     with group:
@@ -206,9 +247,9 @@ def cooperative(client: ClientProgram, **options: Any) -> None:
         group.settle(3)
         eventually(lambda: all(len(member.partitions) == 3 for member in group.members))
         held = [partitions for partitions in first.history if partitions]
-        assert first.history[-len(held) :] == held, "it never gave away everything"
+        assert first.history[-len(held) :] == held, "the eager member never revoked all partitions"
         for earlier, later in itertools.pairwise(held):
-            assert later < earlier, "it was given nothing, and lost what it did not have to"
+            assert later < earlier, "the member revoked partitions without need"
         group.fill_and_read(45)
 
 
@@ -219,7 +260,7 @@ def fill(
     partition: int = 0,
     timestamp: Callable[[int], int] | None = None,
 ) -> None:
-    """Put values into a partition, one batch each, by librdkafka."""
+    """Produce values to a partition with librdkafka, one batch for each value."""
     producer = Producer({"bootstrap.servers": client.bootstrap, "linger.ms": 0, "acks": "all"})
     failed: list[object] = []
     for i, value in enumerate(values):
@@ -238,7 +279,7 @@ def fill(
 
 
 class Group:
-    """A group of members of one client, over a topic of its own."""
+    """A group with members of one client, and a topic for this group."""
 
     def __init__(self, client: ClientProgram, partitions: int, **options: Any) -> None:
         self._client = client
@@ -247,7 +288,7 @@ class Group:
         self.topic = make_topic(client, partitions)
         self.name = f"group-of-{self.topic}"
         self.members: list[Member] = []
-        # All values put into the topic.
+        # All values that were produced to the topic.
         self._filled: set[str] = set()
 
     def __enter__(self) -> Self:
@@ -286,7 +327,7 @@ class Group:
         return "\n".join(lines)
 
     def fill(self, count: int) -> None:
-        """Put new values into all partitions."""
+        """Produce new values to all partitions."""
         began = len(self._filled)
         values = [f"value-{number}" for number in range(began, began + count)]
         for partition in range(self._partitions):
@@ -296,7 +337,7 @@ class Group:
         self._filled |= set(values)
 
     def read_all(self) -> None:
-        """Wait until every value has come to some member."""
+        """Wait until each value has been received by a member."""
 
         def seen() -> set[str]:
             return {value for member in self.members for value in member.values}
@@ -308,7 +349,7 @@ class Group:
         self.read_all()
 
     def check_committed(self) -> None:
-        """What the group committed is the end of each partition."""
+        """Check that the committed offset of each partition is its end offset."""
         consumer = Consumer({"bootstrap.servers": self._client.bootstrap, "group.id": self.name})
         asked = [TopicPartition(self.topic, index) for index in range(self._partitions)]
         for found in consumer.committed(asked, PATIENCE_S):

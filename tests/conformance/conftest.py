@@ -1,8 +1,8 @@
-"""What conformance tests share: one broker, topics of their own, raw requests.
+"""Fixtures of the conformance tests: a shared broker, topics, raw requests.
 
-With BARNABAS_CONFORMANCE_BOOTSTRAP=kafka the same tests run against an Apache Kafka, with HOST:PORT
-against that broker: a test that fails on Apache Kafka expects something wrong. Clients that need
-what 4.0 dropped meet Apache Kafka 3.9 instead.
+With BARNABAS_CONFORMANCE_BOOTSTRAP=kafka, the tests run against Apache Kafka, and with HOST:PORT
+against that broker. A test that fails on Apache Kafka has a wrong expectation. Clients that need
+API versions before 4.0 run against Apache Kafka 3.9.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from jvm.kafka_node import KafkaNode
 from jvm.kafka_process import KafkaProcess
 from waiting import eventually
 
-# What these assert is shown with its values, as in the tests themselves.
+# pytest rewrites the assertions of these modules, so that failures show values.
 pytest.register_assert_rewrite(
     "conformance.client_scenarios", "conformance.client_program", "conformance.java_tools"
 )
 
-# Within which a broker answers if it does at all.
+# A working broker responds within this time.
 SECONDS = 60
 
 _numbers = itertools.count(1)
 
-# Of the broker of the clients' scenarios: groups settle quickly and forget the dead soon; a missing
-# topic is an error.
+# Settings of the broker for client scenarios: short rebalances and sessions; missing topics are not
+# created.
 CLIENTS_SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "500",
@@ -71,7 +71,7 @@ def bootstrap(request: pytest.FixtureRequest) -> str:
 
 @contextmanager
 def _clients_broker(directory: Path, jars: str) -> Iterator[str]:
-    """HOST:PORT for the clients' scenarios; another broker needs CLIENTS_SETTINGS too."""
+    """HOST:PORT for the client scenarios; an external broker must have CLIENTS_SETTINGS."""
     given = os.environ.get("BARNABAS_CONFORMANCE_BOOTSTRAP")
     if given and given != "kafka":
         yield given
@@ -89,7 +89,7 @@ def _clients_broker(directory: Path, jars: str) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def clients_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The broker that clients of today meet."""
+    """The broker for current clients."""
     with _clients_broker(tmp_path_factory.mktemp("clients"), "kafka") as bootstrap:
         yield bootstrap
 
@@ -98,7 +98,7 @@ def clients_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
 def old_clients_bootstrap(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
-    """The same broker, or the last Apache Kafka that speaks what these clients need."""
+    """The same broker, or the last Apache Kafka version that supports these old clients."""
     if os.environ.get("BARNABAS_CONFORMANCE_BOOTSTRAP") != "kafka":
         yield request.getfixturevalue("clients_bootstrap")
         return
@@ -108,8 +108,8 @@ def old_clients_bootstrap(
 
 @pytest.fixture(scope="module", params=["barnabas", "kafka"])
 def tools(request: pytest.FixtureRequest, tool_host: ToolHost) -> Tools:
-    """Kafka's shell tools against a broker of each kind, which must make them print the same."""
-    # The scenarios that they use need this file.
+    """Kafka's shell tools against a broker of each kind; their output must be equal."""
+    # The scenarios of these tools need this file.
     from conformance.java_tools import Tools
 
     is_kafka = request.param == "kafka"
@@ -126,9 +126,9 @@ def admin(bootstrap: str) -> AdminClient:
 
 
 def await_leaders(admin: AdminClient, topic: str, partitions: int) -> None:
-    """Wait until all partitions are led: Kafka answers the creation a little earlier.
+    """Wait until all partitions have leaders, because Kafka responds before that.
 
-    It tells who leads before that broker does, too.
+    Kafka's metadata also names a leader before that broker leads.
     """
     wanted = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}
 
@@ -148,7 +148,7 @@ def await_leaders(admin: AdminClient, topic: str, partitions: int) -> None:
 
 @pytest.fixture
 def make_topic(admin: AdminClient) -> Callable[..., str]:
-    """Makes a topic with a name of its own, and returns the name."""
+    """Create topics with unique names, and return the names."""
 
     def make(partitions: int = 1, **config: str) -> str:
         name = f"conformance-{os.getpid()}-{next(_numbers)}"
@@ -169,7 +169,7 @@ def topic(make_topic: Callable[..., str]) -> str:
 
 @pytest.fixture
 def raw(bootstrap: str) -> Iterator[RawClient]:
-    """A bare socket that speaks frames."""
+    """A socket that sends and receives frames."""
     client = RawClient(bootstrap)
     yield client
     client.close()
@@ -179,7 +179,7 @@ def raw(bootstrap: str) -> Iterator[RawClient]:
 def three_brokers(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ClusterProcess]:
-    """A cluster of three of each kind; a test that kills or pauses one has it back at its end."""
+    """A cluster of three brokers of each kind, which is restored after each test."""
     directory = tmp_path_factory.mktemp(f"three-{request.param}")
     kind = KafkaNode if request.param == "kafka" else NodeProcess
     settings = {
@@ -187,10 +187,10 @@ def three_brokers(
         "offsets.topic.num.partitions": "3",
         "transaction.state.log.num.partitions": "1",
         "auto.create.topics.enable": "false",
-        # A broker that is gone is noticed soon by Apache Kafka, too.
+        # Apache Kafka also detects a failed broker quickly.
         "broker.session.timeout.ms": "4000",
         "broker.heartbeat.interval.ms": "1000",
-        # Leaders stay where tests have put them.
+        # Do not move leaders away from the brokers that tests have chosen.
         "auto.leader.rebalance.enable": "false",
     }
     with ClusterProcess(3, directory=directory, settings=settings, node_type=kind) as cluster:

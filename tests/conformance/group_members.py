@@ -1,4 +1,4 @@
-"""Group members that tests start, kill and ask: kcat processes and confluent-kafka consumers."""
+"""Group members for tests: kcat processes and confluent-kafka consumers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from jvm.kafka_process import KafkaProcess
 from waiting import eventually
 
 WAIT_S = 60
-# Of who is to stay a member however slow the machine is, and of who is to be missed soon.
+# Session timeouts: of members that must stay even on a slow machine, and of members that expire
+# soon.
 SESSION_MS = 120_000
 BRIEF_SESSION_MS = 1_500
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "100"}
@@ -35,13 +36,13 @@ FAST = {
     "auto.commit.interval.ms": "200",
     "auto.offset.reset": "earliest",
     "reconnect.backoff.max.ms": "200",
-    # A commit whose broker went away is sent again at once: not behind the next one.
+    # Retry a commit at once if the broker failed, before the next commit.
     "retry.backoff.ms": "1",
 }
 
 
 class KcatMember:
-    """`kcat -G`: a member in a process of its own, which can die without a word."""
+    """`kcat -G`: a member in a separate process, which can be killed."""
 
     def __init__(self, bootstrap: str, group: str, topic: str, output: Path, **more: str) -> None:
         options = FAST | {key.replace("_", "."): value for key, value in more.items()}
@@ -53,7 +54,7 @@ class KcatMember:
             self._process = subprocess.Popen([*words, topic], stdout=out, stderr=subprocess.DEVNULL)
 
     def lines(self) -> list[str]:
-        """The records that it has read."""
+        """The records that the member has read."""
         return self._output.read_text().splitlines()
 
     def die(self) -> None:
@@ -62,7 +63,7 @@ class KcatMember:
         self._process.wait()
 
     def leave(self) -> None:
-        """End in order."""
+        """Leave the group and end."""
         self._process.send_signal(signal.SIGTERM)
         self._process.wait(WAIT_S)
 
@@ -72,7 +73,7 @@ class KcatMember:
 
 
 class Kcats:
-    """Starts kcat members, and ends those that a test leaves."""
+    """Starts kcat members, and stops the remaining ones at the end of the test."""
 
     def __init__(self, bootstrap: str, directory: Path) -> None:
         self._bootstrap = bootstrap
@@ -95,7 +96,7 @@ class Kcats:
 
 
 class ConfluentMember:
-    """A confluent-kafka consumer, polled by a thread of its own; remembers what it was told."""
+    """A confluent-kafka consumer that a separate thread polls; it records its rebalances."""
 
     def __init__(self, bootstrap: str, group: str, topic: str, **more: object) -> None:
         options = FAST | {key.replace("_", "."): value for key, value in more.items()}
@@ -151,12 +152,12 @@ class ConfluentMember:
 
 
 def described(admin: AdminClient, group: str) -> Any:
-    """State and members as DescribeGroups has them."""
+    """Return the state and members from DescribeGroups."""
     return admin.describe_consumer_groups([group])[group].result(WAIT_S)
 
 
 def assignments(admin: AdminClient, group: str) -> dict[str, set[int]] | None:
-    """Partitions by member id; None unless the group is stable and its coordinator answers."""
+    """Return the partitions by member id; None if the group is not stable or does not answer."""
     try:
         found = described(admin, group)
     except KafkaException:
@@ -172,7 +173,7 @@ def assignments(admin: AdminClient, group: str) -> dict[str, set[int]] | None:
 def await_members(
     admin: AdminClient, group: str, count: int, partitions: int
 ) -> dict[str, set[int]]:
-    """Wait until the group is stable with so many members, who own all; none has two owners."""
+    """Wait until the group is stable with `count` members, and each partition has one owner."""
 
     def look() -> dict[str, set[int]] | None:
         found = assignments(admin, group)
@@ -180,14 +181,14 @@ def await_members(
             return None
         owned = [partition for owner in found.values() for partition in owner]
         assert len(owned) == len(set(owned)), found
-        # Who is given up in a cooperative rebalance has no owner until the next.
+        # A partition that moves in a cooperative rebalance has no owner until the next rebalance.
         return found if len(found) == count and set(owned) == set(range(partitions)) else None
 
     return eventually(look, f"{count} members of {group}") or {}
 
 
 def committed(admin: AdminClient, group: str) -> dict[int, int] | None:
-    """Committed offsets by partition; None unless the group's coordinator answers."""
+    """Return the committed offsets by partition; None if the coordinator does not answer."""
     asked = [ConsumerGroupTopicPartitions(group)]
     try:
         found = admin.list_consumer_group_offsets(asked)[group].result(WAIT_S)
@@ -199,7 +200,7 @@ def committed(admin: AdminClient, group: str) -> dict[int, int] | None:
 
 
 class OffsetWatch:
-    """Looks at a group's committed offsets all the time: they must never go back."""
+    """Observes the committed offsets of a group, which must never decrease."""
 
     def __init__(self, admin: AdminClient, group: str) -> None:
         self._admin = admin
@@ -215,7 +216,7 @@ class OffsetWatch:
         while not self._stopping.wait(0.05):
             found = committed(self._admin, self._group)
             if found is None:
-                # The broker is away: this look shows nothing.
+                # The broker does not answer, so skip this observation.
                 continue
             self.looks += 1
             for partition, before in self._seen.items():
@@ -233,7 +234,7 @@ class OffsetWatch:
 
 @contextmanager
 def group_broker(kind: str, directory: Path) -> Iterator[str]:
-    """A started broker of `kind` (barnabas or kafka) with these settings; its address."""
+    """Start a broker of `kind` (barnabas or kafka) with these settings, and return its address."""
     made = KafkaProcess if kind == "kafka" else BrokerProcess
     process = made(directory, SETTINGS)
     process.start()
@@ -245,7 +246,7 @@ def group_broker(kind: str, directory: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def group_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A broker whose groups do not wait for members at first, and allow short sessions."""
+    """A broker without an initial rebalance delay, which allows short sessions."""
     given = os.environ.get("BARNABAS_CONFORMANCE_BOOTSTRAP")
     if given and given != "kafka":
         yield given

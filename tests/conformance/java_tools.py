@@ -1,4 +1,4 @@
-"""Apache Kafka's shell tools pointed at one broker: what they print is looked at by tests."""
+"""Apache Kafka's shell tools for one broker, with access to their output."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ class Tools:
     """Runs tools against a broker.
 
     Args:
-        host: where they run.
-        bootstrap: HOST:PORT of the broker.
-        is_kafka: whether that is an Apache Kafka.
+        host: runs the tools. bootstrap: HOST:PORT of the broker. is_kafka: whether the broker is
+        Apache Kafka.
     """
 
     def __init__(self, host: ToolHost, bootstrap: str, is_kafka: bool) -> None:
@@ -29,20 +28,20 @@ class Tools:
         self._program = ClientProgram([], bootstrap)
 
     def run(self, tool: str, *words: str, stdin: str | None = None) -> str:
-        """What a tool printed that did what it was asked for."""
+        """Run a tool that must succeed, and return its output."""
         words = ("--bootstrap-server", self.bootstrap, *words)
         done = self.host.run(tool, *words, stdin=stdin)
         assert done.returncode == 0, f"{tool} {words}\n{done.stdout}\n{done.stderr[-3000:]}"
         return done.stdout
 
     def refused(self, tool: str, *words: str) -> str:
-        """What a tool printed, in all, that did not."""
+        """Run a tool that must fail, and return its complete output."""
         done = self.host.run(tool, "--bootstrap-server", self.bootstrap, *words)
         assert done.returncode == 1, f"{tool} {words}\n{done.stdout}\n{done.stderr[-3000:]}"
         return done.stdout + done.stderr
 
     def shows(self, pattern: str, tool: str, *words: str) -> None:
-        """Run a tool until it prints this: Kafka's broker hears of changes after who asked."""
+        """Run a tool until it prints this text: brokers may apply changes after the response."""
         printed = ""
 
         def is_there() -> bool:
@@ -53,21 +52,21 @@ class Tools:
         eventually(is_there, lambda: printed)
 
     def rows(self, tool: str, *words: str) -> list[list[str]]:
-        """The words of each line that a tool printed, without empty lines."""
+        """Return the words of each line of the output, without empty lines."""
         return [line.split() for line in self.run(tool, *words).splitlines() if line.strip()]
 
     def table(self, tool: str, *words: str) -> list[list[str]]:
-        """The same without the line of headings."""
+        """Return the rows without the line of headings."""
         return self.rows(tool, *words)[1:]
 
     def new_topic(self, partitions: int = 1, **config: str) -> str:
-        """A topic of its own."""
+        """Create a topic with a unique name."""
         return client_scenarios.make_topic(self._program, partitions, **config)
 
     def fill(
         self, topic: str, values: list[str], partition: int = 0, first_timestamp: int = 0
     ) -> None:
-        """Records whose timestamps are a second apart, the first a minute ago if not given."""
+        """Produce records with timestamps one second apart, by default from a minute ago."""
         began = first_timestamp or int(time.time() * 1000) - 60_000
         client_scenarios.fill(
             self._program,
@@ -78,7 +77,7 @@ class Tools:
         )
 
     def offsets(self, topic: str, at: str = "latest") -> dict[int, int]:
-        """What GetOffsetShell says of each partition that has such an offset."""
+        """Return the offset of each partition, as GetOffsetShell prints it."""
         printed = self.run("GetOffsetShell", "--topic", topic, "--time", at)
         found = re.findall(rf"^{topic}:(\d+):(\d+)$", printed, re.MULTILINE)
         return {int(partition): int(offset) for partition, offset in found}

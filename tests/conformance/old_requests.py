@@ -1,4 +1,4 @@
-"""Requests and record sets of versions that Kafka 4.0 dropped, made short for tests."""
+"""Short functions for requests and record sets of versions that Kafka 4.0 dropped."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def rows(count: int, timestamp: int, key: bool = True, value: bytes = b"v") -> list[Record]:
-    """Records at offsets from 0, the third with a null value."""
+    """Return records at offsets from 0; the third has a null value."""
     return [
         Record(i, timestamp + i, 0, b"k%d" % i if key else None, None if i == 2 else value)
         for i in range(count)
@@ -35,7 +35,7 @@ def rows(count: int, timestamp: int, key: bool = True, value: bytes = b"v") -> l
 def batch(
     count: int, timestamp: int, compression: int = 0, headers: bool = False, **options: int
 ) -> bytes:
-    """A batch of magic 2."""
+    """Return a batch of magic 2."""
     builder = BatchBuilder(compression=compression, **options)
     for i in range(count):
         builder.append(timestamp + i, b"k%d" % i, b"v", [("h", b"x")] if headers else [])
@@ -45,13 +45,13 @@ def batch(
 def produce(
     raw: RawClient, topic: str, records: bytes, version: int, acks: int = 1
 ) -> PartitionProduceResponse:
-    """The answer for partition 0."""
+    """Return the response for partition 0."""
     request = produce_request(topic, records, acks)
     return raw.ask(request, version).responses[0].partition_responses[0]
 
 
 def produce_request(topic: str, records: bytes, acks: int = 1) -> ProduceRequest:
-    """Records for partition 0."""
+    """Return a request with records for partition 0."""
     data = PartitionProduceData(index=0, records=memoryview(bytearray(records)))
     return ProduceRequest(
         transactional_id=None,
@@ -64,7 +64,7 @@ def produce_request(topic: str, records: bytes, acks: int = 1) -> ProduceRequest
 def fetch(
     raw: RawClient, topic: str, offset: int, version: int, max_bytes: int = 1 << 20
 ) -> PartitionData:
-    """The answer for partition 0."""
+    """Return the response for partition 0."""
     asked = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)
     request = FetchRequest(
         replica_id=-1,

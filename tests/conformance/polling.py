@@ -1,4 +1,4 @@
-"""Consumers that are polled in turn until they have what a test waits for."""
+"""Poll several consumers in turn until a condition holds."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def poll_until(
     *consumers: barnabas.Consumer,
     take: Callable[[Any], object],
 ) -> None:
-    """Poll in turn until it holds.
+    """Poll the consumers in turn until the condition holds.
 
     Args:
-        take: gets each record that comes on the way.
+        take: receives each record.
     """
 
     seen: list[bytes] = []
@@ -40,7 +40,7 @@ def poll_until(
 
 
 def read(count: int, *consumers: barnabas.Consumer) -> list[bytes]:
-    """Poll in turn until there are so many records; their values."""
+    """Poll in turn until `count` records have arrived, and return their values."""
     values: list[bytes] = []
     poll_until(
         lambda: len(values) >= count, *consumers, take=lambda record: values.append(record.value)

@@ -1,9 +1,10 @@
-"""A bare socket for what real clients never send: broken frames, odd versions, bad checksums."""
+"""A raw socket for requests that real clients never send: broken frames, odd versions, bad CRCs."""
 
 from __future__ import annotations
 
 import select
 import socket
+import ssl
 import struct
 from typing import TYPE_CHECKING
 
@@ -16,12 +17,28 @@ _TIMEOUT_S = 60.0
 
 
 class RawClient:
-    """One connection; every wait has a limit."""
+    """One connection, with a limit for every wait."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        context: ssl.SSLContext | None = None,
+        source: str = "",
+        client_id: str = "raw",
+    ) -> None:
+        """Connect, from an address of this machine if `source` is one, with TLS or without."""
         host, _, port = bootstrap.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), _TIMEOUT_S)
+        from_there = (source, 0) if source else None
+        self._socket = socket.create_connection((host, int(port)), _TIMEOUT_S, from_there)
+        if context is not None:
+            self._socket = context.wrap_socket(self._socket, server_hostname=host)
         self._correlation_id = 0
+        self._client_id = client_id
+
+    @property
+    def tls_version(self) -> str | None:
+        """Of the connection; None without TLS."""
+        return self._socket.version() if isinstance(self._socket, ssl.SSLSocket) else None
 
     def close(self) -> None:
         self._socket.close()
@@ -33,23 +50,23 @@ class RawClient:
         self.send_bytes(struct.pack(">i", len(body)) + body)
 
     def receive_frame(self) -> bytes | None:
-        """The next frame without its length; None when the broker has closed the connection."""
+        """Return the next frame without its length; None if the connection is closed."""
         length = self._receive(4)
         if length is None:
             return None
         return self._receive(struct.unpack(">i", length)[0])
 
     def has_bytes(self, timeout_s: float) -> bool:
-        """Whether something came within that time; it is left there."""
+        """Return whether bytes arrived within this time, without reading them."""
         return bool(select.select([self._socket], [], [], timeout_s)[0])
 
     def is_closed_by_broker(self) -> bool:
-        """Wait for the end of the connection; False if something else comes."""
+        """Wait for the end of the connection; return False if bytes arrive instead."""
         return self.receive_frame() is None
 
     def send(self, request: Message, version: int) -> None:
         self._correlation_id += 1
-        chunks = encode_request(self._correlation_id, "raw", request, version)
+        chunks = encode_request(self._correlation_id, self._client_id, request, version)
         self.send_bytes(b"".join(bytes(chunk) for chunk in chunks))
 
     def receive(self, request_class: type[Message], version: int) -> Message:
@@ -59,7 +76,7 @@ class RawClient:
         return response
 
     def ask(self, request: Message, version: int) -> Message:
-        """Send and wait for the answer."""
+        """Send a request and return the response."""
         self.send(request, version)
         return self.receive(type(request), version)
 

@@ -38,7 +38,7 @@ def partition_count(admin: AdminClient, topic: str) -> int:
     return len(admin.list_topics(topic, WAIT_S).topics[topic].partitions)
 
 
-def test_topics_are_made_with_partitions_and_configs(
+def test_topics_are_created_with_partitions_and_configs(
     admin: AdminClient, make_topic: Callable[..., str]
 ) -> None:
     topic = make_topic(3, retention_ms="1234567")
@@ -46,7 +46,7 @@ def test_topics_are_made_with_partitions_and_configs(
     assert topic_config(admin, topic)["retention.ms"].value == "1234567"
 
 
-def test_a_topic_is_made_once(admin: AdminClient, topic: str) -> None:
+def test_a_topic_is_created_once(admin: AdminClient, topic: str) -> None:
     with pytest.raises(KafkaException) as raised:
         admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(WAIT_S)
     assert code_of(raised) == KafkaError.TOPIC_ALREADY_EXISTS
@@ -62,20 +62,20 @@ def test_a_topic_is_made_once(admin: AdminClient, topic: str) -> None:
         (NewTopic("ok-name-4", 1, 1, config={"no.such": "1"}), KafkaError.INVALID_CONFIG),
     ],
 )
-def test_a_wrong_topic_is_refused(admin: AdminClient, new: NewTopic, code: int) -> None:
+def test_an_invalid_topic_is_refused(admin: AdminClient, new: NewTopic, code: int) -> None:
     with pytest.raises(KafkaException) as raised:
         admin.create_topics([new])[new.topic].result(WAIT_S)
     assert code_of(raised) == code
 
 
-def test_checking_alone_makes_nothing(admin: AdminClient) -> None:
+def test_validate_only_creates_nothing(admin: AdminClient) -> None:
     admin.create_topics([NewTopic("only-checked", 1, 1)], validate_only=True)[
         "only-checked"
     ].result(WAIT_S)
     assert "only-checked" not in admin.list_topics(timeout=WAIT_S).topics
 
 
-def test_a_deleted_topic_is_gone_and_its_name_free(admin: AdminClient, topic: str) -> None:
+def test_the_name_of_a_deleted_topic_can_be_used_again(admin: AdminClient, topic: str) -> None:
     admin.delete_topics([topic])[topic].result(WAIT_S)
     eventually(lambda: topic not in admin.list_topics(timeout=WAIT_S).topics)
     admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(WAIT_S)
@@ -88,7 +88,7 @@ def test_deleting_an_unknown_topic_is_refused(admin: AdminClient) -> None:
     assert code_of(raised) == KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
-def test_partitions_are_added_and_never_taken_away(admin: AdminClient, topic: str) -> None:
+def test_partitions_can_be_added_but_not_removed(admin: AdminClient, topic: str) -> None:
     admin.create_partitions([NewPartitions(topic, 4)])[topic].result(WAIT_S)
     await_leaders(admin, topic, 4)
     with pytest.raises(KafkaException) as raised:
@@ -117,7 +117,7 @@ def test_configs_are_set_and_unset(admin: AdminClient, topic: str) -> None:
     assert code_of(raised) == KafkaError.INVALID_CONFIG
 
 
-def test_a_topics_defaults_are_kafkas(admin: AdminClient, topic: str) -> None:
+def test_the_defaults_of_a_topic_equal_kafkas(admin: AdminClient, topic: str) -> None:
     found = topic_config(admin, topic)
     expected = {
         "cleanup.policy": "delete",

@@ -1,4 +1,4 @@
-"""Administration on the wire: topics, features, elections, moves, brokers and users."""
+"""Administration requests: topics, features, elections, reassignments, brokers and users."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def new(
 
 
 def create(raw: RawClient, *topics: CreatableTopic, timeout_ms: int = TIMEOUT_MS) -> dict[str, str]:
-    """What would become of each topic."""
+    """Return the result for each topic, with validate_only."""
     request = CreateTopicsRequest(topics=list(topics), timeout_ms=timeout_ms, validate_only=True)
     response: Any = raw.ask(request, 7)
     return {each.name: ErrorCode(each.error_code).name for each in response.topics}
@@ -102,11 +102,11 @@ def create(raw: RawClient, *topics: CreatableTopic, timeout_ms: int = TIMEOUT_MS
         (new("n", 0, configs=[("no.such", "1")]), "INVALID_CONFIG"),
     ],
 )
-def test_a_topic_is_checked(raw: RawClient, wanted: CreatableTopic, error: str) -> None:
+def test_a_topic_is_validated(raw: RawClient, wanted: CreatableTopic, error: str) -> None:
     assert create(raw, wanted) == {wanted.name: error}
 
 
-def test_topics_of_one_request_are_checked_together(raw: RawClient) -> None:
+def test_topics_of_one_request_are_validated_together(raw: RawClient) -> None:
     assert create(raw, new("d"), new("d"), new("e")) == {"d": "INVALID_REQUEST", "e": "NONE"}
     assert create(raw, new("q.q"), new("q_q")) == {"q.q": "NONE", "q_q": "NONE"}
     assert set(create(raw, new("d", 6000), new("e", 6000)).values()) == {"POLICY_VIOLATION"}
@@ -126,7 +126,7 @@ def add(raw: RawClient, *topics: tuple[str, int]) -> dict[str, str]:
     return {each.name: ErrorCode(each.error_code).name for each in response.results}
 
 
-def test_partitions_to_be_added_are_checked(raw: RawClient, make_topic: Callable[..., str]) -> None:
+def test_new_partitions_are_validated(raw: RawClient, make_topic: Callable[..., str]) -> None:
     a, b = make_topic(3), make_topic(1)
     assert add(raw, (a, 4), ("no-such-topic", 4)) == {
         a: "NONE",
@@ -147,7 +147,7 @@ def delete(raw: RawClient, *topics: tuple[str | None, bytes]) -> list[tuple[str 
     return [(each.name, ErrorCode(each.error_code).name) for each in response.responses]
 
 
-def test_topics_to_be_deleted_are_checked(raw: RawClient) -> None:
+def test_deletions_of_topics_are_validated(raw: RawClient) -> None:
     name, wanted = "to-be-deleted", CreateTopicsRequest(topics=[new("to-be-deleted")])
     response: Any = raw.ask(wanted, 7)
     topic_id = response.topics[0].topic_id
@@ -164,7 +164,7 @@ def test_topics_to_be_deleted_are_checked(raw: RawClient) -> None:
 def update(
     raw: RawClient, *updates: tuple[str, int, int], version: int = 2
 ) -> tuple[str, list[tuple[str, str]]]:
-    """The answer to a request that only checks."""
+    """Return the response to a request with validate_only."""
     request = UpdateFeaturesRequest(
         feature_updates=[
             FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind)
@@ -197,7 +197,7 @@ def update(
         (("kraft.version", 2, UPGRADE), "INVALID_UPDATE_VERSION"),
     ],
 )
-def test_a_feature_level_is_checked(
+def test_a_feature_level_is_validated(
     raw: RawClient, wanted: tuple[str, int, int], error: str
 ) -> None:
     assert update(raw, wanted) == (error, [])
@@ -244,7 +244,7 @@ def test_elections_on_one_broker_are_not_needed(raw: RawClient, topic: str) -> N
         ([], "INVALID_REPLICA_ASSIGNMENT"),
     ],
 )
-def test_a_partition_has_nowhere_to_move_on_one_broker(
+def test_a_partition_cannot_move_on_a_single_broker(
     raw: RawClient, topic: str, replicas: list[int] | None, error: str
 ) -> None:
     def move(name: str, index: int) -> str:
@@ -274,6 +274,6 @@ def test_users_without_credentials_are_reported(raw: RawClient) -> None:
     assert describe("a", "a") == [("a", "DUPLICATE_RESOURCE")]
 
 
-def test_a_broker_that_is_not_there_cannot_be_unregistered(raw: RawClient) -> None:
+def test_a_missing_broker_cannot_be_unregistered(raw: RawClient) -> None:
     response: Any = raw.ask(UnregisterBrokerRequest(broker_id=99), 0)
     assert response.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED

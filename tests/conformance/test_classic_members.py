@@ -1,4 +1,4 @@
-"""Members by the classic protocol in groups of real brokers, alone and beside librdkafka's."""
+"""Members under the classic protocol in groups of real brokers, also beside librdkafka's."""
 
 from __future__ import annotations
 
@@ -70,14 +70,14 @@ class Group:
         self.stepper.run_until(lambda: False, duration_ms)
 
     def is_shared(self) -> bool:
-        """Whether every partition has one owner, and every member some."""
+        """Return whether every partition has one owner, and every member has partitions."""
         polling = [each for each in self.members if each.polls]
         owned = sorted(number for each in polling for number in each.owned)
         stable = all(each.membership.is_stable for each in polling)
         return stable and owned == list(range(PARTITIONS)) and all(each.owned for each in polling)
 
     def die(self, host: GroupHost) -> None:
-        """As by kill -9."""
+        """Die without leaving, as after kill -9."""
         host.polls = False
         host.membership.stop()
         host.cluster.close()
@@ -86,7 +86,7 @@ class Group:
     def commit(
         self, host: GroupHost, spoken_by: GroupGeneration, offset: int
     ) -> ClientError | None:
-        """What a commit of partition 0 ends with."""
+        """Return the result of a commit of partition 0."""
         ended: list[ClientError | None] = []
         offsets = GroupOffsets(host.cluster, host.coordinators)
         wanted = {TopicPartition(self.topic, 0): CommittedOffset(offset, -1, "mine")}
@@ -127,7 +127,9 @@ def group(bootstrap: str) -> Iterator[Group]:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_members_come_die_and_leave(group: Group, strategy: str) -> None:
+def test_partitions_are_rebalanced_when_members_join_die_and_leave(
+    group: Group, strategy: str
+) -> None:
     keys = {"partition_assignment_strategy": strategy}
     first = group.join(**keys)
     group.until(group.is_shared)
@@ -145,7 +147,7 @@ def test_members_come_die_and_leave(group: Group, strategy: str) -> None:
     assert ("lose" in third.names) is False
 
 
-def test_cooperative_members_give_up_only_what_moves(group: Group) -> None:
+def test_cooperative_members_revoke_only_moved_partitions(group: Group) -> None:
     keys = {"partition_assignment_strategy": "cooperative-sticky"}
     first = group.join(**keys)
     group.until(group.is_shared)
@@ -156,7 +158,7 @@ def test_cooperative_members_give_up_only_what_moves(group: Group) -> None:
     assert len(revoked[0]) == PARTITIONS // 2
 
 
-def test_a_static_member_that_returns_has_its_partitions_without_a_rebalance(
+def test_a_returning_static_member_gets_its_partitions_without_a_rebalance(
     group: Group,
 ) -> None:
     static = group.join(group_instance_id="i")
@@ -171,7 +173,7 @@ def test_a_static_member_that_returns_has_its_partitions_without_a_rebalance(
     assert other.membership.generation.generation_id == generation
 
 
-def test_a_static_member_whose_name_another_took_is_fenced(group: Group) -> None:
+def test_a_static_member_is_fenced_by_another_with_its_instance_id(group: Group) -> None:
     first = group.join(group_instance_id="i")
     group.until(group.is_shared)
     spoken_by = first.membership.generation
@@ -186,7 +188,7 @@ def test_a_static_member_whose_name_another_took_is_fenced(group: Group) -> None
     assert getattr(first.raised[0], "error_code", None) is ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_a_user_that_does_not_poll_is_out_of_the_group_and_comes_back(group: Group) -> None:
+def test_a_member_without_polls_leaves_the_group_and_rejoins(group: Group) -> None:
     sleepy = group.join(max_poll_interval_ms=1_000)
     other = group.join()
     group.until(group.is_shared)
@@ -197,7 +199,7 @@ def test_a_user_that_does_not_poll_is_out_of_the_group_and_comes_back(group: Gro
     assert "lose" in sleepy.names
 
 
-def test_commits_are_taken_of_the_generation_that_is(group: Group) -> None:
+def test_commits_of_the_current_generation_are_accepted(group: Group) -> None:
     first = group.join()
     group.until(group.is_shared)
     old = first.membership.generation
@@ -219,7 +221,7 @@ def test_commits_are_taken_of_the_generation_that_is(group: Group) -> None:
     assert group.committed(first).offset == 7
 
 
-def test_a_commit_as_partitions_are_given_up_is_taken(group: Group) -> None:
+def test_a_commit_during_a_revocation_is_accepted(group: Group) -> None:
     first = group.join()
     group.until(group.is_shared)
     first.holds = {"commit"}

@@ -36,7 +36,7 @@ def test_brokers_are_listed_with_address_and_state(shell: Shell, broker: Broker)
     assert listed == wanted
 
 
-def test_only_a_registered_broker_that_is_gone_is_unregistered(shell: Shell) -> None:
+def test_only_a_registered_dead_broker_is_unregistered(shell: Shell) -> None:
     serving = shell.run("brokers", "unregister", "1")
     assert serving.returncode == 1
     assert "broker 1 still serves clients: stop it first" in serving.stderr
@@ -75,7 +75,7 @@ def level(shell: Shell) -> int:
     return value
 
 
-def test_features_are_downgraded_and_upgraded_or_only_checked(shell: Shell) -> None:
+def test_features_are_downgraded_upgraded_or_validated(shell: Shell) -> None:
     asked = ("features", "downgrade", f"{ELR}=0")
     assert shell.ok(*asked, "--dry-run") == f"would change {ELR} from 1 to 0\n"
     assert level(shell) == 1
@@ -87,7 +87,7 @@ def test_features_are_downgraded_and_upgraded_or_only_checked(shell: Shell) -> N
     eventually_equal(lambda: level(shell), 1)
 
 
-def test_a_level_that_cannot_be_is_refused_and_nothing_changes(shell: Shell) -> None:
+def test_an_impossible_level_is_refused_without_changes(shell: Shell) -> None:
     refused = shell.run("features", "upgrade", "nonsense.version=3", "--dry-run")
     assert refused.returncode == 1
     assert "nonsense.version" in refused.stderr
@@ -121,10 +121,10 @@ def test_directories_are_shown_with_sizes_and_replicas(shell: Shell) -> None:
     assert by_partition[1]["future"] is False
 
 
-def test_directories_of_brokers_or_topics_that_are_not_there_are_refused(shell: Shell) -> None:
+def test_directories_of_missing_brokers_or_topics_are_an_error(shell: Shell) -> None:
     unknown = shell.run("log-dirs", "--broker", "9")
     assert unknown.returncode == 2
-    assert "--broker 9: the brokers that serve are: 1" in unknown.stderr
+    assert "--broker 9: no such active broker; active brokers: 1" in unknown.stderr
     unknown = shell.run("log-dirs", f"no-{shell.topic}")
     assert unknown.returncode == 1
     assert "UNKNOWN_TOPIC_OR_PARTITION" in unknown.stderr

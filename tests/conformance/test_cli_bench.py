@@ -34,7 +34,7 @@ def result(shell: Shell, *words: str) -> Any:
 
 
 def check(found: Any, records: int) -> None:
-    """The figures of a run fit together."""
+    """Check that the figures of a run are consistent."""
     assert (found["records"], found["failed"], found["error"]) == (records, 0, None)
     assert list(found["latency_ms"]) == LATENCIES
     figures = [found["latency_ms"][name] for name in LATENCIES[1:]]
@@ -46,7 +46,7 @@ def check(found: Any, records: int) -> None:
     assert found["records_per_s"] == pytest.approx(records / found["seconds"], rel=0.01 + rounding)
 
 
-def test_produce_sends_the_records_that_were_asked_for_and_consume_reads_them(
+def test_produce_sends_the_requested_records_and_consume_reads_them(
     shell: Shell,
 ) -> None:
     words = ("-t", shell.topic, "-n", "3000", "-s", "50", "--keys", "10", "-p", "3", "-z", "lz4")
@@ -66,10 +66,10 @@ def test_produce_sends_the_records_that_were_asked_for_and_consume_reads_them(
     check(result(shell, "consume", shell.topic, "-n", "1234"), 1234)
     short = shell.run("bench", "consume", shell.topic, "-n", "3001", "--idle", "0.5", "--json")
     assert (short.returncode, json.loads(short.stdout)["records"]) == (1, 3000)
-    assert "only 3000 of 3001 records came" in short.stderr
+    assert "only 3000 of 3001 records arrived" in short.stderr
 
 
-def test_a_rate_gives_so_many_records_in_the_time_and_a_topic_of_its_own_is_deleted(
+def test_a_rate_is_kept_and_the_temporary_topic_is_deleted(
     shell: Shell,
 ) -> None:
     found = result(shell, "produce", "--seconds", "1", "--rate", "200", "--acks", "1")
@@ -82,7 +82,7 @@ def test_a_rate_gives_so_many_records_in_the_time_and_a_topic_of_its_own_is_dele
 
 
 @pytest.mark.parametrize("pace", [("--rate", "100"), ("--one-by-one",)], ids=["rate", "one-by-one"])
-def test_latency_is_measured_from_end_to_end(shell: Shell, pace: tuple[str, ...]) -> None:
+def test_latency_is_measured_end_to_end(shell: Shell, pace: tuple[str, ...]) -> None:
     shell.ok("topics", "create", shell.topic, "-p", "2")
     # Records of others, and an old run, are not taken for its own.
     shell.ok("produce", shell.topic, stdin="somebody else's record, which is long enough\n")
@@ -95,7 +95,7 @@ def test_latency_is_measured_from_end_to_end(shell: Shell, pace: tuple[str, ...]
 
 @contextmanager
 def started(shell: Shell, kind: str, *words: str) -> Iterator[subprocess.Popen[str]]:
-    """A load of a topic as a process, once some records are there; it is ended at the end."""
+    """Run a load of a topic as a process during the block, once some records exist."""
     shell.ok("topics", "create", shell.topic, "-p", "1")
     process = subprocess.Popen(
         shell.command("bench", kind, "-t", shell.topic, *words, "--json"),
@@ -114,10 +114,10 @@ def started(shell: Shell, kind: str, *words: str) -> Iterator[subprocess.Popen[s
         process.communicate()
 
 
-def test_a_broker_that_stops_shows_in_the_latencies_of_all_that_was_due(
+def test_a_paused_broker_raises_the_latency_of_all_due_records(
     shell: Shell, broker: Broker
 ) -> None:
-    """With coordinated omission few records would be late; here all are that were due meanwhile."""
+    """With coordinated omission, few records would be late; here all due records are late."""
     with started(shell, "produce", "-n", "1000", "--rate", "100") as process:
         os.kill(broker.pid, signal.SIGSTOP)
         try:
@@ -153,7 +153,7 @@ def test_an_interrupted_run_prints_its_measurements(
     assert "Traceback" not in errors
 
 
-def test_records_that_are_refused_end_with_status_one_and_the_reason(shell: Shell) -> None:
+def test_refused_records_exit_with_status_one_and_the_reason(shell: Shell) -> None:
     shell.ok("topics", "create", shell.topic, "-p", "1", "-c", "max.message.bytes=200")
     done = shell.run("bench", "produce", shell.topic, "-n", "5", "-s", "5000")
     assert done.returncode == 1
@@ -162,7 +162,7 @@ def test_records_that_are_refused_end_with_status_one_and_the_reason(shell: Shel
 
 
 @pytest.mark.parametrize("columns", [80, 200])
-def test_a_terminal_shows_it_live_with_a_plot_within_its_width(shell: Shell, columns: int) -> None:
+def test_a_terminal_shows_a_live_plot_within_its_width(shell: Shell, columns: int) -> None:
     words = ("bench", "produce", "--seconds", "2", "--rate", "500")
     shown = shell.on_terminal(*words, columns=columns)
     plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown).replace("\r", "")

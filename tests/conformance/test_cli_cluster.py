@@ -83,7 +83,7 @@ def test_a_detached_cluster_is_paused_and_stopped_from_another_terminal(started:
     assert ok(started, "cluster", "stop") == "nothing runs\n"
 
 
-def test_a_number_that_stands_for_another_process_is_never_signalled(started: Shell) -> None:
+def test_a_process_id_of_another_process_is_never_signaled(started: Shell) -> None:
     other = subprocess.Popen(["sleep", "60"])
     try:
         path = Path(started.environment["BARNABAS_CLUSTER"], "node-1", "process.json")
@@ -103,7 +103,7 @@ def test_a_paused_node_is_stopped_cleanly(started: Shell) -> None:
     assert ok(started, "cluster", "stop") == "stopped node 1\n"
 
 
-def test_in_the_foreground_logs_are_shown_and_a_signal_stops_all(shell: Shell) -> None:
+def test_the_foreground_shows_logs_and_a_signal_stops_all_nodes(shell: Shell) -> None:
     words = shell.command("cluster", "start", "-n", "1", "-p", "0", "--set", "log.level=info")
     process = subprocess.Popen(
         words, env=shell.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -127,33 +127,33 @@ def test_in_the_foreground_logs_are_shown_and_a_signal_stops_all(shell: Shell) -
         process.kill()
 
 
-def test_a_directory_keeps_its_cluster(started: Shell) -> None:
+def test_a_directory_belongs_to_its_cluster(started: Shell) -> None:
     done = started.here("cluster", "start", "-n", "3")
     assert done.returncode == 2
-    assert "holds a cluster with 1" in done.stderr
+    assert "contains a cluster with 1" in done.stderr
     ok(started, "cluster", "stop")
     before = started.environment["BARNABAS_BOOTSTRAP"]
     assert started.ok("cluster", "start", "--detach") == f"ready {before}\n"
 
 
-def test_a_node_that_cannot_start_says_why(shell: Shell) -> None:
+def test_a_node_that_cannot_start_reports_the_reason(shell: Shell) -> None:
     done = shell.run("cluster", "start", "-n", "1", "-p", "0", "--set", "num.partitions=-1")
     assert done.returncode == 1
     assert "num.partitions" in done.stderr
     assert state(shell) == "died"
 
 
-def test_nodes_that_are_not_there_are_named(started: Shell) -> None:
+def test_the_error_names_missing_nodes(started: Shell) -> None:
     done = started.here("cluster", "pause", "7")
     assert done.returncode == 2
     assert "there is no node 7; the nodes are 1" in done.stderr
-    assert "name nodes" in started.here("cluster", "kill").stderr
+    assert "give NODE" in started.here("cluster", "kill").stderr
     elsewhere = started.here("cluster", "status", "-d", "/nowhere")
     assert elsewhere.returncode == 1
     assert "barnabas cluster start" in elsewhere.stderr
 
 
-def test_ports_lie_apart_and_brokers_share_the_settings(tmp_path: Path) -> None:
+def test_ports_are_separate_and_brokers_share_the_settings(tmp_path: Path) -> None:
     from barnabas.cli.cluster.layout import new_layout, read_layout
 
     layout = new_layout(2, 1, 19092, {"num.partitions": "6"}, metrics=True)
@@ -177,7 +177,7 @@ def test_ports_lie_apart_and_brokers_share_the_settings(tmp_path: Path) -> None:
     assert "advertised" not in text
 
 
-def test_the_end_of_the_terminal_ends_the_cluster(shell: Shell) -> None:
+def test_closing_the_terminal_ends_the_cluster(shell: Shell) -> None:
     words = shell.command("cluster", "start", "-n", "1", "-p", "0")
     process = subprocess.Popen(words, env=shell.environment, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -228,7 +228,7 @@ def records(shell: Shell) -> int:
     return sum(each["high_watermark"] for each in shown)
 
 
-def test_three_nodes_replicate_three_times(three: Shell) -> None:
+def test_three_nodes_have_replication_factor_three(three: Shell) -> None:
     found = await_status(three, lambda found: bool(found["well"]))
     assert [node["roles"] for node in found["nodes"]] == [["broker", "controller"]] * 3
 
@@ -239,7 +239,7 @@ def test_three_nodes_replicate_three_times(three: Shell) -> None:
     eventually_equal(shown, {(3, 2)})
 
 
-def test_a_killed_controller_has_a_successor_and_comes_back(three: Shell) -> None:
+def test_a_killed_controller_is_replaced_and_returns(three: Shell) -> None:
     await_status(three, lambda found: bool(found["well"]))
     killed = re.fullmatch(r"killed node (\d)\n", ok(three, "cluster", "kill", "--controller"))
     assert killed
@@ -252,7 +252,7 @@ def test_a_killed_controller_has_a_successor_and_comes_back(three: Shell) -> Non
     eventually_equal(lambda: records(three), 100)
 
 
-def test_all_are_restarted_one_by_one(three: Shell) -> None:
+def test_all_nodes_are_restarted_one_by_one(three: Shell) -> None:
     before = await_status(three, lambda found: bool(found["well"]))
     done = three.here("cluster", "restart")
     assert done.stdout == "restarted node 1\nrestarted node 2\nrestarted node 3\n"

@@ -73,7 +73,7 @@ def test_a_default_of_all_brokers_shows_as_the_source(shell: Shell) -> None:
     eventually_equal(told, ("604800000", "default"))
 
 
-def test_purged_records_are_gone(shell: Shell) -> None:
+def test_purged_records_are_deleted(shell: Shell) -> None:
     assert shell.ok("topics", "purge", f"{shell.topic}:0", "--before-offset", "3") == (
         f"{shell.topic}\t0\t3\n"
     )
@@ -82,7 +82,7 @@ def test_purged_records_are_gone(shell: Shell) -> None:
     assert left.split() == ["0:3", "0:4"]
 
 
-def test_what_has_configs_is_listed(shell: Shell) -> None:
+def test_resources_with_configs_are_listed(shell: Shell) -> None:
     listed = shell.ok("configs", "list").splitlines()
     assert f"topic\t{shell.topic}" in listed
     assert "broker\t1" in listed

@@ -1,4 +1,4 @@
-"""`barnabas consume` beside Debian's kcat on the same records, and what only it can do."""
+"""`barnabas consume` compared with kcat on the same records, and its own features."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def records(broker: BrokerProcess | KafkaProcess) -> Records:
     return Records(broker.bootstrap)
 
 
-def test_templates_print_what_kcat_prints(records: Records) -> None:
+def test_templates_print_the_same_as_kcat(records: Records) -> None:
     template = r"%t|%p|%o|%k|%K|%s|%S|%T|%h|\x41\t\n"
     ours = records.ours("--from", "beginning", "-e", "-f", template)
     theirs = records.theirs("-o", "beginning", "-f", template)
@@ -88,7 +88,7 @@ def test_templates_print_what_kcat_prints(records: Records) -> None:
         ),
     ],
 )
-def test_places_counts_and_delimiters_are_kcats(
+def test_positions_counts_and_delimiters_work_as_in_kcat(
     records: Records, ours: tuple[str, ...], theirs: tuple[str, ...]
 ) -> None:
     printed = records.ours("-p", "0", "-e", *ours)
@@ -96,7 +96,7 @@ def test_places_counts_and_delimiters_are_kcats(
     assert printed == records.theirs("-p", "0", *theirs)
 
 
-def test_an_iso_time_and_an_end_by_offset(records: Records) -> None:
+def test_an_iso_time_and_an_end_offset_bound_the_output(records: Records) -> None:
     moment = datetime.fromtimestamp(FIRST_MS / 1000, UTC).isoformat()
     template = "%o %T %I\\n"
     printed = records.ours("-p", "0", "--from", moment, "--to", "2", "-f", template)
@@ -105,7 +105,7 @@ def test_an_iso_time_and_an_end_by_offset(records: Records) -> None:
     )
 
 
-def test_json_lines_say_what_kcats_say(records: Records) -> None:
+def test_json_lines_equal_those_of_kcat(records: Records) -> None:
     ours = map(json.loads, records.ours("--from", "0", "-e", "--json").splitlines())
     theirs = map(json.loads, records.theirs("-o", "beginning", "-J").splitlines())
     said = [
@@ -127,7 +127,7 @@ def test_json_lines_say_what_kcats_say(records: Records) -> None:
 
 
 @pytest.mark.parametrize("layout", [">q", ">ii", ">Hb$", "qq", "c"])
-def test_layouts_are_read_as_by_kcat(records: Records, layout: str) -> None:
+def test_binary_layouts_are_decoded_as_by_kcat(records: Records, layout: str) -> None:
     topic = f"{records.topic}-longs"
     done = records.shell.run("consume", topic, "--from", "0", "-e", "-s", layout, "-K", ":")
     words = ["kcat", "-b", records.bootstrap, "-C", "-t", topic, "-e", "-q", "-s", layout, "-K:"]
@@ -139,7 +139,7 @@ def test_layouts_are_read_as_by_kcat(records: Records, layout: str) -> None:
         assert "at offset 0" in done.stderr
 
 
-def test_expressions_choose_topics_and_records(records: Records) -> None:
+def test_expressions_select_topics_and_records(records: Records) -> None:
     words = ("consume", f"^{records.topic}$", "--from", "beginning", "-e")
     assert records.shell.ok(*words, "--grep-key", "key 1$") == "value 1\n"
     assert sorted(records.shell.ok(*words, "--grep", r"1\d", "-n", "4").split("\n")) == [
@@ -150,7 +150,7 @@ def test_expressions_choose_topics_and_records(records: Records) -> None:
     assert "no topic matches" in missing.stderr
 
 
-def test_it_shows_how_far_it_is_only_to_people(records: Records) -> None:
+def test_progress_is_shown_only_on_a_terminal(records: Records) -> None:
     done = records.shell.run("consume", records.topic, "--from", "beginning", "-e")
     assert done.stderr == ""
     on_terminal = records.shell.on_terminal("consume", records.topic, "--from", "0", "-e")
@@ -158,7 +158,7 @@ def test_it_shows_how_far_it_is_only_to_people(records: Records) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_and_what_was_printed_is_committed(
+def test_a_signal_ends_the_command_and_printed_records_are_committed(
     records: Records, number: signal.Signals
 ) -> None:
     group = f"{records.topic}-{number.name.lower()}"
@@ -180,7 +180,7 @@ def test_a_signal_ends_it_and_what_was_printed_is_committed(
     assert '"committed": 10' in json.dumps(described) or '"offset": 10' in json.dumps(described)
 
 
-def test_members_share_what_there_is_and_go_on_where_they_were(records: Records) -> None:
+def test_members_share_partitions_and_continue_at_committed_offsets(records: Records) -> None:
     words = ("consume", records.topic, "-g", f"{records.topic}-members", "--from", "beginning")
     first = records.shell.ok(*words, "-n", "7", "-f", "%p:%o\\n").splitlines()
     rest = records.shell.ok(*words, "-e", "-f", "%p:%o\\n").splitlines()
@@ -189,6 +189,6 @@ def test_members_share_what_there_is_and_go_on_where_they_were(records: Records)
     assert records.shell.ok(*words, "-e") == ""
 
 
-def test_a_member_begins_at_a_place_where_the_group_has_no_offset(records: Records) -> None:
+def test_a_position_applies_to_partitions_without_a_committed_offset(records: Records) -> None:
     words = ("consume", records.topic, "-g", f"{records.topic}-late", "-f", "%p:%o\\n")
     assert sorted(records.shell.ok(*words, "--from", "-1", "-e").split()) == ["0:9", "1:9"]

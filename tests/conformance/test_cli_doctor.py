@@ -1,4 +1,4 @@
-"""`barnabas doctor`: each fault is told with what to do about it."""
+"""`barnabas doctor` reports each fault with a remedy."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def listener(answer: bytes) -> Iterator[str]:
 # Addresses
 
 
-def test_nothing_is_wrong_with_a_broker_that_runs(broker: BrokerProcess | KafkaProcess) -> None:
+def test_a_running_broker_has_no_findings(broker: BrokerProcess | KafkaProcess) -> None:
     # A broker that does not answer for seconds, as on a slow machine, is something wrong.
     findings = eventually(lambda: (found := examine(broker.bootstrap))[0] and found[1])
     said = "\n".join(what for _, what, _ in findings)
@@ -75,7 +75,7 @@ def test_nothing_is_wrong_with_a_broker_that_runs(broker: BrokerProcess | KafkaP
     assert "GiB free" in said
 
 
-def test_a_port_at_which_nothing_listens() -> None:
+def test_a_port_without_a_listener_is_reported() -> None:
     with socket.socket() as taken:
         # Nobody else can listen there meanwhile.
         taken.bind(("127.0.0.1", 0))
@@ -85,7 +85,7 @@ def test_a_port_at_which_nothing_listens() -> None:
     assert f"barnabas start --listen 127.0.0.1:{port}" in remedy
 
 
-def test_a_name_without_an_address() -> None:
+def test_a_name_without_an_address_is_reported() -> None:
     ((what, remedy),) = wrong("broker.invalid:9092")
     assert "has no address" in what
     assert "spelling" in remedy
@@ -97,10 +97,10 @@ def test_a_name_without_an_address() -> None:
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "is a web server"),
         (b"\x15\x03\x03\x00\x02\x02\x46", "speaks TLS"),
         (b"", "closes it"),
-        (b"SSH-2.0-OpenSSH_9.2\r\n", "some other protocol"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "another protocol"),
     ],
 )
-def test_what_is_no_broker(answer: bytes, what: str) -> None:
+def test_a_server_that_is_no_broker_is_reported(answer: bytes, what: str) -> None:
     def remedies(address: str) -> list[str]:
         return [remedy for said, remedy in wrong(address) if what in said]
 
@@ -109,7 +109,7 @@ def test_what_is_no_broker(answer: bytes, what: str) -> None:
         assert all(eventually(lambda: remedies(address)))
 
 
-def test_an_advertised_address_without_a_listener(
+def test_an_advertised_address_without_a_listener_is_reported(
     make_broker: Callable[[Mapping[str, str]], BrokerProcess],
 ) -> None:
     process = make_broker({"advertised.listeners": "PLAINTEXT://127.0.0.1:1"})
@@ -136,10 +136,12 @@ def listening_port(pid: int) -> int:
 # Directories
 
 
-def test_a_directory_in_use_and_one_that_was_killed(broker_process: BrokerProcess) -> None:
+def test_a_directory_in_use_and_an_unclean_shutdown_are_reported(
+    broker_process: BrokerProcess,
+) -> None:
     directory = broker_process.data_directory
     _, findings = examine(directory)
-    assert any(what.endswith("is in use by a broker") for _, what, _ in findings)
+    assert any(what.endswith("is used by a broker") for _, what, _ in findings)
     broker_process.kill()
     _, findings = examine(directory)
     assert any("was not closed cleanly" in what for _, what, _ in findings)
@@ -150,7 +152,7 @@ def test_a_directory_in_use_and_one_that_was_killed(broker_process: BrokerProces
     assert any("was closed cleanly" in what for _, what, _ in findings)
 
 
-def test_logs_without_an_owner_and_a_directory_of_zookeeper_days(tmp_path: Path) -> None:
+def test_an_unformatted_and_a_zookeeper_directory_are_reported(tmp_path: Path) -> None:
     (tmp_path / "t-0").mkdir()
     assert any("no meta.properties" in what for what, _ in wrong(tmp_path))
     (tmp_path / "meta.properties").write_text("version=0\nbroker.id=1\ncluster.id=x\n")
@@ -173,15 +175,17 @@ def written(tmp_path: Path) -> Callable[[str], Path]:
 @pytest.mark.parametrize(
     ("line", "what", "remedy"),
     [
-        ("num.partitons=3", "num.partitons is not known", "did you mean num.partitions?"),
+        ("num.partitons=3", "num.partitons is an unknown key", "did you mean num.partitions?"),
         ("retention.ms=5", "retention.ms is a key of topics", "log.retention.ms"),
         ("num.partitions=0", "num.partitions: '0' is not allowed", "correct num.partitions"),
-        ("listeners=SSL://127.0.0.1:0", "PLAINTEXT listeners only", "correct listeners"),
-        ("listeners=PLAINTEXT://192.0.2.1:9", "cannot be listened on", "does not have"),
-        ("authorizer.class.name=x.Y", "authorization is not implemented", "correct authorizer"),
+        ("listeners=SSL://127.0.0.1:0", "ssl.keystore.location: missing", "ssl.keystore.location"),
+        ("listeners=PLAINTEXT://192.0.2.1:9", "the broker cannot listen on", "does not have"),
+        ("authorizer.class.name=x.Y", "'x.Y' is not allowed", "correct authorizer"),
     ],
 )
-def test_a_wrong_line(written: Callable[[str], Path], line: str, what: str, remedy: str) -> None:
+def test_an_invalid_line_is_reported(
+    written: Callable[[str], Path], line: str, what: str, remedy: str
+) -> None:
     found = wrong(written(line))
     assert len(found) == 1, found
     assert what in found[0][0]
@@ -199,7 +203,7 @@ def test_a_wrong_line(written: Callable[[str], Path], line: str, what: str, reme
         "zookeeper.connect=localhost:2181",
     ],
 )
-def test_a_line_that_is_allowed_and_worth_a_note(written: Callable[[str], Path], line: str) -> None:
+def test_a_valid_but_questionable_line_is_a_note(written: Callable[[str], Path], line: str) -> None:
     is_healthy, findings = examine(written(line))
     key = line.partition("=")[0]
     assert is_healthy
@@ -222,7 +226,7 @@ def test_only_listeners_that_are_opened_are_judged(written: Callable[[str], Path
         assert any(open_to_all in what for _, what, _ in findings) == is_noted
 
 
-def test_directories_of_two_clusters_and_of_another_node(
+def test_directories_of_other_clusters_and_nodes_are_reported(
     written: Callable[[str], Path], tmp_path: Path
 ) -> None:
     for name, cluster, node in (("a", "one", 1), ("b", "two", 2)):
@@ -230,13 +234,13 @@ def test_directories_of_two_clusters_and_of_another_node(
         meta = f"version=1\ncluster.id={cluster}\nnode.id={node}\n"
         (tmp_path / name / "meta.properties").write_text(meta)
     found = wrong(written(f"log.dirs={tmp_path / 'a'},{tmp_path / 'b'}"))
-    assert any("belongs to node 2, this is node 1" in what for what, _ in found)
+    assert any("belongs to node 2, but this is node 1" in what for what, _ in found)
     assert any("several clusters" in what for what, _ in found)
 
 
-def test_a_port_that_is_taken(written: Callable[[str], Path]) -> None:
+def test_a_port_in_use_is_reported(written: Callable[[str], Path]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         ((what, remedy),) = wrong(written(f"listeners=PLAINTEXT://{address}"))
-    assert "cannot be listened on" in what
+    assert "the broker cannot listen on" in what
     assert "another port" in remedy

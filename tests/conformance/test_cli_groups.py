@@ -70,7 +70,7 @@ def consume_two(shell: Shell) -> None:
 
 
 @pytest.mark.usefixtures("member")
-def test_a_group_is_described_with_its_members_and_what_is_left_to_read(shell: Shell) -> None:
+def test_a_group_is_described_with_its_members_and_lag(shell: Shell) -> None:
     shell.ok("produce", shell.topic, "-p", "1", stdin="5\n6\n")
     listed = {group["group"]: group for group in shell.json("groups", "list")}
     assert listed[shell.topic]["state"] == "Stable"
@@ -120,7 +120,7 @@ TARGETS = [
 ]
 
 
-def test_each_way_to_say_where_to(shell: Shell) -> None:
+def test_offsets_are_reset_in_each_format(shell: Shell) -> None:
     consume_two(shell)
     for target, expected in TARGETS:
         words = ("groups", "reset", shell.topic, "--all-topics", *target, "--execute")
@@ -139,7 +139,7 @@ def test_offsets_and_groups_are_deleted(shell: Shell) -> None:
     assert "there is no such group" in gone.stderr
 
 
-def test_tables_have_headings_and_colours_on_a_terminal_only(shell: Shell) -> None:
+def test_tables_have_headings_and_colors_only_on_a_terminal(shell: Shell) -> None:
     consume_two(shell)
     shown = shell.on_terminal("groups", "describe", shell.topic)
     assert "partition" in shown

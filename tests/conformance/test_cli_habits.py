@@ -1,4 +1,4 @@
-"""Habits of other tools that `barnabas produce` and `consume` take, against each kind of broker."""
+"""Conventions of other tools that `barnabas produce` and `consume` support."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def shell(broker: Broker) -> Shell:
     return Shell(broker.bootstrap)
 
 
-def test_a_topic_may_be_given_with_an_option_as_kcat_takes_it(shell: Shell, tmp_path: Path) -> None:
+def test_a_topic_may_be_given_by_an_option_as_in_kcat(shell: Shell, tmp_path: Path) -> None:
     topic = shell.topic
     shell.ok("topics", "create", "--topic", topic, "--partitions", "1")
     shell.ok("produce", "-t", topic, stdin="one\n")
@@ -67,11 +67,11 @@ def test_records_that_cannot_be_deserialized_are_skipped_and_counted(
     assert (done.returncode, done.stdout) == (0, '{"n":1}\n{"n":2}\n')
     first, total = done.stderr.splitlines()
     assert first.startswith(f"warning: skipped {shell.topic}-0 offset 1: the value cannot be")
-    assert total == "warning: skipped 1 record in all"
+    assert total == "warning: skipped 1 record in total"
     if as_member:
         rest = shell.run(*words, *group, "--on-error", "skip")
         assert (rest.returncode, rest.stdout) == (0, '{"n":3}\n')
-        assert "skipped 1 record in all" in rest.stderr
+        assert "skipped 1 record in total" in rest.stderr
 
 
 def test_only_some_of_many_errors_are_reported_one_by_one(shell: Shell) -> None:
@@ -82,7 +82,7 @@ def test_only_some_of_many_errors_are_reported_one_by_one(shell: Shell) -> None:
     assert done.stdout == "7\n"
     told = done.stderr.splitlines()
     assert len(told) == 6
-    assert told[-1] == "warning: skipped 20 records in all"
+    assert told[-1] == "warning: skipped 20 records in total"
 
 
 @pytest.mark.parametrize("as_member", [False, True], ids=["alone", "group"])
@@ -101,4 +101,4 @@ def test_a_corrupt_batch_is_skipped_and_counted(
     assert sorted(done.stdout.split()) == [*"abcghirstuvw"]
     first, total = done.stderr.splitlines()
     assert first == f"warning: skipped {broken_topic}-0 offset 3 to 5: a corrupt batch"
-    assert total == "warning: skipped 1 corrupt batch in all"
+    assert total == "warning: skipped 1 corrupt batch in total"

@@ -110,7 +110,7 @@ def test_a_file_of_another_kind_is_wrong_usage(tmp_path: Path) -> None:
 # Verify
 
 
-def test_nothing_is_wrong_with_what_the_broker_wrote(written: Path) -> None:
+def test_verify_finds_nothing_wrong_with_files_of_the_broker(written: Path) -> None:
     done = run("verify", written, "--deep", "--json")
     found = json.loads(done.output)
     assert found["findings"] == []
@@ -119,7 +119,7 @@ def test_nothing_is_wrong_with_what_the_broker_wrote(written: Path) -> None:
     assert run("verify", written / "t-0").exit_code == 0
 
 
-def test_files_that_kafka_makes_empty_are_nothing_wrong(tmp_path: Path) -> None:
+def test_empty_files_of_kafka_are_no_damage(tmp_path: Path) -> None:
     partition = tmp_path / "t-0"
     partition.mkdir()
     for suffix in ("log", "index", "timeindex"):
@@ -129,7 +129,7 @@ def test_files_that_kafka_makes_empty_are_nothing_wrong(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
 
 
-def test_a_running_broker_is_only_read(tmp_path: Path) -> None:
+def test_a_directory_of_a_running_broker_is_not_changed(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path) as broker:
         shell = Shell(broker.bootstrap)
         shell.ok("topics", "create", "t", "-p", "1")
@@ -195,7 +195,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str, str]] = {
     "a wrong offset index": (
         rewrite_index("index", 8),
         ".index",
-        "does not lie behind the one before",
+        "does not follow the previous entry",
     ),
     "a wrong time index": (rewrite_index("timeindex", 12), ".timeindex", "entry 5"),
     "a missing index": (
@@ -211,12 +211,12 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str, str]] = {
     "an epoch file of nonsense": (
         lambda data: (data / "t-0" / "leader-epoch-checkpoint").write_text("0\n7\n0 0\n"),
         "leader-epoch-checkpoint",
-        "1 entries, not",
+        "1 entries instead of",
     ),
     "another epoch": (
         lambda data: (data / "t-0" / "leader-epoch-checkpoint").write_text("0\n1\n9 0\n"),
         "leader-epoch-checkpoint",
-        "the file says epoch 9",
+        "but the file has epoch 9",
     ),
     "a damaged snapshot": (
         lambda data: flip(max((data / "t-0").glob("*.snapshot")), 12),
@@ -270,7 +270,7 @@ def mended(data: Path) -> Path:
     return data
 
 
-def test_what_verify_says_to_do_mends_the_directory(mended: Path) -> None:
+def test_the_remedies_of_verify_repair_the_directory(mended: Path) -> None:
     with BrokerProcess(mended.parent) as broker:
         read = Shell(broker.bootstrap).ok("consume", "t", "--from", "beginning", "-e")
         assert broker.stop() == 0

@@ -72,7 +72,7 @@ def test_the_same_options_make_the_same_records(
     assert written == both.shown(both.theirs)
 
 
-def test_whole_files_are_records_and_what_is_sent_can_be_seen(both: Both, tmp_path: Path) -> None:
+def test_files_are_sent_as_records_and_deliveries_are_printed(both: Both, tmp_path: Path) -> None:
     paths = [str(tmp_path / name) for name in ("one", "two")]
     for path in paths:
         with open(path, "w") as file:
@@ -83,14 +83,14 @@ def test_whole_files_are_records_and_what_is_sent_can_be_seen(both: Both, tmp_pa
     assert tee == "".join(f"line 1 of {path}\nline 2\n\n" for path in paths)
 
 
-def test_numbers_are_written_as_kcat_reads_them(both: Both) -> None:
+def test_numbers_are_encoded_as_kcat_decodes_them(both: Both) -> None:
     both.shell.ok("produce", both.ours, "-K", " ", "-s", "key=integer", "-s", "value=long",
                   stdin="1 -7\n")  # fmt: skip
     words = ("-s", "key=>i$", "-s", "value=>q$", "-f", r"%k %s\n")
     assert both.shown(both.ours, *words) == "1 -7\n"
 
 
-def test_what_kcat_prints_as_json_can_be_sent_again(both: Both) -> None:
+def test_json_output_of_kcat_can_be_produced_again(both: Both) -> None:
     both.shell.ok("produce", both.ours, "-K", ":", "--timestamp", "1000", stdin="k:v\n")
     line = json.loads(both.shown(both.ours, "-J"))
     assert (line["ts"], line["key"], line["payload"]) == (1000, "k", "v")
@@ -107,7 +107,7 @@ def test_a_rate_is_kept(both: Both) -> None:
     assert both.shown(both.ours, "-f", "%s") == "x" * 100
 
 
-def test_an_interrupt_waits_for_what_was_sent(both: Both) -> None:
+def test_an_interrupt_waits_for_sent_records(both: Both) -> None:
     process = subprocess.Popen(
         both.shell.command("produce", both.ours, "-p", "0", "-X", "linger.ms=60000", "--tee"),
         stdin=subprocess.PIPE,

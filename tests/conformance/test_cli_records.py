@@ -24,13 +24,13 @@ def shell(broker: BrokerProcess | KafkaProcess) -> Shell:
     return made
 
 
-def test_lines_go_in_and_come_out(shell: Shell) -> None:
+def test_lines_are_produced_and_consumed(shell: Shell) -> None:
     lines = "".join(f"line {number}\n" for number in range(5_000))
     shell.ok("produce", shell.topic, "-z", "lz4", stdin=lines)
     assert shell.ok("consume", shell.topic, "--from-beginning", "-e") == lines
 
 
-def test_keys_headers_and_templates(shell: Shell) -> None:
+def test_keys_headers_and_templates_are_supported(shell: Shell) -> None:
     shell.ok("produce", shell.topic, "-k", ":", "-H", "h=1", stdin="a:x\nb:\n")
     printed = shell.ok("consume", shell.topic, "--from-beginning", "-e", "-f", "%o %k=%s %h\\n")
     assert printed == "0 a=x h=1\n1 b= h=1\n"
@@ -42,7 +42,7 @@ def keep_old_records(shell: Shell) -> None:
     assert altered.returncode == 0, altered.stderr
 
 
-def test_json_out_is_json_in(shell: Shell) -> None:
+def test_json_output_can_be_produced_again(shell: Shell) -> None:
     keep_old_records(shell)
     line = {"key": "k", "value": {"a": [1, None]}, "headers": {"h": "v"}, "timestamp": 5}
     shell.ok("produce", shell.topic, "--from-json", stdin=json.dumps(line))
@@ -61,7 +61,7 @@ def test_a_number_of_records_from_an_offset_or_the_end(shell: Shell) -> None:
     assert shell.ok("consume", shell.topic, "-o", "-2", "-e") == "3\n4\n"
 
 
-def test_from_takes_places_times_and_how_long_ago(shell: Shell) -> None:
+def test_from_accepts_positions_times_and_durations(shell: Shell) -> None:
     keep_old_records(shell)
     old = {"value": "old", "timestamp": 1_000_000_000_000}
     shell.ok("produce", shell.topic, "--from-json", stdin=json.dumps(old))
@@ -81,7 +81,7 @@ def test_from_takes_places_times_and_how_long_ago(shell: Shell) -> None:
     assert with_key == "h=1\tk\tnew\n"
 
 
-def test_a_group_goes_on_where_it_was(shell: Shell) -> None:
+def test_a_group_continues_at_its_committed_offset(shell: Shell) -> None:
     shell.ok("produce", shell.topic, stdin="0\n1\n2\n")
     words = ("consume", shell.topic, "-g", shell.topic, "--from-beginning", "-e")
     assert shell.ok(*words, "-n", "2") == "0\n1\n"
@@ -102,7 +102,7 @@ def test_topics_are_listed_described_and_deleted(shell: Shell) -> None:
     eventually(lambda: shell.topic not in shell.ok("topics", "list").splitlines())
 
 
-def test_what_is_not_delivered_is_an_error(shell: Shell) -> None:
+def test_an_undelivered_record_is_an_error(shell: Shell) -> None:
     shell.ok("topics", "alter", shell.topic, "-c", "max.message.bytes=100")
     # Until the broker has heard of the limit it takes such records.
     done = eventually(
@@ -112,7 +112,7 @@ def test_what_is_not_delivered_is_an_error(shell: Shell) -> None:
     assert "max.message.bytes" in done.stderr
 
 
-def test_a_wrong_address_says_what_was_dialled() -> None:
+def test_the_error_of_a_wrong_address_contains_the_address() -> None:
     words = ("topics", "list", "-X", "default.api.timeout.ms=1500")
     done = Shell("127.0.0.1:1").run(*words)
     assert done.returncode == 1

@@ -1,4 +1,4 @@
-"""What surrounds the commands: completion, quotas, a broker that goes away, what help imports."""
+"""Shell completion, quotas, a broker that disappears, and imports of help."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def await_quotas(shell: Shell, expected: dict[str, float], *words: str) -> None:
     eventually_equal(lambda: quotas(shell, *words), expected)
 
 
-def test_quotas_are_set_listed_and_taken_away(shell: Shell) -> None:
+def test_quotas_are_set_listed_and_removed(shell: Shell) -> None:
     who = ("--user", shell.topic, "--default-client-id")
     shell.ok("quotas", "set", *who, "producer_byte_rate=1000", "--dry-run")
     assert quotas(shell, *who) == {}
@@ -125,7 +125,7 @@ def read_until(process: subprocess.Popen[bytes], words: str) -> str:
 
 
 @pytest.mark.parametrize("group", [[], ["-g", "shared"]], ids=["alone", "in a group"])
-def test_consume_says_when_the_broker_is_gone_and_when_it_is_back(
+def test_consume_reports_that_the_broker_is_gone_and_back(
     broker_process: BrokerProcess, group: list[str]
 ) -> None:
     shell = Shell(broker_process.bootstrap)
@@ -141,7 +141,7 @@ def test_consume_says_when_the_broker_is_gone_and_when_it_is_back(
         shell.ok("produce", shell.topic, stdin="one\n")
         assert process.stdout.readline() == b"one\n"
         broker_process.kill()
-        said = read_until(process, "trying on")
+        said = read_until(process, "retrying until")
         assert "warning: " in said
         # Whichever of the two it met last.
         assert "Connection refused" in said or "the connection was closed" in said

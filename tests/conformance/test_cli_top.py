@@ -81,7 +81,7 @@ def test_once_as_json_has_rates_lag_and_load(metered: tuple[Shell, str]) -> None
     assert "Fetch" in load["purgatories"]
 
 
-def test_without_a_metrics_listener_it_shows_what_the_protocol_tells(
+def test_without_a_metrics_listener_top_uses_the_protocol(
     metered: tuple[Shell, str],
 ) -> None:
     shell, _ = metered
@@ -97,7 +97,7 @@ def test_a_missing_metrics_listener_is_reported(metered: tuple[Shell, str]) -> N
     assert "--metrics HOST:PORT" in done.stderr
 
 
-def test_live_it_draws_again_until_it_is_interrupted(
+def test_the_live_view_is_redrawn_until_an_interrupt(
     metered: tuple[Shell, str], tmp_path: Path
 ) -> None:
     shell, metrics = metered

@@ -1,8 +1,9 @@
-"""`barnabas transactions` on Apache Kafka, and what it answers on a broker without them."""
+"""`barnabas transactions` on both brokers."""
 
 from __future__ import annotations
 
 import json
+import shlex
 import time
 import uuid
 from collections.abc import Iterator
@@ -11,7 +12,9 @@ from contextlib import suppress
 import pytest
 
 import barnabas
+from barnabas.client.admin.cluster.features import UpgradeType
 from barnabas.client.errors import ClientError
+from barnabas.client.facade import Client
 from barnabas.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -30,26 +33,33 @@ HOUR_MS = 3_600_000
 STRANGER = 987_654
 
 
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaProcess]:
-    """A Kafka that takes transactional batches without asking the coordinator."""
+Broker = BrokerProcess | KafkaProcess
+
+
+@pytest.fixture(scope="module", params=["barnabas", "kafka"])
+def broker(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Broker]:
+    """A broker that takes transactional batches without asking the coordinator."""
     settings = {
         "transaction.state.log.num.partitions": "1",
         "transaction.partition.verification.enable": "false",
     }
     features = {"transaction.version": 0}
-    made = KafkaProcess(tmp_path_factory.mktemp("kafka"), settings, features=features)
+    directory = tmp_path_factory.mktemp(request.param)
+    made: Broker
+    if request.param == "kafka":
+        made = KafkaProcess(directory, settings, features=features)
+    else:
+        made = BrokerProcess(directory, settings)
     made.start()
     try:
+        if request.param == "barnabas":
+            with Client(made.bootstrap) as client:
+                client.admin.update_features(features, kind=UpgradeType.SAFE_DOWNGRADE)
         yield made
     finally:
         made.kill()
-
-
-@pytest.fixture(scope="module")
-def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("barnabas")) as made:
-        yield made
 
 
 def made_shell(bootstrap: str) -> Shell:
@@ -59,8 +69,8 @@ def made_shell(bootstrap: str) -> Shell:
 
 
 @pytest.fixture
-def shell(kafka: KafkaProcess) -> Shell:
-    return made_shell(kafka.bootstrap)
+def shell(broker: Broker) -> Shell:
+    return made_shell(broker.bootstrap)
 
 
 def open_a_transaction_that_hangs(bootstrap: str, topic: str) -> None:
@@ -86,11 +96,11 @@ def open_a_transaction_that_hangs(bootstrap: str, topic: str) -> None:
 
 
 def test_an_open_transaction_is_listed_described_and_terminated(
-    shell: Shell, kafka: KafkaProcess
+    shell: Shell, broker: Broker
 ) -> None:
     name = f"id-{uuid.uuid4().hex[:8]}"
     words = ("transactions", "list", f"{name}.*", "--json")
-    producer = barnabas.Producer(kafka.bootstrap, transactional_id=name)
+    producer = barnabas.Producer(broker.bootstrap, transactional_id=name)
     try:
         producer.init_transactions()
         producer.begin_transaction()
@@ -121,8 +131,8 @@ def test_an_open_transaction_is_listed_described_and_terminated(
             producer.close(0, flush=False)
 
 
-def test_a_hanging_transaction_is_found_and_aborted(shell: Shell, kafka: KafkaProcess) -> None:
-    open_a_transaction_that_hangs(kafka.bootstrap, shell.topic)
+def test_a_hanging_transaction_is_found_and_aborted(shell: Shell, broker: Broker) -> None:
+    open_a_transaction_that_hangs(broker.bootstrap, shell.topic)
     committed = ("consume", shell.topic, "--from", "beginning", "-e", "-q")
     isolated = (*committed, "-X", "isolation.level=read_committed")
     found = shell.run("transactions", "find-hanging", "-t", shell.topic, "--json")
@@ -132,7 +142,7 @@ def test_a_hanging_transaction_is_found_and_aborted(shell: Shell, kafka: KafkaPr
     assert (hanging["producer_id"], hanging["transactional_id"]) == (STRANGER, None)
     wrong = shell.run("transactions", "abort", f"{shell.topic}:0", "--start-offset", "5")
     assert wrong.returncode == 1
-    assert "those that are open there begin at 0" in wrong.stderr
+    assert "open transactions begin at 0" in wrong.stderr
     done = shell.ok("transactions", "abort", f"{shell.topic}:0", "--start-offset", "0")
     assert done == f"aborted the transaction of producer {STRANGER} in {shell.topic}-0\n"
 
@@ -144,6 +154,56 @@ def test_a_hanging_transaction_is_found_and_aborted(shell: Shell, kafka: KafkaPr
     assert shell.ok(*committed) == "never ended\n"
 
 
+def words_of(command: str) -> list[str]:
+    return shlex.split(command[command.index("barnabas ") :])[1:]
+
+
+def test_why_shows_the_command_that_aborts_a_hanging_transaction(
+    shell: Shell, broker: Broker
+) -> None:
+    shell.ok("produce", shell.topic, "-p", "0", stdin="one\ntwo\n")
+    open_a_transaction_that_hangs(broker.bootstrap, shell.topic)
+    subject = f"{shell.topic}-0"
+
+    def reasons(target: str) -> list[dict[str, str]]:
+        done = json.loads(shell.run("why", target, "--json").stdout)
+        return [reason for answer in done["answers"] for reason in answer["reasons"]]
+
+    (reason,) = reasons(f"{shell.topic}:0")
+    assert (reason["kind"], reason["verdict"]) == ("transaction-hangs", "wrong")
+    assert "read_committed consumers receive no records from 2 on" in reason["what"]
+    assert f"producer id {STRANGER} epoch 0" in reason["what"]
+    assert "no coordinator knows it" in reason["what"]
+    findings = json.loads(shell.run("doctor", broker.bootstrap, "--json").stdout)["findings"]
+    assert [f["verdict"] for f in findings if f["what"].startswith(f"{subject}: ")] == ["wrong"]
+    shell.ok(*words_of(reason["remedy"]))
+    eventually_equal(lambda: [each["kind"] for each in reasons(f"{shell.topic}:0")], ["well"])
+
+
+def test_why_names_the_transaction_that_a_group_waits_for(shell: Shell, broker: Broker) -> None:
+    name = f"id-{uuid.uuid4().hex[:8]}"
+    group = f"group-{uuid.uuid4().hex[:8]}"
+    with Client(broker.bootstrap) as client:
+        producer = client.producer(transactional_id=name)
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(shell.topic, b"open", partition=1).result()
+        client.commit_offsets(group, {(shell.topic, 1): 0})
+
+        def found() -> list[dict[str, str]]:
+            done = json.loads(shell.run("why", "--group", group, "--json").stdout)
+            reasons = done["answers"][-1]["reasons"]
+            return [each for each in reasons if "transaction" in each["kind"]]
+
+        head, reason = found()
+        assert head["kind"] == "open-transaction"
+        assert f"transactional id {name} (Ongoing at its coordinator, broker 1" in reason["what"]
+        shell.ok(*words_of(reason["remedy"]))
+        eventually_equal(found, [])
+        with pytest.raises(ClientError):
+            producer.commit_transaction()
+
+
 def test_an_unknown_id_is_reported_and_not_created(shell: Shell) -> None:
     for command in ("describe", "terminate"):
         refused = shell.run("transactions", command, "no-such")
@@ -152,26 +212,9 @@ def test_an_unknown_id_is_reported_and_not_created(shell: Shell) -> None:
     assert shell.json("transactions", "list", "no-such") == []
 
 
-@pytest.mark.parametrize(
-    ("words", "api"),
-    [
-        (("list",), "ListTransactions"),
-        (("describe", "x"), "DescribeTransactions"),
-        (("terminate", "x"), "DescribeTransactions"),
-    ],
-)
-def test_a_broker_without_transactions_is_named_as_such(
-    ours: BrokerProcess, words: tuple[str, ...], api: str
-) -> None:
-    refused = Shell(ours.bootstrap).run("transactions", *words)
-    assert (refused.returncode, refused.stdout) == (1, "")
-    assert f"needs the API {api}, which these brokers do not serve" in refused.stderr
-
-
 def test_idempotent_producers_are_shown_and_nothing_hangs_without_transactions(
-    ours: BrokerProcess,
+    shell: Shell,
 ) -> None:
-    shell = made_shell(ours.bootstrap)
     shell.ok("produce", shell.topic, "-p", "0", stdin="one\ntwo\n")
     (told,) = shell.json("transactions", "producers", shell.topic)
     assert (told["partition"], told["last_sequence"]) == (0, 1)
@@ -181,4 +224,6 @@ def test_idempotent_producers_are_shown_and_nothing_hangs_without_transactions(
     assert "no transaction hangs (0 open, 0 for longer than 15m, in 2 partitions)" in found.stderr
     none = shell.run("transactions", "abort", f"{shell.topic}:0", "--start-offset", "0")
     assert none.returncode == 1
-    assert "no open transaction that begins at offset 0: none is open" in none.stderr
+    assert (
+        "no open transaction that begins at offset 0: there is no open transaction" in none.stderr
+    )

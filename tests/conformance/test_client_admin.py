@@ -1,4 +1,4 @@
-"""The client's admin calls against each kind of broker: what the command line does not show."""
+"""Admin calls of the client against each kind of broker, beyond those of the command line."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def partition(client: Client) -> TopicPartition:
     return TopicPartition(name, 0)
 
 
-def test_producers_of_a_partition(client: Client, partition: TopicPartition) -> None:
+def test_producers_of_a_partition_are_described(client: Client, partition: TopicPartition) -> None:
     found = client.admin.describe_producers([partition])[partition]
     assert isinstance(found, list)
     (producer,) = found
@@ -102,7 +102,9 @@ def test_partitions_may_be_plain_tuples(client: Client, partition: TopicPartitio
         admin.describe_producers(wrong)
 
 
-def test_log_directories_tell_sizes(client: Client, partition: TopicPartition) -> None:
+def test_log_directories_are_described_with_sizes(
+    client: Client, partition: TopicPartition
+) -> None:
     (directories,) = client.admin.describe_log_dirs([1]).values()
     assert isinstance(directories, list)
     (directory,) = directories
@@ -111,7 +113,7 @@ def test_log_directories_tell_sizes(client: Client, partition: TopicPartition) -
     assert directory.total_bytes > directory.usable_bytes > 0
 
 
-def test_the_quorum_and_what_a_broker_speaks(client: Client) -> None:
+def test_the_quorum_and_the_api_versions_are_described(client: Client) -> None:
     quorum = client.admin.describe_quorum()
     assert quorum.leader_id == 1
     assert [voter.node_id for voter in quorum.voters] == [1]
@@ -120,15 +122,13 @@ def test_the_quorum_and_what_a_broker_speaks(client: Client) -> None:
     assert versions.finalized_features["metadata.version"] > 20
 
 
-def test_leaders_that_lead_already_need_no_election(
-    client: Client, partition: TopicPartition
-) -> None:
+def test_preferred_leaders_need_no_election(client: Client, partition: TopicPartition) -> None:
     found = client.admin.elect_leaders(ElectionType.PREFERRED, [partition])[partition]
     assert found is not None
     assert found.error_code == ErrorCode.ELECTION_NOT_NEEDED
 
 
-def test_many_groups_are_asked_at_once(client: Client, partition: TopicPartition) -> None:
+def test_many_groups_are_described_in_one_call(client: Client, partition: TopicPartition) -> None:
     names = [f"{partition.topic}-{number}" for number in range(20)]
     for name in names:
         client.commit_offsets(name, {partition: 3})
@@ -144,7 +144,7 @@ def test_many_groups_are_asked_at_once(client: Client, partition: TopicPartition
     assert error.error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_configs_of_several_resources_in_one_call(client: Client) -> None:
+def test_configs_of_several_resources_are_changed_in_one_call(client: Client) -> None:
     resources = [
         ConfigResource(ResourceType.BROKER, "1"),
         ConfigResource(ResourceType.BROKER, ""),
@@ -244,7 +244,9 @@ def test_configs_that_are_lists_are_changed_in_part_and_all_are_replaced(
     eventually_equal(overridden, {"segment.bytes": "1500000"})
 
 
-def test_offsets_of_all_kinds(client: Client, partition: TopicPartition) -> None:
+def test_offsets_are_listed_by_all_specifications(
+    client: Client, partition: TopicPartition
+) -> None:
     specs = ("earliest", "latest", "max-timestamp", "earliest-local", "latest-tiered")
     found = [client.admin.list_offsets({partition: spec})[partition] for spec in specs]
     offsets = [getattr(each, "offset", each) for each in found]
@@ -254,9 +256,7 @@ def test_offsets_of_all_kinds(client: Client, partition: TopicPartition) -> None
     assert offsets[3:] == [0, -1]
 
 
-def test_partitions_are_added_where_they_are_to_lie(
-    client: Client, partition: TopicPartition
-) -> None:
+def test_partitions_are_added_with_an_assignment(client: Client, partition: TopicPartition) -> None:
     wider = {partition.topic: NewPartitions(3, [[1], [1]])}
     assert client.admin.create_partitions(wider, validate_only=True) == {partition.topic: None}
     assert client.partitions_for([partition.topic]) == {partition.topic: [0]}
@@ -283,7 +283,7 @@ def test_topics_are_listed_and_described(client: Client, partition: TopicPartiti
     assert failed.value.results[name] == described[name]
 
 
-def test_the_asyncio_admin_client(broker: BrokerProcess | KafkaProcess) -> None:
+def test_the_asyncio_admin_client_has_the_same_calls(broker: BrokerProcess | KafkaProcess) -> None:
     name = f"aio-{uuid.uuid4().hex[:8]}"
 
     async def administer() -> None:

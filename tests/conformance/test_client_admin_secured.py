@@ -1,4 +1,4 @@
-"""Admin calls that our broker does not serve yet, against an Apache Kafka that is set up for them.
+"""Admin calls about security and log directories, against Apache Kafka.
 
 It has an authorizer, SASL beside the open listener, two log directories and delegation tokens.
 """
@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient as ConfluentAdmin
 
 import barnabas
 from barnabas.client.admin.call import AdminCall
@@ -20,20 +18,6 @@ from barnabas.client.admin.groups.groups import GroupDescription
 from barnabas.client.admin.groups.share_groups import ShareOffset
 from barnabas.client.admin.groups.streams_groups import StreamsGroupDescription
 from barnabas.client.admin.security import tokens
-from barnabas.client.admin.security.acls import (
-    Acl,
-    AclFilter,
-    AclOperation,
-    AclPermission,
-    AclResourceType,
-    PatternType,
-)
-from barnabas.client.admin.security.scram import (
-    ScramCredential,
-    ScramDeletion,
-    ScramMechanism,
-    ScramUpsertion,
-)
 from barnabas.client.admin.topics.log_dirs import ReplicaDirectories
 from barnabas.client.admin.topics.topics import NewTopic
 from barnabas.client.admin.transactions import AbortableTransaction, TransactionDescription
@@ -64,7 +48,7 @@ pytestmark = pytest.mark.conformance
 
 
 class SecuredKafka(KafkaProcess):
-    """One with all that; its open listener's user may do everything."""
+    """An Apache Kafka with these settings; the user of its open listener may do everything."""
 
     def __init__(self, directory: Any) -> None:
         super().__init__(directory)
@@ -119,80 +103,6 @@ def topic(kafka: SecuredKafka) -> str:
     return name
 
 
-def test_acls_are_created_found_and_deleted(admin: barnabas.Admin) -> None:
-    user = f"User:{uuid.uuid4().hex[:8]}"
-    reads = Acl(AclResourceType.TOPIC, "orders", user, AclOperation.READ)
-    denied = Acl(
-        AclResourceType.GROUP,
-        "g-",
-        user,
-        AclOperation.ALL,
-        AclPermission.DENY,
-        "10.0.0.1",
-        PatternType.PREFIXED,
-    )
-    bad = Acl(AclResourceType.CLUSTER, "not-the-cluster", user, AclOperation.ALTER)
-    found = admin.create_acls([reads, denied, bad], raise_errors=False)
-    assert found[reads] is None
-    assert found[denied] is None
-    assert isinstance(found[bad], BrokerError)
-    ours = AclFilter(principal=user)
-    eventually(lambda: set(admin.describe_acls(ours)) == {reads, denied})
-    matching = AclFilter(
-        AclResourceType.GROUP, "g-1", principal=user, pattern_type=PatternType.MATCH
-    )
-    assert admin.describe_acls(matching) == [denied]
-    nobody = AclFilter(principal="User:nobody-at-all")
-    deleted = admin.delete_acls([ours, nobody])
-    assert not isinstance(deleted[ours], BrokerError)
-    assert set(deleted[ours].acls) == {reads, denied}
-    assert not isinstance(deleted[nobody], BrokerError)
-    assert deleted[nobody].acls == ()
-    eventually(lambda: admin.describe_acls(ours) == [])
-
-
-def can_log_in(kafka: SecuredKafka, user: str, password: str, mechanism: str) -> bool:
-    client = ConfluentAdmin({
-        "bootstrap.servers": f"127.0.0.1:{kafka.sasl_port}",
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": mechanism,
-        "sasl.username": user,
-        "sasl.password": password,
-        "log_level": 0,
-    })  # fmt: skip
-    try:
-        client.list_topics(timeout=2)
-    except KafkaException:
-        return False
-    return True
-
-
-def test_scram_users_can_log_in_until_their_password_is_deleted(
-    kafka: SecuredKafka, admin: barnabas.Admin
-) -> None:
-    user = uuid.uuid4().hex[:8]
-    short, long = ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512
-    found = admin.alter_scram_credentials(
-        [ScramUpsertion(user, short, "päss"), ScramUpsertion(f"{user}-2", long, "two", 4096)]
-    )
-    assert found == {user: None, f"{user}-2": None}
-    eventually(lambda: can_log_in(kafka, user, "päss", "SCRAM-SHA-256"))
-    eventually(lambda: can_log_in(kafka, f"{user}-2", "two", "SCRAM-SHA-512"))
-    assert not can_log_in(kafka, user, "wrong", "SCRAM-SHA-256")
-    described = admin.describe_scram_credentials([user, f"{user}-2", "nobody"])
-    assert described[user] == [ScramCredential(short, 8192)]
-    assert described[f"{user}-2"] == [ScramCredential(long, 4096)]
-    absent = described["nobody"]
-    assert isinstance(absent, BrokerError)
-    assert absent.error_code == ErrorCode.RESOURCE_NOT_FOUND
-    refused = admin.alter_scram_credentials(
-        [ScramUpsertion("few", short, "x", iterations=1)], raise_errors=False
-    )
-    assert isinstance(refused["few"], BrokerError)
-    assert admin.alter_scram_credentials(deletions=[ScramDeletion(user, short)]) == {user: None}
-    eventually(lambda: user not in admin.describe_scram_credentials())
-
-
 def test_tokens_are_refused_to_unauthenticated_clients(admin: barnabas.Admin) -> None:
     calls: list[Callable[[], object]] = [
         admin.create_delegation_token,
@@ -206,8 +116,8 @@ def test_tokens_are_refused_to_unauthenticated_clients(admin: barnabas.Admin) ->
         assert caught.value.error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 
 
-def test_tokens_are_made_prolonged_listed_and_ended(kafka: SecuredKafka) -> None:
-    """Our requests over a connection that is authenticated, which our client makes none of yet."""
+def test_tokens_are_created_renewed_listed_and_expired(kafka: SecuredKafka) -> None:
+    """Raw requests over an authenticated connection."""
     raw = RawClient(f"127.0.0.1:{kafka.sasl_port}")
     try:
         shaken = raw.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
@@ -256,7 +166,7 @@ def test_features_are_finalised_or_refused(admin: barnabas.Admin) -> None:
     eventually(lambda: admin.describe_versions().finalized_features == before)
 
 
-def test_who_is_not_registered_cannot_be_unregistered(admin: barnabas.Admin) -> None:
+def test_an_unregistered_broker_cannot_be_unregistered(admin: barnabas.Admin) -> None:
     with pytest.raises(BrokerError) as caught:
         admin.unregister_broker(77)
     assert caught.value.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
@@ -293,7 +203,7 @@ def test_a_replica_is_moved_to_another_log_directory(
     assert refused.error_code == ErrorCode.LOG_DIR_NOT_FOUND
 
 
-def test_transactions_are_listed_described_and_taken_from_their_producers(
+def test_transactions_are_listed_described_and_fenced(
     kafka: SecuredKafka, admin: barnabas.Admin, topic: str
 ) -> None:
     name = f"id-{topic}"
@@ -341,7 +251,7 @@ def test_an_open_transaction_is_terminated(
     eventually(lambda: admin.list_transactions(states=["Ongoing"], pattern=name) == [])
 
 
-def test_a_transaction_that_hangs_is_aborted_in_its_partition(
+def test_a_hanging_transaction_is_aborted_in_its_partition(
     kafka: SecuredKafka, admin: barnabas.Admin, topic: str
 ) -> None:
     tp = TopicPartition(topic, 0)
@@ -362,7 +272,7 @@ def test_a_transaction_that_hangs_is_aborted_in_its_partition(
         producer.abort_transaction()
 
 
-def test_a_share_group_is_described_moved_and_emptied(
+def test_offsets_of_a_share_group_are_described_altered_and_deleted(
     kafka: SecuredKafka, admin: barnabas.Admin, topic: str
 ) -> None:
     group, member = f"share-{topic}", "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -480,7 +390,7 @@ def active(admin: barnabas.Admin, group: str) -> object:
     return found.members[0].target.active
 
 
-def test_topics_are_made_of_assignments_and_deleted_by_id(admin: barnabas.Admin) -> None:
+def test_topics_are_created_by_assignment_and_deleted_by_id(admin: barnabas.Admin) -> None:
     name = f"assigned-{uuid.uuid4().hex[:8]}"
     assert admin.create_topics([NewTopic(name, assignments={0: [1], 1: [1]})]) == {name: None}
     eventually(lambda: name in admin.describe_topic_partitions())

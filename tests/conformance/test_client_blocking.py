@@ -63,7 +63,7 @@ def values(client: Client, topic: str) -> dict[int, list[bytes | None]]:
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_what_is_sent_is_read_back(client: Client, topic: str, compression: str) -> None:
+def test_sent_records_are_read_back(client: Client, topic: str, compression: str) -> None:
     with client.producer(compression_type=compression) as producer:
         for number in range(500):
             producer.send(topic, b"value %d" % number, partition=0)
@@ -96,7 +96,7 @@ def test_the_same_key_goes_to_the_same_partition(client: Client, topic: str) -> 
     assert list(values(client, topic).values()) == [[b"one", b"two"]]
 
 
-def test_deliveries_tell_offsets(client: Client, topic: str) -> None:
+def test_deliveries_contain_offsets(client: Client, topic: str) -> None:
     told: list[RecordMetadata | None] = []
     with client.producer() as producer:
         for _ in range(3):
@@ -107,7 +107,7 @@ def test_deliveries_tell_offsets(client: Client, topic: str) -> None:
 
 
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
-def test_all_acks_deliver(client: Client, topic: str, acks: str) -> None:
+def test_every_acks_setting_delivers(client: Client, topic: str, acks: str) -> None:
     with client.producer(acks=acks) as producer:
         producer.send(topic, b"x", partition=0)
         producer.flush()
@@ -179,7 +179,7 @@ def test_topics_are_described_altered_and_deleted(client: Client, topic: str) ->
     assert list(failed.value.errors) == ["never-was"]
 
 
-def test_a_topic_that_is_there_is_not_created_again(client: Client, topic: str) -> None:
+def test_an_existing_topic_is_not_created_again(client: Client, topic: str) -> None:
     with pytest.raises(AdminResultsError) as failed:
         client.create_topics([NewTopic(topic, 1, 1)])
     assert failed.value.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
@@ -193,7 +193,9 @@ def test_an_unknown_topic_is_an_error_when_read(client: Client) -> None:
         client.partitions_for(["never-was"])
 
 
-def test_a_record_that_is_too_large_is_refused_by_either_side(client: Client, topic: str) -> None:
+def test_a_record_that_is_too_large_is_refused_by_client_and_broker(
+    client: Client, topic: str
+) -> None:
     with client.producer() as producer, pytest.raises(RecordTooLargeError):
         producer.send(topic, b"x" * 2_000_000)
     client.alter_topic_configs(topic, {"max.message.bytes": "1000"})
@@ -232,7 +234,7 @@ def test_a_forked_child_gets_an_error_that_asks_for_its_own_client(client: Clien
 
 
 @pytest.mark.slow
-def test_nothing_is_lost_or_doubled_when_the_broker_is_killed(broker: Broker) -> None:
+def test_no_record_is_lost_or_duplicate_after_a_broker_kill(broker: Broker) -> None:
     name = f"killed-{uuid.uuid4().hex[:8]}"
     with Client(broker.bootstrap) as client:
         client.create_topic(name, partitions=1, replication_factor=1)

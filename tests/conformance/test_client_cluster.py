@@ -1,4 +1,4 @@
-"""The client with three brokers of each kind: requests find their brokers, also when they move."""
+"""The client with three brokers of each kind: requests reach the responsible brokers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def client(three_brokers: ClusterProcess) -> Iterator[Client]:
 
 @pytest.fixture
 def other(three_brokers: ClusterProcess) -> Iterator[Client]:
-    """Changes things behind the first client's back."""
+    """A second client that changes the cluster."""
     with Client(three_brokers.bootstrap) as made:
         yield made
 
@@ -48,7 +48,7 @@ def partitions(client: Client) -> list[TopicPartition]:
     assert client.create_topics([NewTopic(name, assignments=orders)]) == {name: None}
     made = [TopicPartition(name, number) for number in orders]
     # A broker that was thought gone for a moment would not lead otherwise.
-    have_led_by(client, {tp: orders[tp.partition] for tp in made})
+    set_replica_order(client, {tp: orders[tp.partition] for tp in made})
     produce(client, made)
     eventually(lambda: replica_ends(client, made) == {5}, lambda: replica_ends(client, made))
     return made
@@ -79,18 +79,18 @@ def leaders(client: Client, partitions: list[TopicPartition]) -> dict[TopicParti
 
 
 def move_leaders(client: Client, partitions: list[TopicPartition]) -> None:
-    """Have each partition led by the replica after its leader."""
+    """Make the next replica of each partition its leader."""
     topic = client.describe_topics([partitions[0].topic])[partitions[0].topic]
     targets = {}
     for tp in partitions:
         state = topic.partitions[tp.partition]
         behind = state.replicas.index(state.leader) + 1
         targets[tp] = [*state.replicas[behind:], *state.replicas[:behind]]
-    have_led_by(client, targets)
+    set_replica_order(client, targets)
 
 
-def have_led_by(client: Client, replicas: dict[TopicPartition, list[int]]) -> None:
-    """Give the replicas of each partition this order, and the lead to the first of them."""
+def set_replica_order(client: Client, replicas: dict[TopicPartition, list[int]]) -> None:
+    """Give the replicas of each partition this order, and make the first one the leader."""
     assert not any(client.admin.alter_reassignments(replicas).values())
     partitions = list(replicas)
     wanted = {tp: order[0] for tp, order in replicas.items()}
@@ -105,7 +105,7 @@ def have_led_by(client: Client, replicas: dict[TopicPartition, list[int]]) -> No
     client.list_offsets(dict.fromkeys(partitions, "latest"))
 
 
-def test_requests_go_to_their_brokers_and_answers_are_merged(
+def test_requests_are_split_by_broker_and_responses_are_merged(
     client: Client, partitions: list[TopicPartition]
 ) -> None:
     assert set(leaders(client, partitions).values()) == set(BROKERS)
@@ -127,7 +127,9 @@ def test_groups_of_all_coordinators_are_listed(
     client: Client, partitions: list[TopicPartition]
 ) -> None:
     names = [f"{partitions[0].topic}-{number}" for number in range(9)]
-    have_led_by(client, {TopicPartition("__consumer_offsets", n): ORDERS[n] for n in range(3)})
+    set_replica_order(
+        client, {TopicPartition("__consumer_offsets", n): ORDERS[n] for n in range(3)}
+    )
     # Brokers hear one after the other of who coordinates.
     eventually(lambda: set(client.admin.coordinators(names).values()) == set(BROKERS))
     for name in names:
@@ -164,7 +166,7 @@ def test_topics_are_described_page_by_page_with_their_eligible_leaders(
     assert isinstance(absent, UnknownTopicError)
 
 
-def test_leaders_that_moved_are_found(
+def test_moved_leaders_are_found(
     client: Client, other: Client, partitions: list[TopicPartition]
 ) -> None:
     move_leaders(other, partitions)
@@ -181,7 +183,7 @@ def test_leaders_that_moved_are_found(
     assert set(read.values()) == {10}
 
 
-def test_coordinators_that_moved_are_found(
+def test_moved_coordinators_are_found(
     client: Client, other: Client, partitions: list[TopicPartition]
 ) -> None:
     names = [f"{partitions[0].topic}-{number}" for number in range(3)]
@@ -214,7 +216,7 @@ def move_coordinators(
     eventually(is_shown)
 
 
-def test_replicas_are_moved_and_moves_are_taken_back(
+def test_replicas_are_moved_and_moves_are_canceled(
     client: Client, partitions: list[TopicPartition]
 ) -> None:
     first = partitions[0]
@@ -229,7 +231,7 @@ def test_replicas_are_moved_and_moves_are_taken_back(
     assert error.error_code.name == "INVALID_REPLICA_ASSIGNMENT"
 
 
-def test_a_killed_broker_is_done_without(
+def test_calls_succeed_without_a_killed_broker(
     three_brokers: ClusterProcess, client: Client, partitions: list[TopicPartition]
 ) -> None:
     groups = [f"{partitions[0].topic}-{number}" for number in range(3)]

@@ -77,7 +77,9 @@ def test_values_and_keys_are_serialized(broker: Broker, client: Client, topic: s
     ]
 
 
-def test_what_cannot_be_serialized_is_not_sent(broker: Broker, client: Client, topic: str) -> None:
+def test_a_record_that_cannot_be_serialized_is_not_sent(
+    broker: Broker, client: Client, topic: str
+) -> None:
     with barnabas.Producer(broker.bootstrap, value_serializer=serialize_json) as producer:
         with pytest.raises(TypeError):
             producer.send(topic, object())
@@ -85,7 +87,7 @@ def test_what_cannot_be_serialized_is_not_sent(broker: Broker, client: Client, t
     assert [each.value for each in read(client, topic)] == [b"1"]
 
 
-def test_what_is_not_bytes_harms_no_other_record(
+def test_an_invalid_record_does_not_affect_other_records(
     broker: Broker, client: Client, topic: str
 ) -> None:
     unfit: Any = "text"
@@ -102,7 +104,9 @@ def test_what_is_not_bytes_harms_no_other_record(
     assert [each.value for each in read(client, topic)] == [b"sent", b"sent", b"first"]
 
 
-def test_a_users_partitioner_and_interceptor(broker: Broker, client: Client, topic: str) -> None:
+def test_a_custom_partitioner_and_interceptor_are_called(
+    broker: Broker, client: Client, topic: str
+) -> None:
     class Counting:
         def __init__(self) -> None:
             self.told: list[RecordMetadata | None] = []
@@ -153,7 +157,7 @@ def test_every_level_of_compression_is_read_back(
     assert [each.value for each in read(client, topic)] == [b"value %d" % n for n in range(500)]
 
 
-def test_flush_and_close_keep_their_times(broker: Broker, topic: str) -> None:
+def test_flush_and_close_respect_their_timeouts(broker: Broker, topic: str) -> None:
     producer = barnabas.Producer(broker.bootstrap, linger_ms=60_000)
     producer.send(topic, b"x", partition=0).add_done_callback(lambda _delivery: None)
     producer.flush(timeout=PATIENCE_S)
@@ -163,15 +167,15 @@ def test_flush_and_close_keep_their_times(broker: Broker, topic: str) -> None:
     assert isinstance(delivery.exception(), ClientError)
 
 
-def test_a_missing_cluster_does_not_block_the_caller_for_ever() -> None:
+def test_a_missing_cluster_blocks_the_caller_for_max_block_ms() -> None:
     producer = barnabas.Producer("127.0.0.1:1", max_block_ms=200)
     with pytest.raises(ClientError, match=r"127\.0\.0\.1:1"):
         producer.send("topic", b"x")
     producer.close()
 
 
-def test_a_full_buffer_holds_the_sender_back(broker: Broker, topic: str) -> None:
-    """With a broker that has gone away the buffer fills, and sending ends in max.block.ms."""
+def test_a_full_buffer_blocks_send_for_max_block_ms(broker: Broker, topic: str) -> None:
+    """Without a broker the buffer fills, and sending fails after max.block.ms."""
     with barnabas.Producer(
         broker.bootstrap, buffer_memory=300_000, batch_size=100_000, max_block_ms=300
     ) as producer:
@@ -188,7 +192,9 @@ def test_a_full_buffer_holds_the_sender_back(broker: Broker, topic: str) -> None
         assert producer.failed == 0
 
 
-def test_the_asyncio_producer(broker: Broker, client: Client, topic: str) -> None:
+def test_the_asyncio_producer_returns_deliveries(
+    broker: Broker, client: Client, topic: str
+) -> None:
     async def produce() -> list[RecordMetadata]:
         async with barnabas.aio.Producer(
             bootstrap_servers=broker.bootstrap, value_serializer=serialize_json, linger_ms=60_000

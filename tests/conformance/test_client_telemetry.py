@@ -1,4 +1,4 @@
-"""librdkafka pushes its metrics to a broker that takes them (KIP-714)."""
+"""librdkafka pushes its metrics to a broker that accepts them (KIP-714)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def pushes(log: Path) -> list[dict[str, Any]]:
     ]
 
 
-def test_librdkafkas_metrics_come_to_the_log(tmp_path: Path) -> None:
+def test_metrics_of_librdkafka_are_written_to_the_log(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path, {"barnabas.client.telemetry": "log"}) as broker:
         subscribe(broker.bootstrap)
         producer = Producer(

@@ -1,4 +1,4 @@
-"""Transactions of our producer against Apache Kafka, with both versions of them (KIP-890)."""
+"""Transactions of our producer against both brokers, with both versions of them (KIP-890)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 import barnabas
+from barnabas.client.admin.cluster.features import UpgradeType
 from barnabas.client.errors import (
     BrokerError,
     ClientError,
@@ -29,7 +30,9 @@ from barnabas.client.fetch.record_decoding import read_records
 from barnabas.client.group.group_offsets import CommittedOffset
 from barnabas.client.group.membership import GroupGeneration
 from barnabas.client.topic_partition import TopicPartition
+from barnabas.client.transactions.open_transaction import OpenTransaction
 from barnabas.protocol.errors import ErrorCode
+from barnabas.testing.broker_process import BrokerProcess
 from conformance.polling import read
 from jvm.kafka_process import KafkaProcess
 from waiting import PATIENCE_S, eventually, eventually_equal
@@ -39,31 +42,47 @@ pytestmark = pytest.mark.conformance
 PROGRAM = Path(__file__).parent / "programs" / "transaction_to_be_killed.py"
 
 
-@pytest.fixture(scope="module", params=[2, 0], ids=["v2", "v1"])
-def kafka(
+Broker = BrokerProcess | KafkaProcess
+
+SETTINGS = {
+    "transaction.state.log.num.partitions": "3",
+    "auto.create.topics.enable": "false",
+    # How often the coordinator looks for transactions that are over their time.
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+}
+
+
+@pytest.fixture(
+    scope="module",
+    params=[("barnabas", 2), ("barnabas", 0), ("kafka", 2), ("kafka", 0)],
+    ids=["barnabas-v2", "barnabas-v1", "kafka-v2", "kafka-v1"],
+)
+def broker(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[KafkaProcess]:
-    """A Kafka whose transactions are of the one version or the other."""
-    made = KafkaProcess(
-        tmp_path_factory.mktemp("kafka"),
-        {
-            "transaction.state.log.num.partitions": "3",
-            "auto.create.topics.enable": "false",
-            # How often the coordinator looks for transactions that are over their time.
-            "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
-        },
-        features={"transaction.version": request.param},
-    )
+) -> Iterator[Broker]:
+    """A broker of each kind with each version of transactions."""
+    kind, version = request.param
+    directory = tmp_path_factory.mktemp(kind)
+    made: Broker
+    if kind == "kafka":
+        made = KafkaProcess(directory, SETTINGS, features={"transaction.version": version})
+    else:
+        made = BrokerProcess(directory, SETTINGS)
     made.start()
     try:
+        if kind == "barnabas" and version != 2:
+            with Client(made.bootstrap) as client:
+                client.admin.update_features(
+                    {"transaction.version": version}, kind=UpgradeType.SAFE_DOWNGRADE
+                )
         yield made
     finally:
         made.kill()
 
 
 @pytest.fixture
-def client(kafka: KafkaProcess) -> Iterator[Client]:
-    with Client(kafka.bootstrap, isolation_level="read_committed") as made:
+def client(broker: Broker) -> Iterator[Client]:
+    with Client(broker.bootstrap, isolation_level="read_committed") as made:
         yield made
 
 
@@ -103,10 +122,10 @@ def stable(client: Client, topic: str) -> list[bytes | None]:
     return found[0] + found[1]
 
 
-def producer_of(kafka: KafkaProcess, transactional_id: str, **config: object) -> barnabas.Producer:
+def producer_of(broker: Broker, transactional_id: str, **config: object) -> barnabas.Producer:
     """One whose transactions no slow machine lets end by themselves."""
     config = {"transaction_timeout_ms": 600_000, **config}
-    return barnabas.Producer(kafka.bootstrap, transactional_id=transactional_id, **config)
+    return barnabas.Producer(broker.bootstrap, transactional_id=transactional_id, **config)
 
 
 def thread_states(pid: int) -> Iterator[str]:
@@ -118,7 +137,7 @@ def thread_states(pid: int) -> Iterator[str]:
 
 @contextmanager
 def paused(pid: int) -> Iterator[None]:
-    """Within the block not one thread of the process runs."""
+    """Stop all threads of the process during the block."""
     os.kill(pid, signal.SIGSTOP)
     try:
         eventually_equal(lambda: set(thread_states(pid)), {"T"})
@@ -127,11 +146,11 @@ def paused(pid: int) -> Iterator[None]:
         os.kill(pid, signal.SIGCONT)
 
 
-def test_a_transaction_is_seen_whole_or_not_at_all(
-    kafka: KafkaProcess, client: Client, topic: str, transactional_id: str
+def test_a_transaction_is_atomic_for_readers(
+    broker: Broker, client: Client, topic: str, transactional_id: str
 ) -> None:
     # What is not flushed is not sent before its transaction ends.
-    with producer_of(kafka, transactional_id, linger_ms=60_000) as producer:
+    with producer_of(broker, transactional_id, linger_ms=60_000) as producer:
         producer.init_transactions()
         with producer.transaction():
             first = producer.send(topic, b"a", partition=0)
@@ -157,18 +176,18 @@ def values_of(consumer: barnabas.Consumer, count: int) -> list[bytes]:
     return found + [record.value for record in consumer.poll(0.2)]
 
 
-def test_the_consumer_sees_a_transaction_whole_or_not_at_all(
-    kafka: KafkaProcess, topic: str, transactional_id: str
+def test_a_transaction_is_atomic_for_the_consumer(
+    broker: Broker, topic: str, transactional_id: str
 ) -> None:
     with (
-        producer_of(kafka, transactional_id) as producer,
+        producer_of(broker, transactional_id) as producer,
         barnabas.Consumer(
-            bootstrap_servers=kafka.bootstrap,
+            bootstrap_servers=broker.bootstrap,
             auto_offset_reset="earliest",
             isolation_level="read_committed",
         ) as committed_only,
         barnabas.Consumer(
-            bootstrap_servers=kafka.bootstrap, auto_offset_reset="earliest"
+            bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest"
         ) as everything,
     ):
         committed_only.assign([(topic, 0)])
@@ -192,10 +211,10 @@ def test_the_consumer_sees_a_transaction_whole_or_not_at_all(
         assert committed_only.position((topic, 0)) == 5
 
 
-def test_a_hundred_transactions_one_after_the_other(
-    kafka: KafkaProcess, client: Client, topic: str, transactional_id: str
+def test_a_hundred_consecutive_transactions_succeed(
+    broker: Broker, client: Client, topic: str, transactional_id: str
 ) -> None:
-    with producer_of(kafka, transactional_id, linger_ms=0) as producer:
+    with producer_of(broker, transactional_id, linger_ms=0) as producer:
         producer.init_transactions()
         for number in range(100):
             producer.begin_transaction()
@@ -210,10 +229,8 @@ def test_a_hundred_transactions_one_after_the_other(
     assert committed(client, topic) == [b"%d" % number for number in kept]
 
 
-def test_a_transaction_that_writes_nothing_is_one_too(
-    kafka: KafkaProcess, transactional_id: str
-) -> None:
-    with producer_of(kafka, transactional_id) as producer:
+def test_an_empty_transaction_succeeds(broker: Broker, transactional_id: str) -> None:
+    with producer_of(broker, transactional_id) as producer:
         producer.init_transactions()
         for _ in range(2):
             producer.begin_transaction()
@@ -222,10 +239,10 @@ def test_a_transaction_that_writes_nothing_is_one_too(
             producer.abort_transaction()
 
 
-def test_calls_out_of_order_are_refused(
-    kafka: KafkaProcess, topic: str, transactional_id: str
+def test_calls_in_the_wrong_order_are_refused(
+    broker: Broker, topic: str, transactional_id: str
 ) -> None:
-    with producer_of(kafka, transactional_id) as producer:
+    with producer_of(broker, transactional_id) as producer:
         for call in (producer.begin_transaction, producer.commit_transaction):
             with pytest.raises(IllegalTransactionStateError, match="uninitialized"):
                 call()
@@ -239,10 +256,10 @@ def test_calls_out_of_order_are_refused(
             producer.begin_transaction()
 
 
-def test_the_next_producer_of_the_id_fences_the_one_before(
-    kafka: KafkaProcess, client: Client, topic: str, transactional_id: str
+def test_a_new_producer_fences_the_previous_producer_of_its_id(
+    broker: Broker, client: Client, topic: str, transactional_id: str
 ) -> None:
-    with producer_of(kafka, transactional_id) as old, producer_of(kafka, transactional_id) as new:
+    with producer_of(broker, transactional_id) as old, producer_of(broker, transactional_id) as new:
         old.init_transactions()
         old.begin_transaction()
         old.send(topic, b"old", partition=0)
@@ -258,10 +275,10 @@ def test_the_next_producer_of_the_id_fences_the_one_before(
 
 
 def test_records_of_a_fenced_producer_are_refused_and_its_abort_gives_the_reason(
-    kafka: KafkaProcess, client: Client, topic: str, transactional_id: str
+    broker: Broker, client: Client, topic: str, transactional_id: str
 ) -> None:
-    """INVALID_PRODUCER_EPOCH of a leader can be aborted; the coordinator then knows (KIP-588)."""
-    with producer_of(kafka, transactional_id) as old, producer_of(kafka, transactional_id) as new:
+    """A leader's INVALID_PRODUCER_EPOCH is abortable; the coordinator then fences (KIP-588)."""
+    with producer_of(broker, transactional_id) as old, producer_of(broker, transactional_id) as new:
         old.init_transactions()
         old.begin_transaction()
         old.send(topic, b"before", partition=0)
@@ -280,25 +297,25 @@ def test_records_of_a_fenced_producer_are_refused_and_its_abort_gives_the_reason
 
 
 def test_a_killed_producers_transaction_is_aborted_by_its_successor(
-    kafka: KafkaProcess, client: Client, topic: str, transactional_id: str
+    broker: Broker, client: Client, topic: str, transactional_id: str
 ) -> None:
-    command = [sys.executable, str(PROGRAM), kafka.bootstrap, topic, transactional_id]
+    command = [sys.executable, str(PROGRAM), broker.bootstrap, topic, transactional_id]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"written\n"
         process.kill()
-    with producer_of(kafka, transactional_id) as producer:
+    with producer_of(broker, transactional_id) as producer:
         producer.init_transactions()
         with producer.transaction():
             producer.send(topic, b"successor", partition=0)
     assert committed(client, topic) == [b"successor"]
 
 
-def test_a_transaction_over_its_time_is_aborted_by_the_coordinator(
-    kafka: KafkaProcess, client: Client, topic: str, transactional_id: str
+def test_a_timed_out_transaction_is_aborted_by_the_coordinator(
+    broker: Broker, client: Client, topic: str, transactional_id: str
 ) -> None:
     # Long enough for a slow machine to write one record in.
-    with producer_of(kafka, transactional_id, transaction_timeout_ms=5_000) as producer:
+    with producer_of(broker, transactional_id, transaction_timeout_ms=5_000) as producer:
         producer.init_transactions()
         producer.begin_transaction()
         producer.send(topic, b"late", partition=0)
@@ -320,12 +337,12 @@ def test_a_transaction_over_its_time_is_aborted_by_the_coordinator(
     assert committed(client, topic) == []
 
 
-def test_offsets_are_committed_with_the_transaction_or_not(
-    kafka: KafkaProcess, client: Client, topic: str, transactional_id: str
+def test_offsets_are_committed_or_aborted_with_the_transaction(
+    broker: Broker, client: Client, topic: str, transactional_id: str
 ) -> None:
     group = f"group-{transactional_id}"
     first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
-    with producer_of(kafka, transactional_id) as producer:
+    with producer_of(broker, transactional_id) as producer:
         producer.init_transactions()
         with producer.transaction():
             producer.send(topic, b"x", partition=0)
@@ -344,11 +361,11 @@ def test_offsets_are_committed_with_the_transaction_or_not(
         assert client.committed(group)[first] == CommittedOffset(6)
 
 
-def test_offsets_of_a_member_that_is_none_can_only_be_aborted(
-    kafka: KafkaProcess, client: Client, topic: str, transactional_id: str
+def test_offsets_of_an_unknown_member_are_an_abortable_error(
+    broker: Broker, client: Client, topic: str, transactional_id: str
 ) -> None:
     speaker = GroupGeneration(f"group-{transactional_id}", 3, "nobody")
-    with producer_of(kafka, transactional_id) as producer:
+    with producer_of(broker, transactional_id) as producer:
         producer.init_transactions()
         producer.begin_transaction()
         producer.send(topic, b"never", partition=0)
@@ -366,28 +383,28 @@ def test_offsets_of_a_member_that_is_none_can_only_be_aborted(
     assert committed(client, topic) == [b"again"]
 
 
-def test_a_broker_that_comes_back_finishes_the_transaction(
-    kafka: KafkaProcess, client: Client, topic: str, transactional_id: str
+def test_a_restarted_broker_completes_the_transaction(
+    broker: Broker, client: Client, topic: str, transactional_id: str
 ) -> None:
-    with producer_of(kafka, transactional_id) as producer:
+    with producer_of(broker, transactional_id) as producer:
         producer.init_transactions()
         producer.begin_transaction()
         producer.send(topic, b"before", partition=0)
         producer.flush()
-        kafka.kill()
+        broker.kill()
         producer.send(topic, b"during", partition=0)
-        kafka.start()
+        broker.start()
         producer.send(topic, b"after", partition=1)
         producer.commit_transaction()
     assert committed(client, topic) == [b"before", b"during", b"after"]
 
 
-def test_after_records_that_were_given_up_the_next_transaction_works(
-    kafka: KafkaProcess, client: Client, topic: str, transactional_id: str
+def test_the_transaction_after_expired_records_succeeds(
+    broker: Broker, client: Client, topic: str, transactional_id: str
 ) -> None:
-    """Their sequences leave a gap: the epoch is raised, by the end or by another InitProducerId."""
+    """Expired sequences leave a gap: the end or another InitProducerId raises the epoch."""
     with producer_of(
-        kafka, transactional_id, delivery_timeout_ms=700, request_timeout_ms=500, linger_ms=0
+        broker, transactional_id, delivery_timeout_ms=700, request_timeout_ms=500, linger_ms=0
     ) as producer:
         producer.init_transactions()
 
@@ -402,7 +419,7 @@ def test_after_records_that_were_given_up_the_next_transaction_works(
             return True
 
         eventually(lambda: begins_with(b"before"))
-        with paused(kafka.pid):
+        with paused(broker.pid):
             lost = producer.send(topic, b"lost", partition=0)
             assert isinstance(lost.exception(PATIENCE_S), ClientError)
         with pytest.raises((DeliveryTimeoutError, ClientError)):
@@ -414,12 +431,51 @@ def test_after_records_that_were_given_up_the_next_transaction_works(
     assert committed(client, topic) == [b"0", b"1", b"2"]
 
 
-def test_transactions_over_asyncio(
-    kafka: KafkaProcess, client: Client, topic: str, transactional_id: str
+def detached(broker: Broker, topic: str, transactional_id: str, value: bytes) -> OpenTransaction:
+    """A transaction with one record, which its producer has left open."""
+    with producer_of(broker, transactional_id) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, value, partition=0)
+        producer.send_offsets_to_transaction({(topic, 1): 7}, transactional_id)
+        transaction = producer.detach_transaction()
+    assert transaction is not None
+    return transaction
+
+
+def test_another_client_ends_a_detached_transaction(
+    broker: Broker, client: Client, topic: str, transactional_id: str
+) -> None:
+    aborted = detached(broker, topic, transactional_id, b"never")
+    ended = client.admin.end_transactions([aborted], committed=False)[transactional_id]
+    assert isinstance(ended, tuple)
+    assert ended.producer_epoch == aborted.producer_epoch + aborted.is_v2
+    transaction = detached(broker, topic, transactional_id, b"a")
+    assert stable(client, topic) == []
+    for _attempt in range(2):
+        # The second attempt does not know that the first one succeeded.
+        client.admin.end_transactions([transaction], committed=True)
+    assert committed(client, topic) == [b"a"]
+    assert client.committed(transactional_id)[TopicPartition(topic, 1)].offset == 7
+
+
+def test_a_detached_transaction_is_fenced_by_the_next_producer_of_the_id(
+    broker: Broker, client: Client, topic: str, transactional_id: str
+) -> None:
+    first = detached(broker, topic, transactional_id, b"never")
+    second = detached(broker, topic, transactional_id, b"a")
+    results = client.admin.end_transactions([first], committed=True, raise_errors=False)
+    assert isinstance(results[transactional_id], ProducerFencedError)
+    client.admin.end_transactions([second], committed=True)
+    assert committed(client, topic) == [b"a"]
+
+
+def test_the_asyncio_producer_has_transactions(
+    broker: Broker, client: Client, topic: str, transactional_id: str
 ) -> None:
     async def produce() -> None:
         async with barnabas.aio.Producer(
-            kafka.bootstrap, transactional_id=transactional_id
+            broker.bootstrap, transactional_id=transactional_id
         ) as producer:
             await producer.init_transactions()
             for number in range(4):
@@ -437,3 +493,25 @@ def test_transactions_over_asyncio(
     asyncio.run(asyncio.wait_for(produce(), PATIENCE_S))
     assert committed(client, topic) == [b"0", b"2", b"last"]
     assert client.committed(transactional_id)[TopicPartition(topic, 0)].offset == 2
+
+
+def test_the_abort_by_the_coordinator_raises_the_epoch_once(
+    broker: Broker, client: Client, topic: str, transactional_id: str
+) -> None:
+    with producer_of(broker, transactional_id, transaction_timeout_ms=100) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"x", partition=0)
+        producer.flush()
+
+        def found() -> tuple[str, int]:
+            described = client.admin.describe_transactions([transactional_id])[transactional_id]
+            assert not isinstance(described, ClientError)
+            return described.state, described.producer_epoch
+
+        eventually_equal(found, ("CompleteAbort", 1))
+        is_v2 = client.admin.describe_versions().finalized_features.get("transaction.version") == 2
+        # In version 2, the coordinator's abort counts as the end by this producer.
+        with nullcontext() if is_v2 else pytest.raises(ProducerFencedError):
+            producer.abort_transaction()
+        assert found() == ("CompleteAbort", 1)

@@ -1,4 +1,4 @@
-"""A broker that advertises an address where nobody is: every face says so, and what to check."""
+"""A broker that advertises an unreachable address: every interface reports it with advice."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def wrong_broker(
 
 
 def make_topic(bootstrap: str, name: str) -> None:
-    """Have the broker make it, which needs no other connection."""
+    """Create the topic at the broker, over the bootstrap connection."""
     raw = RawClient(bootstrap)
     asked = MetadataRequest(
         topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=True
@@ -79,14 +79,16 @@ def refused(call: Callable[[], object]) -> ClientError:
 
 
 def says_all(error: BaseException, bootstrap: str) -> None:
-    """What metadata said and was dialled, what came of it, what answered, what to check."""
+    """Check for the advertised address, the failure, the bootstrap server and the advice."""
     text = str(error)
     assert f"does not respond at {NOWHERE}: Connection refused" in text
     assert f"bootstrap.servers={bootstrap}; responded so far: {bootstrap}" in text
     assert "advertised.listeners" in text
 
 
-def test_a_producer_gives_it_as_the_reason(wrong_broker: BrokerProcess | KafkaProcess) -> None:
+def test_the_error_of_a_producer_contains_the_reason(
+    wrong_broker: BrokerProcess | KafkaProcess,
+) -> None:
     bootstrap = wrong_broker.bootstrap
     with barnabas.Producer(
         bootstrap, delivery_timeout_ms=1_500, request_timeout_ms=1_000, linger_ms=0
@@ -119,7 +121,9 @@ def test_a_consumer_reports_the_reason_on_request_and_logs_it_once(
     assert message == str(error.__cause__)
 
 
-def test_an_admin_call_gives_it_as_the_reason(wrong_broker: BrokerProcess | KafkaProcess) -> None:
+def test_the_error_of_an_admin_call_contains_the_reason(
+    wrong_broker: BrokerProcess | KafkaProcess,
+) -> None:
     bootstrap = wrong_broker.bootstrap
     with Client(bootstrap, default_api_timeout_ms=1_500) as client:
         error = refused(lambda: client.list_offsets({("t", 0): "latest"}))
@@ -130,13 +134,13 @@ def test_an_admin_call_gives_it_as_the_reason(wrong_broker: BrokerProcess | Kafk
 
 
 def says_once(caplog: pytest.LogCaptureFixture, error: BaseException) -> None:
-    """What was dialled and what came of it: in the log one time, and in an error that it led to."""
+    """Check that the failed connection is logged once and is in the error."""
     [message] = [record.getMessage() for record in caplog.records]
     assert f"dialed: {NOWHERE} Connection refused" in message
     assert f"dialed: {NOWHERE} Connection refused" in str(error)
 
 
-def test_a_member_polls_on_while_no_broker_answers_and_says_so_once(
+def test_a_member_keeps_polling_without_a_broker_and_logs_it_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with (
@@ -158,7 +162,9 @@ def test_a_member_polls_on_while_no_broker_answers_and_says_so_once(
     says_once(caplog, error)
 
 
-def test_a_member_on_asyncio_says_the_same(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_asyncio_member_keeps_polling_without_a_broker_and_logs_it_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def story() -> ClientTimeoutError:
         async with barnabas.aio.Consumer(
             "t", bootstrap_servers=NOWHERE, group_id="g", **SOON

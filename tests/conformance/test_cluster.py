@@ -1,4 +1,4 @@
-"""Three processes as one cluster, from Kafka's own server.properties, seen by everybody's clients.
+"""Three processes as one cluster, configured by Kafka's own server.properties, with many clients.
 
 With BARNABAS_CONFORMANCE_BOOTSTRAP=kafka the nodes are Apache Kafka's.
 """
@@ -67,7 +67,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcess
 
 @pytest.fixture(scope="module")
 def separate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcess]:
-    """Two brokers, and three controllers that are none."""
+    """Two brokers, and three separate controllers."""
     directory = tmp_path_factory.mktemp("separate")
     with ClusterProcess(2, 3, directory, SETTINGS, node_type=node_type()) as made:
         yield made
@@ -97,7 +97,7 @@ def metadata(node: NodeProcess) -> Any:
 
 
 def leader_of(node: NodeProcess) -> int:
-    """The leader of the metadata quorum, as a broker tells."""
+    """Return the leader of the metadata quorum according to a broker."""
     topic = TopicDataRequest(
         topic_name="__cluster_metadata", partitions=[PartitionDataRequest(partition_index=0)]
     )
@@ -110,7 +110,7 @@ def has_topic(node: NodeProcess, name: str) -> bool:
     return name in metadata(node).topics
 
 
-def test_a_topic_made_at_any_node_is_on_all(cluster: ClusterProcess) -> None:
+def test_a_topic_created_at_any_node_exists_on_all_nodes(cluster: ClusterProcess) -> None:
     for node in cluster.brokers:
         name = new_name()
         assert ask(node, creation(name), 7).topics[0].error_code == ErrorCode.NONE
@@ -122,7 +122,7 @@ def test_a_topic_made_at_any_node_is_on_all(cluster: ClusterProcess) -> None:
             assert [sorted(each.replicas) for each in partitions] == [[1, 2, 3]] * 3
 
 
-def test_kcat_sees_the_cluster_from_every_node(cluster: ClusterProcess) -> None:
+def test_kcat_lists_the_cluster_at_every_node(cluster: ClusterProcess) -> None:
     name = new_name()
     assert ask(cluster.node(1), creation(name), 7).topics[0].error_code == ErrorCode.NONE
     for node in cluster.brokers:
@@ -143,7 +143,7 @@ def test_kafka_python_administers_the_cluster(cluster: ClusterProcess) -> None:
         admin.close()
 
 
-def test_records_and_offsets_outlive_the_node_that_took_them(cluster: ClusterProcess) -> None:
+def test_records_and_offsets_survive_the_death_of_their_node(cluster: ClusterProcess) -> None:
     name = new_name()
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     config = {"min.insync.replicas": "2"}
@@ -215,7 +215,7 @@ def test_producer_ids_of_several_brokers_differ(cluster: ClusterProcess) -> None
     assert len({new_id(node) for node in cluster.brokers * 2}) == 6
 
 
-def test_a_missing_topic_gets_the_clusters_default_of_replicas(cluster: ClusterProcess) -> None:
+def test_an_auto_created_topic_has_the_default_replication_factor(cluster: ClusterProcess) -> None:
     name = new_name()
     producer = Producer({"bootstrap.servers": cluster.node(3).address})
     producer.produce(name, b"first")
@@ -228,7 +228,7 @@ def test_a_missing_topic_gets_the_clusters_default_of_replicas(cluster: ClusterP
     }
 
 
-def test_kafkas_tools_know_the_quorum_by_brokers_and_by_controllers(
+def test_kafkas_tools_describe_the_quorum_at_brokers_and_controllers(
     cluster: ClusterProcess, kafka_tools: Tools
 ) -> None:
     controllers = ",".join(
@@ -259,7 +259,7 @@ def test_kafkas_tools_know_the_quorum_by_brokers_and_by_controllers(
         )
 
 
-def test_kafkas_tools_make_topics_and_describe_configs_at_the_controllers(
+def test_kafkas_tools_create_topics_and_describe_configs_at_the_controllers(
     cluster: ClusterProcess, kafka_tools: Tools
 ) -> None:
     name = new_name()
@@ -278,7 +278,7 @@ def test_kafkas_tools_make_topics_and_describe_configs_at_the_controllers(
     eventually(lambda: "log.retention.ms=123456789" in kafka_tools(*shown).stdout)
 
 
-def test_controllers_tell_where_they_are(cluster: ClusterProcess) -> None:
+def test_controllers_describe_their_endpoints(cluster: ClusterProcess) -> None:
     host, port = cluster.node(3).options.listeners[CONTROLLER_LISTENER]
     client = RawClient(f"{host}:{port}")
     request = DescribeClusterRequest(include_cluster_authorized_operations=False, endpoint_type=2)
@@ -296,7 +296,7 @@ def test_controllers_tell_where_they_are(cluster: ClusterProcess) -> None:
     client.close()
 
 
-def test_requests_go_on_when_the_active_controller_dies(cluster: ClusterProcess) -> None:
+def test_requests_succeed_after_the_active_controller_dies(cluster: ClusterProcess) -> None:
     dead = cluster.node(leader_of(cluster.node(1)))
     others = [node for node in cluster.brokers if node is not dead]
     dead.kill()
@@ -324,7 +324,7 @@ def test_nodes_are_restarted_in_turn(cluster: ClusterProcess) -> None:
         eventually(lambda node=node: set(names) <= set(metadata(node).topics))
 
 
-def test_brokers_and_controllers_are_processes_of_their_own(separate: ClusterProcess) -> None:
+def test_brokers_and_controllers_are_separate_processes(separate: ClusterProcess) -> None:
     name = new_name()
     first, second = separate.brokers
     assert ask(first, creation(name, 2), 7).topics[0].error_code == ErrorCode.NONE

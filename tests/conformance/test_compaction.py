@@ -136,7 +136,7 @@ def without_rolls(messages: list[Message]) -> list[tuple[int, str, str | None]]:
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_one_value_per_key_is_left_at_its_offset(
+def test_one_record_per_key_is_kept_at_its_offset(
     cleaning: str, make: Callable[..., str], compression: str
 ) -> None:
     topic = make(f"keys-{compression}")
@@ -148,7 +148,7 @@ def test_one_value_per_key_is_left_at_its_offset(
     ]
 
 
-def test_a_tombstone_removes_its_key_and_then_goes_itself(
+def test_a_tombstone_removes_its_key_and_is_removed_later(
     cleaning: str, make: Callable[..., str]
 ) -> None:
     topic = make("tombstones")
@@ -157,7 +157,7 @@ def test_a_tombstone_removes_its_key_and_then_goes_itself(
     assert without_rolls(found) == [(1, "b", "1")]
 
 
-def test_an_idempotent_producer_goes_on_over_cleaned_batches(
+def test_an_idempotent_producer_continues_after_compaction(
     cleaning: str, make: Callable[..., str]
 ) -> None:
     topic = make("idempotent")
@@ -173,7 +173,7 @@ def test_an_idempotent_producer_goes_on_over_cleaned_batches(
     assert without_rolls(contents(cleaning, topic))[-1][1:] == ("k", "20")
 
 
-def test_compact_and_delete_lets_old_segments_go(cleaning: str, make: Callable[..., str]) -> None:
+def test_compact_and_delete_removes_old_segments(cleaning: str, make: Callable[..., str]) -> None:
     topic = make("both", cleanup_policy="compact,delete", retention_ms="1000")
     produce(cleaning, topic, [(f"key-{number}", "v") for number in range(10)])
     consumer = Consumer({"bootstrap.servers": cleaning, "group.id": "watermarks"})

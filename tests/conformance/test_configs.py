@@ -103,7 +103,7 @@ def await_value(raw: RawClient, kind: int, name: str, key: str, value: str | Non
         (99, "g", ("no.such", SET, "1"), "INVALID_REQUEST"),
     ],
 )
-def test_a_wrong_change_is_refused(
+def test_an_invalid_change_is_refused(
     raw: RawClient, kind: int, name: str, change: Change, error: str
 ) -> None:
     assert alter(raw, resource(kind, name, change), validate_only=True) == [ErrorCode[error]]
@@ -121,13 +121,13 @@ def test_a_wrong_change_is_refused(
         (("no.such", DELETE, None), "NONE"),
     ],
 )
-def test_a_wrong_config_of_a_topic_is_refused(
+def test_an_invalid_config_of_a_topic_is_refused(
     raw: RawClient, topic: str, change: Change, error: str
 ) -> None:
     assert alter(raw, resource(TOPIC, topic, change)) == [ErrorCode[error]]
 
 
-def test_a_list_does_not_grow_beyond_what_a_string_can_hold(raw: RawClient, topic: str) -> None:
+def test_a_list_cannot_exceed_the_limit_of_a_string(raw: RawClient, topic: str) -> None:
     key = "leader.replication.throttled.replicas"
 
     def grown(first: int) -> list[ErrorCode]:
@@ -141,7 +141,7 @@ def test_a_list_does_not_grow_beyond_what_a_string_can_hold(raw: RawClient, topi
     )
 
 
-def test_resources_named_twice_are_each_refused_in_their_place(raw: RawClient, topic: str) -> None:
+def test_duplicate_resources_are_each_refused_in_order(raw: RawClient, topic: str) -> None:
     twice = resource(TOPIC, topic, ("retention.ms", SET, "1"))
     other = resource(BROKER, "77", ("message.max.bytes", SET, "1"))
     good = resource(BROKER, "", ("message.max.bytes", SET, "1048588"))
@@ -153,7 +153,7 @@ def test_resources_named_twice_are_each_refused_in_their_place(raw: RawClient, t
     ]
 
 
-def test_the_old_way_replaces_all_configs_of_a_topic(
+def test_alter_configs_replaces_all_configs_of_a_topic(
     raw: RawClient, make_topic: Callable[..., str]
 ) -> None:
     topic = make_topic(1, retention_ms="5000000")
@@ -174,7 +174,7 @@ def test_the_old_way_replaces_all_configs_of_a_topic(
     assert replace(LOGGER, "1", root="INFO") == ErrorCode.INVALID_REQUEST
 
 
-def test_a_brokers_config_shows_where_it_comes_from(raw: RawClient, topic: str) -> None:
+def test_broker_configs_are_described_with_their_sources(raw: RawClient, topic: str) -> None:
     key, topic_key = "log.index.interval.bytes", "index.interval.bytes"
     try:
         assert alter(raw, resource(BROKER, "", (key, SET, "5000"))) == [ErrorCode.NONE]
@@ -195,7 +195,7 @@ def test_a_brokers_config_shows_where_it_comes_from(raw: RawClient, topic: str) 
     await_value(raw, BROKER, "1", key, "4096")
 
 
-def test_keys_that_the_broker_does_not_know_are_kept_and_hidden(raw: RawClient) -> None:
+def test_unknown_keys_are_kept_and_hidden(raw: RawClient) -> None:
     assert alter(raw, resource(BROKER, "1", ("some.plug.in", SET, "secret"))) == [ErrorCode.NONE]
     config = eventually(lambda: describe(raw, BROKER, "1").get("some.plug.in"))
     assert (config.value, config.is_sensitive, config.read_only) == (None, True, True)

@@ -26,7 +26,7 @@ def asks(client: RawClient) -> bool:
         return False
 
 
-def test_an_address_has_three_connections_and_a_fourth_when_one_ends() -> None:
+def test_connections_per_address_are_limited() -> None:
     with BrokerProcess(settings={"max.connections.per.ip": "3"}) as broker:
         clients = [RawClient(broker.bootstrap) for _ in range(3)]
         assert all(map(asks, clients))
@@ -45,7 +45,7 @@ def test_a_connection_beyond_max_connections_is_served_when_another_ends() -> No
         assert second.receive_frame() is not None
 
 
-def test_an_idle_connection_is_closed_and_one_that_asks_is_not() -> None:
+def test_an_idle_connection_is_closed_and_an_active_one_is_not() -> None:
     idle_s = 0.6
 
     def only_the_idle_one_is_closed() -> bool:
@@ -69,7 +69,7 @@ def test_an_idle_connection_is_closed_and_one_that_asks_is_not() -> None:
         eventually(only_the_idle_one_is_closed)
 
 
-def test_a_stop_answers_the_fetch_that_waits_and_keeps_what_was_acknowledged() -> None:
+def test_a_stop_answers_a_delayed_fetch_and_keeps_acknowledged_records() -> None:
     with BrokerProcess() as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         admin.create_topics([NewTopic("t", 1, 1)])["t"].result(60)

@@ -110,8 +110,8 @@ def everything(start: int, stop: int) -> list[bytes]:
     return sorted(b"%d-%d" % (p, number) for p in range(4) for number in range(start, stop))
 
 
-class Story(RebalanceListener):
-    """Notes what it is told of partitions; the first assignment may be of none."""
+class RebalanceRecorder(RebalanceListener):
+    """Records rebalance callbacks; the first assignment may be empty."""
 
     def __init__(self) -> None:
         self.owned: set[TopicPartition] = set()
@@ -137,7 +137,7 @@ class Story(RebalanceListener):
 
 
 def test_members_share_the_partitions_and_read_each_record_once(group: Group, topic: str) -> None:
-    first_story, second_story = Story(), Story()
+    first_story, second_story = RebalanceRecorder(), RebalanceRecorder()
     with group.consumer("sharing-" + topic) as first:
         first.subscribe([topic], first_story)
         seen = read(40, first)
@@ -161,7 +161,7 @@ def test_members_share_the_partitions_and_read_each_record_once(group: Group, to
     assert first_story.lines[-1] == "revoked"
 
 
-def test_what_was_read_is_committed_on_close(group: Group, topic: str) -> None:
+def test_read_records_are_committed_on_close(group: Group, topic: str) -> None:
     with group.consumer("closing-" + topic, max_poll_records=15) as consumer:
         consumer.subscribe([topic])
         seen = read(15, consumer)
@@ -173,7 +173,7 @@ def test_what_was_read_is_committed_on_close(group: Group, topic: str) -> None:
     assert sorted(seen) == everything(0, 10)
 
 
-def test_offsets_are_committed_now_and_then(group: Group, topic: str) -> None:
+def test_offsets_are_committed_periodically(group: Group, topic: str) -> None:
     partitions = [TopicPartition(topic, number) for number in range(4)]
     with group.consumer("auto-" + topic, auto_commit_interval_ms=100) as consumer:
         consumer.subscribe([topic])
@@ -186,7 +186,7 @@ def test_offsets_are_committed_now_and_then(group: Group, topic: str) -> None:
         until(committed, consumer)
 
 
-def test_commits_of_ones_own_say_where_the_next_member_begins(group: Group, topic: str) -> None:
+def test_the_next_member_starts_at_manually_committed_offsets(group: Group, topic: str) -> None:
     first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
     outcomes: list[tuple[int, ClientError | None]] = []
     with group.consumer("own-" + topic, enable_auto_commit=False) as consumer:
@@ -209,7 +209,7 @@ def test_commits_of_ones_own_say_where_the_next_member_begins(group: Group, topi
         assert consumer.committed([first])[first] == barnabas.CommittedOffset(7, metadata="why")
 
 
-def test_iterating_and_committing_goes_record_by_record(group: Group, topic: str) -> None:
+def test_iteration_commits_record_by_record(group: Group, topic: str) -> None:
     with group.consumer("loop-" + topic, enable_auto_commit=False) as consumer:
         consumer.subscribe([topic])
         for count, record in enumerate(consumer, 1):
@@ -223,7 +223,7 @@ def test_iterating_and_committing_goes_record_by_record(group: Group, topic: str
         assert len(read(27, consumer)) == 27
 
 
-def test_a_member_whose_user_is_away_stays_alive(group: Group, topic: str) -> None:
+def test_a_member_stays_alive_between_polls(group: Group, topic: str) -> None:
     keys = {"session_timeout_ms": 1_000} if group.protocol == "classic" else {}
     with group.consumer("away-" + topic, enable_auto_commit=False, **keys) as consumer:
         consumer.subscribe([topic])
@@ -248,7 +248,7 @@ def test_a_member_whose_user_is_away_stays_alive(group: Group, topic: str) -> No
 def test_a_member_that_polls_too_seldom_leaves_the_group_and_gets_an_error(
     group: Group, topic: str
 ) -> None:
-    story = Story()
+    story = RebalanceRecorder()
     with group.consumer(
         "late-" + topic, max_poll_interval_ms=1_000, enable_auto_commit=False
     ) as consumer:
@@ -268,7 +268,7 @@ def test_a_member_that_polls_too_seldom_leaves_the_group_and_gets_an_error(
         assert "lost" in story.lines
 
 
-def test_a_pattern_finds_topics_that_come_later(group: Group) -> None:
+def test_a_pattern_finds_topics_created_later(group: Group) -> None:
     prefix = f"pattern-{uuid.uuid4().hex[:8]}"
     with barnabas.Client(group.bootstrap) as client:
         client.create_topic(f"{prefix}-a", partitions=1, replication_factor=1)
@@ -282,7 +282,7 @@ def test_a_pattern_finds_topics_that_come_later(group: Group) -> None:
             assert consumer.subscription() == {f"{prefix}-a", f"{prefix}-b"}
 
 
-def test_a_listener_may_seek_and_what_it_raises_comes_out_of_poll(group: Group, topic: str) -> None:
+def test_a_listener_may_seek_and_its_exception_is_raised_by_poll(group: Group, topic: str) -> None:
     class Seeking(RebalanceListener):
         def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
             for tp in assigned:
@@ -318,7 +318,7 @@ def test_an_invalid_topic_is_reported_and_a_missing_one_is_awaited(
 
 
 def test_unsubscribing_leaves_and_other_topics_may_follow(group: Group, topic: str) -> None:
-    story = Story()
+    story = RebalanceRecorder()
     other = topic + "-other"
     with barnabas.Client(group.bootstrap) as client:
         client.create_topic(other, partitions=4, replication_factor=1)

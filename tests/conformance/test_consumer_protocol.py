@@ -1,4 +1,4 @@
-"""Members by the consumer group protocol (KIP-848) in groups of a real Apache Kafka."""
+"""Members of consumer groups (KIP-848), with Barnabas and Apache Kafka as brokers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as Place
 
 import barnabas
 from barnabas.client.config import ClientConfig
@@ -21,6 +23,7 @@ from barnabas.client.group.consumer_protocol.consumer_protocol_membership import
 )
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.runtime.stepper import LoopStepper
+from barnabas.testing.broker_process import BrokerProcess
 from jvm.kafka_process import KafkaProcess
 from unit.client.group.scripted_host import ScriptedHost
 from waiting import PATIENCE_S
@@ -68,7 +71,7 @@ class Member:
         self.membership.leave("closed", self._on_left)
 
     def die(self) -> None:
-        """Without a word, as by kill -9."""
+        """Die without leaving, as after kill -9."""
         self.polls = False
         self.membership.stop()
         self.cluster.close()
@@ -133,24 +136,29 @@ class Group:
         self.stepper.close()
 
 
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaProcess]:
-    process = KafkaProcess(tmp_path_factory.mktemp("kafka"), SETTINGS)
+@pytest.fixture(scope="module", params=["barnabas", "kafka"])
+def broker(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BrokerProcess | KafkaProcess]:
+    directory = tmp_path_factory.mktemp(request.param)
+    made = KafkaProcess if request.param == "kafka" else BrokerProcess
+    process = made(directory, SETTINGS)
     try:
-        yield process.start()
+        process.start()
+        yield process
     finally:
         process.close()
 
 
 @pytest.fixture
-def client(kafka: KafkaProcess) -> Iterator[Client]:
-    with barnabas.Client(kafka.bootstrap) as made:
+def client(broker: BrokerProcess | KafkaProcess) -> Iterator[Client]:
+    with barnabas.Client(broker.bootstrap) as made:
         yield made
 
 
 @pytest.fixture
-def group(kafka: KafkaProcess) -> Iterator[Group]:
-    made = Group(kafka.bootstrap)
+def group(broker: BrokerProcess | KafkaProcess) -> Iterator[Group]:
+    made = Group(broker.bootstrap)
     yield made
     made.close()
 
@@ -162,7 +170,7 @@ def topic(client: Client) -> str:
     return name
 
 
-def test_members_share_a_topic_as_they_come_leave_and_die(
+def test_members_share_a_topic_while_they_join_leave_and_die(
     group: Group, client: Client, topic: str
 ) -> None:
     first = group.join(topic)
@@ -183,7 +191,7 @@ def test_members_share_a_topic_as_they_come_leave_and_die(
     assert not any(step.startswith("lose") for step in first.host.done)
 
 
-def test_no_partition_has_two_owners_while_members_come_and_go(group: Group, topic: str) -> None:
+def test_no_partition_has_two_owners_while_members_join_and_leave(group: Group, topic: str) -> None:
     owners: dict[TopicPartition, Member] = {}
 
     def look() -> bool:
@@ -236,9 +244,7 @@ def test_new_partitions_and_new_topics_of_the_subscription_are_assigned(
     assert len(member.owned) == 6
 
 
-def test_a_static_member_finds_its_partitions_kept_and_its_name_taken_while_it_lives(
-    group: Group, topic: str
-) -> None:
+def test_a_static_member_keeps_its_partitions_and_its_instance_id(group: Group, topic: str) -> None:
     one = group.join(topic, group_instance_id="one")
     two = group.join(topic, group_instance_id="two")
     group.until(group.shared(topic, 4))
@@ -255,7 +261,7 @@ def test_a_static_member_finds_its_partitions_kept_and_its_name_taken_while_it_l
     assert not any(step.startswith("revoke") for step in two.host.done[done:])
 
 
-def test_who_does_not_poll_in_time_loses_its_partitions_and_has_some_again_later(
+def test_a_member_without_timely_polls_loses_its_partitions_and_rejoins_later(
     group: Group, topic: str
 ) -> None:
     late = group.join(topic, max_poll_interval_ms=1500)
@@ -275,7 +281,7 @@ def test_who_does_not_poll_in_time_loses_its_partitions_and_has_some_again_later
         ({}, "(", "INVALID_REGULAR_EXPRESSION"),
     ],
 )
-def test_what_the_broker_refuses_is_raised(
+def test_a_refusal_of_the_broker_is_raised(
     group: Group, topic: str, keys: dict[str, object], regex: str | None, code: str
 ) -> None:
     member = group.join(*([topic] if regex is None else []), regex=regex, **keys)
@@ -296,15 +302,55 @@ def test_the_broker_assigns_by_the_assignor_that_members_ask_for(
     assert sorted(len(member.owned) for member in group.members) == [1, 1, 2]
 
 
-def test_members_outlive_their_coordinator(group: Group, kafka: KafkaProcess, topic: str) -> None:
-    """Last: it restarts the broker."""
+def test_members_of_librdkafka_share_a_topic_and_commit(
+    broker: BrokerProcess | KafkaProcess, topic: str
+) -> None:
+    keys = {
+        "bootstrap.servers": broker.bootstrap,
+        "group.id": f"librdkafka-{topic}",
+        "group.protocol": "consumer",
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+    }
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for partition in range(4):
+        producer.produce(topic, b"one", partition=partition)
+    assert producer.flush(PATIENCE_S) == 0
+    consumers = [Consumer(keys) for _ in range(2)]
+    seen: set[int] = set()
+    try:
+        for consumer in consumers:
+            consumer.subscribe([topic])
+        deadline = time.monotonic() + PATIENCE_S
+        while len(seen) < 4 or sorted(len(each.assignment()) for each in consumers) != [2, 2]:
+            assert time.monotonic() < deadline, (seen, [each.assignment() for each in consumers])
+            for consumer in consumers:
+                message = consumer.poll(0.05)
+                if message is not None and message.error() is None:
+                    seen.add(message.partition())
+        for consumer in consumers:
+            offsets = [Place(topic, each.partition, 1) for each in consumer.assignment()]
+            assert all(each.error is None for each in consumer.commit(None, offsets, False))
+    finally:
+        for consumer in consumers:
+            consumer.close()
+    reader = Consumer(keys)
+    found = reader.committed([Place(topic, partition) for partition in range(4)], PATIENCE_S)
+    reader.close()
+    assert [each.offset for each in found] == [1, 1, 1, 1]
+
+
+def test_members_survive_a_coordinator_restart(
+    group: Group, broker: BrokerProcess | KafkaProcess, topic: str
+) -> None:
+    """Must run last: it restarts the broker."""
     for _ in range(2):
         group.join(topic)
     group.until(group.shared(topic, 4))
     before = [member.owned for member in group.members]
-    kafka.kill()
+    broker.kill()
     group.run(500)
-    kafka.start()
+    broker.start()
     assert [member.owned for member in group.members] == before
     epochs = [member.membership.generation.generation_id for member in group.members]
     assert min(epochs) > 0

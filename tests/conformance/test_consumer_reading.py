@@ -87,7 +87,7 @@ def values(polls: list[ConsumerRecords]) -> list[bytes]:
     return [record.value for records in polls for record in records]
 
 
-def test_records_come_with_all_that_they_have(consumer: barnabas.Consumer, topic: str) -> None:
+def test_records_have_all_their_fields(consumer: barnabas.Consumer, topic: str) -> None:
     consumer.assign([(topic, 0)])
     records = read(consumer, 100)[0]
     fourth = records[topic, 0][3]
@@ -122,7 +122,7 @@ def test_records_are_read_as_columns_and_as_a_table(
     assert headers == [[{"key": "h", "value": b"x"}]]
 
 
-def test_a_poll_gives_no_more_than_it_is_asked_for(broker: Broker, topic: str) -> None:
+def test_a_poll_returns_at_most_the_requested_number(broker: Broker, topic: str) -> None:
     with barnabas.Consumer(
         bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest", max_poll_records=30
     ) as consumer:
@@ -138,7 +138,7 @@ def test_a_poll_gives_no_more_than_it_is_asked_for(broker: Broker, topic: str) -
         assert few.to_arrow().num_rows == 7
 
 
-def test_seeks_go_where_they_say(consumer: barnabas.Consumer, topic: str) -> None:
+def test_seeks_move_the_position(consumer: barnabas.Consumer, topic: str) -> None:
     tp = TopicPartition(topic, 0)
     consumer.assign([tp])
     read(consumer, 100)
@@ -169,7 +169,7 @@ def test_a_seek_drops_what_was_fetched_before(broker: Broker, topic: str) -> Non
         assert values(read(consumer, 10)) == [b"v%d" % number for number in range(90, 100)]
 
 
-def test_paused_partitions_give_nothing_and_lose_nothing(broker: Broker, topic: str) -> None:
+def test_paused_partitions_return_no_records_and_lose_none(broker: Broker, topic: str) -> None:
     first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
     with barnabas.Consumer(
         bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest", max_poll_records=10
@@ -208,7 +208,7 @@ def test_offsets_are_looked_up(consumer: barnabas.Consumer, topic: str) -> None:
         consumer.partitions_for(f"{topic}-misspelt")
 
 
-def test_without_an_offset_the_reset_decides(broker: Broker, topic: str) -> None:
+def test_without_a_committed_offset_the_reset_policy_applies(broker: Broker, topic: str) -> None:
     def first_position(reset: str) -> int:
         with barnabas.Consumer(
             bootstrap_servers=broker.bootstrap, auto_offset_reset=reset
@@ -243,9 +243,7 @@ def test_an_offset_out_of_range_is_reset(broker: Broker, topic: str) -> None:
         assert values(read(consumer, 1)) == [b"v99"]
 
 
-def test_deserializers_make_values_and_their_errors_keep_the_position(
-    broker: Broker, topic: str
-) -> None:
+def test_an_error_of_a_deserializer_keeps_the_position(broker: Broker, topic: str) -> None:
     with barnabas.Client(broker.bootstrap) as client, client.producer() as producer:
         for value in (b'{"a": 1}', None, b"no json", b'{"a": 2}'):
             producer.send(topic, value, partition=1)
@@ -287,7 +285,7 @@ def test_iterating_moves_the_position_record_by_record(broker: Broker, topic: st
 
 
 @pytest.mark.parametrize("group_id", [None, "group"])
-def test_a_partition_that_is_not_there_keeps_no_other_from_being_read(
+def test_a_missing_partition_does_not_affect_other_partitions(
     broker: Broker, topic: str, group_id: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     with barnabas.Consumer(
@@ -313,7 +311,7 @@ def test_a_partition_that_is_not_there_keeps_no_other_from_being_read(
     assert len(told) <= 2, told
 
 
-def test_a_seek_in_a_partition_that_is_not_there_keeps_no_other_from_being_read(
+def test_a_seek_in_a_missing_partition_does_not_affect_other_partitions(
     consumer: barnabas.Consumer, topic: str
 ) -> None:
     consumer.assign([(topic, 0), (topic, 7), (topic, 1)])
@@ -323,7 +321,9 @@ def test_a_seek_in_a_partition_that_is_not_there_keeps_no_other_from_being_read(
         consumer.end_offsets([(topic, 0), (topic, 7)])
 
 
-def test_what_is_wrong_is_said(broker: Broker, consumer: barnabas.Consumer, topic: str) -> None:
+def test_invalid_calls_raise_clear_errors(
+    broker: Broker, consumer: barnabas.Consumer, topic: str
+) -> None:
     with pytest.raises(SubscriptionError, match="subscribe"):
         consumer.poll()
     with pytest.raises(InvalidGroupIdError, match="group"):
@@ -355,7 +355,7 @@ def test_what_is_wrong_is_said(broker: Broker, consumer: barnabas.Consumer, topi
             member.assign([(topic, 0)])
 
 
-def test_one_thread_at_a_time_and_wakeup_and_close_from_any(
+def test_only_wakeup_and_close_may_be_called_from_another_thread(
     consumer: barnabas.Consumer, topic: str
 ) -> None:
     consumer.assign([(topic, 0)])
@@ -396,7 +396,7 @@ def test_a_wakeup_before_a_poll_is_not_lost(consumer: barnabas.Consumer, topic: 
     assert values(read(consumer, 100))[0] == b"v0"
 
 
-def test_ctrl_c_ends_a_poll_and_nothing_is_lost(consumer: barnabas.Consumer, topic: str) -> None:
+def test_ctrl_c_ends_a_poll_without_losing_records(consumer: barnabas.Consumer, topic: str) -> None:
     consumer.assign([(topic, 0)])
     read(consumer, 100)
     alarm = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))

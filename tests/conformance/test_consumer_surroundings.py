@@ -108,7 +108,7 @@ def test_a_consumer_reads_from_the_replica_in_its_rack(racks: ClusterProcess) ->
 
 
 class Noting:
-    """An interceptor that notes what it is told."""
+    """An interceptor that records its calls."""
 
     def __init__(self) -> None:
         self.seen = 0
@@ -133,7 +133,7 @@ class Broken(Noting):
         raise ValueError("broken")
 
 
-def test_interceptors_see_records_commits_and_the_end(
+def test_interceptors_get_records_commits_and_close(
     broker: BrokerProcess | KafkaProcess, topic: str
 ) -> None:
     noting = Noting()
@@ -153,7 +153,7 @@ def test_interceptors_see_records_commits_and_the_end(
     assert noting.closed
 
 
-def test_metrics_and_lag_tell_how_far_the_consumer_is(
+def test_metrics_contain_the_lag_of_the_consumer(
     broker: BrokerProcess | KafkaProcess, topic: str
 ) -> None:
     partition = TopicPartition(topic, 0)

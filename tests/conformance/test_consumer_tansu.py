@@ -62,7 +62,7 @@ def topic(bootstrap: str) -> str:
     return "t"
 
 
-def test_records_are_read_in_order_and_seeks_go_where_they_say(bootstrap: str, topic: str) -> None:
+def test_records_are_read_in_order_and_seeks_move_the_position(bootstrap: str, topic: str) -> None:
     with barnabas.Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign([(topic, 0), (topic, 1)])
         seen: dict[int, list[bytes]] = {0: [], 1: []}
@@ -83,7 +83,7 @@ def test_records_are_read_in_order_and_seeks_go_where_they_say(bootstrap: str, t
         assert [info.partition for info in consumer.partitions_for(topic)] == [0, 1]
 
 
-def test_a_group_commits_and_its_next_member_goes_on_there(bootstrap: str, topic: str) -> None:
+def test_the_next_member_continues_at_the_committed_offset(bootstrap: str, topic: str) -> None:
     keys: dict[str, Any] = {"bootstrap_servers": bootstrap, "group_id": "one by one", **GROUP}
     with barnabas.Consumer(topic, **keys) as consumer:
         read(140, consumer)
@@ -104,7 +104,7 @@ def test_a_group_commits_and_its_next_member_goes_on_there(bootstrap: str, topic
         assert read(10, consumer) == [b"v%d" % number for number in range(90, 100)]
 
 
-def test_two_members_share_the_partitions_and_one_takes_over(bootstrap: str, topic: str) -> None:
+def test_two_members_share_partitions_and_one_takes_over(bootstrap: str, topic: str) -> None:
     keys: dict[str, Any] = {"bootstrap_servers": bootstrap, "group_id": "shared", **GROUP}
     with barnabas.Consumer(topic, **keys) as first:
         read(140, first)

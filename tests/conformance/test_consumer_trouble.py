@@ -1,4 +1,4 @@
-"""The consumer when what it reads is broken, replaced, or its own end: on our broker and Kafka."""
+"""The consumer with broken batches, recreated topics and closing, on our broker and Kafka."""
 
 from __future__ import annotations
 
@@ -126,7 +126,9 @@ def test_only_the_partition_with_a_broken_batch_stops_and_a_seek_goes_past_it(
         assert sorted(values) == [*"abcghirstuvw"]
 
 
-def test_an_iteration_gives_all_else_before_it_raises(broker: Broker, broken_topic: str) -> None:
+def test_an_iteration_returns_all_other_records_before_it_raises(
+    broker: Broker, broken_topic: str
+) -> None:
     with barnabas.Consumer(
         bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=2_000
     ) as consumer:
@@ -152,7 +154,7 @@ def test_an_iteration_gives_all_else_before_it_raises(broker: Broker, broken_top
         assert sorted(values) == [*"abcghirstuvw"]
 
 
-def test_a_deserializer_sees_what_lies_before_a_broken_batch(
+def test_a_deserializer_gets_the_records_before_a_broken_batch(
     broker: Broker, broken_topic: str
 ) -> None:
     async def story() -> None:
@@ -237,7 +239,9 @@ def test_close_ends_the_fetch_sessions(broker: Broker, client: Client) -> None:
     eventually(closing_ends_them)
 
 
-def test_close_on_asyncio_ends_them_too(broker: Broker, client: Client) -> None:
+def test_close_of_the_asyncio_consumer_ends_the_fetch_sessions(
+    broker: Broker, client: Client
+) -> None:
     topic = make_topic(client)
     write(client, topic, 0, "a")
 
@@ -270,7 +274,7 @@ def make_again(client: Client, topic: str, *values: str) -> None:
 
 
 @pytest.mark.parametrize("reset", ["earliest", "none"])
-def test_a_position_behind_the_new_topics_end_is_reset_as_the_policy_says(
+def test_a_position_after_the_end_of_a_recreated_topic_is_reset(
     broker: Broker, client: Client, reset: str
 ) -> None:
     topic = make_topic(client, partitions=1)
@@ -290,8 +294,8 @@ def test_a_position_behind_the_new_topics_end_is_reset_as_the_policy_says(
             assert poll_values(consumer, 3) == [*"xyz"]
 
 
-def test_a_position_that_the_new_topic_has_stays(broker: Broker, client: Client) -> None:
-    """As Java's: what is there under the name is read on, whatever its id."""
+def test_a_position_within_a_recreated_topic_is_kept(broker: Broker, client: Client) -> None:
+    """As in Java: the topic with this name is read, whatever its id."""
     topic = make_topic(client, partitions=1)
     write(client, topic, 0, *"ab")
     with barnabas.Consumer(
@@ -303,7 +307,7 @@ def test_a_position_that_the_new_topic_has_stays(broker: Broker, client: Client)
         assert poll_values(consumer, 2) == [*"yz"]
 
 
-def test_what_was_committed_of_the_old_topic_is_gone(broker: Broker, client: Client) -> None:
+def test_committed_offsets_of_a_deleted_topic_are_removed(broker: Broker, client: Client) -> None:
     topic = make_topic(client, partitions=1)
     write(client, topic, 0, *"abc")
     keys: dict[str, Any] = {

@@ -56,7 +56,7 @@ def describe(raw: RawClient, topic: str, partition: int) -> PartitionResponse:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_records_below_an_offset_are_forgotten(
+def test_records_below_an_offset_are_deleted(
     raw: RawClient, bootstrap: str, topic: str, admin: AdminClient, version: int
 ) -> None:
     fill(bootstrap, topic, 20)
@@ -73,7 +73,7 @@ def test_records_below_an_offset_are_forgotten(
     assert (message.offset(), message.value()) == (7, b"7")
 
 
-def test_minus_one_is_the_high_watermark_and_the_start_never_goes_back(
+def test_minus_one_means_the_high_watermark_and_the_start_never_decreases(
     raw: RawClient, bootstrap: str, topic: str
 ) -> None:
     fill(bootstrap, topic, 20)
@@ -99,7 +99,9 @@ def test_records_of_an_unknown_partition_are_not_deleted(raw: RawClient, topic: 
         assert result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_an_internal_topic_is_left_alone(raw: RawClient, bootstrap: str, topic: str) -> None:
+def test_deleting_records_of_an_internal_topic_is_refused(
+    raw: RawClient, bootstrap: str, topic: str
+) -> None:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": f"group-{topic}"})
     consumer.commit(offsets=[TopicPartition(topic, 0, 1)], asynchronous=False)
     consumer.close()
@@ -127,7 +129,9 @@ def test_active_producers_are_described(raw: RawClient, bootstrap: str, topic: s
     assert all(each.last_timestamp > 1_600_000_000_000 for each in producers)
 
 
-def test_producers_of_what_is_not_there(raw: RawClient, topic: str) -> None:
+def test_describing_producers_of_a_missing_partition_is_an_error(
+    raw: RawClient, topic: str
+) -> None:
     no_partition = describe(raw, topic, 9)
     assert no_partition.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert no_partition.error_message is None

@@ -59,7 +59,7 @@ def test_a_broker_without_free_descriptors_accepts_again_when_there_are_some(
         with Admin(broker.bootstrap) as admin:
             admin.create_topics([NewTopic("after", 3, 1)])
             producer.send("after", b"3", partition=2).result()
-        assert "connections are not accepted" in broker.log()
+        assert "No connections are accepted" in broker.log()
         assert "offline" not in broker.log()
 
 

@@ -60,7 +60,7 @@ def test_the_file_that_kafka_ships_starts_in_one_step(tmp_path: Path) -> None:
         assert read_back(broker.advertised_address) == b"first"
 
 
-def test_keys_that_cannot_matter_are_one_line_and_misspelt_ones_a_warning_each(
+def test_ignored_keys_log_one_line_and_misspelt_keys_one_warning_each(
     tmp_path: Path,
 ) -> None:
     path, _ = combined(tmp_path, "num.partitons=3", "num.io.thread=3")
@@ -70,14 +70,14 @@ def test_keys_that_cannot_matter_are_one_line_and_misspelt_ones_a_warning_each(
         ]
     told, *warnings = lines
     assert "INFO" in told
-    for key in ("num.network.threads", "num.io.threads", "transaction.state.log.min.isr"):
+    for key in ("num.network.threads", "num.io.threads", "share.coordinator.state.topic.min.isr"):
         assert key in told
     assert len(warnings) == 2
     assert "did you mean num.partitions?" in warnings[0]
     assert "did you mean num.io.threads?" in warnings[1]
 
 
-def test_a_listener_on_every_interface_says_the_words_with_which_it_starts(
+def test_the_error_of_a_listener_on_every_interface_shows_working_settings(
     tmp_path: Path,
 ) -> None:
     (port,) = free_ports(1)

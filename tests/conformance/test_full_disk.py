@@ -1,4 +1,4 @@
-"""A disk that takes no more, for real: the limit of file sizes of the broker's process."""
+"""A really full disk: the file size limit of the broker's process."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def fill(client: RawClient, topic: str) -> int:
     raise AssertionError("the disk took everything")
 
 
-def test_a_full_disk_takes_one_directory_and_a_restart_with_room_brings_it_back(
+def test_a_full_disk_takes_one_directory_offline_until_a_restart_with_space(
     tmp_path: Path,
 ) -> None:
     broker = BrokerProcess(tmp_path)
@@ -104,7 +104,7 @@ def test_a_full_disk_takes_one_directory_and_a_restart_with_room_brings_it_back(
         client.close()
 
 
-def test_a_full_disk_stops_a_broker_that_has_no_other(tmp_path: Path) -> None:
+def test_a_full_disk_stops_a_broker_with_one_directory(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path) as broker:
         make_topics(broker.bootstrap)
         client = RawClient(broker.bootstrap)
@@ -120,10 +120,10 @@ def test_a_full_disk_stops_a_broker_that_has_no_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("room_bytes", [30, 800, 3_000])
-def test_a_full_disk_under_the_metadata_log_ends_the_node_with_words_and_no_traceback(
+def test_a_full_metadata_disk_stops_the_node_with_a_message_without_traceback(
     tmp_path: Path, room_bytes: int
 ) -> None:
-    """However much room is left: what is under way in that turn differs."""
+    """This holds for any amount of free space: the work in progress in that turn differs."""
     with BrokerProcess(tmp_path) as broker:
         make_topics(broker.bootstrap)
         client, maker = RawClient(broker.bootstrap), RawClient(broker.bootstrap)
@@ -185,7 +185,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(directory)], check=True)
 
 
-def test_a_broker_on_a_full_disk_says_how_many_bytes_are_missing_and_starts_with_them(
+def test_a_broker_on_a_full_disk_reports_the_missing_bytes_and_starts_with_them(
     tmp_path: Path, small_disk: Path
 ) -> None:
     ballast = small_disk / "ballast"
@@ -212,7 +212,7 @@ def test_a_broker_on_a_full_disk_says_how_many_bytes_are_missing_and_starts_with
         client.close()
 
 
-def test_an_empty_directory_on_a_full_disk_says_how_many_bytes_are_missing(
+def test_formatting_on_a_full_disk_reports_the_missing_bytes(
     tmp_path: Path, small_disk: Path
 ) -> None:
     (small_disk / "ballast").write_bytes(bytes(SMALL_BYTES))

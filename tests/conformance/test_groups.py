@@ -92,7 +92,7 @@ def make_member(group_bootstrap: str) -> Iterator[Callable[..., ConfluentMember]
         member.close()
 
 
-def test_members_die_leave_and_return_and_every_record_is_read(
+def test_every_record_is_read_while_members_die_leave_and_return(
     group_bootstrap: str, group_admin: AdminClient, numbers: str, group: str, kcats: Kcats
 ) -> None:
     first = kcats.start(group, numbers, **DYING)
@@ -121,7 +121,7 @@ def test_members_die_leave_and_return_and_every_record_is_read(
     watch.stop()
 
 
-def test_who_leaves_is_replaced_at_once_and_who_dies_after_its_session(
+def test_leaving_members_are_replaced_immediately_and_dead_ones_after_their_session(
     group_admin: AdminClient, numbers: str, group: str, kcats: Kcats
 ) -> None:
     # Of those a death is not noticed before this test ends.
@@ -170,7 +170,7 @@ def test_a_second_member_with_the_same_instance_id_fences_the_first(
     eventually(lambda: len(second.owned) == PARTITIONS, "the second has all")
 
 
-def test_cooperative_members_give_up_only_what_others_get(
+def test_cooperative_members_revoke_only_moved_partitions(
     group_admin: AdminClient, numbers: str, group: str, make_member: Callable[..., ConfluentMember]
 ) -> None:
     options = {"partition_assignment_strategy": "cooperative-sticky"}
@@ -202,7 +202,7 @@ def test_eager_and_cooperative_members_do_not_mix(
 
 
 @pytest.mark.slow
-def test_members_go_on_while_their_broker_is_stopped_and_killed(tmp_path: Path) -> None:
+def test_members_survive_a_stop_and_a_kill_of_their_broker(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "broker", SETTINGS) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         topic = make_numbers(broker.bootstrap, admin)
@@ -227,7 +227,7 @@ def test_members_go_on_while_their_broker_is_stopped_and_killed(tmp_path: Path) 
             members.close()
 
 
-def test_what_was_acknowledged_as_committed_is_there_after_a_kill(tmp_path: Path) -> None:
+def test_acknowledged_commits_survive_a_kill(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path, SETTINGS) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         topic = make_numbers(broker.bootstrap, admin)
@@ -263,7 +263,7 @@ def test_groups_are_listed_and_described(
         assert (group in {each.group_id for each in listed}) == is_there
 
 
-def test_a_group_is_deleted_when_its_members_are_gone(
+def test_a_group_is_deleted_after_its_members_have_left(
     group_admin: AdminClient, numbers: str, group: str, make_member: Callable[..., ConfluentMember]
 ) -> None:
     member = make_member(group, numbers)
@@ -297,7 +297,7 @@ def test_offsets_are_set_by_administrators_once_the_group_is_empty(
     eventually_equal(lambda: set(again.values), after)
 
 
-def test_offsets_go_with_their_topic(
+def test_offsets_are_deleted_with_their_topic(
     group_admin: AdminClient, numbers: str, group: str, group_bootstrap: str
 ) -> None:
     consumer = Consumer({"bootstrap.servers": group_bootstrap, "group.id": group})

@@ -1,4 +1,4 @@
-"""Group requests as bare frames, oldest and newest versions, and the errors clients act on."""
+"""Raw group requests in the oldest and newest versions, and errors that clients handle."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def commit(ask: Callable[..., Any], topic: str, generation: int, member: str) ->
 
 
 @pytest.mark.parametrize("version", range(10))
-def test_every_version_joins_syncs_beats_and_leaves(
+def test_join_sync_heartbeat_and_leave_work_in_every_version(
     ask: Callable[..., Any], raw: RawClient, group: str, version: int
 ) -> None:
     joined = join(ask, version)
@@ -142,7 +142,9 @@ def test_every_version_joins_syncs_beats_and_leaves(
     assert left.error_code == 0
 
 
-def test_what_is_refused_and_how(ask: Callable[..., Any], raw: RawClient, topic: str) -> None:
+def test_invalid_requests_have_kafkas_error_codes(
+    ask: Callable[..., Any], raw: RawClient, topic: str
+) -> None:
     assert join(ask, 9, session_timeout_ms=-1).error_code == ErrorCode.INVALID_SESSION_TIMEOUT
     assert join(ask, 9, group_id="").error_code == ErrorCode.INVALID_GROUP_ID
     assert join(ask, 9, protocols=[]).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -160,7 +162,7 @@ def test_what_is_refused_and_how(ask: Callable[..., Any], raw: RawClient, topic:
     assert commit(ask, topic, 1, member) == ErrorCode.NONE
 
 
-def test_static_members_are_fenced_and_leaders_skip_the_assignment(
+def test_static_members_are_fenced_and_returning_leaders_skip_the_assignment(
     ask: Callable[..., Any],
 ) -> None:
     first = join(ask, 9, group_instance_id="i")
@@ -191,7 +193,7 @@ def test_static_members_are_fenced_and_leaders_skip_the_assignment(
     assert [each.error_code for each in left] == [0, ErrorCode.UNKNOWN_MEMBER_ID]
 
 
-def test_groups_and_offsets_that_are_not_there(
+def test_missing_groups_and_offsets_have_kafkas_errors(
     ask: Callable[..., Any], raw: RawClient, group: str, topic: str
 ) -> None:
     (described,) = raw.ask(DescribeGroupsRequest(groups=["no-group"]), 6).groups

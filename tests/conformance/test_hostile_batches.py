@@ -1,4 +1,4 @@
-"""Batches with a right checksum and hostile content: what is answered, and what is stored."""
+"""Batches with a valid checksum and hostile content: responses, and stored records."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_largest_timestamp_that_no_record_has_is_corrected(
     assert header.max_timestamp == records[0].timestamp
 
 
-def test_a_time_that_a_record_has_indeed_is_refused_and_named(raw: RawClient, topic: str) -> None:
+def test_an_invalid_timestamp_of_a_record_is_refused_and_named(raw: RawClient, topic: str) -> None:
     builder = BatchBuilder()
     for at in (now_ms(), FAR):
         builder.append(at, None, b"v")
@@ -94,7 +94,7 @@ def test_a_time_that_a_record_has_indeed_is_refused_and_named(raw: RawClient, to
 
 @pytest.mark.parametrize("settings", READ)
 @pytest.mark.parametrize("compression", [0, ZSTD])
-def test_bytes_that_are_no_records_are_refused_where_records_are_read(
+def test_malformed_records_are_refused_if_records_are_read(
     raw: RawClient, make_topic: Callable[..., str], settings: dict[str, str], compression: int
 ) -> None:
     topic = make_topic(1, **settings)
@@ -113,7 +113,7 @@ def test_bytes_that_are_no_records_are_refused_where_records_are_read(
 
 
 @pytest.mark.parametrize("settings", READ)
-def test_many_small_records_in_a_few_kilobytes_are_taken(
+def test_many_small_records_in_a_few_kilobytes_are_accepted(
     raw: RawClient, make_topic: Callable[..., str], settings: dict[str, str]
 ) -> None:
     topic, count = make_topic(1, **settings), 100_000
@@ -143,7 +143,7 @@ def test_records_without_keys_are_named(raw: RawClient, make_topic: Callable[...
     assert [each.batch_index for each in answer.record_errors] == list(range(700))
 
 
-def test_a_producer_epoch_that_cannot_be_is_refused(raw: RawClient, topic: str) -> None:
+def test_an_impossible_producer_epoch_is_refused(raw: RawClient, topic: str) -> None:
     builder = BatchBuilder(producer_id=5, producer_epoch=-32768, base_sequence=0)
     builder.append(now_ms(), None, b"v")
     assert error_of(raw, topic, builder.build()) == "INVALID_PRODUCER_EPOCH"

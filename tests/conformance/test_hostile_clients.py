@@ -1,6 +1,6 @@
-"""Clients that misuse connections cost themselves, not the broker and not the others.
+"""Clients that misuse connections affect neither the broker nor other clients.
 
-Memory is read off the broker's process, a polite client works beside each of them.
+The memory of the broker's process is measured, and a polite client works beside each of them.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def connect(attacked: BrokerProcess) -> Iterator[Callable[[], socket.socket]]:
 
 @pytest.fixture(autouse=True)
 def bystander(attacked: BrokerProcess) -> Iterator[None]:
-    """Whatever a test does: a polite client is served after it, and was before."""
+    """A polite client that works before and after the test."""
     yield
     use(attacked)
 
@@ -135,7 +135,7 @@ def test_half_sent_requests_hold_no_memory(
     assert memory(attacked) - before < 10 * MEGABYTE
 
 
-def test_a_large_request_that_stops_in_the_middle_holds_what_was_sent(
+def test_an_incomplete_large_request_holds_only_the_sent_bytes(
     attacked: BrokerProcess, connect: Callable[[], socket.socket]
 ) -> None:
     before = memory(attacked)
@@ -145,7 +145,7 @@ def test_a_large_request_that_stops_in_the_middle_holds_what_was_sent(
     assert memory(attacked) - before < 20 * MEGABYTE
 
 
-def test_a_request_that_comes_byte_by_byte_is_answered(
+def test_a_request_sent_byte_by_byte_is_answered(
     connect: Callable[[], socket.socket],
 ) -> None:
     connection = connect()
@@ -156,7 +156,7 @@ def test_a_request_that_comes_byte_by_byte_is_answered(
     assert peek_correlation_id(receive_frame(connection)) == 7
 
 
-def test_unread_responses_stay_bounded_and_whole(
+def test_unread_responses_are_bounded_and_complete(
     attacked: BrokerProcess, connect: Callable[[], socket.socket]
 ) -> None:
     producer = Producer({"bootstrap.servers": attacked.bootstrap, "batch.size": 200_000})
@@ -209,7 +209,7 @@ def test_a_flood_of_pipelined_requests_is_answered_in_order(
     assert memory(attacked) - before < 30 * MEGABYTE
 
 
-def test_a_storm_of_connections_leaves_nothing_behind(attacked: BrokerProcess) -> None:
+def test_many_short_connections_leave_no_memory_in_use(attacked: BrokerProcess) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 4096)), hard))
     address = (attacked.host, attacked.port)
@@ -227,7 +227,7 @@ def test_a_storm_of_connections_leaves_nothing_behind(attacked: BrokerProcess) -
     assert memory(attacked) - before < 30 * MEGABYTE
 
 
-def test_waiting_requests_go_with_their_connection(attacked: BrokerProcess) -> None:
+def test_delayed_requests_end_with_their_connection(attacked: BrokerProcess) -> None:
     address = (attacked.host, attacked.port)
     descriptors = psutil.Process(attacked.pid).num_fds()
     before = memory(attacked)
@@ -373,7 +373,7 @@ def test_ids_of_members_that_never_join_are_forgotten(attacked: BrokerProcess) -
     raw.close()
 
 
-def test_a_session_of_partitions_that_do_not_exist_ends(attacked: BrokerProcess) -> None:
+def test_a_fetch_session_of_missing_partitions_ends(attacked: BrokerProcess) -> None:
     raw = RawClient(attacked.bootstrap)
     before = memory(attacked)
     session, epoch, forgotten = 0, 0, 0
@@ -402,7 +402,7 @@ def test_a_session_of_partitions_that_do_not_exist_ends(attacked: BrokerProcess)
     raw.close()
 
 
-def test_fetches_that_wait_for_ever_end_with_their_connection_even_unread(
+def test_endless_fetches_end_with_their_connection(
     attacked: BrokerProcess,
 ) -> None:
     address = (attacked.host, attacked.port)
@@ -433,7 +433,7 @@ def test_many_small_requests_behind_one_that_waits_stay_small(
     assert memory(attacked) - before < 60 * MEGABYTE
 
 
-def test_client_ids_without_end_are_forgotten(tmp_path: Path) -> None:
+def test_the_number_of_tracked_client_ids_is_bounded(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path) as broker:
         raw = RawClient(broker.bootstrap)
         anybody = EntityDataRequest(entity_type="client-id", entity_name=None)
@@ -460,7 +460,7 @@ def test_client_ids_without_end_are_forgotten(tmp_path: Path) -> None:
         connection.close()
 
 
-def test_a_peer_that_never_reads_is_closed_in_the_end(tmp_path: Path) -> None:
+def test_a_peer_that_never_reads_is_disconnected(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path, {"connections.max.idle.ms": "1000"}) as broker:
         producer = Producer({"bootstrap.servers": broker.bootstrap, "batch.size": 200_000})
         for _ in range(40):
@@ -484,7 +484,7 @@ def test_a_peer_that_never_reads_is_closed_in_the_end(tmp_path: Path) -> None:
             eventually(lambda: served() == 0, lambda: f"{served()} connections are kept")
 
 
-def test_forged_lines_do_not_reach_the_log(tmp_path: Path) -> None:
+def test_client_text_cannot_forge_log_lines(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path, {"barnabas.log.level": "debug"}) as broker:
         await_coordinator(broker)
         forged = "\n2026-01-01 00:00:00,000 CRITICAL barnabas.server: forged\x1b[31m"

@@ -19,7 +19,7 @@ def client(clients_bootstrap: str) -> ClientProgram:
     return ClientProgram([*command, PROGRAM.stem], clients_bootstrap)
 
 
-def test_it_is_the_locked_version(client: ClientProgram) -> None:
+def test_the_client_has_the_locked_version(client: ClientProgram) -> None:
     assert client.call("version") == {"version": "4.4.0"}
 
 
@@ -27,7 +27,7 @@ def test_topics_are_administered(client: ClientProgram) -> None:
     client_scenarios.admin(client)
 
 
-def test_records_come_back_in_every_compression(client: ClientProgram) -> None:
+def test_records_are_read_back_in_every_compression(client: ClientProgram) -> None:
     compressions = ["none", "gzip", "snappy", "lz4", "zstd"]
     client_scenarios.produce_and_consume(client, compressions)
 
@@ -40,17 +40,23 @@ def test_partitions_are_paused_and_resumed(client: ClientProgram) -> None:
     client_scenarios.pause_and_resume(client)
 
 
-def test_errors_have_their_names(client: ClientProgram) -> None:
+def test_errors_have_their_expected_names(client: ClientProgram) -> None:
     client_scenarios.errors(client)
 
 
-def test_a_group_outlives_its_members(client: ClientProgram) -> None:
+def test_a_group_survives_the_death_of_members(client: ClientProgram) -> None:
     client_scenarios.rebalances(client, strategy="cooperative-sticky")
 
 
-def test_a_static_member_has_its_partitions_again(client: ClientProgram) -> None:
+def test_a_static_member_gets_its_partitions_back(client: ClientProgram) -> None:
     client_scenarios.static_membership(client)
 
 
-def test_the_cooperative_protocol_moves_only_what_has_to_move(client: ClientProgram) -> None:
+def test_the_cooperative_protocol_moves_as_few_partitions_as_possible(
+    client: ClientProgram,
+) -> None:
     client_scenarios.cooperative(client)
+
+
+def test_transactions_are_committed_aborted_and_fenced(client: ClientProgram) -> None:
+    client_scenarios.transactions(client)

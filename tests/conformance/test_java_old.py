@@ -1,4 +1,4 @@
-"""Java clients of 2015 to 2017, from before the versions of an API could be asked for."""
+"""Java clients of 2015 to 2017, from before ApiVersions."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def wanted() -> list[list]:
     return [[i, None if i % 3 == 0 else f"k-{i}", f"v-{i}"] for i in range(COUNT)]
 
 
-def test_what_an_old_producer_sends_is_read_by_old_and_new_consumers(
+def test_records_of_an_old_producer_are_read_by_old_and_new_consumers(
     run: Run, old_clients_bootstrap: str
 ) -> None:
     client = ClientProgram([], old_clients_bootstrap)
@@ -61,7 +61,7 @@ def test_what_an_old_producer_sends_is_read_by_old_and_new_consumers(
         assert read_by_librdkafka(old_clients_bootstrap, topic) == wanted()
 
 
-def test_what_new_producers_send_is_read_by_an_old_group(
+def test_records_of_new_producers_are_read_by_an_old_group(
     run: Run, old_clients_bootstrap: str
 ) -> None:
     client = ClientProgram([], old_clients_bootstrap)

@@ -11,7 +11,7 @@ from conformance import client_scenarios
 from conformance.java_tools import Tools
 
 
-def test_kafka_topics(tools: Tools) -> None:
+def test_kafka_topics_manages_topics(tools: Tools) -> None:
     name = client_scenarios.new_name("tools")
     command = "TopicCommand"
     tools.run(
@@ -26,7 +26,7 @@ def test_kafka_topics(tools: Tools) -> None:
     tools.shows(rf"^((?!{name}\n)[\s\S])*$", command, "--list")
 
 
-def test_kafka_configs(tools: Tools) -> None:
+def test_kafka_configs_manages_configs(tools: Tools) -> None:
     command = "kafka.admin.ConfigCommand"
     entity = ("--entity-type", "topics", "--entity-name", tools.new_topic())
     tools.run(command, *entity, "--alter", "--add-config", "max.message.bytes=54321")
@@ -37,7 +37,7 @@ def test_kafka_configs(tools: Tools) -> None:
     )
 
 
-def test_the_console_producer_and_consumer(tools: Tools) -> None:
+def test_the_console_tools_produce_and_consume(tools: Tools) -> None:
     name = tools.new_topic()
     words = ("--topic", name, "--compression-codec", "zstd")
     words += ("--reader-property", "parse.key=true", "--reader-property", "key.separator=:")
@@ -50,7 +50,7 @@ def test_the_console_producer_and_consumer(tools: Tools) -> None:
     assert read.split() == ["a", "1", "b", "2"]
 
 
-def test_kafka_broker_api_versions(tools: Tools) -> None:
+def test_kafka_broker_api_versions_lists_versions(tools: Tools) -> None:
     printed = tools.run("BrokerApiVersionsCommand")
     assert re.search(r"Produce\(0\): 0 to 13 \[usable: 13\]", printed)
     assert re.search(r"Fetch\(1\): \d to 18 \[usable: 18\]", printed)

@@ -141,7 +141,7 @@ def test_a_group_is_listed_and_described_in_every_form(
     assert [live_group, tools.bootstrap, "(1)", "range", "Stable", "2"] in everything
 
 
-def test_a_group_with_members_is_left_as_it_is(tools: Tools, topic: str, live_group: str) -> None:
+def test_a_group_with_members_is_not_changed(tools: Tools, topic: str, live_group: str) -> None:
     words = ("--reset-offsets", "--group", live_group, "--topic", topic, "--to-earliest")
     printed = tools.run(CONSUMER_GROUPS, *words, "--execute")
     assert "is inactive, but the current state is Stable" in printed
@@ -166,7 +166,24 @@ def test_kafka_groups_lists_groups_by_type_and_protocol(tools: Tools, topic: str
     assert not any(row[0] == group for row in tools.rows("GroupsCommand", "--list"))
 
 
-def test_a_group_that_is_none_is_not_described(tools: Tools) -> None:
+def test_a_java_member_of_a_consumer_group_reads_commits_and_leaves(
+    tools: Tools, topic: str
+) -> None:
+    group = f"consumer-protocol-{topic}"
+    printed = tools.run(
+        "consumer.ConsoleConsumer", "--topic", topic, "--group", group, "--max-messages", "20",
+        "--command-property", "group.protocol=consumer",
+        "--command-property", "auto.offset.reset=earliest",
+    )  # fmt: skip
+    assert sorted(printed.split()) == sorted(TEN * 2)
+    assert [group, "Consumer", "consumer"] in tools.rows("GroupsCommand", "--list", "--consumer")
+    assert {each[0] for each in committed(tools, group).values()} == {"0", "10"}
+    (state,) = tools.table(CONSUMER_GROUPS, "--describe", "--group", group, "--state", "--verbose")
+    assert state[-5:] == ["uniform", "Empty", "3", "3", "0"]
+    tools.run(CONSUMER_GROUPS, "--delete", "--group", group)
+
+
+def test_a_missing_group_is_not_described(tools: Tools) -> None:
     for words in ((), ("--members",), ("--state",), ("--offsets", "--verbose")):
         printed = tools.run(CONSUMER_GROUPS, "--describe", "--group", "nobody", *words)
         assert "GroupIdNotFoundException: Group nobody not found." in printed

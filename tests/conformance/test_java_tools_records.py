@@ -15,7 +15,9 @@ from jvm.java import run_java
 from jvm.tool_host import TOOLS
 
 
-def test_what_the_performance_producer_sends_the_performance_consumer_reads(tools: Tools) -> None:
+def test_the_performance_consumer_reads_the_records_of_the_performance_producer(
+    tools: Tools,
+) -> None:
     topic = tools.new_topic(3)
     printed = tools.run(
         "ProducerPerformance", "--topic", topic, "--num-records", "3000", "--record-size", "200",
@@ -41,7 +43,7 @@ def test_what_the_performance_producer_sends_the_performance_consumer_reads(tool
     assert {row[5] for row in group} == {"0"}
 
 
-def test_end_to_end_latency_sees_each_record_come_back(tools: Tools) -> None:
+def test_end_to_end_latency_reads_each_record(tools: Tools) -> None:
     topic = tools.new_topic()
     for number, acks in enumerate(("1", "all"), 1):
         printed = tools.run(
@@ -59,7 +61,7 @@ def events(printed: str, name: str) -> list[dict]:
     return [each for each in said if each["name"] == name]
 
 
-def test_what_the_verifiable_producer_has_acknowledged_the_verifiable_consumer_gets(
+def test_the_verifiable_consumer_reads_the_records_of_the_verifiable_producer(
     tools: Tools,
 ) -> None:
     topic = tools.new_topic(2)
@@ -96,7 +98,7 @@ def group_rows(tools: Tools, group: str) -> list[list[str]]:
     return tools.table(CONSUMER_GROUPS, "--describe", "--group", group)
 
 
-def test_get_offsets_finds_ends_and_times(tools: Tools) -> None:
+def test_get_offsets_finds_offsets_by_end_and_time(tools: Tools) -> None:
     topic = tools.new_topic(3)
     began = int(time.time() * 1000) - 100_000
     tools.fill(topic, ["a", "b", "c", "d"], 0, first_timestamp=began)

@@ -24,7 +24,7 @@ def client(old_clients_bootstrap: str) -> ClientProgram:
     )
 
 
-def test_it_is_that_version(client: ClientProgram) -> None:
+def test_the_client_has_the_locked_version(client: ClientProgram) -> None:
     assert client.call("version") == {"version": "1.4.7"}
 
 
@@ -32,7 +32,7 @@ def test_topics_are_administered(client: ClientProgram) -> None:
     client_scenarios.admin(client)
 
 
-def test_records_come_back_in_every_compression(client: ClientProgram) -> None:
+def test_records_are_read_back_in_every_compression(client: ClientProgram) -> None:
     client_scenarios.produce_and_consume(client, ["none", "gzip", "snappy", "lz4"])
 
 
@@ -44,19 +44,19 @@ def test_partitions_are_paused_and_resumed(client: ClientProgram) -> None:
     client_scenarios.pause_and_resume(client)
 
 
-def test_errors_have_their_names(client: ClientProgram) -> None:
+def test_errors_have_their_expected_names(client: ClientProgram) -> None:
     client_scenarios.errors(client)
 
 
-def test_a_group_outlives_its_members(client: ClientProgram) -> None:
+def test_a_group_survives_the_death_of_members(client: ClientProgram) -> None:
     client_scenarios.rebalances(client)
 
 
 @pytest.mark.parametrize("api_version", ["0.9", "0.10", "0.11"])
-def test_it_may_believe_that_the_broker_is_an_old_one(
+def test_the_client_works_with_api_versions_of_an_old_broker(
     client: ClientProgram, api_version: str
 ) -> None:
-    """It speaks the versions of that time: Produce v1 to v3, Fetch v1 to v4, old message sets."""
+    """It uses Produce v1 to v3, Fetch v1 to v4 and old message sets."""
     old = client.with_environment(API_VERSION=api_version)
     client_scenarios.produce_and_consume(
         old, ["none", "gzip", "snappy", "lz4"], timestamps=api_version != "0.9", headers=False

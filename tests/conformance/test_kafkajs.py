@@ -20,7 +20,7 @@ def client(clients_bootstrap: str) -> ClientProgram:
     return ClientProgram(["node", str(PROGRAM)], clients_bootstrap, environment)
 
 
-def test_it_is_the_locked_version(client: ClientProgram) -> None:
+def test_the_client_has_the_locked_version(client: ClientProgram) -> None:
     assert client.call("version") == {"version": "2.2.4"}
 
 
@@ -28,7 +28,7 @@ def test_topics_are_administered(client: ClientProgram) -> None:
     client_scenarios.admin(client)
 
 
-def test_records_come_back_in_every_compression(client: ClientProgram) -> None:
+def test_records_are_read_back_in_every_compression(client: ClientProgram) -> None:
     client_scenarios.produce_and_consume(client, ["none", "gzip", "snappy"])
 
 
@@ -40,10 +40,14 @@ def test_partitions_are_paused_and_resumed(client: ClientProgram) -> None:
     client_scenarios.pause_and_resume(client)
 
 
-def test_errors_have_their_names(client: ClientProgram) -> None:
+def test_errors_have_their_expected_names(client: ClientProgram) -> None:
     # It starts again at its default offset instead of saying that one is out of range.
     client_scenarios.errors(client, out_of_range="first")
 
 
-def test_a_group_outlives_its_members(client: ClientProgram) -> None:
+def test_a_group_survives_the_death_of_members(client: ClientProgram) -> None:
     client_scenarios.rebalances(client)
+
+
+def test_transactions_are_committed_aborted_and_fenced(client: ClientProgram) -> None:
+    client_scenarios.transactions(client)

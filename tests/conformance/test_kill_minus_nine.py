@@ -170,7 +170,7 @@ def reader() -> list[Reader]:
 def survivor(
     tmp_path_factory: pytest.TempPathFactory, reader: list[Reader]
 ) -> Iterator[tuple[BrokerProcess, Load]]:
-    """A broker that was killed many times under load, and that load, all acknowledged."""
+    """A broker that was killed many times under load, and the load, fully acknowledged."""
     broker = BrokerProcess(tmp_path_factory.mktemp("killed"), SETTINGS)
     broker.start()
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
@@ -204,7 +204,7 @@ def survivor(
 
 @pytest.mark.conformance
 @pytest.mark.slow
-def test_committed_offsets_of_a_group_never_go_back(
+def test_committed_offsets_of_a_group_never_decrease(
     survivor: tuple[BrokerProcess, Load], reader: list[Reader]
 ) -> None:
     assert reader[0].setbacks == []
@@ -229,7 +229,7 @@ def read_all(address: str, partition: int, count: int) -> list[confluent_kafka.M
 @pytest.mark.conformance
 @pytest.mark.slow
 @pytest.mark.parametrize("partition", range(PARTITIONS))
-def test_every_acknowledged_record_is_there_once_in_order_at_its_offset(
+def test_every_acknowledged_record_exists_once_in_order_at_its_offset(
     survivor: tuple[BrokerProcess, Load], partition: int
 ) -> None:
     broker, load = survivor

@@ -62,7 +62,7 @@ def alter(raw: RawClient, path: str, topic: str, partition: int, version: int = 
 
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4, 5])
-def test_directories_are_described_with_what_lies_in_them(
+def test_directories_are_described_with_their_replicas(
     raw: RawClient, bootstrap: str, make_topic: Callable[..., str], version: int
 ) -> None:
     topic = make_topic(2)
@@ -95,7 +95,7 @@ def test_all_partitions_are_described_and_none_of_an_unknown_topic(
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_where_a_replica_is_told_to_go(raw: RawClient, topic: str, version: int) -> None:
+def test_a_replica_is_assigned_to_a_directory(raw: RawClient, topic: str, version: int) -> None:
     here = directory_of(raw, topic)
     assert alter(raw, here, topic, 0, version) == ErrorCode.NONE
     assert alter(raw, "/nowhere", topic, 0, version) == ErrorCode.LOG_DIR_NOT_FOUND

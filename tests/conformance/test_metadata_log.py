@@ -1,4 +1,4 @@
-"""The metadata log: what it holds is there after kill -9, from a snapshot and what follows it."""
+"""Content of the metadata log survives kill -9, through a snapshot and later records."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def snapshots(broker: BrokerProcess) -> list[str]:
     return sorted(path.name for path in found if path.name != BOOTSTRAP_SNAPSHOT)
 
 
-def test_topics_and_configs_come_back_from_a_snapshot_and_the_log_behind_it(
+def test_topics_and_configs_are_restored_from_a_snapshot_and_later_records(
     tmp_path: Path,
 ) -> None:
     # Records of some ten topics are a kilobyte: snapshots are written all the time.

@@ -22,7 +22,7 @@ def get(broker: BrokerProcess, path: str) -> tuple[int, str]:
     return answer.status, body
 
 
-def test_a_scrape_shows_what_real_clients_did() -> None:
+def test_a_scrape_contains_the_activity_of_real_clients() -> None:
     settings = {"metrics.listener": "127.0.0.1:0", "offsets.topic.num.partitions": "1"}
     with BrokerProcess(settings=settings) as broker:
         producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True})

@@ -1,4 +1,4 @@
-"""Versions that Kafka 4.0 dropped, in raw requests, to us and to Apache Kafka 3.9.2."""
+"""Versions that Kafka 4.0 removed, in raw requests to Barnabas and Apache Kafka 3.9.2."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_large_sets_of_pipelined_requests_keep_their_order(
 
 
 @pytest.mark.parametrize("first", [0, 100])
-def test_a_wrapper_may_count_its_offsets_from_anywhere(
+def test_inner_offsets_of_a_wrapper_may_start_anywhere(
     raw: RawClient, topic: str, first: int
 ) -> None:
     sent = rows(3, NOW)
@@ -135,7 +135,9 @@ def test_a_wrapper_may_count_its_offsets_from_anywhere(
     assert [r.offset for r in read(raw, topic, 0, 2)] == [0, 1, 2]
 
 
-def test_log_append_time_is_that_of_all(raw: RawClient, make_topic: MakeTopic) -> None:
+def test_log_append_time_applies_to_all_messages_of_a_set(
+    raw: RawClient, make_topic: MakeTopic
+) -> None:
     topic = make_topic(message_timestamp_type="LogAppendTime")
     for compression in (0, 1):
         sent = write_message_set(1, rows(3, 1000), compression)
@@ -145,7 +147,7 @@ def test_log_append_time_is_that_of_all(raw: RawClient, make_topic: MakeTopic) -
     assert min(r.timestamp for r in found) > NOW - 60_000
 
 
-def test_the_topics_compression_holds_for_old_producers(
+def test_the_topic_compression_applies_to_old_producers(
     raw: RawClient, make_topic: MakeTopic
 ) -> None:
     topic = make_topic(compression_type="gzip")
@@ -198,7 +200,7 @@ OLDER = write_message_set(0, rows(3, NOW))
         ),
     ],
 )
-def test_a_set_that_cannot_be_is_refused(
+def test_a_malformed_message_set_is_refused(
     raw: RawClient, topic: str, records: bytes, error: ErrorCode
 ) -> None:
     answer = produce(raw, topic, records, 2)
@@ -207,7 +209,9 @@ def test_a_set_that_cannot_be_is_refused(
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_what_is_complete_of_a_set_is_taken(raw: RawClient, topic: str, version: int) -> None:
+def test_the_complete_messages_of_a_truncated_set_are_appended(
+    raw: RawClient, topic: str, version: int
+) -> None:
     for nothing in (b"", OLDER[:20]):
         answer = produce(raw, topic, nothing, version)
         assert (answer.error_code, answer.base_offset) == (0, -1)
@@ -215,7 +219,7 @@ def test_what_is_complete_of_a_set_is_taken(raw: RawClient, topic: str, version:
     assert produce(raw, topic, OLDER, version).base_offset == 2
 
 
-def test_limits_of_the_topic_hold_for_old_producers(raw: RawClient, make_topic: MakeTopic) -> None:
+def test_topic_limits_apply_to_old_producers(raw: RawClient, make_topic: MakeTopic) -> None:
     small = make_topic(max_message_bytes="200")
     one, three = rows(1, NOW, value=b"x" * 300), rows(3, NOW, value=b"x" * 90)
     too_large = ErrorCode.MESSAGE_TOO_LARGE
@@ -226,7 +230,7 @@ def test_limits_of_the_topic_hold_for_old_producers(raw: RawClient, make_topic: 
     assert produce(raw, small, SET, 2, acks=2).error_code == ErrorCode.INVALID_REQUIRED_ACKS
 
 
-def test_zstd_ends_what_old_consumers_can_read(raw: RawClient, make_topic: MakeTopic) -> None:
+def test_old_consumers_cannot_read_zstd_batches(raw: RawClient, make_topic: MakeTopic) -> None:
     topic = make_topic()
     produce(raw, topic, batch(2, NOW), 3)
     produce(raw, topic, batch(2, NOW, 4), 7)
@@ -243,7 +247,7 @@ def test_zstd_ends_what_old_consumers_can_read(raw: RawClient, make_topic: MakeT
     assert len(read(raw, configured, 0, 10)) == 2
 
 
-def test_conversion_can_be_forbidden(raw: RawClient, make_topic: MakeTopic) -> None:
+def test_down_conversion_can_be_disabled(raw: RawClient, make_topic: MakeTopic) -> None:
     topic = make_topic(message_downconversion_enable="false")
     produce(raw, topic, batch(2, NOW), 3)
     for version in range(4):
@@ -284,7 +288,7 @@ def batch_of(value: bytes) -> bytes:
     return bytes(build_batch([Record(0, NOW, 0, None, value)]))
 
 
-def test_topics_are_made_and_deleted_by_the_first_versions(raw: RawClient) -> None:
+def test_topics_are_created_and_deleted_by_the_first_versions(raw: RawClient) -> None:
     names = [f"old-{version}-{time.time_ns()}" for version in (0, 1)]
     for version, name in enumerate(names):
         topic = CreatableTopic(
@@ -297,7 +301,7 @@ def test_topics_are_made_and_deleted_by_the_first_versions(raw: RawClient) -> No
     assert answers == {names[0]: 0, names[1]: 0, "no-such-topic": 3}
 
 
-def test_the_ends_of_leader_epochs_in_the_first_versions(raw: RawClient, topic: str) -> None:
+def test_leader_epoch_ends_are_returned_in_the_first_versions(raw: RawClient, topic: str) -> None:
     produce(raw, topic, batch(4, NOW), 3)
     for version in (0, 1):
         asked = [OffsetForLeaderPartition(partition=i, leader_epoch=0) for i in (0, 9)]
@@ -309,7 +313,9 @@ def test_the_ends_of_leader_epochs_in_the_first_versions(raw: RawClient, topic: 
         assert found[0].leader_epoch == (0 if version else -1)
 
 
-def test_describe_configs_v0_gives_names_and_values(raw: RawClient, make_topic: MakeTopic) -> None:
+def test_describe_configs_v0_returns_names_and_values(
+    raw: RawClient, make_topic: MakeTopic
+) -> None:
     topic = make_topic(retention_ms="1234")
     resource = DescribeConfigsResource(
         resource_type=2,
@@ -361,7 +367,7 @@ def test_offsets_of_a_group_are_committed_by_v1_and_not_in_zookeeper(
     assert stranger == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_describe_log_dirs_v0_gives_sizes(raw: RawClient, topic: str) -> None:
+def test_describe_log_dirs_v0_returns_sizes(raw: RawClient, topic: str) -> None:
     produce(raw, topic, batch(4, NOW), 3)
     asked = DescribableLogDirTopic(topic=topic, partitions=[0])
     (directory,) = raw.ask(DescribeLogDirsRequest(topics=[asked]), 0).results

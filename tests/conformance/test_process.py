@@ -1,4 +1,4 @@
-"""The process as its operator meets it: starting, stopping, being killed, refusing to start."""
+"""The broker process: start, stop, kill, refusals to start."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def start(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("end", [BrokerProcess.stop, BrokerProcess.kill])
-def test_acknowledged_records_and_committed_offsets_outlive_the_process(
+def test_acknowledged_records_and_committed_offsets_survive_the_process(
     broker_process: BrokerProcess, end: Callable[[BrokerProcess], int]
 ) -> None:
     values = [b"%d" % number for number in range(1000)]
@@ -79,7 +79,7 @@ def test_acknowledged_records_and_committed_offsets_outlive_the_process(
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_stops_on_request_and_leaves_the_mark_of_a_clean_stop(
+def test_a_clean_stop_leaves_its_marker(
     broker_process: BrokerProcess, number: signal.Signals
 ) -> None:
     write(broker_process, "some", [b"v"] * 100)
@@ -114,7 +114,7 @@ def test_a_data_directory_of_another_node_is_refused(broker_process: BrokerProce
         ("controller.quorum.voters=7@127.0.0.1:1", ["controller.quorum.voters", "7@127.0.0.1:1"]),
     ],
 )
-def test_a_wrong_value_is_refused_by_key_value_and_range(
+def test_the_error_of_an_invalid_value_names_key_value_and_range(
     tmp_path: Path, setting: str, words: list[str]
 ) -> None:
     file = tmp_path / "server.properties"
@@ -146,7 +146,7 @@ def test_an_unknown_key_is_a_warning(
     assert "no.such.key" in broker.log()
 
 
-def test_settings_reach_the_topics(
+def test_broker_settings_apply_to_topics(
     make_broker: Callable[[Mapping[str, str]], BrokerProcess],
 ) -> None:
     broker = make_broker({"num.partitions": "3", "auto.create.topics.enable": "true"}).start()
@@ -156,7 +156,7 @@ def test_settings_reach_the_topics(
     assert len(producer.list_topics("made", WAIT_S).topics["made"].partitions) == 3
 
 
-def test_a_port_that_is_taken_is_an_error(broker_process: BrokerProcess, tmp_path: Path) -> None:
+def test_a_port_in_use_is_an_error(broker_process: BrokerProcess, tmp_path: Path) -> None:
     other = BrokerProcess(tmp_path / "other")
     other.port = broker_process.port
     with pytest.raises(BrokerStartError, match=r"in use.*--listen"):
@@ -174,7 +174,7 @@ def test_a_file_in_the_place_of_the_data_directory_is_an_error_that_says_what_to
         assert "--data-dir" in done.stderr
 
 
-def test_it_refuses_to_run_without_its_assertions(tmp_path: Path) -> None:
+def test_a_start_without_assertions_is_refused(tmp_path: Path) -> None:
     done = subprocess.run(
         [
             sys.executable,

@@ -1,4 +1,4 @@
-"""Records through librdkafka (confluent-kafka): what is produced is what is consumed."""
+"""Records through librdkafka (confluent-kafka) are consumed as they were produced."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_every_compression_carries_records_unchanged(
     assert [message.offset() for message in messages] == list(range(len(values)))
 
 
-def test_idempotent_producer_gets_every_record_in_once_and_in_order(
+def test_an_idempotent_producer_writes_every_record_once_and_in_order(
     bootstrap: str, topic: str
 ) -> None:
     values = [b"%d" % number for number in range(5000)]
@@ -99,7 +99,7 @@ def test_keys_values_and_headers_may_be_null_or_empty(bootstrap: str, topic: str
     assert (third.key(), third.value(), third.headers()) == (b"k", None, headers)
 
 
-def test_a_message_of_900_kilobytes_goes_through(bootstrap: str, topic: str) -> None:
+def test_a_message_of_900_kilobytes_is_accepted(bootstrap: str, topic: str) -> None:
     value = bytes(range(256)) * 3600
     produce(bootstrap, topic, [{"value": value}] * 3)
     assert [message.value() for message in consume(bootstrap, topic, 3)] == [value] * 3
@@ -135,7 +135,7 @@ def test_reading_starts_at_any_offset(bootstrap: str, topic: str) -> None:
     assert [m.value() for m in consume(bootstrap, topic, 3, offset=500)] == [b"500", b"501", b"502"]
 
 
-def test_times_are_found_as_offsets(bootstrap: str, topic: str) -> None:
+def test_offsets_are_found_by_timestamp(bootstrap: str, topic: str) -> None:
     now_ms = int(time.time() * 1000)
     times = [now_ms - 50_000 + 1000 * number for number in range(50)]
     for at in times:
@@ -149,7 +149,7 @@ def test_times_are_found_as_offsets(bootstrap: str, topic: str) -> None:
     consumer.close()
 
 
-def test_broker_time_replaces_the_producers_where_the_topic_says_so(
+def test_log_append_time_replaces_the_producers_time(
     bootstrap: str, make_topic: Callable[..., str]
 ) -> None:
     topic = make_topic(message_timestamp_type="LogAppendTime")
@@ -166,9 +166,7 @@ def test_an_offset_out_of_range_follows_the_reset_policy(bootstrap: str, topic: 
     assert messages[0].value() == b"first"
 
 
-def test_a_waiting_consumer_gets_a_record_as_soon_as_it_is_there(
-    bootstrap: str, topic: str
-) -> None:
+def test_a_waiting_consumer_gets_a_record_immediately(bootstrap: str, topic: str) -> None:
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -207,7 +205,7 @@ def test_offsets_are_committed_and_found_again(bootstrap: str, topic: str) -> No
     consumer.close()
 
 
-def test_missing_topics_are_made_for_producers(bootstrap: str) -> None:
+def test_missing_topics_are_created_for_producers(bootstrap: str) -> None:
     topic = f"made-by-producing-{time.time_ns()}"
     produce(bootstrap, topic, [{"value": b"v", "partition": -1}])
     assert consume(bootstrap, topic, 1)[0].value() == b"v"

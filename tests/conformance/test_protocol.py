@@ -1,4 +1,4 @@
-"""Frames that no real client sends: what the broker answers, and when it closes the connection."""
+"""Frames that no real client sends: responses, and closed connections."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_all_versions_of_api_versions_are_answered(raw: RawClient) -> None:
         assert API_VERSIONS in {api.api_key for api in response.api_keys}
 
 
-def test_an_api_versions_from_the_future_is_answered_in_version_0(raw: RawClient) -> None:
+def test_an_api_versions_request_of_a_future_version_gets_version_0(raw: RawClient) -> None:
     header = struct.pack(">hhih", API_VERSIONS, 99, 7, 3) + b"raw\x00"
     raw.send_frame(header + b"\x00")
     frame = raw.receive_frame()
@@ -86,13 +86,13 @@ def test_an_api_versions_from_the_future_is_answered_in_version_0(raw: RawClient
     assert last >= 4
 
 
-def test_a_software_name_that_is_none_is_refused(raw: RawClient) -> None:
+def test_an_invalid_software_name_is_refused(raw: RawClient) -> None:
     request = ApiVersionsRequest(client_software_name="-bad-", client_software_version="1")
     assert raw.ask(request, 3).error_code == ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize(("api_key", "version"), [(999, 0), (3, 99), (1, 99), (4, 0)])
-def test_an_unknown_api_or_version_costs_the_connection(
+def test_an_unknown_api_or_version_closes_the_connection(
     raw: RawClient, api_key: int, version: int
 ) -> None:
     raw.send_frame(struct.pack(">hhih", api_key, version, 1, -1) + b"\x00" * 20)
@@ -100,12 +100,12 @@ def test_an_unknown_api_or_version_costs_the_connection(
 
 
 @pytest.mark.parametrize("length", [-1, 0x7FFFFFFF, 200 << 20])
-def test_an_absurd_length_costs_the_connection(raw: RawClient, length: int) -> None:
+def test_an_invalid_length_closes_the_connection(raw: RawClient, length: int) -> None:
     raw.send_bytes(struct.pack(">i", length) + b"x" * 100)
     assert raw.is_closed_by_broker()
 
 
-def test_a_truncated_request_costs_the_connection(raw: RawClient, topic: str) -> None:
+def test_a_truncated_request_closes_the_connection(raw: RawClient, topic: str) -> None:
     raw.send_frame(struct.pack(">hhih", 3, 1, 1, -1) + struct.pack(">i", 5) + b"\x00\x10abc")
     assert raw.is_closed_by_broker()
 
@@ -134,7 +134,7 @@ def test_every_produce_version_appends(raw: RawClient, topic: str, version: int)
     assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 0)
 
 
-def test_produce_by_topic_id(raw: RawClient, topic: str) -> None:
+def test_produce_accepts_topic_ids(raw: RawClient, topic: str) -> None:
     asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
     topic_id = raw.ask(asked, 12).topics[0].topic_id
     request = produce_request("", batch(b"a"))
@@ -175,7 +175,7 @@ def test_an_unknown_topic_is_refused(raw: RawClient) -> None:
     assert produce_error(raw, request) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_one_bad_partition_does_not_fail_its_neighbour(raw: RawClient, topic: str) -> None:
+def test_one_bad_partition_does_not_affect_another(raw: RawClient, topic: str) -> None:
     request = produce_request(topic, batch(b"a"))
     request.topic_data[0].partition_data.append(PartitionProduceData(index=7, records=batch(b"b")))
     answers = raw.ask(request, 9).responses[0].partition_responses
@@ -185,17 +185,17 @@ def test_one_bad_partition_does_not_fail_its_neighbour(raw: RawClient, topic: st
     }
 
 
-def test_a_failed_produce_without_acknowledgement_costs_the_connection(raw: RawClient) -> None:
+def test_a_failed_produce_with_acks_0_closes_the_connection(raw: RawClient) -> None:
     raw.send(produce_request("no-such-topic", batch(b"a"), acks=0), 9)
     assert raw.is_closed_by_broker()
 
 
-def test_a_produce_without_acknowledgement_has_no_answer(raw: RawClient, topic: str) -> None:
+def test_a_produce_with_acks_0_has_no_response(raw: RawClient, topic: str) -> None:
     raw.send(produce_request(topic, batch(b"a"), acks=0), 9)
     assert raw.ask(ApiVersionsRequest(), 0).error_code == ErrorCode.NONE
 
 
-def test_a_sequence_is_taken_once_and_a_gap_is_refused(raw: RawClient, topic: str) -> None:
+def test_a_sequence_is_appended_once_and_a_gap_is_refused(raw: RawClient, topic: str) -> None:
     made = raw.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0), 4)
     assert (made.error_code, made.producer_epoch) == (ErrorCode.NONE, 0)
 
@@ -230,12 +230,12 @@ def test_fetch_beyond_the_end_is_out_of_range(raw: RawClient, topic: str) -> Non
     assert partition.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_fetch_of_an_unknown_topic(raw: RawClient) -> None:
+def test_fetch_of_an_unknown_topic_returns_an_error(raw: RawClient) -> None:
     partition = raw.ask(fetch_request("no-such-topic"), 11).responses[0].partitions[0]
     assert partition.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_fetch_sessions_answer_only_what_has_news(raw: RawClient, topic: str) -> None:
+def test_fetch_sessions_return_only_changed_partitions(raw: RawClient, topic: str) -> None:
     raw.ask(produce_request(topic, batch(b"a")), 9)
     first = raw.ask(fetch_request(topic, session_id=0, session_epoch=0), 11)
     assert first.session_id > 0
@@ -279,7 +279,7 @@ def test_every_list_offsets_version_finds_both_ends(
         assert (answer.error_code, answer.offset) == (ErrorCode.NONE, offset)
 
 
-def test_topic_metadata_in_every_version(raw: RawClient, topic: str) -> None:
+def test_topic_metadata_is_returned_in_every_version(raw: RawClient, topic: str) -> None:
     for version in range(14):
         asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
         response = raw.ask(asked, version)
@@ -289,7 +289,7 @@ def test_topic_metadata_in_every_version(raw: RawClient, topic: str) -> None:
         assert found.partitions[0].leader_id == response.brokers[0].node_id
 
 
-def test_metadata_without_creation_leaves_a_missing_topic_missing(raw: RawClient) -> None:
+def test_metadata_without_auto_creation_creates_no_topic(raw: RawClient) -> None:
     asked = [MetadataRequestTopic(name="absent"), MetadataRequestTopic(name="bad/name")]
     for _ in range(2):
         request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
@@ -300,7 +300,7 @@ def test_metadata_without_creation_leaves_a_missing_topic_missing(raw: RawClient
         }
 
 
-def test_metadata_asked_by_id_answers_for_ids_alone(raw: RawClient, topic: str) -> None:
+def test_metadata_by_topic_id_returns_only_these_topics(raw: RawClient, topic: str) -> None:
     asked = [
         MetadataRequestTopic(name=topic),
         MetadataRequestTopic(topic_id=b"\x01" * 16, name=None),
@@ -309,7 +309,7 @@ def test_metadata_asked_by_id_answers_for_ids_alone(raw: RawClient, topic: str) 
     assert (found.name, found.error_code) == (None, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
-def test_all_that_is_advertised_can_be_decoded_by_us(raw: RawClient) -> None:
+def test_every_advertised_version_can_be_decoded(raw: RawClient) -> None:
     response = raw.ask(ApiVersionsRequest(), 0)
     for api in response.api_keys:
         if api.api_key not in APIS_WITHOUT_TABLES:

@@ -1,4 +1,4 @@
-"""The loss of the metadata quorum, seen on processes that were killed and stopped."""
+"""Loss of the metadata quorum, with killed and stopped processes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def ask(port: int, path: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("manner", ["kill", "pause"])
-def test_the_survivor_says_which_voters_do_not_answer(tmp_path: Path, manner: str) -> None:
+def test_the_remaining_node_names_the_silent_voters(tmp_path: Path, manner: str) -> None:
     settings = {"barnabas.log.level": "info"}
     cluster = ClusterProcess(1, 3, tmp_path, settings)
     (port,) = free_ports(1)

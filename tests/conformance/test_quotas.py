@@ -1,4 +1,4 @@
-"""Client quotas as real clients meet them; nothing here looks at a clock."""
+"""Client quotas with real clients; no test measures time."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def alteration(entity: Entity, values: dict[str, float | None]) -> EntryDataRequ
 
 @pytest.fixture
 def set_quota(bootstrap: str, raw: RawClient) -> Iterator[Callable[[Entity, str, float], None]]:
-    """Sets one limit, and takes it away in the end."""
+    """Set one quota, and remove it at the end."""
     made: list[tuple[Entity, str]] = []
 
     def alter(client: RawClient, entity: Entity, key: str, value: float | None) -> None:
@@ -95,7 +95,7 @@ def await_quota(raw: RawClient, entity: Entity, key: str, value: float) -> None:
 
 @pytest.fixture
 def client_id() -> str:
-    """Of a client that nobody else is."""
+    """A unique client id."""
     return f"quota-client-{os.getpid()}-{next(_numbers)}"
 
 
@@ -122,7 +122,7 @@ def client_id() -> str:
     ],
 )
 @pytest.mark.parametrize("version", [0, 1])
-def test_what_can_be_set_is_checked_without_setting_it(
+def test_validate_only_checks_quotas_without_setting_them(
     raw: RawClient, entity: Entity, values: dict[str, float | None], error: int, version: int
 ) -> None:
     request = AlterClientQuotasRequest(entries=[alteration(entity, values)], validate_only=True)
@@ -162,7 +162,7 @@ def test_quotas_are_found_by_exact_default_and_any_names(
         ([("ip", 2, None), ("user", 2, None)], INVALID),
     ],
 )
-def test_a_filter_that_means_nothing_is_refused(
+def test_an_invalid_filter_is_refused(
     raw: RawClient, components: list[tuple[str, int, str | None]], error: int
 ) -> None:
     answer = describe(
@@ -174,7 +174,7 @@ def test_a_filter_that_means_nothing_is_refused(
     assert answer.entries is None
 
 
-def test_the_throttle_time_is_what_brings_the_rate_back_to_the_quota(
+def test_the_throttle_time_brings_the_rate_back_to_the_quota(
     raw: RawClient, topic: str, set_quota: Callable[..., None]
 ) -> None:
     set_quota({"client-id": "raw"}, "producer_byte_rate", 20_000)

@@ -1,4 +1,4 @@
-"""The short form of `make storms`: members that join, die, close and stand still by chance."""
+"""The short form of `make storms`: members join, die, close and pause at random."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def storm(bootstrap: str, protocol: str, assignor: str, directory: Path) -> None
 
 
 @pytest.mark.parametrize("assignor", CLASSIC)
-def test_a_classic_group_gets_through_a_storm(
+def test_a_classic_group_survives_random_membership_changes(
     own_broker: str, assignor: str, tmp_path: Path
 ) -> None:
     storm(own_broker, "classic", assignor, tmp_path)
 
 
 @pytest.mark.parametrize("assignor", MODERN)
-def test_a_group_by_the_consumer_protocol_gets_through_a_storm(
+def test_a_consumer_protocol_group_survives_random_membership_changes(
     kafka: str, assignor: str, tmp_path: Path
 ) -> None:
     storm(kafka, "consumer", assignor, tmp_path)

@@ -96,14 +96,16 @@ def test_a_topic_keeps_everything_in_its_own_compression(
     assert [record.timestamp for record in records] == stamps * 5
 
 
-def test_a_topic_without_one_keeps_what_comes(raw: RawClient, topic: str) -> None:
+def test_a_topic_without_a_compression_keeps_that_of_the_producer(
+    raw: RawClient, topic: str
+) -> None:
     sent = [batch([now_ms()], 200, code) for code in range(len(NAMES))]
     for each in sent:
         assert error_of(raw, topic, each) == "NONE"
     assert [header.compression for header, _ in stored(raw, topic)] == list(range(len(NAMES)))
 
 
-def test_compression_levels_are_obeyed(raw: RawClient, make_topic: Callable[..., str]) -> None:
+def test_compression_levels_are_applied(raw: RawClient, make_topic: Callable[..., str]) -> None:
     words = b" ".join(b"word%d" % (number * number % 977) for number in range(3000))
     sizes = {}
     for level in ("1", "9"):
@@ -132,7 +134,7 @@ def test_the_brokers_time_replaces_the_producers(
     assert header.compression == compression
 
 
-def test_a_producer_cannot_claim_the_brokers_time(
+def test_log_append_time_of_a_producer_is_refused_or_corrected(
     raw: RawClient, make_topic: Callable[..., str], topic: str
 ) -> None:
     claim = batch([now_ms()])
@@ -147,7 +149,7 @@ def test_a_producer_cannot_claim_the_brokers_time(
 
 
 @pytest.mark.parametrize("compression", [0, 1])
-def test_times_out_of_range_are_refused_and_named(
+def test_timestamps_out_of_range_are_refused_and_named(
     raw: RawClient, make_topic: Callable[..., str], compression: int
 ) -> None:
     topic = make_topic(
@@ -168,7 +170,7 @@ def test_a_time_an_hour_ahead_is_refused_by_default(raw: RawClient, topic: str) 
     assert error_of(raw, topic, batch([5])) == "NONE"
 
 
-def test_batches_are_measured_as_they_come_and_as_they_are_kept(
+def test_batch_sizes_are_limited_before_and_after_recompression(
     raw: RawClient, make_topic: Callable[..., str]
 ) -> None:
     now = now_ms()
@@ -187,7 +189,7 @@ def test_batches_are_measured_as_they_come_and_as_they_are_kept(
 
 
 @pytest.mark.parametrize("wanted", ["producer", "gzip", "uncompressed"])
-def test_a_batch_that_unpacks_to_too_much_is_refused(
+def test_a_batch_that_decompresses_to_too_much_is_refused(
     raw: RawClient, make_topic: Callable[..., str], wanted: str
 ) -> None:
     settings = {"max.decompressed.message.bytes": "1000", "compression.type": wanted}

@@ -1,4 +1,4 @@
-"""What `barnabas start` has for tests: temporary directory, topics, ready file, end with a process.
+"""Options of `barnabas start` for tests: temporary directory, topics, ready file.
 
 The brokers run as processes of a program that is killed, as pytest may be.
 """
@@ -87,7 +87,7 @@ def topics_of(address: str) -> dict[str, int]:
     return {name: len(topic.partitions) for name, topic in found.items()}
 
 
-def test_a_temporary_broker_has_its_topics_and_leaves_nothing(
+def test_a_temporary_broker_has_its_topics_and_leaves_no_files(
     start, temporary: Path, tmp_path: Path
 ) -> None:
     ready_file = tmp_path / "ready"
@@ -105,7 +105,7 @@ def test_a_temporary_broker_has_its_topics_and_leaves_nothing(
     assert not ready_file.exists()
 
 
-def test_the_ready_file_appears_whole(start, tmp_path: Path) -> None:
+def test_the_ready_file_appears_complete(start, tmp_path: Path) -> None:
     ready_file = tmp_path / "ready"
     start(*START, "--temporary", "--port", "0", "--ready-file", str(ready_file))
     eventually(ready_file.exists)
@@ -123,7 +123,7 @@ def test_a_closed_terminal_ends_a_temporary_broker(start, temporary: Path) -> No
     assert not list(temporary.iterdir())
 
 
-def test_a_topic_that_exists_is_left_as_it_is(start, tmp_path: Path) -> None:
+def test_an_existing_topic_is_not_changed(start, tmp_path: Path) -> None:
     words = [*START, "--port", "0", "--data-dir", str(tmp_path / "data"), "--topic"]
     for topic in ("orders:3", "orders:5"):
         process = start(*words, topic)
@@ -138,12 +138,12 @@ def test_a_topic_that_exists_is_left_as_it_is(start, tmp_path: Path) -> None:
     [
         (["--topic", "orders:none"], "NAME:PARTITIONS"),
         (["--topic", "bad/name"], "INVALID_TOPIC_EXCEPTION"),
-        (["--data-dir", "x"], "leave --data-dir out"),
-        (["--listen", "127.0.0.1:0"], "give one of them"),
+        (["--data-dir", "x"], "omit --data-dir"),
+        (["--listen", "127.0.0.1:0"], "give only one of them"),
         (["--ready-file", "/dev/null/file"], "Not a directory"),
     ],
 )
-def test_what_cannot_be_is_refused_and_leaves_nothing(
+def test_invalid_options_are_refused_and_leave_no_files(
     start, temporary: Path, words: list[str], complaint: str
 ) -> None:
     process = start(*START, "--temporary", "--port", "0", *words)
@@ -179,14 +179,14 @@ def test_a_directory_that_was_given_stays_when_the_program_is_killed(start, tmp_
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
-def test_a_broker_whose_process_is_gone_already_ends(start) -> None:
+def test_a_broker_whose_parent_has_already_ended_stops(start) -> None:
     with subprocess.Popen(["true"]) as other:
         pass
     process = start(*START, "--temporary", "--port", "0", "--exit-with", str(other.pid))
     assert process.wait(WAIT_S) == 0
 
 
-def test_the_end_of_the_thread_that_started_a_broker_changes_nothing() -> None:
+def test_the_end_of_the_starting_thread_does_not_stop_a_broker() -> None:
     import threading
 
     process = BrokerProcess()

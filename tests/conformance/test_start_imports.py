@@ -1,4 +1,4 @@
-"""A broker answers in a fraction of a second: what it must not import before."""
+"""Modules that a broker must not import before it responds."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_running_broker_imports_nothing_for_any_request(tmp_path: Path) -> Non
     assert not imported
 
 
-def test_a_start_imports_no_module_that_it_can_do_without(tmp_path: Path) -> None:
+def test_a_start_imports_no_unnecessary_module(tmp_path: Path) -> None:
     command = [sys.executable, "-X", "importtime", "-m", "barnabas.cli.main", "start"]
     words = ["--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "data")]
     log = tmp_path / "imports"

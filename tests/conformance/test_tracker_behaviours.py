@@ -44,7 +44,7 @@ __all__ = ["brokers", "group", "group_place", "place"]
 MAX_POLL_INTERVAL_MS = 2_000
 
 
-def test_a_member_goes_on_after_its_broker_came_back_and_another_closes_while_it_is_gone(
+def test_a_member_survives_a_broker_restart_and_another_closes_during_it(
     group_place: Place, group: str
 ) -> None:
     """Three reports of a broker that dies.
@@ -127,7 +127,7 @@ def test_many_consumers_close_in_a_short_time(group_place: Place, group: str) ->
     asyncio.run(story())
 
 
-def test_who_was_idle_for_longer_than_allowed_is_back_with_its_next_polls(
+def test_a_member_idle_beyond_max_poll_interval_rejoins_with_its_next_polls(
     group_place: Place, group: str
 ) -> None:
     """aiokafka 764: after max.poll.interval.ms without a call the consumer hung for ever."""
@@ -148,9 +148,7 @@ def test_who_was_idle_for_longer_than_allowed_is_back_with_its_next_polls(
     assert names[names.index("lost") + 1] == "assigned"
 
 
-def test_a_subscription_that_changes_in_the_midst_of_a_join_counts(
-    group_place: Place, group: str
-) -> None:
+def test_a_subscription_changed_during_a_join_takes_effect(group_place: Place, group: str) -> None:
     """aiokafka 88: topics subscribed to while JoinGroup was under way were never assigned."""
     first, second = group_place.make_topic(), group_place.make_topic()
     group_place.write(second, "of the second")
@@ -162,9 +160,7 @@ def test_a_subscription_that_changes_in_the_midst_of_a_join_counts(
         poll_until(lambda: {tp.topic for tp in consumer.assignment()} == {first, second}, consumer)
 
 
-def test_a_topic_that_comes_later_and_fits_the_pattern_is_read(
-    group_place: Place, group: str
-) -> None:
+def test_a_later_topic_that_matches_the_pattern_is_read(group_place: Place, group: str) -> None:
     """aiokafka 46: new topics did not join a subscription by pattern."""
     prefix = f"pattern-{os.getpid()}-{next(numbers)}"
     group_place.make_topic(name=f"{prefix}-a")
@@ -222,7 +218,7 @@ def test_a_poll_without_records_lasts_as_long_as_its_timeout(
         assert 0.95 < time.monotonic() - began < FAR_S
 
 
-def test_a_member_that_the_group_forgot_is_back_without_the_user_hearing_of_it(
+def test_a_member_removed_from_the_group_rejoins_without_an_error(
     group_place: Place, group: str
 ) -> None:
     """aiokafka 611: an auto commit of a forgotten member raised UNKNOWN_MEMBER_ID to the user."""
@@ -265,7 +261,7 @@ def test_commits_after_a_rejoin_are_of_the_new_generation(group_place: Place, gr
         assert consumer.committed([tp])[tp].offset == 2
 
 
-def test_without_a_group_fresh_metadata_moves_no_position(place: Place) -> None:
+def test_without_a_group_a_metadata_update_changes_no_position(place: Place) -> None:
     """aiokafka 441: without a group each update of metadata set positions back to their reset."""
     topic = place.make_topic()
     place.write(topic, "one", "two", "three")
@@ -296,9 +292,7 @@ def test_a_commit_does_not_wait_behind_a_fetch_that_waits_for_records(
         assert time.monotonic() - began < FAR_S
 
 
-def test_an_error_that_no_retry_mends_is_raised_and_does_not_end_in_a_log(
-    place: Place, group: str
-) -> None:
+def test_a_fatal_error_is_raised_and_not_only_logged(place: Place, group: str) -> None:
     """aiokafka 294: the coordinator's error was logged, and the consumer stood without a word."""
     topic = place.make_topic()
     with (
@@ -312,7 +306,7 @@ def test_an_error_that_no_retry_mends_is_raised_and_does_not_end_in_a_log(
             poll_until(lambda: False, one, other)
 
 
-def test_seeks_in_quick_succession_end_where_the_last_one_said(place: Place) -> None:
+def test_the_last_of_several_quick_seeks_applies(place: Place) -> None:
     """aiokafka 258: seeks to end or beginning, and questions for positions, ran into each other."""
     topic = place.make_topic()
     place.write(topic, *(str(number) for number in range(10)))
@@ -380,9 +374,7 @@ def test_a_consumer_can_be_closed_from_another_thread_while_it_joins(
         assert raised
 
 
-def test_polls_without_any_patience_join_and_read_in_the_end(
-    group_place: Place, group: str
-) -> None:
+def test_polls_with_timeout_zero_join_and_read(group_place: Place, group: str) -> None:
     """kafka-python 2609: with a time-out of zero the consumer made no progress at all."""
     topic = group_place.make_topic()
     group_place.write(topic, "one")
@@ -392,7 +384,7 @@ def test_polls_without_any_patience_join_and_read_in_the_end(
         assert values == [b"one"]
 
 
-def test_a_partition_that_was_paused_goes_on_where_it_stood(place: Place) -> None:
+def test_a_resumed_partition_continues_at_its_position(place: Place) -> None:
     """kafka-python 2011: after a pause the reading went on far ahead of the last record."""
     topic = place.make_written_topic(2, 500)
     with place.consumer(max_poll_records=10) as consumer:
@@ -431,7 +423,7 @@ def test_a_poll_keeps_its_time_out_while_the_group_waits_for_another_member(
     silent.close()
 
 
-def test_fetched_records_of_a_revoked_partition_are_not_handed_out(
+def test_fetched_records_of_a_revoked_partition_are_not_returned(
     group_place: Place, group: str
 ) -> None:
     """kafka-python 497: after a rebalance records came twice, from buffers of before."""

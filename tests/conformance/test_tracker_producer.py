@@ -52,7 +52,7 @@ def values_of(place: Place, topic: str, count: int) -> list[str]:
         return read(count, consumer)
 
 
-def test_everything_ends_in_time_while_the_broker_is_gone_and_goes_on_when_it_is_back(
+def test_calls_end_in_time_without_a_broker_and_succeed_when_it_returns(
     place: Place,
 ) -> None:
     """Reports of a broker that dies.
@@ -93,7 +93,7 @@ def test_everything_ends_in_time_while_the_broker_is_gone_and_goes_on_when_it_is
         assert set(read_until("after", consumer)) == {"before", "after"}
 
 
-def test_what_is_retried_is_not_overtaken_and_comes_once(place: Place) -> None:
+def test_retried_batches_stay_in_order_and_are_written_once(place: Place) -> None:
     """A broker that dies under load.
 
     aiokafka 228: a later batch went out before the retry of an earlier one. aiokafka 1017: after a
@@ -125,7 +125,7 @@ def test_a_send_after_close_is_refused_at_once(place: Place) -> None:
         producer.send(topic, b"y")
 
 
-def test_close_sends_what_lingers_or_gives_it_up_at_once(place: Place) -> None:
+def test_close_sends_lingering_records_or_fails_them_immediately(place: Place) -> None:
     """kafka-python 2537: close threw away what was held. 1052: close without time never ended."""
     topic = place.make_topic()
     producer = barnabas.Producer(place.broker.bootstrap, linger_ms=60_000)
@@ -166,7 +166,7 @@ def test_records_over_a_lowered_limit_are_reported_and_others_go_on(place: Place
         assert producer.send(topic, b"small").result(PATIENCE_S).offset >= 1
 
 
-def test_other_people_cancel_all_tasks(place: Place) -> None:
+def test_the_producer_survives_the_cancellation_of_all_tasks(place: Place) -> None:
     """aiokafka 1039: with its task cancelled the producer never sent again.
 
     aiokafka 710: nor could it stop.
@@ -206,7 +206,7 @@ class CountingSelector(selectors.DefaultSelector):
         return super().select(timeout)
 
 
-def test_an_idle_producer_lets_its_loop_rest(place: Place) -> None:
+def test_an_idle_producer_does_not_wake_its_loop(place: Place) -> None:
     """kafka-python 2615: when delivery.timeout.ms was over after a send it spun for ever."""
     topic = place.make_topic()
     selector = CountingSelector()

@@ -1,6 +1,6 @@
-"""A broker whose process has none of the system calls that only Linux has.
+"""A broker process without the system calls that only Linux has.
 
-It shows that each has something that takes its place; it does not show that macOS has the rest.
+It shows that each has a replacement; it does not show that macOS has all other calls.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ABSENT = Path(__file__).parent / "absent"
 
 @pytest.fixture
 def note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Processes that are started from now on lack the calls, and write their ids here."""
+    """Processes started from now on lack the calls, and write their ids to this file."""
     path = tmp_path / "processes"
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ABSENT), *filter(None, sys.path)]))
     monkeypatch.setenv("ABSENT_NOTE", str(path))

@@ -1,4 +1,4 @@
-"""`barnabas start` with another `cluster.id` than that of the cluster that it is to join."""
+"""`barnabas start` with another `cluster.id` than that of the existing cluster."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def start(node: NodeProcess, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_node_with_a_wrong_cluster_id_says_the_right_one_and_formats_nothing(
+def test_a_node_with_a_wrong_cluster_id_reports_the_correct_one_and_formats_nothing(
     tmp_path: Path,
 ) -> None:
     with ClusterProcess(3, 0, tmp_path) as cluster:

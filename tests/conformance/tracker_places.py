@@ -1,4 +1,4 @@
-"""Where reports to trackers are tried: each kind of broker, with the group protocols it serves."""
+"""Fixtures for tests of issue reports: each kind of broker with each of its group protocols."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from conformance.raw_client import RawClient
 from jvm.kafka_process import KafkaProcess
 from storms.campaign import MODERN_SETTINGS, SETTINGS
 
-# Far more than a call lasts that has nothing to wait for, and far less than what it must not wait
-# for: a session, or another's time-out.
+# Much longer than a call that need not wait, and much shorter than a session or another member's
+# timeout.
 FAR_S = 20.0
-# No test waits for the end of a session, and no busy machine is to end one.
+# Long sessions: no test waits for their end, and a busy machine must not end one.
 SESSIONS = {"group.consumer.session.timeout.ms": "45000"}
 numbers = itertools.count(1)
 
 
 class Place(NamedTuple):
-    """A broker, and how a group lives on it."""
+    """A broker, and a group protocol."""
 
     broker: BrokerProcess | KafkaProcess
     protocol: str
@@ -69,7 +69,7 @@ class Place(NamedTuple):
         return name
 
     def make_written_topic(self, partitions: int, records: int) -> str:
-        """With values "PARTITION-OFFSET"."""
+        """Create a topic whose values are "PARTITION-OFFSET"."""
         topic = self.make_topic(partitions)
         for partition in range(partitions):
             self.write(topic, *(f"{partition}-{n}" for n in range(records)), partition=partition)
@@ -77,7 +77,7 @@ class Place(NamedTuple):
 
 
 class Noting(RebalanceListener):
-    """Counts calls, and does what the test wants within them."""
+    """Counts calls, and runs an action of the test inside them."""
 
     def __init__(self, **actions: Callable[[Collection[TopicPartition]], object]) -> None:
         self.seen: list[tuple[str, list[TopicPartition]]] = []
@@ -103,7 +103,7 @@ class Noting(RebalanceListener):
 def brokers(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Callable[[str], BrokerProcess | KafkaProcess]]:
-    """Started when first asked for; a test may kill one and start it again."""
+    """Brokers that start on first use; a test may kill and restart them."""
     made: dict[str, BrokerProcess | KafkaProcess] = {}
 
     def get(kind: str) -> BrokerProcess | KafkaProcess:
@@ -129,7 +129,7 @@ def place(request: pytest.FixtureRequest, brokers: Callable[[str], Any]) -> Plac
 
 @pytest.fixture(params=["barnabas classic", "kafka classic", "kafka consumer"])
 def group_place(request: pytest.FixtureRequest, brokers: Callable[[str], Any]) -> Place:
-    """Each kind of broker, with each group protocol that it serves."""
+    """Each kind of broker, with each of its group protocols."""
     kind, protocol = request.param.split()
     return Place(brokers(kind), protocol)
 
@@ -140,14 +140,14 @@ def group() -> str:
 
 
 def read(count: int, *consumers: barnabas.Consumer) -> list[str]:
-    """Poll in turn until there are so many records; their values."""
+    """Poll in turn until `count` records have arrived, and return their values."""
     values: list[str] = []
     poll_until(lambda: len(values) >= count, *consumers, values=values)
     return values
 
 
 def read_until(last: str, *consumers: barnabas.Consumer) -> list[str]:
-    """Poll in turn until this value has come; all that came, some again after a rebalance."""
+    """Poll in turn until this value has arrived; return all values, which may repeat."""
     values: list[str] = []
     poll_until(lambda: last in values, *consumers, values=values)
     return values
@@ -156,7 +156,7 @@ def read_until(last: str, *consumers: barnabas.Consumer) -> list[str]:
 def poll_until(
     condition: Callable[[], object], *consumers: barnabas.Consumer, values: list[str] | None = None
 ) -> None:
-    """Poll in turn until it holds; values of the records that came on the way go to `values`."""
+    """Poll in turn until the condition holds; add the values of all records to `values`."""
     kept = [] if values is None else values
     polling.poll_until(
         condition, *consumers, take=lambda record: kept.append(record.value.decode())
@@ -164,7 +164,7 @@ def poll_until(
 
 
 def commits(consumer: barnabas.Consumer, values: list[str]) -> bool:
-    """Whether there is something to commit, and the group takes it."""
+    """Commit, and return whether there were offsets and the group accepted them."""
     try:
         consumer.commit()
     except BrokerError as error:
@@ -176,7 +176,7 @@ def commits(consumer: barnabas.Consumer, values: list[str]) -> bool:
 
 
 def read_and_commit(consumer: barnabas.Consumer) -> list[str]:
-    """Poll until there are records, and the group takes their commit; their values."""
+    """Poll until records have arrived and their commit succeeds; return their values."""
     values: list[str] = []
     poll_until(lambda: commits(consumer, values), consumer, values=values)
     return values
@@ -196,7 +196,7 @@ def offset_of(client: Client, group: str, tp: TopicPartition) -> int:
 
 
 def make_forget(place: Place, metadata: GroupGeneration) -> None:
-    """Have the coordinator forget a member, which hears nothing of it."""
+    """Make the coordinator forget a member without informing the member."""
     raw = RawClient(place.broker.bootstrap)
     request: Message
     if place.protocol == "classic":

@@ -20,7 +20,7 @@ RECORD = b"x" * 500
 
 
 class Observed(NamedTuple):
-    """What a test looks at."""
+    """The cluster, Prometheus and the addresses that a test uses."""
 
     cluster: ClusterProcess
     prometheus: PrometheusServer
@@ -55,7 +55,7 @@ def observed_cluster(directory: Path) -> Iterator[Observed]:
 
 
 def _load(bootstrap: str, stopped: threading.Event) -> None:
-    """Write 200 records a second, and ask for a topic that is not there."""
+    """Write 200 records a second, and request a topic that does not exist."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20})
     settings = {"bootstrap.servers": bootstrap, "allow.auto.create.topics": False}
     consumer = Consumer({**settings, "group.id": "topics-lister"})

@@ -1,4 +1,4 @@
-"""The Containerfile's words, and the health check of the image against real brokers."""
+"""The instructions of the Containerfile, and the image's health check against real brokers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_the_image_runs_without_root_as_the_user_of_the_manifest() -> None:
     assert f"--uid {user['runAsUser']} " in IMAGE
 
 
-def test_data_goes_to_the_volume_and_the_start_command_is_understood() -> None:
+def test_data_is_in_the_volume_and_the_start_command_is_valid() -> None:
     words = json.loads(instruction("CMD"))
     assert json.loads(instruction("ENTRYPOINT")) == ["/opt/barnabas/bin/barnabas", "start"]
     options = StartOptions.parse(words)
@@ -54,7 +54,7 @@ def test_data_goes_to_the_volume_and_the_start_command_is_understood() -> None:
     assert instruction("EXPOSE").split() == ports
 
 
-def test_what_is_copied_into_the_image_is_there() -> None:
+def test_files_copied_into_the_image_exist() -> None:
     copied = re.findall(r"^COPY (?!--from)(.*) \S+$", TEXT, re.MULTILINE)
     assert copied
     assert not [name for line in copied for name in line.split() if not (ROOT / name).exists()]
@@ -74,7 +74,7 @@ def test_a_broker_is_healthy_while_it_serves() -> None:
 
 
 @pytest.mark.conformance
-def test_a_node_that_waits_for_its_cluster_is_not_healthy_yet(tmp_path: Path) -> None:
+def test_a_node_that_waits_for_its_cluster_is_not_healthy(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     cluster = ClusterProcess(3, directory=tmp_path)
     node = cluster.brokers[0]

@@ -1,4 +1,4 @@
-"""Queries of the dashboard and the rules, asked of a real Prometheus that scrapes brokers."""
+"""Queries of the dashboard and the rules against a real Prometheus that scrapes brokers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def observed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Observed]:
 
 @pytest.mark.conformance
 @pytest.mark.parametrize("title", expressions())
-def test_every_query_of_a_panel_gives_data(observed: Observed, title: str) -> None:
+def test_every_query_of_a_panel_returns_data(observed: Observed, title: str) -> None:
     for expression in expressions()[title]:
         eventually(
             lambda asked=expression: observed.prometheus.query(asked), f"no data: {expression}"
@@ -57,7 +57,9 @@ def test_every_query_of_a_panel_gives_data(observed: Observed, title: str) -> No
 
 @pytest.mark.conformance
 @pytest.mark.parametrize(("title", "value"), HEALTHY.items())
-def test_numbers_of_a_healthy_cluster(observed: Observed, title: str, value: int) -> None:
+def test_the_numbers_of_a_healthy_cluster_are_correct(
+    observed: Observed, title: str, value: int
+) -> None:
     [expression] = expressions()[title]
     eventually(
         lambda: (
@@ -68,7 +70,7 @@ def test_numbers_of_a_healthy_cluster(observed: Observed, title: str, value: int
 
 
 @pytest.mark.conformance
-def test_alerts_fire_when_the_quorum_is_lost_and_end_when_it_is_back(observed: Observed) -> None:
+def test_quorum_alerts_fire_during_a_loss_and_end_afterwards(observed: Observed) -> None:
     first, second, _ = observed.cluster.brokers
     first.kill()
     second.kill()
@@ -83,7 +85,7 @@ def test_alerts_fire_when_the_quorum_is_lost_and_end_when_it_is_back(observed: O
     )
 
 
-def test_the_dashboard_is_the_one_that_the_tool_writes() -> None:
+def test_the_dashboard_equals_the_output_of_the_tool() -> None:
     assert DASHBOARD.read_text() == text()
 
 
@@ -92,7 +94,7 @@ def test_prometheus_accepts_configuration_and_rules() -> None:
         subprocess.run(["promtool", *words], check=True, cwd=CONFIGURATION.parent, timeout=120)
 
 
-def test_each_alert_fires_on_its_history_and_on_no_other() -> None:
+def test_each_alert_fires_only_on_its_own_history() -> None:
     done = subprocess.run(
         ["promtool", "test", "rules", HISTORIES.name], check=False, cwd=HISTORIES.parent,
         capture_output=True, text=True, timeout=300,

@@ -1,4 +1,4 @@
-"""The manifests for Kubernetes: against its schemas, and their command as real processes."""
+"""The manifests for Kubernetes: schema checks, and their command in real processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VERSIONS = ("1.31", "1.37")
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("name", documents())
-def test_a_manifest_is_what_the_schema_of_kubernetes_asks_for(name: str, version: str) -> None:
+def test_a_manifest_conforms_to_the_kubernetes_schema(name: str, version: str) -> None:
     kubernetes_validate.validate(documents()[name], version, strict=True)
 
 
@@ -29,7 +29,7 @@ def test_the_schema_refuses_a_field_that_does_not_exist() -> None:
         kubernetes_validate.validate(wrong, VERSIONS[-1], strict=True)
 
 
-def test_services_disruption_budget_and_set_speak_of_the_same_pods() -> None:
+def test_services_disruption_budget_and_set_select_the_same_pods() -> None:
     found = documents()
     labels = stateful_set()["spec"]["template"]["metadata"]["labels"]
     assert stateful_set()["spec"]["selector"]["matchLabels"] == labels
@@ -71,7 +71,7 @@ def pods(tmp_path: Path) -> Iterator[Pods]:
 
 @pytest.mark.conformance
 @pytest.mark.skipif(not can_mount(), reason="this user may not make mount namespaces")
-def test_pods_become_a_cluster_by_the_command_of_the_manifest(pods: Pods) -> None:
+def test_pods_with_the_command_of_the_manifest_form_a_cluster(pods: Pods) -> None:
     pods.start(0)
     eventually_equal(lambda: pods.probe("livenessProbe", 0), 200)
     # Without a majority there is no cluster, but the kubelet must not kill the pod for it.

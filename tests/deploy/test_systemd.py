@@ -1,4 +1,4 @@
-"""The systemd unit, judged by systemd's own tools."""
+"""The systemd unit, checked by systemd's own tools."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
 
 
 @needs_systemd
-def test_the_unit_is_closed_to_what_a_broker_does_not_need() -> None:
+def test_the_unit_denies_access_that_a_broker_does_not_need() -> None:
     said = analyze(
         "security", "--offline=true", "--no-pager", f"--threshold={EXPOSURE_MAX}", str(UNIT)
     )
     assert "Overall exposure level" in said
 
 
-def test_systemd_waits_until_the_broker_says_that_it_is_ready() -> None:
+def test_systemd_waits_until_the_broker_reports_that_it_is_ready() -> None:
     lines = UNIT.read_text().splitlines()
     assert "Type=notify" in lines
     assert "WatchdogSec=60s" in lines

@@ -1,4 +1,4 @@
-"""An answer as plain values: lists, dictionaries, numbers, text; and how two of them differ."""
+"""A response as plain values: lists, dictionaries, numbers, text; and comparison of two of them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ ABSENT = "not there"
 
 
 class ReencodingError(AssertionError):
-    """Our codec does not write an answer as the broker wrote it."""
+    """Our codec encodes a response differently from the broker."""
 
 
 def read_answer(api_key: int, version: int, frame: bytes) -> Message:
-    """Decode an answer's frame, and check that encoding it again gives the same bytes."""
+    """Decode a response frame, and check that encoding it again gives the same bytes."""
     _, offset = decode_response_header(api_key, version, frame)
     message = decode(response_class(api_key), version, frame, offset)
     again = encode_bytes(message, version)
@@ -40,18 +40,18 @@ def read_answer(api_key: int, version: int, frame: bytes) -> Message:
 
 
 def flatten(message: Message, version: int, side: Side) -> Flat:
-    """Each field of an answer under its path, normalised by the rules."""
+    """Return each field of a response by its path, normalized by the rules."""
     name = type(message).__name__.removesuffix("Response")
     return dict(_fields(message, name, name, version, side))
 
 
 def flatten_outcome(outcome: Outcome) -> Flat:
-    """What came instead of an answer."""
+    """Return the outcome without a response."""
     return {"outcome": repr(outcome)}
 
 
 def differences(kafka: Flat, barnabas: Flat) -> dict[str, tuple[object, object]]:
-    """Path -> (Kafka's value, ours) wherever they are not the same."""
+    """Return path -> (Kafka's value, ours) for all differences."""
     paths = dict.fromkeys([*kafka, *barnabas])
     items = [_items(kafka), _items(barnabas)]
     found: dict[str, tuple[object, object]] = {}

@@ -74,8 +74,8 @@ _BY_TIME = frozenset({"NoOpRecord"})
 _SLACK_S = 0.1
 
 
-class StoodStillError(Exception):
-    """The machine was so slow that sessions may have ended: the case says nothing."""
+class PausedMachineError(Exception):
+    """The machine was paused so long that sessions may have ended; the case has no result."""
 
 
 class Scene:
@@ -93,7 +93,7 @@ class Scene:
             side.new_records()
 
     def close(self) -> None:
-        """Leave nothing alive that the next case could be held up by."""
+        """Leave no broker that could delay the next case."""
         for side in self.sides:
             for broker in list(side.image.brokers):
                 if broker // 100 == self.number:
@@ -144,7 +144,7 @@ class Scene:
         """The same request to both: the answers and the records have to be the same.
 
         Raises:
-            StoodStillError: a session may have ended that should not have.
+            PausedMachineError: a session may have ended that should not have.
         """
         self._steps += 1
         answers, flats, written = [], [], []
@@ -162,7 +162,7 @@ class Scene:
             ]
             written.append(_in_order(ours))
         if time.monotonic() - self._since > SESSION_MS / 1000 - _SLACK_S:
-            raise StoodStillError
+            raise PausedMachineError
         name = type(request).__name__.removesuffix("Request")
         where = f"step {self._steps} {name}"
         self._note(f"{where} answer", *flats)

@@ -1,6 +1,6 @@
-"""A controller of Apache Kafka and ours, asked the same as brokers ask: by their own APIs.
+"""A controller of Apache Kafka and ours, with requests that brokers send.
 
-Both also show the metadata records that they write, which say more than the answers.
+Both also show the metadata records that they write, which contain more than the responses.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _FETCH_VERSION = 16
 
 
 class ControllerSide:
-    """One of the two, by its controller listener; `image` is what its records make."""
+    """One of the two, at its controller listener; `image` is built from its records."""
 
     def __init__(self, name: str, bootstrap: str) -> None:
         self.name = name
@@ -66,7 +66,7 @@ class ControllerSide:
         return bool(self.image.features.finalized and self.image.controllers)
 
     def ask(self, request: Message, version: int) -> Any:
-        """Send a request; returns the answer."""
+        """Send a request; return the response."""
         return self._client.ask(request, version)
 
     def new_records(self) -> list[Versioned]:

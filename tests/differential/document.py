@@ -19,7 +19,8 @@ from differential.all_cases import CASES
 from differential.case import spans
 from differential.cases.matrix import GENERATED
 from differential.matrix.inputs import CLASSES
-from differential.matrix.valid import NOT_SENT, VALID
+from differential.matrix.left_out import NOT_SENT
+from differential.matrix.valid import VALID
 from differential.shown_by import SHOWN_BY
 from differential.started import started_pair
 from jvm.maven import class_path

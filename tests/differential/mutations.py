@@ -24,10 +24,11 @@ from barnabas.protocol.api_keys import request_class
 from barnabas.protocol.api_table import ApiKey
 from differential.known_differences import KNOWN_DIFFERENCES
 from differential.matrix.inputs import changed, inputs
+from differential.matrix.left_out import NOT_TOGETHER, is_sent
 from differential.matrix.loose import loose_request
 from differential.matrix.of_others import without_others
 from differential.matrix.standing import resolved
-from differential.matrix.valid import NOT_TOGETHER, VALID, is_sent
+from differential.matrix.valid import VALID
 from differential.request import request
 from differential.scene import Scene, matches
 from differential.started import started_pair

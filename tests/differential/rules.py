@@ -1,7 +1,7 @@
-"""What may differ between two brokers in the same state, and why: the whole list.
+"""All rules for values that may differ between two brokers in the same state, with reasons.
 
-A rule replaces a field's value before the answers are compared. A field that no rule names is
-compared as it is.
+A rule replaces a field's value before the responses are compared. A field without a rule is
+compared unchanged.
 """
 
 from __future__ import annotations
@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.schema import ZERO_UUID
-from barnabas.record.batch import CorruptBatchError, batches
+from barnabas.record.batch import (
+    CONTROL_FLAG,
+    TIMESTAMP_TYPE_FLAG,
+    CorruptBatchError,
+    batches,
+)
 from barnabas.server.handlers.broker_apis import SERVED_APIS
 from differential.side import Side
 
@@ -68,18 +73,30 @@ def _positive(value: Any, side: Side) -> object:
 
 
 def _records(value: Any, side: Side) -> object:
-    """Batches as bytes, but those that the broker stamped without time and checksum."""
+    """Batches as bytes, without what a broker draws or stamps, and then without checksum.
+
+    A broker stamps batches with log append time and control batches; it draws producer ids, which
+    are replaced by the case's name.
+    """
     if value is None:
         return None
     data = bytearray(value)
+    producers: list[str] = []
     try:
         for position, header in batches(bytes(data)):
-            if header.magic == 2 and header.attributes & 0x08:
+            if header.magic != 2:
+                continue
+            if header.attributes & (TIMESTAMP_TYPE_FLAG | CONTROL_FLAG):
                 data[position + 17 : position + 21] = bytes(4)
                 data[position + 27 : position + 43] = bytes(16)
+            known = side.name_of(header.producer_id)
+            if known is not header.producer_id:
+                data[position + 17 : position + 21] = bytes(4)
+                data[position + 43 : position + 51] = bytes(8)
+                producers.append(str(known))
     except CorruptBatchError:
         pass
-    return data.hex()
+    return " ".join([data.hex(), *producers])
 
 
 def _entity(entry: Any) -> object:
@@ -97,7 +114,7 @@ RULES = (
     Rule(r"port", _port, "both listen on a free port"),
     Rule(
         r"last_fetch_timestamp|last_caught_up_timestamp|log_append_time_ms|last_timestamp"
-        r"|ListOffsets.*\.timestamp",
+        r"|transaction_start_time_ms|ListOffsets.*\.timestamp",
         _time,
         "the brokers' own clocks, asked one after the other",
     ),
@@ -123,6 +140,7 @@ UNORDERED: dict[str, Callable[[Any, Side], object]] = {
     "ListOffsets.topics": lambda topic, _: topic.name,
     "ListOffsets.topics[].partitions": lambda partition, _: partition.partition_index,
     "ApiVersions.api_keys": lambda api, _: api.api_key,
+    "AlterUserScramCredentials.results": lambda result, _: result.user,
     "Produce.responses": lambda topic, side: topic.name or side.name_of(topic.topic_id),
     "Produce.responses[].partition_responses": lambda partition, _: partition.index,
     "CreateTopics.topics": lambda topic, _: topic.name,
@@ -153,6 +171,25 @@ UNORDERED: dict[str, Callable[[Any, Side], object]] = {
     "DescribeGroups.groups": lambda group, _: group.group_id,
     "DescribeGroups.groups[].members": lambda member, side: _member(member.member_id, side),
     "JoinGroup.members": lambda member, side: _member(member.member_id, side),
+    "ListTransactions.transaction_states": lambda each, _: each.transactional_id,
+    "DescribeTransactions.transaction_states[].topics": lambda topic, _: topic.topic,
+    "DescribeTransactions.transaction_states[].topics[].partitions": lambda each, _: each,
+    "DescribeProducers.topics[].partitions": lambda each, _: each.partition_index,
+    "DescribeProducers.topics[].partitions[].active_producers": lambda each, side: side.name_of(
+        each.producer_id
+    ),
+    "AddPartitionsToTxn.results_by_transaction": lambda each, _: each.transactional_id,
+    "AddPartitionsToTxn.results_by_transaction[].topic_results": lambda topic, _: topic.name,
+    "AddPartitionsToTxn.results_by_topic_v3_and_below": lambda topic, _: topic.name,
+    "AddPartitionsToTxn.results_by_transaction[].topic_results[].results_by_partition": (
+        lambda each, _: each.partition_index
+    ),
+    "AddPartitionsToTxn.results_by_topic_v3_and_below[].results_by_partition": (
+        lambda each, _: each.partition_index
+    ),
+    "WriteTxnMarkers.markers[].topics": lambda topic, _: topic.name,
+    "WriteTxnMarkers.markers[].topics[].partitions": lambda each, _: each.partition_index,
+    "DeleteGroups.results": lambda result, _: result.group_id,
     "ListConfigResources.config_resources": lambda each, _: (
         each.resource_type,
         each.resource_name,

@@ -1,4 +1,4 @@
-"""What a case has at hand: both brokers, topics and records of its own on both, and comparison."""
+"""The tools of a case: both brokers, separate topics and records on both, and comparison."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ from waiting import eventually
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from differential.side import Identity
+
     # The same for both, or made of what a side calls by its own ids.
     Build = Values | Callable[[Side], Values | Message]
 
@@ -41,7 +43,7 @@ NOW_MS = int(time.time() * 1000) - 3 * HOUR_MS
 
 
 class Compared(NamedTuple):
-    """How many answers a case compared, of all and by the class of input where there is one."""
+    """Counts of compared responses, in total and by the class of input."""
 
     answers: int
     by_class: Counter[str]
@@ -57,6 +59,11 @@ class Pair:
         self.played: Counter[ApiKey] = Counter()
         # A topic that both have and no case changes, with the ids that the two gave it.
         self.shared_topic: tuple[str, list[bytes]] | None = None
+        # The topic of cases with transactions, with its ids, and the number of such cases.
+        self.quiet_topic: tuple[str, list[bytes]] | None = None
+        self.transactions = 0
+        # Transactional ids whose transaction took too long, with their producer ids.
+        self.timed_out: list[tuple[str, list[Identity]]] = []
         # What cases set up once on both, by what they call it.
         self.standing: dict[str, Any] = {}
         # What each case compared.
@@ -116,7 +123,7 @@ class Scene:
     def send(
         self, build: Build, api: ApiKey | None = None, version: int | None = None, on: str = ""
     ) -> None:
-        """Send a request to both, on a connection of that name, without waiting."""
+        """Send a request to both on a named connection, without waiting."""
         for side in self.pair.sides():
             made, chosen = self._request(build, side, api, version)
             side.send(made, chosen, on)
@@ -261,7 +268,7 @@ class Scene:
         return kafka, barnabas
 
     def until(self, condition: Callable[[Side], bool]) -> None:
-        """Wait until a condition holds for both."""
+        """Wait until a condition holds for both brokers."""
         for side in self.pair.sides():
             words = f"{self._name} v{self.version}: {side.name}"
             eventually(partial(condition, side), words, pause_s=POLL_S)

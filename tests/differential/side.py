@@ -1,8 +1,8 @@
-"""One of the two brokers that are compared: its connections, and what only it calls by a name.
+"""One of the two compared brokers: its connections, and names for its generated ids.
 
-Ids that a broker draws itself (topic ids, producer ids, fetch sessions, member ids) are kept here
-under the name that a case gives them. A request that is built for a side takes its own id, and an
-answer is compared by the names.
+Ids that a broker generates (topic ids, producer ids, fetch sessions, member ids) are stored here
+under the name that a case gives them. A request for a side contains its own id, and responses are
+compared by the names.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ Identity = bytes | int | str
 
 
 class Closed:
-    """The outcome that the broker closed the connection instead of answering."""
+    """The outcome that the broker closed the connection instead of responding."""
 
     def __repr__(self) -> str:
         return "connection closed"
 
 
 class Silent:
-    """The outcome that the request had no answer, and the next one on the connection had."""
+    """The outcome that the request had no response, but the next one had."""
 
     def __repr__(self) -> str:
         return "no answer"
 
 
 class TimedOut:
-    """The outcome that nothing came within the client's patience."""
+    """The outcome that no response came within the timeout."""
 
     def __repr__(self) -> str:
         return "nothing came in time"
@@ -57,6 +57,12 @@ class Side:
         # What this broker drew -> what the case calls it, and back.
         self._names: dict[tuple[type, Identity], str] = {}
         self._values: dict[str, Identity] = {}
+
+    def move(self, bootstrap: str) -> None:
+        """The broker has started again, at another address."""
+        self.close_all()
+        self.bootstrap = bootstrap
+        self.port = int(bootstrap.rpartition(":")[2])
 
     def remember(self, name: str, value: Identity) -> None:
         """From now on the case speaks of `value` as `name`."""
@@ -146,8 +152,12 @@ class Side:
 
     def _connection(self, on: str) -> RawClient:
         if on not in self._connections:
-            self._connections[on] = RawClient(self.bootstrap)
+            self._connections[on] = RawClient(self.bootstrap, source=self.host_of(on))
         return self._connections[on]
+
+    def host_of(self, on: str) -> str:
+        """The address that a connection comes from; any when empty."""
+        return ""
 
 
 def body_offset(api_key: int, version: int, frame: bytes) -> int:

@@ -20,13 +20,17 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "3",
     "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "3",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
+    # InitProducerId 6 (KIP-939).
+    "unstable.api.versions.enable": "true",
     # What a broker does from time to time, often enough to wait for.
     "log.initial.task.delay.ms": "100",
     "log.retention.check.interval.ms": "500",
     "log.cleaner.backoff.ms": "500",
     "producer.id.expiration.check.interval.ms": "500",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
     # Each broker drops empty groups at its own times: never between two answers of a comparison.
     "offsets.retention.check.interval.ms": "86400000",
 }

@@ -1,7 +1,7 @@
-"""Requests with several things wrong at once, drawn from a fixed seed: no answer differs.
+"""Requests with several random errors from a fixed seed get equal responses.
 
-`make mutations` is the long form. These come before the other tests of this folder, while answers
-that list all there is are short.
+`make mutations` is the long form. These run before the other tests of this folder, while responses
+that list all objects are short.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ ROUNDS = 3
 
 
 @pytest.mark.parametrize("api", VALID, ids=lambda api: api.name.lower())
-def test_mutated_requests_are_answered_the_same(api: ApiKey, pair: Pair) -> None:
+def test_mutated_requests_get_the_same_responses(api: ApiKey, pair: Pair) -> None:
     played = list(itertools.islice(rounds(pair, SEED, [api]), ROUNDS))
     assert sum(each.sent for each in played) > 0
     found = [str(each) for played_round in played for each in played_round.found]
     assert not found, "\n" + "\n".join(found)
 
 
-def test_a_difference_is_reported_with_the_fewest_inputs_that_show_it(
+def test_a_difference_is_reported_with_minimal_inputs(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     times = itertools.count()

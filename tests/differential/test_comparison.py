@@ -1,4 +1,4 @@
-"""The comparison itself: it sees what differs, and nothing passes because it was not looked at."""
+"""The comparison detects all differences, and no case passes without a comparison."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ NO_DIFFERENCE = {"cluster_id"}
 
 
 @pytest.mark.parametrize("api", ASKED, ids=lambda api: api.name.lower())
-def test_a_change_in_any_field_of_an_answer_is_seen(pair: Pair, api: ApiKey) -> None:
+def test_a_change_in_any_field_of_a_response_is_detected(pair: Pair, api: ApiKey) -> None:
     version, values = ASKED[api]
     answer, _ = Scene(pair, api, "self-check", version).do(api, version, values)
     side = pair.kafka
@@ -88,7 +88,7 @@ def test_a_change_in_any_field_of_an_answer_is_seen(pair: Pair, api: ApiKey) -> 
         assert bool(found) is (each.name not in NO_DIFFERENCE), each
 
 
-def test_a_case_that_differs_fails_and_an_expected_difference_that_is_gone_fails(
+def test_unexpected_and_missing_expected_differences_fail_a_case(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def play(scene: Scene) -> None:
@@ -103,7 +103,7 @@ def test_a_case_that_differs_fails_and_an_expected_difference_that_is_gone_fails
     assert case.run(pair) == ["no longer differs: answer 9 *"]
 
 
-def test_an_answer_that_we_would_write_otherwise_is_not_accepted() -> None:
+def test_a_response_that_our_codec_encodes_differently_is_rejected() -> None:
     response = ApiVersionsResponse(error_code=0, api_keys=[])
     frame = b"".join(bytes(chunk) for chunk in encode_response(1, response, 3))[4:]
     assert read_answer(ApiKey.API_VERSIONS, 3, frame) == response
@@ -117,5 +117,5 @@ def test_every_api_that_both_serve_has_a_case(pair: Pair) -> None:
     assert not missing
 
 
-def test_the_table_of_known_differences_names_cases_that_there_are() -> None:
+def test_the_table_of_known_differences_names_existing_cases() -> None:
     assert KNOWN_DIFFERENCES.keys() <= {str(each) for each in CASES}

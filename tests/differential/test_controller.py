@@ -1,4 +1,4 @@
-"""Made-up brokers, a controller of Apache Kafka 4.4 and ours: the same answers and records."""
+"""Simulated brokers get the same responses and records from both controllers (Kafka 4.4, ours)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from differential.controller_partition_cases import CASES, KNOWN
-from differential.controller_scene import Scene, StoodStillError
+from differential.controller_scene import PausedMachineError, Scene
 from differential.controllers import ControllerSide, make_barnabas, make_kafka
 from waiting import eventually
 
@@ -49,7 +49,7 @@ def played(play: Callable[[Scene], None], sides: list[ControllerSide]) -> Scene 
     scene = Scene(sides, next(NUMBERS))
     try:
         play(scene)
-    except StoodStillError:
+    except PausedMachineError:
         return None
     finally:
         scene.close()
@@ -57,7 +57,7 @@ def played(play: Callable[[Scene], None], sides: list[ControllerSide]) -> Scene 
 
 
 @pytest.mark.parametrize("play", CASES, ids=lambda play: play.__name__.replace("_", "-"))
-def test_the_answers_and_the_records_are_the_same(
+def test_the_responses_and_the_records_are_equal(
     play: Callable[[Scene], None], sides: list[ControllerSide]
 ) -> None:
     scene = eventually(lambda: played(play, sides), "it always stands still meanwhile")

@@ -1,4 +1,4 @@
-"""The same requests to Apache Kafka 4.4 and to Barnabas, answered the same, field by field."""
+"""The same requests to Apache Kafka 4.4 and to Barnabas get equal responses, field by field."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ pytestmark = pytest.mark.conformance
 
 
 @pytest.mark.parametrize("each", CASES, ids=str)
-def test_the_answers_are_the_same(each: Case, pair: Pair) -> None:
+def test_the_responses_are_equal(each: Case, pair: Pair) -> None:
     found = each.run(pair)
     assert not found, "\n" + "\n".join(found)

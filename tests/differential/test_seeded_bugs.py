@@ -1,8 +1,7 @@
-"""A check of the check: bugs put into our side's answers, one at a time, and each is seen.
+"""Bugs in our responses, one at a time, are detected by the comparison.
 
-A few cases are played once and their answers kept; each bug is then put into every answer of ours
-that it fits, and the comparison with Kafka's own answer must tell each time: nothing passes because
-a rule replaces too much.
+A few cases are played once and their responses kept. Each bug is then applied to each response that
+it fits, and the comparison with Kafka's response must fail: no rule replaces too much.
 """
 
 from __future__ import annotations
@@ -376,7 +375,7 @@ def kept(pair: Pair) -> list[Kept]:
 
 
 @pytest.mark.parametrize("name", BUGS)
-def test_a_bug_in_our_answers_is_seen(name: str, kept: list[Any]) -> None:
+def test_a_bug_in_our_responses_is_detected(name: str, kept: list[Any]) -> None:
     api, change = BUGS[name]
     seen = 0
     for each in kept:
@@ -402,11 +401,11 @@ WRITTEN: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("name", WRITTEN)
-def test_a_bug_in_how_an_answer_is_written_is_seen(name: str, kept: list[Kept]) -> None:
+def test_a_bug_in_the_encoding_of_a_response_is_detected(name: str, kept: list[Kept]) -> None:
     each = next(each for each in kept if each.api == ApiKey.LIST_OFFSETS)
     with pytest.raises((ReencodingError, ProtocolError)):
         read_answer(each.api, each.version, WRITTEN[name](each.frame))
 
 
-def test_there_are_twenty_and_more() -> None:
+def test_there_are_at_least_twenty_bugs() -> None:
     assert len(BUGS) + len(WRITTEN) > 20

@@ -1,4 +1,4 @@
-"""docs/compatibility.md says what these runs compared; `make compatibility` writes it anew."""
+"""docs/compatibility.md describes these comparisons; `make compatibility` generates it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from barnabas.server.handlers.broker_apis import SERVED_APIS
 from differential.cases.matrix import GENERATED, labels
 from differential.document import api_rows, class_rows, left_out, written
 from differential.matrix.inputs import CLASSES
-from differential.matrix.valid import NOT_SENT, VALID
+from differential.matrix.left_out import NOT_SENT
+from differential.matrix.valid import VALID
 
 if TYPE_CHECKING:
     from differential.scene import Pair
@@ -22,7 +23,7 @@ STALE = "docs/compatibility.md is stale: make compatibility"
 _BY_HAND = (5, 6)
 
 
-def test_the_document_is_what_the_runs_compared(pair: Pair) -> None:
+def test_the_document_equals_the_compared_cases(pair: Pair) -> None:
     for each in GENERATED:
         # Where this file is run alone, or after a choice of cases.
         if str(each) not in pair.by_case:
@@ -41,18 +42,17 @@ def test_the_document_is_what_the_runs_compared(pair: Pair) -> None:
                 assert one == other, STALE
 
 
-def test_every_api_that_is_served_has_a_valid_request() -> None:
+def test_every_served_api_has_a_valid_request() -> None:
     assert {int(each) for each in VALID} == set(SERVED_APIS)
 
 
-def test_what_is_not_sent_would_be(pair: Pair) -> None:
-    """An input that is left out is one that there is."""
+def test_every_omitted_input_exists(pair: Pair) -> None:
     known = {api: labels(pair, api) for api in {api for api, _ in NOT_SENT}}
     for api, label in NOT_SENT:
         assert label.removeprefix("broker: ") in known[api], label
 
 
-def test_every_class_applies_somewhere(pair: Pair) -> None:
+def test_every_class_of_inputs_applies_to_an_api(pair: Pair) -> None:
     rows = class_rows(pair)[2:]
     assert [row.split(" | ")[0].removeprefix("| ") for row in rows] == list(CLASSES)
     assert all(int(row.split(" | ")[1]) > 0 for row in rows)

@@ -1,4 +1,4 @@
-"""What comes a little after the start: the group coordinator and the first producer ids."""
+"""What comes a little after the start: the coordinators and the first producer ids."""
 
 from __future__ import annotations
 
@@ -18,12 +18,27 @@ if TYPE_CHECKING:
 GROUPS = [f"warm-up-{number}" for number in range(12)]
 
 
+TRANSACTIONAL_IDS = 40
+
+
 def warm_up(pair: Pair) -> None:
-    """Wait until both answer for all groups, and give out producer ids."""
+    """Wait until both answer for all groups and transactional ids, and give out producer ids."""
     for side in pair.sides():
         words = f"{side.name}: no group coordinator"
         eventually(partial(_is_ready, side), words)
+        for number in range(TRANSACTIONAL_IDS):
+            eventually(partial(_has_producer, side, f"warm-up-{number}"), side.name)
         new_producer(side)
+
+
+def _has_producer(side: Side, transactional_id: str) -> bool:
+    asked = {"key_type": 1, "coordinator_keys": [transactional_id]}
+    (found,) = ask(side, ApiKey.FIND_COORDINATOR, 4, asked).coordinators
+    if found.error_code != ErrorCode.NONE:
+        return False
+    started = {"transactional_id": transactional_id, "transaction_timeout_ms": 60_000}
+    made = ask(side, ApiKey.INIT_PRODUCER_ID, 4, started)
+    return bool(made.error_code == ErrorCode.NONE)
 
 
 def _is_ready(side: Side) -> bool:

@@ -18,6 +18,7 @@ CONSOLE, SCRIPT, PYTHON, OUTPUT = "console", "sh", "python", "text"
 BROKERS = ("barnabas", "kafka")
 
 _MARK = re.compile(r"\s*<!-- test: (.+?) -->\s*$")
+_HEADING = re.compile(r"##+ (.+)")
 _FENCE = re.compile(r"( *)```(\S*)\s*$")
 _MARK_WORDS = re.compile(
     r"not run, (?P<not_run>\S.*)|file (?P<file>[\w./-]+)"
@@ -38,6 +39,7 @@ class Block:
 
     Attributes:
         line: where its text begins, counted from 1.
+        heading: the nearest heading above it.
         output: what it prints, from the `text` block behind it; None if the page does not show it.
         status: the exit status that its last command has.
         not_run: the reason why it is not run.
@@ -52,6 +54,7 @@ class Block:
     line: int
     kind: str
     text: str
+    heading: str = ""
     output: str | None = None
     status: int = 0
     not_run: str | None = None
@@ -118,8 +121,8 @@ class _Reader:
         while number < len(lines):
             line = lines[number]
             number += 1
-            if line.startswith("## "):
-                self._heading = line.removeprefix("## ")
+            if (heading := _HEADING.match(line)) is not None:
+                self._heading = heading[1]
             if (mark := _MARK.match(line)) is not None:
                 self._take_mark(mark[1], number)
             elif (fence := _FENCE.match(line)) is not None:
@@ -167,6 +170,7 @@ class _Reader:
             line=line,
             kind=kind,
             text=text,
+            heading=self._heading,
             status=int(marks.get("status", "0")),
             not_run=marks.get("not_run"),
             file=marks.get("file"),

@@ -1,4 +1,4 @@
-"""The harness itself: blocks, marks, comparison, and pages that are wrong fail."""
+"""The harness itself: blocks, marks, comparison, and failures of wrong pages."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_marks_apply_to_the_next_block_and_fresh_begins_a_section() -> None:
         ("<!-- test: brokers redpanda -->", "brokers are"),
     ],
 )
-def test_what_the_rules_do_not_have_is_refused(text: str, complaint: str) -> None:
+def test_unknown_marks_and_blocks_are_refused(text: str, complaint: str) -> None:
     with pytest.raises(MarkError, match=complaint):
         page(text)
 
@@ -96,7 +96,7 @@ def test_what_the_rules_do_not_have_is_refused(text: str, complaint: str) -> Non
         (["done"], "10%\r50%\rdone\n"),
     ],
 )
-def test_what_differs_from_run_to_run_matches(shown: list[str], printed: str) -> None:
+def test_values_that_differ_between_runs_match(shown: list[str], printed: str) -> None:
     assert matches(shown, printed)
 
 
@@ -115,12 +115,12 @@ def test_another_output_does_not_match(shown: list[str], printed: str) -> None:
     assert not matches(shown, printed)
 
 
-def test_more_may_come_below_what_a_server_prints_first() -> None:
+def test_a_server_may_print_more_than_the_page_shows() -> None:
     assert matches(["ready"], "ready\nmetrics\n", begins=True)
     assert not matches(["metrics"], "ready\nmetrics\n", begins=True)
 
 
-def test_a_true_page_runs(tmp_path: Path) -> None:
+def test_a_correct_page_passes(tmp_path: Path) -> None:
     run(tmp_path, """
         '''console
         $ barnabas start --data-dir data
@@ -172,13 +172,13 @@ def test_a_true_page_runs(tmp_path: Path) -> None:
         "'''console\n$ barnabas start --data-dir data\nready 127.0.0.1:1\n^C\n'''",
     ],
 )
-def test_a_false_page_fails(tmp_path: Path, block: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_page_fails(tmp_path: Path, block: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("documents.terminal.SEEN_TIMEOUT_S", 3.0)
     with pytest.raises(AssertionError):
         run(tmp_path, block)
 
 
-def test_ctrl_c_ends_a_server_and_another_takes_its_port(tmp_path: Path) -> None:
+def test_ctrl_c_ends_a_server_and_frees_its_port(tmp_path: Path) -> None:
     server = "'''console\n$ barnabas start --data-dir data\nready 127.0.0.1:9092\n^C\n'''\n"
     run(tmp_path, server + server)
 

@@ -99,7 +99,7 @@ def running_broker(kind: str | None, directory: Path) -> Iterator[str | None]:
 
 
 @pytest.mark.parametrize(("section", "broker"), list(runs()), ids=name_of)
-def test_the_blocks_run_and_print_what_the_page_shows(
+def test_the_output_of_the_blocks_equals_the_page(
     tmp_path: Path, section: Section, broker: str | None
 ) -> None:
     need(*(each for each in section.needs if each != "kafka"))
@@ -116,7 +116,7 @@ def test_blocks_that_are_not_run_are_few(pytestconfig: pytest.Config) -> None:
     assert len(not_run) <= NOT_RUN_MAX, [each.where for each in not_run]
 
 
-def test_blocks_that_another_test_checks_are_named_there() -> None:
+def test_blocks_checked_by_another_test_are_used_there() -> None:
     checked = {(block.page, str(block.checked_by)) for block in BLOCKS if block.checked_by}
     for page, test in [*checked, *GENERATED.items()]:
         assert Path(page).name in (ROOT / test).read_text(), (page, test)

@@ -1,4 +1,4 @@
-"""The tables of the pages name what is there: methods and keys of the client, feature levels."""
+"""The tables of the pages name existing methods, client keys and feature levels."""
 
 from __future__ import annotations
 

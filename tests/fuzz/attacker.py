@@ -1,4 +1,4 @@
-"""Connections that send frames as fast as they are taken, and come back when they are closed."""
+"""Connections that send frames as fast as possible, and reconnect when they are closed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STALL_SECONDS = 1.0
 
 @dataclass
 class Tally:
-    """What was sent and what came back."""
+    """Counts of sent frames and responses."""
 
     frames: int = 0
     damaged: int = 0
@@ -45,7 +45,7 @@ class _Connection:
 
 
 class Attacker:
-    """Sends until it has sent enough, or for long enough."""
+    """Sends until the limit of frames or time."""
 
     def __init__(self, bootstrap: str, seed: int) -> None:
         host, _, port = bootstrap.rpartition(":")
@@ -56,7 +56,7 @@ class Attacker:
         self.tally = Tally()
 
     def run(self, seconds: float, frames: int | None = None) -> Tally:
-        """Attack for so long, or until so many frames were sent."""
+        """Attack for this time, or until this number of frames was sent."""
         deadline = time.monotonic() + seconds
         connections = [self._connect() for _ in range(CONNECTIONS)]
         while time.monotonic() < deadline and (frames is None or self.tally.frames < frames):

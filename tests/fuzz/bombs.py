@@ -25,7 +25,7 @@ _CODES = (NONE, GZIP, SNAPPY, LZ4, ZSTD)
 
 
 def batch(payload: bytes, count: int, code: int = NONE, flags: int = 0) -> bytearray:
-    """A batch that claims to hold so many records."""
+    """Return a batch that claims to contain this number of records."""
     builder = BatchBuilder()
     builder.append(1000, b"k", b"v")
     made = builder.build()[:HEADER_SIZE] + compress(code, payload)
@@ -45,7 +45,7 @@ def _with_time(made: bytearray, place: slice) -> bytearray:
 
 
 def _in_order(count: int) -> bytes:
-    """So many records of nothing, at offsets in order."""
+    """Return this number of empty records, at consecutive offsets."""
     builder = BatchBuilder()
     for _ in range(count):
         builder.append(1000, b"", None)
@@ -53,7 +53,7 @@ def _in_order(count: int) -> bytes:
 
 
 def made_bombs() -> list[bytes]:
-    """All of them."""
+    """Return all bombs."""
     few = _in_order(3)
     many = _in_order(200_000)
     bombs = [
@@ -85,7 +85,7 @@ def made_bombs() -> list[bytes]:
 
 
 class Bombs:
-    """Gives them by chance."""
+    """Returns random bombs."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng

@@ -16,6 +16,7 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -126,7 +127,7 @@ class Watched:
             found.append(f"memory grew to {self.memory_mb_most:.0f} MB, over {MEMORY_MB_MAX} MB")
         if self.turns.longest_cpu_ms > TURN_CPU_MS_MAX:
             found.append(f"a turn of the loop took {self.turns.longest_cpu_ms:.0f} ms of CPU time")
-        return found + _unexpected(self.broker.log())
+        return found + unexpected(self.broker.log())
 
     def _memory_mb(self) -> float:
         return float(psutil.Process(self.broker.pid).memory_info().rss / 1e6)
@@ -151,7 +152,7 @@ def run(
     with BrokerProcess(directory, SETTINGS) as broker:
         _make_topics(broker.bootstrap)
         watched = Watched(broker)
-        polite = _start_polite(broker.bootstrap)
+        polite = start_polite(broker.bootstrap)
         started = time.monotonic()
         attacker = Attacker(broker.bootstrap, seed)
         large = LargeRequests(random.Random(seed))
@@ -172,7 +173,7 @@ def run(
         except (OSError, psutil.Error, BrokerStartError) as error:
             problems.append(f"the broker is gone: {error}")
         elapsed = time.monotonic() - started
-        seen = _finish_polite(polite, problems)
+        seen = finish_polite(polite, problems)
         watched.look_at_turns()
         tally = attacker.tally
         return Outcome(
@@ -225,10 +226,11 @@ def _is_enough(attacker: Attacker, frames: int | None) -> bool:
     return frames is not None and attacker.tally.frames >= frames
 
 
-def _start_polite(bootstrap: str) -> subprocess.Popen[str]:
+def start_polite(bootstrap: str, keys: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+    """Start a client that is not disturbed by the attack; with more keys of librdkafka."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "tests"), *sys.path])}
     process = subprocess.Popen(
-        [sys.executable, "-m", "fuzz.polite", bootstrap, "polite"],
+        [sys.executable, "-m", "fuzz.polite", bootstrap, "polite", json.dumps(dict(keys or {}))],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
     )  # fmt: skip
     assert process.stdout is not None
@@ -236,7 +238,8 @@ def _start_polite(bootstrap: str) -> subprocess.Popen[str]:
     return process
 
 
-def _finish_polite(process: subprocess.Popen[str], problems: list[str]) -> dict[str, Any]:
+def finish_polite(process: subprocess.Popen[str], problems: list[str]) -> dict[str, Any]:
+    """End it, add what disturbed it to the problems, and return what it saw."""
     try:
         output, _ = process.communicate("", timeout=POLITE_SECONDS)
         seen: dict[str, Any] = json.loads(output)
@@ -250,7 +253,8 @@ def _finish_polite(process: subprocess.Popen[str], problems: list[str]) -> dict[
     return seen
 
 
-def _unexpected(log: str) -> list[str]:
+def unexpected(log: str) -> list[str]:
+    """Return the errors of a broker's log that nothing explains."""
     lines = log.splitlines()
     return [
         "the log has an unexpected error: " + " | ".join(lines[index : index + 25])

@@ -1,4 +1,4 @@
-"""Damage to a frame: bits, lengths, versions, cuts, joints."""
+"""Mutations of a frame: bits, lengths, versions, truncation, extra bytes."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def extreme_bytes(frame: bytes, rng: random.Random) -> bytes:
 
 
 def cut(frame: bytes, rng: random.Random) -> bytes:
-    """A shorter body, honestly announced."""
+    """Truncate the body, with a correct length."""
     return _with_length(frame[4 : 4 + rng.randrange(len(frame) - 3)])
 
 
 def longer(frame: bytes, rng: random.Random) -> bytes:
-    """Bytes behind the end of the request."""
+    """Add bytes after the end of the request."""
     return _with_length(frame[4:] + rng.randbytes(rng.choice([1, 8, 100])))
 
 
@@ -46,7 +46,7 @@ def forged_length(frame: bytes, rng: random.Random) -> bytes:
 
 
 def odd_header(frame: bytes, rng: random.Random) -> bytes:
-    """An API or a version that is not there."""
+    """Use an unknown API or version."""
     body = bytearray(frame[4:])
     struct.pack_into(
         ">hh", body, 0, rng.choice([-1, 4, 95, 1000, 18, 0, 1]), rng.choice([-1, 0, 19, 99, 32767])
@@ -55,7 +55,7 @@ def odd_header(frame: bytes, rng: random.Random) -> bytes:
 
 
 def garbage(_frame: bytes, rng: random.Random) -> bytes:
-    """No request at all."""
+    """Return random bytes."""
     if rng.random() < 0.3:
         return rng.choice(
             [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"]

@@ -1,7 +1,7 @@
 """A well-behaved client beside the attack: numbered records there and back, nothing else.
 
-`python -m fuzz.polite BOOTSTRAP TOPIC` runs until its standard input ends, then waits for what is
-under way and prints what it saw as one JSON line.
+`python -m fuzz.polite BOOTSTRAP TOPIC [KEYS]` runs until its standard input ends, then waits for
+what is under way and prints what it saw as one JSON line. KEYS: more keys of librdkafka, as JSON.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ LAST_RECORDS_SECONDS = 90
 
 
 def clients(
-    bootstrap: str, topic: str, on_error: Callable[[KafkaError], None]
+    keys: dict[str, str], topic: str, on_error: Callable[[KafkaError], None]
 ) -> tuple[Producer, Consumer]:
     """An idempotent producer, and a consumer that is alone in its group."""
     producer = Producer(
         {
-            "bootstrap.servers": bootstrap,
+            **keys,
             "enable.idempotence": True,
             "linger.ms": 0,
             "log_level": 0,
@@ -37,7 +37,7 @@ def clients(
     )
     consumer = Consumer(
         {
-            "bootstrap.servers": bootstrap,
+            **keys,
             "group.id": f"{topic}-readers",
             "auto.offset.reset": "earliest",
             "log_level": 0,
@@ -69,8 +69,9 @@ class Reading:
         self.numbers.append(number)
 
 
-def main(bootstrap: str, topic: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+def main(bootstrap: str, topic: str, more_keys: str = "{}") -> None:
+    keys = {"bootstrap.servers": bootstrap, **json.loads(more_keys)}
+    admin = AdminClient({**keys, "log_level": 0})
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(LAST_RECORDS_SECONDS)
     errors: list[str] = []
 
@@ -81,7 +82,7 @@ def main(bootstrap: str, topic: str) -> None:
     acknowledged: list[int] = []
     reading = Reading()
     slowest = 0.0
-    producer, consumer = clients(bootstrap, topic, on_error)
+    producer, consumer = clients(keys, topic, on_error)
     consumer.subscribe([topic], on_assign=lambda *_: reading.begin_again())
     stopping = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.read(), stopping.set()), daemon=True).start()

@@ -1,4 +1,4 @@
-"""Large requests and floods against a real broker: none of them holds its event loop."""
+"""Large requests and floods against a real broker do not block its event loop."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SECONDS = 120
 
 @pytest.mark.conformance
 @pytest.mark.slow
-def test_no_large_request_holds_the_event_loop() -> None:
+def test_no_large_request_blocks_the_event_loop() -> None:
     settings = {"metrics.listener": "127.0.0.1:0", "offsets.topic.num.partitions": "1"}
     held: list[str] = []
     with BrokerProcess(settings=settings) as broker:

@@ -1,4 +1,4 @@
-"""The campaign of `make fuzz`, for a few seconds and from a fixed seed."""
+"""The campaign of `make fuzz`, for a few seconds from a fixed seed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SECONDS = 240
 SEED = 20_261_121
 
 
-def test_every_served_api_and_version_is_made() -> None:
+def test_requests_of_every_served_api_and_version_are_generated() -> None:
 
     grammar = Grammar(random.Random(1))
     made = {grammar.frame()[0] for _ in range(6000)}
@@ -28,7 +28,7 @@ def test_every_served_api_and_version_is_made() -> None:
 
 @pytest.mark.conformance
 @pytest.mark.slow
-def test_the_broker_stands_hostile_requests(tmp_path: Path) -> None:
+def test_the_broker_survives_hostile_requests(tmp_path: Path) -> None:
     outcome = campaign.run(SECONDS, FRAMES, SEED, tmp_path, restart_s=5)
     assert outcome.problems == []
     # It is killed and started again once more at the end.
@@ -37,7 +37,7 @@ def test_the_broker_stands_hostile_requests(tmp_path: Path) -> None:
     assert outcome.polite["sent"] > 20
 
 
-def test_records_are_read_again_after_an_assignment_only() -> None:
+def test_records_are_read_again_only_after_an_assignment() -> None:
     reading = Reading()
     for number in (0, 1, 2):
         reading.take(number)
@@ -53,7 +53,7 @@ def test_records_are_read_again_after_an_assignment_only() -> None:
 
 
 @pytest.mark.conformance
-def test_a_broker_that_ends_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dead_broker_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def end_the_broker(attacker: Attacker, _seconds: float, _frames: int | None) -> None:
         raise ConnectionRefusedError("nobody listens")
 

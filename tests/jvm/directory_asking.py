@@ -1,6 +1,6 @@
-"""Asks a broker, or whichever of a cluster has the answer: leader, coordinator, or the named one.
+"""Sends requests to a broker, or to the responsible broker of a cluster: leader or coordinator.
 
-Nothing is remembered between requests, so that an answer is never that of a former leader's place.
+Nothing is cached between requests, so no response comes from a former leader.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What tests install or compile once: a folder of `build/clients`, named after its makings."""
+"""Programs that tests install or compile once, in a folder of `build/clients` named by content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Java program that runs beside a test: what it says is read as it comes."""
+"""A Java program that runs beside a test; its output is read continuously."""
 
 from __future__ import annotations
 

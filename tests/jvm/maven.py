@@ -25,7 +25,7 @@ TIMEOUT_S = 280
 
 
 def need(*commands: str) -> None:
-    """Skip where a command is missing; in CI (CI=true) that is a failure, for nothing is left out.
+    """Skip the test if a command is missing; in CI (CI=true), fail.
 
     The Debian packages that bring them are in the Makefile: `make debian-packages`.
     """

@@ -1,4 +1,4 @@
-"""Each assignor's results beside those of Apache Kafka's own class of the same name."""
+"""Results of each assignor compared with those of Apache Kafka's class."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def cases() -> list[AssignorCase]:
 
 @pytest.fixture(scope="module")
 def theirs(cases: list[AssignorCase]) -> list[dict[str, str]]:
-    """What Java makes of each case; one process for all."""
+    """Return the results of Java for each case, from one process."""
     given = "".join(f"{line}\n" for case in cases for line in case.lines())
     done = subprocess.run(
         [*java_command("kafka", "OFF"), str(SOURCE)],
@@ -45,7 +45,7 @@ def theirs(cases: list[AssignorCase]) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)
-def test_whatever_happens_to_a_group_java_would_have_assigned_the_same(
+def test_assignments_of_random_groups_equal_those_of_java(
     cases: list[AssignorCase], theirs: list[dict[str, str]], assignor: str
 ) -> None:
     compared = 0

@@ -56,7 +56,7 @@ WORDS = "x" * 4000
 
 
 class Story:
-    """What is in the directories, who has written it, and who goes on."""
+    """The content of the directories, its writer, and the next cluster."""
 
     def __init__(self, turns: ClusterTurns) -> None:
         self.turns = turns
@@ -70,7 +70,7 @@ class Story:
         self.writer = Writer(turns.bootstrap, STREAM, PARTITIONS)
 
     def hand_over(self, end: str, to: dict[int, NodeProcess]) -> None:
-        """End all, and see that the others serve what they left, and go on."""
+        """Stop all nodes, and check that the other kind serves the data and continues."""
         left = self._picture_at_rest()
         self.writer.await_more(200)
         getattr(self.turns, end)()
@@ -81,7 +81,7 @@ class Story:
         self._check(left)
 
     def roll(self, to: dict[int, NodeProcess]) -> None:
-        """One node at a time, each waiting until the one before has caught up."""
+        """Replace one node at a time, each after the previous one has caught up."""
         left = self._picture_at_rest()
         for node_id, node in to.items():
             self.writer.await_more(200)
@@ -92,7 +92,7 @@ class Story:
         self._check(left)
 
     def end(self) -> None:
-        """What was acknowledged is there, once and where it was said to be."""
+        """Check that each acknowledged record exists once at its offset."""
         said = self.writer.close()
         assert len(said) > 1000
         with asking(self.turns.bootstrap) as ask:
@@ -166,7 +166,7 @@ def story(
 
 
 @pytest.mark.parametrize("story", ["static"], indirect=True)
-def test_a_cluster_goes_over_as_a_whole_and_back(
+def test_a_whole_cluster_is_replaced_and_replaced_back(
     story: Story, kafka_tools: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     for node in story.turns.kafkas.values():
@@ -182,7 +182,7 @@ def test_a_cluster_goes_over_as_a_whole_and_back(
 
 
 @pytest.mark.parametrize("story", ["dynamic"], indirect=True)
-def test_a_cluster_goes_over_one_node_at_a_time(story: Story) -> None:
+def test_a_cluster_is_replaced_one_node_at_a_time(story: Story) -> None:
     story.roll(story.turns.kafkas)
     story.roll(story.turns.ours)
     story.hand_over("kill", story.turns.kafkas)

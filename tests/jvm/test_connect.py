@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from barnabas.testing.broker_process import BrokerProcess
 from barnabas.testing.free_ports import free_ports
@@ -41,7 +42,8 @@ SETTINGS = {
 class Worker:
     """One Connect process and its REST interface."""
 
-    def __init__(self, name: str, bootstrap: str, directory: Path) -> None:
+    def __init__(self, name: str, bootstrap: str, directory: Path, **settings: str) -> None:
+        """`settings` are keys of the worker, with "_" for "."."""
         (port,) = free_ports(1)
         self.address = f"127.0.0.1:{port}"
         keys = {
@@ -58,6 +60,7 @@ class Worker:
             "heartbeat.interval.ms": "300",
             "scheduled.rebalance.max.delay.ms": "0",
             "consumer.auto.offset.reset": "earliest",
+            **{key.replace("_", "."): value for key, value in settings.items()},
         }
         for kind, topic in INTERNAL.items():
             keys[f"{kind}.storage.topic"] = topic
@@ -74,18 +77,18 @@ class Worker:
         self.process.await_said("Finished starting connectors and tasks")
         return self
 
-    def ask(self, path: str, put: dict[str, str] | None = None) -> Any:
+    def ask(self, path: str, put: dict[str, str] | None = None, method: str | None = None) -> Any:
         """What REST answers; None for what is not there, or not now."""
         body = None if put is None else json.dumps(put).encode()
         request = urllib.request.Request(
             f"http://{self.address}{path}",
             body,
             {"Content-Type": "application/json"},
-            method="GET" if put is None else "PUT",
+            method=method or ("GET" if put is None else "PUT"),
         )
         try:
             with urllib.request.urlopen(request, timeout=REST_TIMEOUT_S) as answer:
-                return json.load(answer)
+                return json.loads(answer.read() or b"null")
         except urllib.error.HTTPError as error:
             if error.code not in {404, 409, 500}:
                 raise
@@ -100,6 +103,13 @@ class Worker:
         """The address of the worker that runs a connector's task."""
         tasks = (self.ask(f"/connectors/{name}/status") or {"tasks": []})["tasks"]
         return next((each["worker_id"] for each in tasks if each["state"] == "RUNNING"), None)
+
+    def restart_if_failed(self, name: str) -> None:
+        """Restart the task of a connector if it has failed, as an operator does."""
+        tasks = (self.ask(f"/connectors/{name}/status") or {"tasks": []})["tasks"]
+        if any(each["state"] == "FAILED" for each in tasks):
+            path = f"/connectors/{name}/restart?includeTasks=true&onlyFailed=true"
+            self.ask(path, method="POST")
 
     def source_position(self) -> int | None:
         """How far the source says it has read its file, for good."""
@@ -135,7 +145,7 @@ class Files:
         )
 
 
-def test_lines_of_a_file_go_through_a_topic_to_another_over_kills_and_restarts(
+def test_lines_are_copied_through_a_topic_despite_kills_and_restarts(
     broker: BrokerProcess | KafkaProcess, tmp_path: Path, tool_host: ToolHost
 ) -> None:
     def printed(tool: str, *words: str) -> list[list[str]]:
@@ -189,3 +199,66 @@ def test_lines_of_a_file_go_through_a_topic_to_another_over_kills_and_restarts(
         last.await_started()
         files.await_copied()
         eventually_equal(lambda: sorted(last.ask("/connectors") or ()), ["sink", "source"])
+
+
+def committed_lines(bootstrap: str) -> list[str]:
+    """All committed records of the topic, in order."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reader",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+        }
+    )
+    consumer.assign([TopicPartition("lines", 0, 0)])
+    found = []
+    while True:
+        for record in consumer.consume(1000, 0.2):
+            if record.error() is not None:
+                assert record.error().code() == KafkaError._PARTITION_EOF, record.error()
+                consumer.close()
+                return found
+            found.append(record.value().decode())
+
+
+def test_lines_are_written_exactly_once_despite_kills_of_worker_and_broker(
+    broker: BrokerProcess | KafkaProcess, tmp_path: Path
+) -> None:
+    files = Files(tmp_path)
+    exactly_once = {
+        "exactly_once_source_support": "enabled",
+        # The transaction of a killed task must not outlast the test.
+        "producer_transaction_timeout_ms": "10000",
+    }
+    first = Worker("worker-0", broker.bootstrap, tmp_path, **exactly_once)
+    files.write(2_000)
+    with first.process:
+        first.await_started()
+        config = {"topic": "lines", "batch.size": "50", "transaction.boundary": "interval"}
+        first.connect("source", "Source", file=str(files.source), **config)
+        eventually(lambda: committed_lines(broker.bootstrap), "no line is committed")
+        files.write(2_000)
+        first.process.kill()
+    second = Worker("worker-1", broker.bootstrap, tmp_path, **exactly_once)
+    with second.process:
+        second.await_started()
+        eventually(
+            lambda: len(committed_lines(broker.bootstrap)) > 2_000, "the task is not resumed"
+        )
+        files.write(2_000)
+        broker.kill()
+        broker.start()
+        files.write(2_000)
+        count = len(files.source.read_text().splitlines())
+
+        def are_committed() -> bool:
+            second.restart_if_failed("source")
+            # A task commits its last batch when it reads the next one.
+            files.write(50)
+            return len(committed_lines(broker.bootstrap)) >= count
+
+        eventually(are_committed, "the lines are not complete")
+        found = committed_lines(broker.bootstrap)
+        assert found == files.source.read_text().splitlines()[: len(found)]

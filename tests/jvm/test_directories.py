@@ -40,7 +40,7 @@ pytestmark = pytest.mark.conformance
 
 Broker = BrokerProcess | KafkaProcess
 # What a single node of ours does not have; a cluster that has it finalised is not for it.
-FEATURES = {"transaction.version": 0, "group.version": 0, "share.version": 0, "streams.version": 0}
+FEATURES = {"group.version": 0, "share.version": 0, "streams.version": 0}
 SETTINGS = {
     "offsets.topic.num.partitions": "3",
     "offsets.topic.replication.factor": "1",
@@ -110,7 +110,7 @@ def verify(directories: Iterable[Path]) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_kafka_goes_on_in_our_directory_and_we_behind_it(turns: Turns) -> None:
+def test_kafka_continues_in_a_barnabas_directory_and_barnabas_after_it(turns: Turns) -> None:
     turns.begin(turns.ours)
     turns.hand_over("kill", turns.kafka)
     turns.hand_over("stop", turns.ours)
@@ -120,7 +120,7 @@ def test_kafka_goes_on_in_our_directory_and_we_behind_it(turns: Turns) -> None:
     verify(turns.directories)
 
 
-def test_we_go_on_in_kafkas_directory_and_kafka_behind_us(turns: Turns) -> None:
+def test_barnabas_continues_in_a_kafka_directory_and_kafka_after_it(turns: Turns) -> None:
     turns.begin(turns.kafka)
     turns.hand_over("stop", turns.ours)
     turns.ours.stop()

@@ -1,4 +1,4 @@
-"""Which refusals FailedProduceRequestsPerSec and FailedFetchRequestsPerSec count, beside Kafka."""
+"""The errors that FailedProduceRequestsPerSec and FailedFetchRequestsPerSec count, as in Kafka."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ METERS = (
 
 
 class Counted(NamedTuple):
-    """What one request has added to a topic's meters."""
+    """The counts that one request added to a topic's meters."""
 
     error: ErrorCode
     total: int
@@ -220,8 +220,8 @@ PRODUCED = {
 }  # fmt: skip
 
 
-def test_what_a_refused_produce_request_counts(side: Side) -> None:
-    """Kafka counts what it did not expect, to which refused records and sequences belong."""
+def test_refused_produce_requests_are_counted_as_in_kafka(side: Side) -> None:
+    """Kafka counts unexpected errors, which include refused records and sequences."""
     found = {name: produce(side, case[0], bytes(case[1])) for name, case in PRODUCED.items()}
     assert found == {name: Counted(*case[2:]) for name, case in PRODUCED.items()}
     acks = produce(side, PLAIN, batch(), acks=5)
@@ -242,8 +242,8 @@ FETCHED: dict[str, tuple[str, dict[str, int], ErrorCode, int, int]] = {
 }  # fmt: skip
 
 
-def test_what_a_refused_fetch_request_counts(side: Side) -> None:
-    """Kafka counts unexpected errors alone."""
+def test_refused_fetch_requests_are_counted_as_in_kafka(side: Side) -> None:
+    """Kafka counts only unexpected errors."""
     assert produce(side, PLAIN, batch()).error is ErrorCode.NONE
     found = {name: fetch(side, case[0], **case[1]) for name, case in FETCHED.items()}
     assert found == {name: Counted(*case[2:]) for name, case in FETCHED.items()}

@@ -74,7 +74,7 @@ def content(node: NodeProcess) -> tuple[dict[str, str], int, VoterSet, dict[str,
     return meta, history.kraft_version, history.last, features
 
 
-def test_first_voters_formatted_by_either_make_one_quorum(tmp_path: Path) -> None:
+def test_voters_formatted_by_either_broker_form_one_quorum(tmp_path: Path) -> None:
     quorum = JointQuorum(tmp_path, dynamic=True)
     words = ("--initial-controllers", initial_controllers(quorum))
     for node_id, node in quorum.nodes.items():
@@ -112,7 +112,7 @@ def test_a_checkpoint_has_the_same_content_from_either_broker(tmp_path: Path, op
 
 
 @pytest.mark.parametrize("formatted_by", ["us", "Kafka"])
-def test_a_standalone_voter_runs_on_a_directory_that_the_other_formatted(
+def test_a_standalone_voter_runs_on_a_directory_formatted_by_the_other(
     tmp_path: Path, formatted_by: str
 ) -> None:
     quorum = JointQuorum(tmp_path, dynamic=True)
@@ -137,7 +137,7 @@ def info(node: NodeProcess) -> tuple[int, str]:
     return done.returncode, re.sub(r"directory\.id=[\w-]{22}", "directory.id=ID", said)
 
 
-def test_kafka_storage_info_says_the_same_of_directories_of_either(tmp_path: Path) -> None:
+def test_kafka_storage_info_is_equal_for_directories_of_both(tmp_path: Path) -> None:
     said = []
     for who, format_by in (("us", format_by_barnabas), ("Kafka", format_by_kafka)):
         node = JointQuorum(tmp_path / who, dynamic=True).nodes[2]

@@ -1,6 +1,6 @@
-"""One metadata quorum of our controllers and Apache Kafka's: each votes for and follows the other.
+"""One metadata quorum of our controllers and Apache Kafka's: they vote for and follow each other.
 
-The logs must be the same byte by byte, whoever wrote them.
+All logs must be equal byte by byte.
 """
 
 from __future__ import annotations
@@ -39,11 +39,9 @@ KAFKA_ID = 3
 
 
 class PlainKafka(KafkaNode):
-    """Without the features that controllers of ours do not have."""
+    """An Apache Kafka without the features that our controllers lack."""
 
-    format_options = tuple(
-        f"--feature={name}.version=0" for name in ("transaction", "group", "share", "streams")
-    )
+    format_options = tuple(f"--feature={name}.version=0" for name in ("group", "share", "streams"))
 
 
 class Standalone(PlainKafka):
@@ -219,7 +217,7 @@ def joint(
 
 
 @pytest.mark.parametrize("joint", ["static"], indirect=True)
-def test_each_side_votes_for_the_other_and_follows_it(joint: JointQuorum) -> None:
+def test_controllers_of_both_kinds_vote_for_and_follow_each_other(joint: JointQuorum) -> None:
     joint.nodes[KAFKA_ID].launch()
     for node_id in (1, 2):
         joint.nodes[node_id].start()
@@ -248,7 +246,7 @@ def test_each_side_votes_for_the_other_and_follows_it(joint: JointQuorum) -> Non
 
 
 @pytest.mark.parametrize("joint", ["dynamic"], indirect=True)
-def test_each_side_takes_the_other_in_as_a_voter(joint: JointQuorum) -> None:
+def test_leaders_of_both_kinds_add_the_other_as_a_voter(joint: JointQuorum) -> None:
     joint.nodes[KAFKA_ID].launch()
     for node_id in (1, 2):
         joint.nodes[node_id].start()

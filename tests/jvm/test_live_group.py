@@ -120,7 +120,7 @@ class Member:
                     self.committed[each.partition] = each.offset
 
 
-def test_a_member_stays_in_its_group_while_the_node_changes(
+def test_a_member_stays_in_its_group_while_the_node_is_replaced(
     kafka_jars: Callable[[str], str], tmp_path: Path
 ) -> None:
     turns = ClusterTurns(1, tmp_path, SETTINGS)

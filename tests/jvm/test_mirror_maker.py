@@ -21,6 +21,7 @@ from barnabas.testing.broker_process import BrokerProcess
 from jvm.java import java_command
 from jvm.java_application import JavaApplication
 from jvm.kafka_process import KafkaProcess
+from jvm.reference import broker_under_test
 from jvm.topics import topic_configs
 from waiting import eventually, eventually_equal
 
@@ -122,7 +123,12 @@ def fill(bootstrap: str, first: int) -> None:
 
 
 def reader(bootstrap: str, **more: object) -> Consumer:
-    settings = {"bootstrap.servers": bootstrap, "group.id": GROUP, "enable.auto.commit": False}
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "group.id": GROUP,
+        "enable.auto.commit": False,
+        "isolation.level": "read_committed",
+    }
     return Consumer({**settings, **more})
 
 
@@ -213,7 +219,7 @@ def is_filled(bootstrap: str, topic: str) -> bool:
     return high > low
 
 
-def test_a_kafka_is_mirrored_with_its_configs_records_and_groups(
+def test_configs_records_and_groups_of_a_kafka_are_mirrored(
     source: str, target: BrokerProcess, tmp_path: Path
 ) -> None:
     make_topic(source)
@@ -252,3 +258,58 @@ def test_a_kafka_is_mirrored_with_its_configs_records_and_groups(
     with JavaApplication(command, tmp_path / "mirror.log"):
         sent = read_all(source, 2 * COUNT)
         eventually_equal(lambda: read(mirror, MIRROR), sent)
+
+
+def values(bootstrap: str, topic: str) -> dict[int, list[bytes | None]]:
+    """The committed values of a topic, by partition."""
+    return {
+        partition: [each.value() for each in some]
+        for partition, some in messages(bootstrap, topic).items()
+    }
+
+
+def test_a_kafka_is_mirrored_exactly_once_despite_kills(source: str, tmp_path: Path) -> None:
+    topic, mirror = "once", "source.once"
+    admin = AdminClient({"bootstrap.servers": source})
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(TIMEOUT_S)
+    producer = Producer({"bootstrap.servers": source})
+    numbers = itertools.count()
+
+    def send(count: int) -> None:
+        for number in itertools.islice(numbers, count):
+            producer.produce(topic, str(number), partition=number % PARTITIONS)
+        assert producer.flush(TIMEOUT_S) == 0
+
+    def mirrored() -> int:
+        if mirror not in topics(target.bootstrap):
+            return 0
+        return sum(map(len, values(target.bootstrap, mirror).values()))
+
+    with broker_under_test(tmp_path / "target", SETTINGS) as target:
+        keys = {
+            **properties(source, target.bootstrap),
+            "topics": topic,
+            "target.exactly.once.source.support": "enabled",
+            # The transactions of a killed mirror must not outlast the test.
+            "target.producer.transaction.timeout.ms": "10000",
+        }
+        file = tmp_path / "mirror.properties"
+        file.write_text("".join(f"{key}={value}\n" for key, value in keys.items()))
+        command = java_command("kafka-connect", log_level="INFO")
+        command += ["org.apache.kafka.connect.mirror.MirrorMaker", str(file)]
+        send(300)
+        with JavaApplication(command, tmp_path / "mirror.log"):
+            eventually(lambda: mirrored() > 0, "no record is mirrored", START_S)
+            send(300)
+            # The mirror is killed while it copies.
+        with JavaApplication(command, tmp_path / "mirror.log"):
+            send(300)
+            eventually(lambda: mirrored() >= 700, "the mirror does not continue", START_S)
+            target.kill()
+            target.start()
+        # A task that lost its producer has to be restarted: here with the whole mirror.
+        with JavaApplication(command, tmp_path / "mirror.log"):
+            send(300)
+            wanted = {each: [b"%d" % n for n in range(each, 1200, PARTITIONS)] for each in range(3)}
+            eventually(lambda: mirrored() >= 1200, "the mirror is not complete", START_S)
+            assert values(target.bootstrap, mirror) == wanted

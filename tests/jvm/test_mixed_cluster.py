@@ -33,7 +33,7 @@ class PlainKafkaNode(KafkaNode):
 
     format_words = tuple(
         word
-        for name in ("transaction", "group", "share", "streams")
+        for name in ("group", "share", "streams")
         for word in ("--feature", f"{name}.version=0")
     )
 

@@ -1,4 +1,4 @@
-"""The same requests of made-up replicas to a lone controller of each side: the same answers."""
+"""Requests of simulated replicas to a single controller of each kind get equal responses."""
 
 from __future__ import annotations
 
@@ -228,5 +228,5 @@ def answer(joint: JointQuorum, node_id: int, case: str) -> str:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_an_answer_is_apache_kafkas(both: JointQuorum, case: str) -> None:
+def test_the_response_equals_that_of_kafka(both: JointQuorum, case: str) -> None:
     assert answer(both, OURS_ID, case) == answer(both, KAFKA_ID, case)

@@ -73,8 +73,8 @@ def second_is_a_copy(directory: Path) -> None:
 
 
 REFUSALS = {
-    "another node": Refusal(nothing, "belongs to node 1, this is node 2", {"node.id": "2"}),
-    "another cluster": Refusal(nothing, "is to be one of", {"cluster.id": OTHER_CLUSTER}),
+    "another node": Refusal(nothing, "belongs to node 1, but this is node 2", {"node.id": "2"}),
+    "another cluster": Refusal(nothing, "but this node has", {"cluster.id": OTHER_CLUSTER}),
     "second of another node": Refusal(meta(SECOND, "node.id=1", "node.id=7"), "belongs to node 7"),
     "second of another cluster": Refusal(
         meta(SECOND, "cluster.id=", f"cluster.id={OTHER_CLUSTER}\n#"), "several clusters"
@@ -139,13 +139,13 @@ def copied(written: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("refusal", REFUSALS.values(), ids=REFUSALS)
-def test_another_identity_is_refused_and_nothing_changed(copied: Path, refusal: Refusal) -> None:
+def test_another_identity_is_refused_without_changes(copied: Path, refusal: Refusal) -> None:
     refusal.done(copied)
     refuse(copied, refusal.said, refusal.settings)
 
 
 @pytest.mark.parametrize("name", KAFKA_REFUSES)
-def test_kafka_refuses_the_same(
+def test_kafka_refuses_the_same_directories(
     kafka_jars: Callable[[str], str], copied: Path, tmp_path: Path, name: str
 ) -> None:
     REFUSALS[name].done(copied)
@@ -162,7 +162,7 @@ def test_kafka_refuses_the_same(
     assert before == [everything(copied / each) for each in found]
 
 
-def test_feature_levels_of_kafkas_default_are_refused_and_nothing_changed(
+def test_feature_levels_of_kafkas_default_are_refused_without_changes(
     kafka_jars: Callable[[str], str], tmp_path: Path
 ) -> None:
     paths = f"{tmp_path / FIRST},{tmp_path / SECOND}"
@@ -172,7 +172,7 @@ def test_feature_levels_of_kafkas_default_are_refused_and_nothing_changed(
     finally:
         kafka.close()
     shutil.rmtree(tmp_path / "kafka")
-    refuse(tmp_path, "transaction.version 2 (this node knows none)", {})
+    refuse(tmp_path, "group.version 1 (this node knows none)", {})
     for name in (FIRST, SECOND):
         (tmp_path / name / ".lock").unlink()
-    refuse(tmp_path, "transaction.version 2 (this node knows none)", {})
+    refuse(tmp_path, "group.version 1 (this node knows none)", {})

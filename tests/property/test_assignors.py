@@ -1,4 +1,4 @@
-"""What must hold of every assignment, over groups made up from seeds."""
+"""Properties of every assignment, for random groups from seeds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def cases(assignor: str) -> Iterator[AssignorCase]:
 
 
 def wanted(case: AssignorCase) -> set[TopicPartition]:
-    """Partitions that someone wants."""
+    """Return the partitions that a member subscribes to."""
     topics = {topic for member in case.members.values() for topic in member.topics}
     return {TopicPartition(t, p.number) for t in topics for p in case.topics.get(t, ())}
 
@@ -36,12 +36,12 @@ def want_the_same(case: AssignorCase) -> bool:
 
 
 def with_racks(case: AssignorCase) -> bool:
-    """Whether members also move towards their racks, at the price of some moves more."""
+    """Return whether the assignor prefers the members' racks, at the cost of more moves."""
     return any(member.rack_id for member in case.members.values())
 
 
 def settled(case: AssignorCase) -> dict[str, list[TopicPartition]]:
-    """The assignment; under the cooperative protocol that of the rebalance which moves no more."""
+    """Return the assignment; under the cooperative protocol, that of the final rebalance."""
     decided = case.ours()
     for _ in range(ROUNDS_MAX):
         if sum(len(each) for each in decided.values()) == len(wanted(case)):
@@ -54,7 +54,7 @@ def settled(case: AssignorCase) -> dict[str, list[TopicPartition]]:
 def after(
     case: AssignorCase, decided: dict[str, list[TopicPartition]], without: str | None = None
 ) -> AssignorCase:
-    """The next rebalance, of members that have what was decided."""
+    """Return the members of the next rebalance, which own their assigned partitions."""
 
     def next_of(name: str) -> MemberSubscription:
         data = sticky_user_data(Claim(decided[name], 99)) if case.assignor == "sticky" else None
@@ -66,7 +66,7 @@ def after(
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)
-def test_every_partition_goes_to_one_member_that_wants_it(assignor: str) -> None:
+def test_every_partition_is_assigned_to_one_subscribed_member(assignor: str) -> None:
     for case in cases(assignor):
         decided = settled(case)
         given = [tp for partitions in decided.values() for tp in partitions]
@@ -76,14 +76,14 @@ def test_every_partition_goes_to_one_member_that_wants_it(assignor: str) -> None
 
 
 @pytest.mark.parametrize("assignor", ["roundrobin", *STICKY])
-def test_members_that_want_the_same_get_shares_that_differ_by_one_at_most(assignor: str) -> None:
+def test_members_with_equal_subscriptions_get_balanced_shares(assignor: str) -> None:
     for case in cases(assignor):
         if want_the_same(case):
             counts = [len(partitions) for partitions in settled(case).values()]
             assert max(counts) - min(counts) <= 1
 
 
-def test_shares_of_each_topic_differ_by_one_at_most_under_range() -> None:
+def test_range_balances_each_topic() -> None:
     for case in cases("range"):
         decided = case.ours()
         for topic in case.topics:
@@ -106,7 +106,7 @@ def test_no_single_move_makes_an_assignment_more_even(assignor: str) -> None:
 
 
 @pytest.mark.parametrize("assignor", STICKY)
-def test_nothing_moves_when_nothing_changed(assignor: str) -> None:
+def test_an_unchanged_group_keeps_its_assignment(assignor: str) -> None:
     for case in cases(assignor):
         if not with_racks(case):
             decided = settled(case)
@@ -114,7 +114,7 @@ def test_nothing_moves_when_nothing_changed(assignor: str) -> None:
 
 
 @pytest.mark.parametrize("assignor", STICKY)
-def test_members_keep_everything_when_another_one_leaves(assignor: str) -> None:
+def test_remaining_members_keep_their_partitions_when_a_member_leaves(assignor: str) -> None:
     for case in cases(assignor):
         decided = settled(case)
         if len(case.members) > 1 and want_the_same(case) and not with_racks(case):
@@ -124,7 +124,7 @@ def test_members_keep_everything_when_another_one_leaves(assignor: str) -> None:
                 assert set(decided[name]) <= set(partitions)
 
 
-def test_what_a_member_owns_goes_to_no_other_under_the_cooperative_protocol() -> None:
+def test_the_cooperative_protocol_assigns_no_owned_partition_to_another_member() -> None:
     for case in cases("cooperative-sticky"):
         claimed: dict[TopicPartition, set[str]] = {}
         for name, member in case.members.items():

@@ -1,4 +1,4 @@
-"""Whatever the bytes, decoding ends soon with a message or a `ProtocolError`, and costs little."""
+"""Decoding any bytes ends quickly with a message or a `ProtocolError`, with bounded memory."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_random_bytes_decode_or_are_an_error(choice: int, data: bytes) -> None:
 
 @settings(max_examples=200)
 @given(st.binary(max_size=60))
-def test_random_headers_and_records_are_read_or_are_an_error(data: bytes) -> None:
+def test_random_headers_and_records_decode_or_are_an_error(data: bytes) -> None:
     for read in (
         lambda: decode_request_header(data),
         lambda: decode_response_header(1, 12, data),
@@ -131,7 +131,7 @@ def test_an_overlong_varint_is_an_error() -> None:
             decode(MetadataRequest, 9, data)
 
 
-def test_a_tag_that_comes_twice_is_an_error() -> None:
+def test_a_duplicate_tag_is_an_error() -> None:
     plain = encode_bytes(FetchRequest(max_wait_ms=0, min_bytes=0, topics=[]), 12)
     cluster_id = b"\x00\x02\x02x"
     once = plain[:-1] + b"\x01" + cluster_id
@@ -149,7 +149,7 @@ def test_a_tagged_field_that_does_not_fill_its_size_is_an_error() -> None:
         decode(FetchRequest, 12, plain[:-1] + b"\x01" + b"\x00\x03" + b"\x02x" + b"y")
 
 
-def test_memory_stays_in_proportion_to_the_bytes() -> None:
+def test_memory_is_proportional_to_the_bytes() -> None:
     # The costliest thing that a byte can buy: topics whose name takes one byte.
     count = 100_000
     data = unsigned_varint(count + 1) + b"\x01\x00" * count + b"\x00\x00\x00\x00"

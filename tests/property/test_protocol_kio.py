@@ -1,4 +1,4 @@
-"""Our bytes and kio's are the same, and so are the values that both read out of them.
+"""Our encoding equals that of kio, and both decode the same values.
 
 kio is an independent implementation of Kafka's protocol, generated from the same schemas.
 """
@@ -47,7 +47,7 @@ DATA_NAMES = {
 
 
 def kio_class(cls: type[Message], version: int) -> Any:
-    """kio's class for one of our messages; None where it has none."""
+    """Return kio's class for a message; None if kio does not have it."""
     try:
         if not issubclass(cls, Record):
             is_request = cls.__name__.endswith("Request")
@@ -103,7 +103,7 @@ CLASSES = [
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
-def test_kio_reads_our_values_and_writes_our_bytes(cls: type[Message]) -> None:
+def test_kio_decodes_our_values_and_encodes_our_bytes(cls: type[Message]) -> None:
     rng = random.Random(cls.__name__)
     for version in versions_of(cls):
         theirs = kio_class(cls, version)
@@ -121,6 +121,6 @@ def test_kio_reads_our_values_and_writes_our_bytes(cls: type[Message]) -> None:
             assert decode(cls, version, buffer.getvalue()) == ours
 
 
-def test_kio_knows_most_of_the_protocol() -> None:
+def test_kio_has_most_of_the_protocol() -> None:
     pairs = sum(kio_class(cls, v) is not None for cls in CLASSES for v in versions_of(cls))
     assert pairs > 550

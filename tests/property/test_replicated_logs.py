@@ -1,4 +1,4 @@
-"""Random lives of three brokers keep the invariants of replication, whatever happens to them."""
+"""Random schedules of three brokers keep the invariants of replication."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ SEEDS_PER_TEST = 25
 
 
 @pytest.mark.parametrize("first", range(0, 200, SEEDS_PER_TEST))
-def test_replicas_agree_and_committed_records_stay_whatever_happens(first: int) -> None:
+def test_replicas_agree_and_keep_committed_records_under_random_failures(first: int) -> None:
     lives = [live(seed) for seed in range(first, first + SEEDS_PER_TEST)]
     assert sum(len(life.acknowledged) for life in lives) > SEEDS_PER_TEST, "nothing was proved"

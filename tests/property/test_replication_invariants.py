@@ -1,4 +1,4 @@
-"""Whatever followers, the controller and clients do: the invariants of a leader hold."""
+"""The invariants of a leader hold for all actions of followers, the controller and clients."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STEPS = st.lists(
 
 
 class Leader:
-    """Drives a leader and remembers what must not change."""
+    """Drives a leader and checks its invariants."""
 
     def __init__(self) -> None:
         self.replicas = ReplicaSet((1, 2, 3), min_insync_replicas=2)

@@ -1,7 +1,7 @@
-"""A compacted log against a table: random batches, tombstones, producers, cleanings and crashes.
+"""A compacted log against a table: random batches, tombstones, producers, compactions and crashes.
 
-After whatever happens the log replayed from its beginning gives the table; offsets, order and
-values are as they were written; a producer's last batch is known when it comes again.
+After each step, a replay of the log gives the table; offsets, order and values do not change; a
+retry of a producer's last batch is a duplicate.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A log against a list: appends, rolls, cuts, deletions, kills and losses of power, at random.
+"""A log against a list: random appends, rolls, truncations, deletions, kills and power losses.
 
-The model is the list of records by offset and the bound up to which they are known to be synced.
-After a kill all of it must be there; after a loss of power at least what was synced, and what is
-there must be a beginning of what was written, never something else.
+The model is the list of records by offset, and the end of the synced records. After a kill, all
+records must exist; after a power loss, at least the synced ones, and the log must be a prefix of
+the written records.
 """
 
 from __future__ import annotations

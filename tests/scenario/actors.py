@@ -1,4 +1,4 @@
-"""The clients of a story: producers, members of groups, and who reads it all at the end."""
+"""The clients of a story: producers, group members, and the final reader."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ class Actors:
                 sends.failed[number] = "acks=1"
                 sends.offsets[number] = -1
 
-    def produce_in_vain(self, topic: str, count: int, acks: str) -> None:
-        """Send records: none may be acknowledged."""
+    def produce_and_expect_failure(self, topic: str, count: int, acks: str) -> None:
+        """Send records, none of which may be acknowledged."""
         sends = self._new_sends(topic)
         self._send(topic, count, acks, sends, VAIN_TIMEOUT_S)
         assert len(sends.failed) == count, f"acknowledged: {list(sends.offsets)}"
@@ -121,7 +121,7 @@ class Actors:
             self._producing.append(worker)
 
     def stop_producing(self) -> None:
-        """All that was sent is acknowledged or given up then."""
+        """Stop when all records are acknowledged or have failed."""
         for worker in self._producing:
             worker.stop()
         for worker in self._producing:
@@ -130,7 +130,7 @@ class Actors:
         self._producing = []
 
     def failures(self) -> list[str]:
-        """Why the background gave records up."""
+        """Return the reasons of failed background records."""
         workers = self._producing + self._ended
         return [why for each in workers for sends in each.sends for why in sends.failed.values()]
 
@@ -160,7 +160,7 @@ class Actors:
         self._members = []
 
     def committed(self, topic: str, group: str) -> int:
-        """A group's offset, as the cluster has it; -1 if there is none."""
+        """Return a group's committed offset; -1 without one."""
         asker = plain_consumer(self._bootstrap, group)
         try:
             (found,) = asker.committed([TopicPartition(topic, 0)], PATIENCE_S)
@@ -179,7 +179,7 @@ class Actors:
         return read_log(self._bootstrap, topic, 0, self._topics.index(topic))
 
     def history(self, logs: Mapping[str, PartitionLog]) -> History:
-        """All that happened; the background must have been stopped."""
+        """Return the complete history; the background must be stopped."""
         assert not self._producing, "the story ends without: stop producing"
         assert not self._members, "the story ends without: stop consuming"
         history = History(sends=self._sends, logs={log.partition: log for log in logs.values()})

@@ -14,6 +14,7 @@ from typing import Any
 
 _NODE = (
     r"(?:broker|controller|node) \d+|leader of \w+|follower of \w+|coordinator of \w+|"
+    r"transaction coordinator of \w+|"
     r"controller|it|all brokers|all"
 )
 # The last word of a place's name says what may stand there.
@@ -23,6 +24,7 @@ PLACES = {
     "word": r"[\w.-]+",
     "topic": r"\w+",
     "group": r"\w+",
+    "actor": r"[a-z]\w*",
     "ids": r"(?:\d+(?: \d+)*|none)",
     "who": r"(?:\d+|all|controllers|brokers)",
     "node": _NODE,
@@ -38,6 +40,7 @@ COMMANDS = {
     "{n} brokers {m_n} controllers": "start brokers 1, 2... and controllers 101, 102...",
     "setting {word} = {rest}": "a broker key, before the brokers start",
     "disk of {n} MB for broker {m_n}": "data on a small file system; before the brokers start",
+    "only on Barnabas: {rest}": "why the story is not played on Apache Kafka",
     "relays": "nodes reach each other through relays; before the brokers start",
     "records may be lost": "the story is about a loss: acknowledged records need not survive",
     "topic {topic} replicas {ids}": "make a topic with one partition, placed there",
@@ -54,6 +57,30 @@ COMMANDS = {
     "consume {topic} as {group}": "a member reads to the end, commits and leaves",
     "keep consuming {topic} as {group}": "a member in the background that commits what it reads",
     "stop consuming": "once the members have come to the end",
+    # What transactional producers do. Each is a process, and its name is its transactional id.
+    "producer {actor}": "one of the Barnabas client; it is initialized then",
+    "producer {actor} as {b_actor}": "with the transactional id of another one, which it fences",
+    "producer {actor} with timeout {ms} ms": "with a transaction timeout; else it is 5 minutes",
+    "librdkafka producer {actor}": "the same of librdkafka",
+    "librdkafka producer {actor} as {b_actor}": "the same of librdkafka",
+    "librdkafka producer {actor} with timeout {ms} ms": "the same of librdkafka",
+    "{actor} begins": "a transaction",
+    "{actor} sends {n} to {topic}": "records, which must be acknowledged",
+    "{actor} cannot send to {topic}": "a record is refused for good",
+    "{actor} sends offset {n} of {topic} for {group}": "as a part of the transaction",
+    "{actor} commits": "it must succeed",
+    "{actor} aborts": "it must succeed",
+    "{actor} starts to commit": "without waiting for the response",
+    "{actor} starts to abort": "without waiting for the response",
+    "{actor} has ended it": "what it started to commit or abort has succeeded",
+    "{actor} cannot commit": "the commit is refused for good",
+    "kill producer {actor}": "kill -9 of its process",
+    "pause producer {actor}": "SIGSTOP of its process",
+    "resume producer {actor}": "SIGCONT of its process",
+    "keep transacting {topic} {b_topic}": "both clients in the background, every third is aborted",
+    "await {n} transactions": "so many more commits of each client in the background",
+    "stop transacting": "the last transactions have ended then",
+    "keep reading {topic} committed": "both clients in the background, to the end of the story",
     # What happens to nodes.
     "kill {node}": "kill -9",
     "stop {node}": "a clean stop",
@@ -73,6 +100,7 @@ COMMANDS = {
     "delay {who} to {b_who} by {ms} ms": "bytes pass later",
     "heal": "all links are as usual again",
     # What operators do.
+    "coordinate {word} on {ids}": "move the partition of `groups` or `transactions`; first leads",
     "reassign {topic} to {ids}": "start to move a topic's partition",
     "elect preferred leader of {topic}": "by the admin API",
     "elect unclean leader of {topic}": "by the admin API",
@@ -93,11 +121,15 @@ COMMANDS = {
     "expect brokers {ids}": "those that clients are told of: registered, not fenced",
     "expect no failed sends": "of the producers in the background",
     "expect log of {n} mentions {rest}": "the node's log file has these words",
+    "expect transaction of {actor} = {word}": "its state, by its coordinator: Ongoing...",
+    "expect {topic} shows {n} records": "to read_committed; transactions may be open",
+    "expect offset of {group} on {topic} pending": "a transaction decides on it (KIP-447)",
+    "expect no failed transactions": "of those in the background",
 }
 
 
 class StoryError(Exception):
-    """A line that means nothing, or nothing there; names the file and the line."""
+    """A line that is invalid or names something unknown; the message has file and line."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +146,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Story:
-    """A story: what it is about, and its steps."""
+    """A story: its description, and its steps."""
 
     name: str
     about: str
@@ -156,12 +188,12 @@ def _parse_line(name: str, number: int, line: str) -> Step:
 
 
 def numbers(text: str) -> list[int]:
-    """What {ids} says."""
+    """Return the value of {ids}."""
     return [] if text == "none" else [int(word) for word in text.split()]
 
 
 def pairs(text: str) -> dict[str, str]:
-    """What {keys} says."""
+    """Return the value of {keys}."""
     return dict(each.split("=", 1) for each in text.split())
 
 

@@ -34,14 +34,14 @@ def barnabas(*words: str, prefix: tuple[str, ...] = ()) -> subprocess.CompletedP
 
 
 def run(*words: str) -> str:
-    """Run a command that has to succeed; its standard output."""
+    """Run a command that must succeed; return its standard output."""
     done = barnabas(*words)
     assert done.returncode == 0, (words, done.stdout, done.stderr)
     return done.stdout
 
 
 def examine(target: object, prefix: tuple[str, ...] = ()) -> list[Finding]:
-    """Return what doctor finds; its exit status has to agree."""
+    """Return the findings of doctor; its exit status must match."""
     done = barnabas("doctor", str(target), "--json", prefix=prefix)
     assert done.returncode in (0, 1), done.stderr
     told = json.loads(done.stdout)
@@ -50,7 +50,7 @@ def examine(target: object, prefix: tuple[str, ...] = ()) -> list[Finding]:
 
 
 def diagnosed(name: str, target: object, prefix: tuple[str, ...] = ()) -> list[Finding]:
-    """Wait until doctor gives the diagnosis of a row; no harmful advice on the way.
+    """Wait until doctor returns the finding of a row; no harmful advice may precede it.
 
     Returns:
         All findings; the first one is the row's.
@@ -75,7 +75,7 @@ def diagnosed(name: str, target: object, prefix: tuple[str, ...] = ()) -> list[F
 
 
 def mended(name: str, target: object) -> None:
-    """Wait until doctor finds nothing wrong any more, and not what the row says."""
+    """Wait until doctor finds nothing wrong and no longer the problem of the row."""
     trouble = BY_NAME[name]
     seen: list[Finding] = []
 

@@ -31,6 +31,16 @@ class ReplicaLog:
                 found.append((epoch, base))
         return found
 
+    def latest(self) -> dict[bytes, tuple[int, bytes | None]]:
+        """(offset, value) of the last record of each key: compaction keeps these."""
+        return {
+            record.key: (record.offset, record.value)
+            for position, header in batches(self.data)
+            if not header.is_control
+            for record in records(self.data, position)
+            if record.key is not None
+        }
+
     def values(self) -> list[tuple[int, bytes | None]]:
         """(offset, value) of each record."""
         return [

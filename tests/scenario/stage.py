@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import pytest
+
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -31,11 +33,15 @@ from jvm.kafka_node import KafkaNode
 from scenario.actors import Actors
 from scenario.language import Step, Story, numbers, pairs
 from scenario.segments import lose_last_records, read_replica
+from scenario.transactions.steps import TRANSACTION_METHODS, TransactionSteps
 from waiting import PATIENCE_S
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    # How often the coordinator looks for transactions beyond their timeout.
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
     "auto.create.topics.enable": "false",
 }
 # Kafka learns of a death by the session alone.
@@ -45,7 +51,7 @@ LOSSES = {"lost", "vanished", "unread", "went back", "two values", "misplaced"}
 
 
 class StepError(AssertionError):
-    """A step that did not go as told."""
+    """A step that did not have the expected result."""
 
 
 class Stage:
@@ -63,6 +69,7 @@ class Stage:
         self._cluster: ClusterProcess | None = None
         self._relays: Relays | None = None
         self._actors: Actors | None = None
+        self._transactions: TransactionSteps | None = None
         self._topics: list[str] = []
         self._may_lose = False
         # Megabytes by broker, until there are brokers; then their disks.
@@ -84,11 +91,12 @@ class Stage:
         """
         self.go(story.steps, story.name)
         verdict = self._verdict()
-        if not verdict.is_clean:
-            raise StepError(f"{story.name}: after all: {verdict}")
+        faults = [] if self._transactions is None else self._transactions.verdict()
+        if not verdict.is_clean or faults:
+            raise StepError("\n".join([f"{story.name}: after all: {verdict}", *faults[:20]]))
 
     def go(self, steps: Iterable[Step], name: str = "") -> None:
-        """Steps of a story, without a verdict.
+        """Play steps of a story, without a verdict.
 
         Raises:
             StepError: names the line, and what was seen instead.
@@ -106,6 +114,8 @@ class Stage:
         """End clients, processes and relays."""
         if self._actors is not None:
             self._actors.close()
+        if self._transactions is not None:
+            self._transactions.close()
         if self._cluster is not None:
             self._cluster.close()
         for disk in self._disks.values():
@@ -114,7 +124,10 @@ class Stage:
             self._relays.close()
 
     def _do(self, step: Step) -> None:
-        _METHODS[step.command](self, **step.arguments)
+        if step.command in TRANSACTION_METHODS:
+            TRANSACTION_METHODS[step.command](self.transactions, **step.arguments)
+        else:
+            _METHODS[step.command](self, **step.arguments)
 
     def _verdict(self) -> Verdict:
         verdict = check(self.actors.history(self._read_all()))
@@ -124,7 +137,9 @@ class Stage:
         return verdict
 
     def _read_all(self) -> dict[str, PartitionLog]:
-        return {topic: self.actors.read(topic) for topic in self._topics}
+        """Read all topics without transactions, whose offsets have no gaps."""
+        written = set() if self._transactions is None else set(self._transactions.ledger.topics)
+        return {topic: self.actors.read(topic) for topic in self._topics if topic not in written}
 
     @property
     def cluster(self) -> ClusterProcess:
@@ -137,6 +152,13 @@ class Stage:
         """The clients."""
         assert self._actors is not None, "no brokers yet: 3 brokers"
         return self._actors
+
+    @property
+    def transactions(self) -> TransactionSteps:
+        """The transactional clients."""
+        if self._transactions is None:
+            self._transactions = TransactionSteps(self.cluster)
+        return self._transactions
 
     @property
     def view(self) -> ClusterView:
@@ -169,6 +191,10 @@ class Stage:
         assert self._cluster is None, "disks come before the brokers"
         self._disk_sizes[int(m_n)] = int(n)
 
+    def only_here(self, rest: str) -> None:
+        if self._kafka:
+            pytest.skip(rest)
+
     def make_relays(self) -> None:
         assert self._cluster is None, "relays come before the brokers"
         self._relays = Relays()
@@ -196,7 +222,7 @@ class Stage:
         self._topics.append(topic)
 
     def topic_anyway(self, topic: str, ids: str, n: str) -> None:
-        """A cluster that has lost its controller a moment ago is asked again."""
+        """Create a topic, with retries while the cluster has no controller."""
         self._await(self.view.controller, lambda _: True, "a controller")
         self.topic(topic, ids, n)
 
@@ -206,7 +232,7 @@ class Stage:
         self.actors.produce(topic, int(n), acks)
 
     def produce_fails(self, topic: str, n: str, acks: str) -> None:
-        self.actors.produce_in_vain(topic, int(n), acks)
+        self.actors.produce_and_expect_failure(topic, int(n), acks)
 
     def produce_takes(self, topic: str, n: str, acks: str, ms: str) -> None:
         self.actors.produce(topic, int(n), acks)
@@ -232,7 +258,7 @@ class Stage:
     # Nodes
 
     def _nodes(self, node: str) -> list[NodeProcess]:
-        """Who is meant; "it" is then the same."""
+        """Return the named nodes; "it" means the same nodes afterwards."""
         if node == "it":
             assert self._last, "nobody was named yet"
             return self._last
@@ -249,6 +275,8 @@ class Stage:
         kind, _, name = node.partition(" of ")
         if node == "controller":
             return self._await(self.view.controller, lambda _: True, "a controller")[0]
+        if kind == "transaction coordinator":
+            return self._await(lambda: self.transactions.coordinator(name), lambda _: True, node)
         if kind == "coordinator":
             return self._await(lambda: self.view.coordinator(name), lambda _: True, node)
         if kind in {"leader", "follower"}:
@@ -328,7 +356,7 @@ class Stage:
 
     @property
     def relays(self) -> Relays:
-        """What lies between the nodes."""
+        """The relays between the nodes."""
         assert self._relays is not None, "links are changed by relays, which the story has not"
         return self._relays
 
@@ -357,6 +385,20 @@ class Stage:
         told = answer.responses[0].partitions[0]
         assert told.error_code == ErrorCode.NONE, (told.error_code, told.error_message)
 
+    def coordinate(self, word: str, ids: str) -> None:
+        """Have the internal topic made, move its partition, and let the first replica lead."""
+        topic = {"groups": "__consumer_offsets", "transactions": "__transaction_state"}[word]
+        find = self.view.coordinator if word == "groups" else self.transactions.coordinator
+        self._await(lambda: find("any"), lambda _: True, f"a coordinator of {word}")
+        wanted = tuple(numbers(ids))
+        if self.view.partition(topic).replicas != wanted:
+            self.reassign(topic, ids)
+        self._partition(
+            topic, lambda v: v.replicas == wanted and v.isr == tuple(sorted(wanted)), "replicas"
+        )
+        self._elect(topic, 0)
+        self._await(lambda: find("any"), lambda node: node == wanted[0], f"{word} on {wanted[0]}")
+
     def elect_preferred(self, topic: str) -> None:
         self._elect(topic, 0)
 
@@ -379,7 +421,7 @@ class Stage:
         )
 
     def _ask_until_done(self, request: object, version: int):  # type: ignore[no-untyped-def]
-        """An operator tries again while there is no controller to do it."""
+        """Retry a request while there is no controller."""
         return self._await(
             lambda: self.view.order(request, version),
             lambda answer: answer.error_code not in IS_LATE,
@@ -481,6 +523,7 @@ _METHODS: dict[str, Callable[..., None]] = {
     "{n} brokers {m_n} controllers": Stage.start_brokers,
     "setting {word} = {rest}": Stage.setting,
     "disk of {n} MB for broker {m_n}": Stage.small_disk,
+    "only on Barnabas: {rest}": Stage.only_here,
     "relays": Stage.make_relays,
     "records may be lost": Stage.may_lose,
     "topic {topic} replicas {ids}": Stage.topic,
@@ -513,6 +556,7 @@ _METHODS: dict[str, Callable[..., None]] = {
     "delay {who} to {b_who} by {ms} ms": Stage.delay,
     "heal": Stage.heal,
     "reassign {topic} to {ids}": Stage.reassign,
+    "coordinate {word} on {ids}": Stage.coordinate,
     "elect preferred leader of {topic}": Stage.elect_preferred,
     "elect unclean leader of {topic}": Stage.elect_unclean,
     "await {n} ms": Stage.wait,

@@ -1,4 +1,4 @@
-"""The language of the stories: what its lines mean, and what is told of a wrong one."""
+"""The language of the stories: the meaning of lines, and errors of invalid lines."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 
 from scenario.language import COMMANDS, StoryError, numbers, pairs, parse
 from scenario.stage import _METHODS
+from scenario.transactions.steps import TRANSACTION_METHODS
 
 STORY = """
 # A leader dies,
@@ -21,7 +22,7 @@ expect isr of t = 2 3
 """
 
 
-def test_a_story_is_what_it_is_about_and_its_steps() -> None:
+def test_a_story_has_a_description_and_steps() -> None:
     story = parse("death.txt", STORY)
     assert story.about == "A leader dies, and another one leads."
     assert [step.command for step in story.steps] == [
@@ -41,7 +42,7 @@ def test_a_story_is_what_it_is_about_and_its_steps() -> None:
     assert isr.arguments == {"topic": "t", "ids": "2 3"}
 
 
-def test_a_line_that_is_no_command_is_named_with_what_comes_near() -> None:
+def test_the_error_of_an_unknown_command_suggests_similar_commands() -> None:
     with pytest.raises(StoryError) as error:
         parse("death.txt", "# A story.\n3 brokers\nexpect the leader of t = 2")
     assert "death.txt:3: no command: expect the leader of t = 2" in str(error.value)
@@ -51,12 +52,12 @@ def test_a_line_that_is_no_command_is_named_with_what_comes_near() -> None:
 @pytest.mark.parametrize(
     "line", ["kill t", "produce t many", "topic t replicas one", "cut x from y"]
 )
-def test_a_place_takes_only_what_belongs_there(line: str) -> None:
+def test_a_placeholder_accepts_only_valid_text(line: str) -> None:
     with pytest.raises(StoryError):
         parse("x.txt", f"# A story.\n3 brokers\n{line}")
 
 
-def test_a_story_says_what_it_is_about_and_starts_brokers() -> None:
+def test_a_story_needs_a_description_and_a_broker_start() -> None:
     with pytest.raises(StoryError, match="opens with what it is about"):
         parse("x.txt", "3 brokers")
     with pytest.raises(StoryError, match="nothing starts brokers"):
@@ -64,11 +65,12 @@ def test_a_story_says_what_it_is_about_and_starts_brokers() -> None:
 
 
 def test_every_command_has_a_method_and_a_meaning() -> None:
-    assert set(_METHODS) == set(COMMANDS)
+    assert {*_METHODS, *TRANSACTION_METHODS} == set(COMMANDS)
+    assert not _METHODS.keys() & TRANSACTION_METHODS.keys()
     assert all(COMMANDS.values())
 
 
-def test_places_are_read() -> None:
+def test_placeholders_are_parsed() -> None:
     assert numbers("1 2 3") == [1, 2, 3]
     assert numbers("none") == []
     assert pairs("a.b=1 c=d=e") == {"a.b": "1", "c": "d=e"}

@@ -1,6 +1,6 @@
-"""What a new leader answers to batches that are in its log already (KIP-98).
+"""Responses of a new leader to batches that are already in its log (KIP-98).
 
-With BARNABAS_CONFORMANCE_BOOTSTRAP=kafka Apache Kafka is asked.
+With BARNABAS_CONFORMANCE_BOOTSTRAP=kafka, Apache Kafka is tested.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NEW = -1
 
 
 def batch(number: int) -> bytes:
-    """The batch of that number: two records, which have the offsets of their sequences."""
+    """Return the batch of that number: two records whose offsets equal their sequences."""
     builder = BatchBuilder(producer_id=4711, producer_epoch=0, base_sequence=number * RECORDS_EACH)
     for index in range(RECORDS_EACH):
         builder.append(TIMESTAMP + number, b"key", b"%d of %d" % (index, number))
@@ -58,7 +58,7 @@ def tell(stage: Stage, text: str) -> None:
 
 
 @pytest.mark.conformance
-def test_the_last_five_batches_are_known_by_their_offsets_after_a_fail_over(
+def test_duplicates_of_the_last_five_batches_get_their_offsets_after_a_failover(
     tmp_path: Path,
 ) -> None:
     stage = Stage(tmp_path, kafka=runs_on_kafka())

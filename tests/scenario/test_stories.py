@@ -1,4 +1,4 @@
-"""Every story of this folder, on real processes with real clients.
+"""Every story of this folder and its folders, on real processes with real clients.
 
 With BARNABAS_CONFORMANCE_BOOTSTRAP=kafka they are played on Apache Kafka.
 """
@@ -12,7 +12,7 @@ import pytest
 from scenario.language import parse
 from scenario.stage import Stage, runs_on_kafka
 
-STORIES = sorted(Path(__file__).parent.glob("*.txt"))
+STORIES = sorted(Path(__file__).parent.rglob("*.txt"))
 assert STORIES, "there are no stories"
 
 

@@ -58,7 +58,7 @@ TOPICS = (("one", "1 2 3", 1), ("two", "2 3 1", 2), ("three", "3 1 2", 1))
 
 @pytest.mark.conformance
 @pytest.mark.parametrize(("controllers", "deaths", "starts", "wiped"), ORDERS)
-def test_nothing_acknowledged_is_lost(
+def test_no_acknowledged_record_is_lost(
     controllers: int, deaths: str, starts: str, wiped: str, tmp_path: Path
 ) -> None:
     stage = Stage(tmp_path)

@@ -1,4 +1,4 @@
-"""The table of staged troubles: what happens, what `barnabas doctor` says, and what mends it.
+"""The table of staged problems: the cause, the finding of `barnabas doctor`, and the remedy.
 
 `test_troubles.py` stages each row on real processes. `docs/troubles.md` is written from it:
 `python -m tools.document_troubles`.
@@ -13,15 +13,15 @@ class Trouble(NamedTuple):
     """One row."""
 
     name: str
-    # How the test brings it about.
+    # How the test produces the problem.
     staged: str
-    # Words of the one right diagnosis, as doctor says them.
+    # A part of the expected finding.
     says: str
-    # Words of the remedy, as doctor says them.
+    # A part of the expected remedy.
     remedy: str
-    # What the test does to mend it; empty if nothing can be mended.
+    # How the test resolves the problem; empty if it cannot.
     mended: str
-    # "wrong", or "note" where nothing has failed yet.
+    # "wrong", or "note" if nothing has failed yet.
     verdict: str = "wrong"
 
 
@@ -37,7 +37,7 @@ TROUBLES = (
         "dead quorum",
         "two of three voters are killed",
         "the metadata quorum has no leader",
-        "barnabas start SERVER.PROPERTIES; delete none of their data",
+        "barnabas start SERVER.PROPERTIES; do not delete their data",
         "both are started",
     ),
     Trouble(
@@ -63,9 +63,9 @@ TROUBLES = (
         "note",
     ),
     Trouble(
-        "no majority for min.insync.replicas",
+        "too few replicas for min.insync.replicas",
         "one of two replicas is killed, with min.insync.replicas=2",
-        "refuse producers with acks=all",
+        "reject writes with acks=all",
         "start broker 3; do not lower min.insync.replicas",
         "the broker is started",
     ),
@@ -77,33 +77,41 @@ TROUBLES = (
         "barnabas configs set topic single min.insync.replicas=1",
     ),
     Trouble(
-        "__consumer_offsets lacks replicas",
+        "__consumer_offsets lacks in-sync replicas",
         "a broker is killed after a group has committed",
-        "__consumer_offsets is among them",
-        "start broker 3: the replicas there then catch up by themselves",
+        "one of them belongs to __consumer_offsets",
+        "start broker 3: their replicas then catch up automatically",
         "the broker is started",
     ),
     Trouble(
         "unfinished reassignment",
         "partitions reassign with --throttle 1",
         "reassignment(s) are not finished",
-        "barnabas partitions reassign --status shows how far they are; --cancel goes back",
+        "barnabas partitions reassign --status shows their progress; --cancel reverts them",
         "barnabas partitions reassign --cancel",
         "note",
     ),
     Trouble(
         "lagging replica",
-        "a follower that comes back is throttled to one byte per second",
-        "lack replicas in sync",
-        "lag though the broker answers: barnabas why slow:0",
+        "a restarted follower is throttled to one byte per second",
+        "have replicas that are not in sync",
+        "lag, although the broker answers: barnabas why slow:0",
         "barnabas configs unset broker 3 follower.replication.throttled.rate",
     ),
     Trouble(
         "group without members, with lag",
         "offsets are committed, and no member joins",
-        "group idle has no members, and 10 records wait for it",
-        "start its consumers; or, if it is not needed any more: barnabas groups delete idle",
+        "group idle has no members, and a lag of 10 records",
+        "start its consumers; or, if it is not needed: barnabas groups delete idle",
         "barnabas groups delete idle",
+        "note",
+    ),
+    Trouble(
+        "open transaction delays readers",
+        "a transactional producer writes, and neither commits nor aborts",
+        "held-0: read_committed consumers receive no records from 0 on",
+        "barnabas transactions terminate forgotten",
+        "barnabas transactions terminate",
         "note",
     ),
     Trouble(
@@ -124,15 +132,15 @@ TROUBLES = (
         "no broker at the port",
         "a web server listens at the port",
         "is a web server",
-        "name the port of a listener, not the one of metrics or a web console",
+        "give the port of a Kafka listener, not that of metrics or a web console",
         "",
     ),
     Trouble(
         "brokers of two clusters in bootstrap.servers",
-        "two brokers with a cluster of their own each",
+        "two brokers of different clusters",
         "belongs to cluster",
-        "name brokers of one cluster only in bootstrap.servers",
-        "only one of them is named",
+        "list only brokers of one cluster in bootstrap.servers",
+        "only one of them is listed",
     ),
     Trouble(
         "wrong advertised address",
@@ -166,15 +174,15 @@ TROUBLES = (
         "full disk",
         "the file system of log.dirs is filled",
         "0.0 of 0.1 GiB free",
-        "make room",
+        "free space",
         "",
     ),
     Trouble(
         "offline directory",
         "one of two log.dirs is replaced by a file",
         "has lost",
-        "look at the disk and at the broker's log; restart it when the disk works",
-        "the directory is put back, and the broker restarted",
+        "check the disk and the broker's log; restart the broker when the disk works",
+        "the directory is restored, and the broker restarted",
     ),
     Trouble(
         "file descriptors near the limit",
@@ -182,6 +190,62 @@ TROUBLES = (
         "900 open files are allowed",
         "raise the limit: LimitNOFILE= of the service, or ulimit -Hn",
         "the limit is raised",
+    ),
+    Trouble(
+        "expired certificate",
+        "the broker presents a certificate that expired yesterday",
+        "expired on",
+        "issue a new certificate, write it over the old one, and restart",
+        "the broker is restarted with a valid certificate",
+    ),
+    Trouble(
+        "certificate for another host",
+        "the subjectAltName of the broker's certificate lacks the address of the client",
+        "is not for 127.0.0.1: its subjectAltName has kafka.example, *.kafka.example",
+        "issue a certificate whose subjectAltName has 127.0.0.1",
+        "the broker is restarted with a certificate for its address",
+    ),
+    Trouble(
+        "authority that the client does not trust",
+        "ssl.ca.location of the client names another authority",
+        "the client does not trust the certificate of",
+        "trust the authority of that name: ssl.ca.location=FILE.pem",
+        "ssl.ca.location is corrected",
+    ),
+    Trouble(
+        "key of another certificate",
+        "the key store of server.properties has a key of another certificate",
+        "the private key does not belong to the first certificate",
+        "correct ssl.keystore.location",
+        "the key of the certificate is put in",
+    ),
+    Trouble(
+        "client without TLS",
+        "a client with SASL_PLAINTEXT connects to a listener with SASL_SSL",
+        "speaks TLS, and the client does not",
+        "give the client security.protocol=SASL_SSL, sasl.mechanism=SCRAM-SHA-512",
+        "security.protocol is corrected",
+    ),
+    Trouble(
+        "client without SASL",
+        "a client with SSL connects to a listener with SASL_SSL",
+        "wants a login by SCRAM-SHA-512, and the client has security.protocol=SSL",
+        "give the client security.protocol=SASL_SSL, sasl.mechanism=SCRAM-SHA-512",
+        "security.protocol is corrected",
+    ),
+    Trouble(
+        "wrong password",
+        "sasl.password of the client is not that of the user",
+        "refuses the login by SCRAM-SHA-512, which the listener offers",
+        "barnabas users add NAME --mechanism SCRAM-SHA-512",
+        "sasl.password is corrected",
+    ),
+    Trouble(
+        "mechanism that is not enabled",
+        "a client with sasl.mechanism=PLAIN, where only SCRAM-SHA-512 is enabled",
+        "for a login by PLAIN, and the listener offers SCRAM-SHA-512",
+        "set sasl.mechanism=SCRAM-SHA-512, or add PLAIN to sasl.enabled.mechanisms",
+        "sasl.mechanism is corrected",
     ),
 )
 

@@ -1,4 +1,4 @@
-"""What befalls a cluster of controllers and made-up brokers, drawn from a seed."""
+"""Random events of a cluster of controllers and simulated brokers, from a seed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _BEAT_MS = 300
 
 @dataclass
 class SimBroker:
-    """A broker as far as controllers see one."""
+    """A broker from the view of controllers."""
 
     id: int
     life: int = 1
@@ -84,7 +84,7 @@ class ControllerFate:
         ]
 
     def run(self, steps: int) -> None:
-        """Let so much happen, one thing after the other."""
+        """Run this number of random events, one after the other."""
         self.hosts.await_active()
         total = sum(weight for weight, _ in self._acts)
         for _ in range(steps):
@@ -97,7 +97,7 @@ class ControllerFate:
             self._live(self.rng.randint(1, 120))
 
     def settle(self) -> ClusterImage:
-        """Everything runs again, and every broker is let in."""
+        """Restart everything, and wait until every broker is unfenced."""
         self.hosts.world.network.heal()
         self.hosts.start_all()
 
@@ -125,7 +125,7 @@ class ControllerFate:
     # -- brokers' lives ---------------------------------------------------------------------------
 
     def _live(self, duration_ms: int) -> None:
-        """Time passes, and live brokers say that they live."""
+        """Advance time while live brokers send heartbeats."""
         while duration_ms > 0:
             for broker in self.brokers.values():
                 if broker.is_alive:

@@ -77,7 +77,7 @@ class DataBroker:
     assigning: set[Key] = field(default_factory=set)
 
     def records(self, key: Key) -> list[int]:
-        """What the replica has; nothing if there is none."""
+        """Return the records of the replica; empty without a replica."""
         return self.logs[key][1] if key in self.logs else []
 
 
@@ -137,7 +137,7 @@ class DataBrokers:
     # -- what a test does -------------------------------------------------------------------------
 
     def kill(self, broker_id: int, *, is_noticed: bool = True) -> None:
-        """kill -9; with `is_noticed` the controller sees that its connection is gone."""
+        """kill -9; with `is_noticed` the controller detects the closed connection."""
         broker = self.brokers[broker_id]
         epoch = broker.epoch
         broker.is_alive, broker.epoch, broker.clean_epoch = False, -1, -1
@@ -169,13 +169,13 @@ class DataBrokers:
         broker.is_alive, broker.life = True, broker.life + 1
 
     def live(self, duration_ms: float) -> None:
-        """Time passes."""
+        """Advance time."""
         end = self.hosts.world.scheduler.now_ms + duration_ms
         while self.hosts.world.scheduler.now_ms < end:
             self._tick()
 
     def live_until(self, condition: Callable[[], bool], limit_ms: float = 30_000) -> None:
-        """Time passes until it holds."""
+        """Advance time until the condition holds."""
         end = self.hosts.world.scheduler.now_ms + limit_ms
         while not condition():
             assert self.hosts.world.scheduler.now_ms < end, self.describe()
@@ -219,7 +219,7 @@ class DataBrokers:
         }
 
     def _check_leaders(self) -> None:
-        """A process that is to lead has all that was acknowledged."""
+        """Check that an elected process has all acknowledged records."""
         for key, partition in self._partitions().items():
             leader = self.brokers.get(partition.leader)
             if leader is None or len(partition.replicas) == 1 or not self._is_registered(leader):
@@ -381,7 +381,7 @@ class DataBrokers:
         self._ask_beside(broker, request, lambda: broker.assigning.discard(key))
 
     def _ask_beside(self, broker: DataBroker, request: Any, on_done: Callable[[], object]) -> None:
-        """Ask beside heartbeats; without a controller try again in the next tick."""
+        """Send a request beside heartbeats; without a controller, retry in the next tick."""
         active, life = self.hosts.active(), broker.life
         if active is None:
             on_done()

@@ -1,4 +1,4 @@
-"""Quorums whose voters come and go (KIP-853), on simulated hosts."""
+"""Quorums with changing voters (KIP-853), on simulated hosts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Answer:
-    """What comes of a request, when it comes."""
+    """The result of a request, when it arrives."""
 
     def __init__(self) -> None:
         self.error: ErrorCode | None = None
@@ -85,13 +85,13 @@ class DynamicHosts(QuorumHosts):
         return answer
 
     def done(self, answer: Answer) -> ErrorCode:
-        """What came of a request; it takes no longer than a few seconds."""
+        """Return the result of a request; it takes no longer than a few seconds."""
         assert self.run_until(lambda: answer.error is not None, 10_000), self.describe()
         assert answer.error is not None
         return answer.error
 
     def voter_ids(self) -> set[tuple[int, ...]]:
-        """What the running replicas believe."""
+        """Return the voters according to the running replicas."""
         return {each.driver.core.voters.ids for each in self.running()}
 
     def check(self) -> None:

@@ -146,7 +146,7 @@ class FlipWalk:
         if how == "flip" or was_clean or not path.endswith(".log"):
             # The end of a log of which no file says more looks as after a loss of power.
             noted = {}
-        told = sum(broker.node.shared.doors.damage.counts.values())
+        told = sum(broker.node.shared.log_dependencies.damage.counts.values())
         self.counts["told"] += bool(told)
         may_forget = METADATA in what and not was_clean and not self.is_metadata_noted
         for name in TOPICS:

@@ -1,4 +1,4 @@
-"""Members of the client's classic protocol in a group on a whole broker, in virtual time."""
+"""Members of the client's classic protocol in a group of a complete broker, in virtual time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SETTINGS = {"group_initial_rebalance_delay_ms": "0", "group_min_session_timeout_
 
 
 class SimulatedGroup:
-    """A broker with a topic "t" of 12 partitions, and members on hosts of their own."""
+    """A broker with a topic "t" of 12 partitions, and members on separate hosts."""
 
     def __init__(self, seed: int, strategy: str) -> None:
         self.broker = SimulatedBroker(seed, **SETTINGS)
@@ -29,7 +29,7 @@ class SimulatedGroup:
         self.started = 0
 
     def start(self, **keys: object) -> GroupHost:
-        """A member, which polls from now on."""
+        """Start a member that polls from now on."""
         runtime = self.world.host(f"member-{self.started}").runtime
         self.started += 1
         given = {
@@ -47,7 +47,7 @@ class SimulatedGroup:
         return host
 
     def settle(self, limit_ms: float = 120_000) -> None:
-        """Wait until all that poll have parts of the topic, each partition one owner."""
+        """Wait until each partition is owned by one polling member, and each member has some."""
 
         def is_settled() -> bool:
             polling = [each for each in self.members if each.polls]
@@ -62,10 +62,10 @@ class SimulatedGroup:
         ]
 
     def check_nothing_is_owned_twice(self) -> None:
-        """Of members that the broker knows as of one generation, no two have the same partition.
+        """Check that no two members of one generation own the same partition.
 
-        One that was thrown out and has not heard of it may still have what others got since; its
-        commits are refused.
+        A removed member that does not know it may still have partitions of others; its commits are
+        refused.
         """
         seen: dict[tuple[int, int], str] = {}
         for each in self.members:
@@ -77,7 +77,9 @@ class SimulatedGroup:
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("seed", range(2))
-def test_members_come_and_go_and_every_partition_has_one_owner(seed: int, strategy: str) -> None:
+def test_every_partition_has_one_owner_while_members_join_and_leave(
+    seed: int, strategy: str
+) -> None:
     group = SimulatedGroup(seed, strategy)
     group.start()
     group.settle()
@@ -91,7 +93,7 @@ def test_members_come_and_go_and_every_partition_has_one_owner(seed: int, strate
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("seed", range(3))
-def test_whatever_happens_no_partition_is_owned_twice_and_in_the_end_all_are(
+def test_under_random_failures_every_partition_has_at_most_one_owner(
     seed: int, strategy: str
 ) -> None:
     group = SimulatedGroup(seed, strategy)
@@ -100,7 +102,7 @@ def test_whatever_happens_no_partition_is_owned_twice_and_in_the_end_all_are(
     for _ in range(3):
         group.start()
     for _ in range(40):
-        _something(group, chance)
+        _random_event(group, chance)
         for _ in range(chance.randint(1, 30)):
             group.world.run_for(100)
             group.check_nothing_is_owned_twice()
@@ -112,8 +114,8 @@ def test_whatever_happens_no_partition_is_owned_twice_and_in_the_end_all_are(
     assert not [error for each in group.members for error in each.raised]
 
 
-def _something(group: SimulatedGroup, chance: random.Random) -> None:
-    """What may happen to a group."""
+def _random_event(group: SimulatedGroup, chance: random.Random) -> None:
+    """Return a random event of a group."""
     member = chance.choice(group.members)
     match chance.randint(0, 7):
         case 0 | 1 if len(group.members) < 6:
@@ -139,7 +141,7 @@ def _something(group: SimulatedGroup, chance: random.Random) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-def test_a_group_goes_on_after_its_broker_was_killed(strategy: str) -> None:
+def test_a_group_continues_after_its_broker_is_killed(strategy: str) -> None:
     group = SimulatedGroup(1, strategy)
     group.start()
     group.start()

@@ -51,7 +51,7 @@ def check_values(consumer: SimulatedConsumer) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_in_any_weather_every_record_comes_once_and_in_order(seed: int) -> None:
+def test_every_record_is_read_once_and_in_order_under_network_failures(seed: int) -> None:
     broker, ends = filled_broker(seed)
     broker.world.network.weather = ROUGH
     consumer = SimulatedConsumer(broker.world, "reader", max_partition_fetch_bytes=2_000)
@@ -66,7 +66,7 @@ def test_in_any_weather_every_record_comes_once_and_in_order(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_seeks_and_pauses_in_rough_weather_leave_no_trace(seed: int) -> None:
+def test_seeks_and_pauses_work_under_network_failures(seed: int) -> None:
     broker, ends = filled_broker(seed)
     rng = random.Random(seed)
     broker.world.network.weather = ROUGH
@@ -101,7 +101,7 @@ def test_seeks_and_pauses_in_rough_weather_leave_no_trace(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_broker_that_dies_and_comes_back_is_read_on(seed: int) -> None:
+def test_reading_continues_after_a_broker_restart(seed: int) -> None:
     broker, ends = filled_broker(seed)
     consumer = SimulatedConsumer(
         broker.world, "reader", max_partition_fetch_bytes=1_000, max_poll_records=5
@@ -120,7 +120,7 @@ def test_a_broker_that_dies_and_comes_back_is_read_on(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_members_come_and_go_and_no_record_is_left_out(seed: int) -> None:
+def test_no_record_is_missed_while_members_join_and_leave(seed: int) -> None:
     broker, ends = filled_broker(seed, **GROUP)
     rng = random.Random(seed)
     broker.world.network.weather = NetworkWeather(0.1, 10.0, 2.0, reset_chance=0.01)
@@ -149,7 +149,7 @@ def test_members_come_and_go_and_no_record_is_left_out(seed: int) -> None:
 
 
 def check_committed(broker: SimulatedBroker, ends: dict[TopicPartition, int]) -> None:
-    """What the group committed is the end of every partition."""
+    """Check that the group has committed the end of every partition."""
     reader = SimulatedConsumer(broker.world, "committed", group_id="g")
     found: list[dict[TopicPartition, int]] = []
     reader.core.offsets.committed(

@@ -1,4 +1,4 @@
-"""Three controllers in one simulated world: what they agree on holds, from seeds."""
+"""Three controllers in one simulated world keep the invariants of metadata, for random seeds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def three_replicas(name: str) -> CreatableTopic:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_whatever_happens_to_brokers_and_controllers_the_metadata_stays_right(seed: int) -> None:
+def test_metadata_stays_consistent_under_random_failures(seed: int) -> None:
     fate = ControllerFate(seed)
     fate.run(120)
     image = fate.settle()
@@ -48,7 +48,7 @@ def test_a_new_active_controller_gives_every_broker_a_full_session() -> None:
     assert all(each.fenced for each in image.brokers.values())
 
 
-def test_what_a_controller_without_a_majority_appended_is_dropped_and_answered() -> None:
+def test_uncommitted_records_of_an_isolated_controller_are_dropped_and_answered() -> None:
     fate = ControllerFate(2)
     fate.settle()
     old = fate.hosts.await_active()
@@ -70,7 +70,7 @@ def test_what_a_controller_without_a_majority_appended_is_dropped_and_answered()
     assert image.topics.by_name("hasty") is None
 
 
-def test_a_controller_that_was_away_loads_a_snapshot_and_serves_from_it() -> None:
+def test_a_lagging_controller_loads_a_snapshot_and_serves_from_it() -> None:
     fate = ControllerFate(3)
     fate.settle()
     fate.hosts.kill(3)

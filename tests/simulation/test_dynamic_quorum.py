@@ -1,4 +1,4 @@
-"""Voters that are added, removed, updated and wiped, on whole replicas over simulated hosts."""
+"""Adding, removing, updating and wiping voters, with complete replicas on simulated hosts."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_single_voter_grows_to_three() -> None:
     hosts.settle()
 
 
-def test_a_voter_that_is_removed_goes_on_as_an_observer() -> None:
+def test_a_removed_voter_becomes_an_observer() -> None:
     hosts = DynamicHosts(3, seed=4)
     elected(hosts)
     hosts.settle()
@@ -101,7 +101,7 @@ class OneServer(DynamicHosts):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_removed_voter_asks_the_voters_of_its_log_who_leads(seed: int) -> None:
+def test_a_removed_voter_finds_the_leader_through_the_voters_of_its_log(seed: int) -> None:
     hosts = OneServer(4, seed)
     elected(hosts)
     hosts.settle()
@@ -117,7 +117,7 @@ def test_a_removed_voter_asks_the_voters_of_its_log_who_leads(seed: int) -> None
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_leader_that_is_removed_resigns_when_that_is_committed(seed: int) -> None:
+def test_a_removed_leader_resigns_after_the_commit(seed: int) -> None:
     hosts = DynamicHosts(3, seed)
     old = elected(hosts)
     hosts.settle()
@@ -131,7 +131,7 @@ def test_a_leader_that_is_removed_resigns_when_that_is_committed(seed: int) -> N
     assert old.config.node_id not in elected(hosts).driver.core.voters.ids
 
 
-def test_a_wiped_voter_is_another_replica_until_it_is_added_again() -> None:
+def test_a_wiped_voter_is_a_new_replica_until_it_is_added() -> None:
     hosts = DynamicHosts(3, seed=6)
     elected(hosts)
     hosts.settle()
@@ -150,7 +150,7 @@ def test_a_wiped_voter_is_another_replica_until_it_is_added_again() -> None:
     assert hosts.replicas[node_id].driver.core.is_voter
 
 
-def test_controllers_join_by_themselves_where_that_is_enabled() -> None:
+def test_controllers_join_automatically_if_enabled() -> None:
     class Joining(DynamicHosts):
         auto_join = True
 
@@ -169,7 +169,7 @@ def follower_of_three(hosts: QuorumHosts) -> int:
     return next(each for each in (1, 2, 3) if not hosts.replicas[each].driver.is_leader)
 
 
-def test_a_voter_that_moves_says_so_to_the_leader() -> None:
+def test_a_voter_with_a_new_address_reports_it_to_the_leader() -> None:
     hosts = DynamicHosts(3, seed=8)
     elected(hosts)
     hosts.settle()
@@ -189,7 +189,7 @@ def test_a_voter_that_moves_says_so_to_the_leader() -> None:
     hosts.settle()
 
 
-def test_a_change_that_was_not_committed_is_undone_with_the_log() -> None:
+def test_an_uncommitted_voter_change_is_undone_by_truncation() -> None:
     hosts = DynamicHosts(3, seed=9)
     elected(hosts)
     hosts.settle()
@@ -205,7 +205,7 @@ def test_a_change_that_was_not_committed_is_undone_with_the_log() -> None:
     assert hosts.voter_ids() == {(1, 2, 3)}
 
 
-def test_one_change_at_a_time() -> None:
+def test_a_second_concurrent_voter_change_is_refused() -> None:
     hosts = DynamicHosts(3, seed=10, observers=2)
     elected(hosts)
     hosts.settle()
@@ -214,7 +214,7 @@ def test_one_change_at_a_time() -> None:
     assert hosts.done(first) is ErrorCode.NONE
 
 
-def test_a_replica_that_does_not_follow_is_not_added() -> None:
+def test_a_replica_that_does_not_fetch_is_not_added() -> None:
     hosts = DynamicHosts(3, seed=11, observers=1)
     hosts.kill(4)
     elected(hosts)
@@ -228,13 +228,13 @@ def test_a_replica_that_does_not_follow_is_not_added() -> None:
     assert hosts.done(hosts.add_voter(4)) is ErrorCode.NONE
 
 
-def test_the_last_voter_stays() -> None:
+def test_the_last_voter_cannot_be_removed() -> None:
     hosts = DynamicHosts(1, seed=12)
     hosts.settle()
     assert hosts.done(hosts.remove_voter(1)) is ErrorCode.VOTER_NOT_FOUND
 
 
-def test_static_voters_do_not_change() -> None:
+def test_static_voters_cannot_be_changed() -> None:
     hosts = QuorumHosts(3, seed=13)
     elected(hosts)
     hosts.settle()
@@ -251,7 +251,7 @@ def as_dynamic(hosts: QuorumHosts) -> DynamicHosts:
     return hosts
 
 
-def test_static_voters_become_dynamic_when_all_have_said_who_they_are() -> None:
+def test_static_voters_become_dynamic_when_all_have_reported_their_directories() -> None:
     hosts = QuorumHosts(3, seed=14)
     elected(hosts)
     hosts.settle()
@@ -316,8 +316,8 @@ def change_voters(hosts: DynamicHosts, answers: list[Answer]) -> None:
         answers.append(hosts.remove_voter(node_id, voter.key.directory_id))
 
 
-def storm(hosts: DynamicHosts, rounds: int) -> None:
-    """Changes of the voters amid deaths, resets and partitions; then peace."""
+def run_failures(hosts: DynamicHosts, rounds: int) -> None:
+    """Change voters during deaths, resets and partitions; then wait without failures."""
     network, rng = hosts.world.network, hosts.rng
     network.weather = NetworkWeather(0.1, 10.0, 1.0, reset_chance=0.01)
     answers: list[Answer] = []
@@ -349,16 +349,16 @@ def storm(hosts: DynamicHosts, rounds: int) -> None:
     hosts.start_all()
 
 
-def storm_of_changes(seed: int) -> DynamicHosts:
+def run_voter_changes(seed: int) -> DynamicHosts:
     hosts = DynamicHosts(3, seed + 30_000, observers=2)
-    storm(hosts, rounds=40)
+    run_failures(hosts, rounds=40)
     hosts.settle()
     # A change that was under way may have come last.
     assert hosts.run_until(lambda: len(hosts.voter_ids()) == 1), hosts.describe()
     return hosts
 
 
-def storm_of_changes_on_snapshots(seed: int) -> DynamicHosts:
+def run_voter_changes_on_snapshots(seed: int) -> DynamicHosts:
     hosts = DynamicHosts(
         3,
         seed + 40_000,
@@ -368,23 +368,23 @@ def storm_of_changes_on_snapshots(seed: int) -> DynamicHosts:
         fetch_snapshot_max_bytes=300,
         fetch_max_bytes=300,
     )
-    storm(hosts, rounds=40)
+    run_failures(hosts, rounds=40)
     hosts.settle()
     # A change that was under way may have come last.
     assert hosts.run_until(lambda: len(hosts.voter_ids()) == 1), hosts.describe()
     return hosts
 
 
-STORMS = {"changes": storm_of_changes, "changes on snapshots": storm_of_changes_on_snapshots}
+STORMS = {"changes": run_voter_changes, "changes on snapshots": run_voter_changes_on_snapshots}
 
 
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("kind", STORMS)
-def test_nothing_is_lost_while_voters_come_and_go(kind: str, seed: int) -> None:
+def test_no_committed_record_is_lost_during_voter_changes(kind: str, seed: int) -> None:
     STORMS[kind](seed)
 
 
-def test_an_address_of_nobody_is_no_voter() -> None:
+def test_an_unknown_address_is_no_voter() -> None:
     hosts = DynamicHosts(3, seed=16)
     elected(hosts)
     hosts.settle()

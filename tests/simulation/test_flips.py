@@ -1,4 +1,4 @@
-"""Some seeds of the walk through damaged files; `make flips SEEDS=...` runs thousands."""
+"""Some seeds of the damaged file walk; `make flips SEEDS=...` runs thousands."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ FRESH = tuple(range(101, 113))
 
 
 @pytest.mark.parametrize("seed", [*ONCE_BROKEN, *FRESH])
-def test_nothing_is_lost_in_silence_or_served_wrong(seed: int) -> None:
+def test_damaged_files_never_lose_records_silently_or_serve_wrong_records(seed: int) -> None:
     assert run(seed)["records checked"] > 0

@@ -1,4 +1,4 @@
-"""Brokers that answer nonsense: clients neither die nor hang nor spin, and recover afterwards."""
+"""Brokers with nonsense responses: clients do not die, hang or spin, and recover afterwards."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MS_PER_S = 1000.0
 
 
 def endure(world: Any, hostile: HostileAnswers) -> None:
-    """Let time pass while answers are changed, then no more."""
+    """Advance time with changed responses, then with correct responses."""
     before = hostile.asked.total()
     world.run_for(HOSTILE_MS)
     per_s = (hostile.asked.total() - before) / HOSTILE_MS * _MS_PER_S
@@ -101,7 +101,7 @@ def test_a_member_of_a_group_recovers(seed: int, chance: float) -> None:
     ],
 )
 @pytest.mark.parametrize("seed", range(4))
-def test_every_answer_of_one_kind_may_be_nonsense(api: ApiKey, seed: int) -> None:
+def test_a_client_survives_nonsense_in_all_responses_of_one_api(api: ApiKey, seed: int) -> None:
     broker, ends = filled_broker(seed, **GROUP)
     consumer = SimulatedConsumer(broker.world, "member", group_id="g", strict=False)
     hostile = HostileAnswers(consumer.cluster, random.Random(seed), 1.0, {api})
@@ -126,7 +126,7 @@ class SimulatedProducer:
         self.told: list[ClientError | None] = []
 
     def send(self, value: bytes) -> ClientError | None:
-        """Queue a record; why its topic is not known, if it is not."""
+        """Queue a record; return the error if the topic is unknown."""
         options: SendOptions = {"on_delivery": lambda _metadata, error: self.told.append(error)}
         while self.core.enqueue("t", (None, value, None), options, 1) is None:
             learned: list[ClientError | None] = []
@@ -140,14 +140,14 @@ class SimulatedProducer:
         return None
 
     def flush(self, limit_ms: float) -> bool:
-        """Whether all that was sent is delivered or given up within the limit."""
+        """Return whether all records are delivered or have failed within the limit."""
         return self._world.run_until(self.core.flush(), limit_ms)
 
 
 @pytest.mark.parametrize("is_idempotent", [True, False])
 @pytest.mark.parametrize("chance", [0.3, 1.0])
 @pytest.mark.parametrize("seed", range(8))
-def test_a_producer_gives_its_records_up_in_time_and_recovers(
+def test_a_producer_expires_its_records_in_time_and_recovers(
     seed: int, chance: float, is_idempotent: bool
 ) -> None:
     broker, _ends = filled_broker(seed)

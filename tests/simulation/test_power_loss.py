@@ -1,4 +1,4 @@
-"""Some seeds of the walk through losses of power; `make power-loss SEEDS=...` runs thousands."""
+"""Some seeds of the power loss walk; `make power-loss SEEDS=...` runs thousands."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ FRESH = tuple(range(1, 13))
 
 
 @pytest.mark.parametrize("seed", [*ONCE_BROKEN, *FRESH])
-def test_nothing_that_was_promised_is_lost(seed: int) -> None:
+def test_no_acknowledged_synced_record_is_lost(seed: int) -> None:
     assert run(seed)["topics"] >= 3

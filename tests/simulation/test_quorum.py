@@ -1,4 +1,4 @@
-"""Quorums of whole replicas: transport, RPC, driver and log over simulated hosts, from seeds."""
+"""Quorums of complete replicas: transport, RPC, driver and log on simulated hosts, from seeds."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ def test_a_killed_leader_is_replaced_within_a_second(seed: int) -> None:
 
 @pytest.mark.parametrize(("delay_ms", "disk_ms"), [(20, 50), (50, 100), (100, 200)])
 @pytest.mark.parametrize("seed", range(8))
-def test_a_killed_leader_costs_one_epoch_however_slow_everybody_is(
+def test_a_killed_leader_causes_one_election_on_a_slow_network(
     seed: int, delay_ms: int, disk_ms: int
 ) -> None:
-    """Both voters that are left want to lead at about the same time, and hear of it late."""
+    """Both remaining voters start an election at about the same time, with late messages."""
     hosts = QuorumHosts(3, seed)
     elected(hosts)
     hosts.settle()
@@ -82,7 +82,7 @@ def test_a_killed_leader_costs_one_epoch_however_slow_everybody_is(
 
 
 def commit_times(seed: int, how: str) -> list[float]:
-    """Virtual ms that 40 commits take, in order of size, while one voter of three is gone."""
+    """Return the sorted virtual ms of 40 commits, while one of three voters is down."""
     hosts = QuorumHosts(3, seed)
     leader = elected(hosts).config.node_id
     hosts.settle()
@@ -106,7 +106,7 @@ def commit_times(seed: int, how: str) -> list[float]:
 
 @pytest.mark.parametrize("how", ["silent", "cut"])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_voter_that_is_cut_off_slows_commits_no_more_than_a_dead_one(seed: int, how: str) -> None:
+def test_an_isolated_voter_delays_commits_no_more_than_a_dead_one(seed: int, how: str) -> None:
     dead, other = commit_times(seed, "dead"), commit_times(seed, how)
     assert other[20] < dead[20] * 1.3
     assert other[-1] < dead[-1] * 2
@@ -128,7 +128,7 @@ def test_a_broken_connection_causes_no_election() -> None:
     assert leader.driver.leader_and_epoch.epoch == epoch
 
 
-def test_a_leader_that_shuts_down_is_followed_by_another_at_once() -> None:
+def test_a_leader_that_shuts_down_is_replaced_immediately() -> None:
     hosts = QuorumHosts(3, seed=4)
     leader = elected(hosts)
     hosts.settle()
@@ -141,14 +141,14 @@ def test_a_leader_that_shuts_down_is_followed_by_another_at_once() -> None:
     hosts.settle()
 
 
-def test_a_single_voter_with_an_observer() -> None:
+def test_an_observer_follows_a_single_voter() -> None:
     hosts = QuorumHosts(1, seed=5, observers=1)
     assert hosts.leader() is not None
     hosts.append()
     hosts.settle()
 
 
-def test_a_replica_that_fell_behind_the_log_loads_the_leaders_snapshot() -> None:
+def test_a_replica_behind_the_log_start_loads_the_leaders_snapshot() -> None:
     hosts = QuorumHosts(3, seed=6, observers=1, retention_bytes=1, fetch_snapshot_max_bytes=300)
     elected(hosts)
     hosts.settle()
@@ -177,7 +177,7 @@ def test_a_replica_that_fell_behind_the_log_loads_the_leaders_snapshot() -> None
     hosts.settle()
 
 
-def test_a_snapshot_that_was_damaged_on_its_way_is_fetched_again() -> None:
+def test_a_damaged_fetched_snapshot_is_fetched_again() -> None:
     hosts = QuorumHosts(3, seed=7, retention_bytes=1, fetch_snapshot_max_bytes=300)
     elected(hosts)
     down = next(each for each in (1, 2, 3) if not hosts.replicas[each].driver.is_leader)
@@ -202,8 +202,8 @@ def test_a_snapshot_that_was_damaged_on_its_way_is_fetched_again() -> None:
     assert not [name for name in disk.list(METADATA_DIRECTORY) if name.endswith(".part")]
 
 
-def storm(hosts: QuorumHosts, rounds: int) -> None:
-    """Deaths, loss of power, resets and partitions with appends in between; then peace."""
+def run_failures(hosts: QuorumHosts, rounds: int) -> None:
+    """Run deaths, power losses, resets and partitions with appends; then wait without failures."""
     network, rng = hosts.world.network, hosts.rng
     network.weather = NetworkWeather(0.1, 10.0, 1.0, reset_chance=0.01)
     for _ in range(rounds):
@@ -240,21 +240,21 @@ def storm(hosts: QuorumHosts, rounds: int) -> None:
     hosts.start_all()
 
 
-def storm_of_three(seed: int) -> QuorumHosts:
+def failures_of_three(seed: int) -> QuorumHosts:
     hosts = QuorumHosts(3, seed, observers=1)
-    storm(hosts, rounds=20)
+    run_failures(hosts, rounds=20)
     hosts.settle()
     return hosts
 
 
-def storm_of_five(seed: int) -> QuorumHosts:
+def failures_of_five(seed: int) -> QuorumHosts:
     hosts = QuorumHosts(5, seed + 10_000)
-    storm(hosts, rounds=20)
+    run_failures(hosts, rounds=20)
     hosts.settle()
     return hosts
 
 
-def storm_on_snapshots(seed: int) -> QuorumHosts:
+def failures_on_snapshots(seed: int) -> QuorumHosts:
     hosts = QuorumHosts(
         3,
         seed + 20_000,
@@ -264,15 +264,15 @@ def storm_on_snapshots(seed: int) -> QuorumHosts:
         fetch_snapshot_max_bytes=200,
         fetch_max_bytes=300,
     )
-    storm(hosts, rounds=25)
+    run_failures(hosts, rounds=25)
     hosts.settle()
     return hosts
 
 
-STORMS = {"three": storm_of_three, "five": storm_of_five, "snapshots": storm_on_snapshots}
+STORMS = {"three": failures_of_three, "five": failures_of_five, "snapshots": failures_on_snapshots}
 
 
 @pytest.mark.parametrize("seed", range(15))
 @pytest.mark.parametrize("kind", STORMS)
-def test_nothing_is_lost_in_a_storm(kind: str, seed: int) -> None:
+def test_no_committed_record_is_lost_under_random_failures(kind: str, seed: int) -> None:
     STORMS[kind](seed)

@@ -1,7 +1,7 @@
-"""Brokers die together or one by one, lose their disks and start again, in every order.
+"""Brokers die together or one by one, lose their disks and restart, in every order.
 
-Whatever happens, a broker that is elected has all that was acknowledged. If all died at once, and
-one of them kept its disk, every partition is led again.
+An elected broker always has all acknowledged records. If all brokers died at once and one kept its
+disk, every partition gets a leader again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ START_GAPS_MS = (0, 100, 3_000)
 
 
 class Order(NamedTuple):
-    """What happens; the order of deaths is always the same, and replicas lie in every order."""
+    """One order of events; the order of deaths is fixed, and replicas are placed in every order."""
 
     starts: tuple[int, ...]
     wiped: tuple[int, ...]
@@ -53,7 +53,7 @@ SAMPLE = ORDERS[::61]
 
 
 def play(order: Order, directories: int = 1) -> DataBrokers:
-    """Play one order, and look at the end.
+    """Play one order, and check the result.
 
     Args:
         directories: how many each broker has; the first of them is wiped.
@@ -80,16 +80,16 @@ def play(order: Order, directories: int = 1) -> DataBrokers:
 
 
 @pytest.mark.parametrize("order", SAMPLE, ids=str)
-def test_no_broker_leads_without_what_was_acknowledged(order: Order) -> None:
+def test_every_elected_broker_has_all_acknowledged_records(order: Order) -> None:
     play(order)
 
 
 @pytest.mark.parametrize("order", ORDERS[7::211], ids=str)
-def test_it_is_the_same_when_one_of_two_directories_is_wiped(order: Order) -> None:
+def test_every_leader_has_all_records_if_one_of_two_directories_is_wiped(order: Order) -> None:
     play(order, directories=2)
 
 
-def test_a_disk_that_is_put_back_has_its_records_again() -> None:
+def test_a_restored_disk_has_its_records() -> None:
     world = DataBrokers(1)
     for broker_id in BROKERS[:2]:
         world.kill(broker_id)

@@ -1,4 +1,4 @@
-"""Whole nodes that are broker and controller die together; one comes back with an empty disk."""
+"""Combined nodes die together; one of them returns with an empty disk."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def fill(cluster: SimulatedCluster) -> None:
 
 
 def records(cluster: SimulatedCluster, partition: int) -> list[bytes | None]:
-    """What a consumer reads; nothing while the leader has not read yet that it leads."""
+    """Return what a consumer reads; nothing while the leader has not applied its election."""
     asked = FetchPartition(partition=partition, fetch_offset=0, partition_max_bytes=1 << 20)
     request = FetchRequest(
         max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic="t", partitions=[asked])]
@@ -63,7 +63,7 @@ def records(cluster: SimulatedCluster, partition: int) -> list[bytes | None]:
 
 
 def read_all(cluster: SimulatedCluster, partition: int) -> list[bytes | None]:
-    """The records that are there when as many are committed as there should be, or in a second."""
+    """Return the records when the expected number is committed, or after a second."""
     for _ in range(100):
         found = records(cluster, partition)
         if len(found) >= len(RECORDS):
@@ -76,7 +76,7 @@ ORDERS = list(product(permutations(NODES), permutations(NODES), NODES, (0, 150))
 
 
 @pytest.mark.parametrize(("deaths", "starts", "wiped", "gap_ms"), ORDERS[::9])
-def test_nothing_acknowledged_is_lost(
+def test_no_acknowledged_record_is_lost(
     deaths: tuple[int, ...], starts: tuple[int, ...], wiped: int, gap_ms: int
 ) -> None:
     cluster = three_nodes(sum(starts[:2]))

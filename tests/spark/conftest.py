@@ -9,9 +9,11 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
+from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
 from barnabas.client.admin.topics.topics import NewTopic
@@ -19,7 +21,11 @@ from barnabas.client.facade import Client
 from barnabas.spark.session import spark_session
 from barnabas.testing.broker_process import BrokerProcess
 from examples.flights.connector import fetch_jars
+from jvm.kafka_process import KafkaProcess
 from jvm.maven import need, one_maven
+from spark import stopping_sink
+from spark.copies import QUICK_FENCING, committed_values
+from spark.stopping_sink import StoppingSink
 
 Row = tuple[bytes | None, bytes | None]
 NUMBERS = itertools.count()
@@ -35,6 +41,25 @@ def bootstrap() -> Iterator[str]:
         return
     with BrokerProcess(settings=SETTINGS) as process:
         yield process.bootstrap
+
+
+@pytest.fixture(scope="module", params=["barnabas", "kafka"])
+def either_broker(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BrokerProcess | KafkaProcess]:
+    """A broker of each kind, which tests may kill and start again."""
+    directory = tmp_path_factory.mktemp(request.param)
+    process: BrokerProcess | KafkaProcess
+    if request.param == "kafka":
+        request.getfixturevalue("kafka_jars")
+        process = KafkaProcess(directory, QUICK_FENCING)
+    else:
+        process = BrokerProcess(directory)
+    try:
+        process.start()
+        yield process
+    finally:
+        process.close()
 
 
 @pytest.fixture(scope="session")
@@ -75,6 +100,14 @@ def spark(connector_jars: str) -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.fixture(scope="session")
+def stopping(spark: SparkSession) -> str:
+    """The name of a sink that stops where a test wants; workers cannot import test modules."""
+    cloudpickle.register_pickle_by_value(stopping_sink)
+    spark.dataSource.register(StoppingSink)
+    return StoppingSink.name()
+
+
 @pytest.fixture
 def topic(client: Client) -> str:
     """A new topic of three partitions, which keeps records however old `fill` makes them."""
@@ -109,3 +142,11 @@ def read(spark: SparkSession, bootstrap: str) -> Callable[..., DataFrame]:
         )
 
     return load
+
+
+@pytest.fixture
+def copied(
+    client: Client, read: Callable[..., DataFrame], topic: str
+) -> Callable[[], Counter[bytes]]:
+    """Returns the committed values of the copy of a topic, once no transaction is open."""
+    return lambda: committed_values(client, read, f"{topic}-out")

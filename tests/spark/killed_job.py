@@ -26,16 +26,24 @@ class Job:
 
     Args:
         trigger: FOREVER or TO_THE_END.
+        arguments: more words for the script.
     """
 
     def __init__(
-        self, script: Path, bootstrap: str, topic: str, directory: Path, trigger: dict[str, object]
+        self,
+        script: Path,
+        bootstrap: str,
+        topic: str,
+        directory: Path,
+        trigger: dict[str, object],
+        *arguments: str,
     ) -> None:
         self._commits = directory / "checkpoint" / "commits"
         self._log = directory / "job.log"
         with self._log.open("ab") as log:
+            words = [bootstrap, topic, directory, json.dumps(trigger), *arguments]
             self._process = subprocess.Popen(
-                [sys.executable, script, bootstrap, topic, directory, json.dumps(trigger)],
+                [sys.executable, script, *words],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
@@ -46,6 +54,10 @@ class Job:
         return self
 
     def __exit__(self, *_error: object) -> None:
+        self.kill()
+
+    def kill(self) -> None:
+        """Kill the driver, and with `local` masters the tasks."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()

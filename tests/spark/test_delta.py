@@ -69,7 +69,7 @@ def write(frame: DataFrame, directory: Path, mode: str = "append", **options: st
 
 
 @pytest.mark.slow
-def test_no_row_is_missing_or_twice_after_kills(
+def test_no_row_is_missing_or_duplicate_after_kills(
     client: Client, bootstrap: str, topic: str, tmp_path: Path
 ) -> None:
     fill(client, topic, 0, RECORDS)
@@ -88,7 +88,7 @@ def test_no_row_is_missing_or_twice_after_kills(
     assert {int(each[1:]) for each in table["value"].to_pylist()} == set(range(RECORDS))
 
 
-def test_a_batch_that_the_table_has_is_not_added_again(
+def test_a_repeated_batch_is_not_added_again(
     spark: SparkSession, client: Client, bootstrap: str, topic: str, tmp_path: Path
 ) -> None:
     fill(client, topic, 0, 100)
@@ -156,7 +156,7 @@ def test_a_complete_result_replaces_the_rows(
     assert rows(tmp_path) == [{"topic": topic, "count": 40}]
 
 
-def test_every_type_comes_back_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
+def test_every_type_is_read_back_unchanged(spark: SparkSession, tmp_path: Path) -> None:
     moment = dt.datetime(2013, 1, 1, 5, 17, 30, 123456, tzinfo=dt.UTC)
     row = Row(
         whole=7, big=1 << 40, real=0.5, flag=True, text="grün", raw=bytearray(b"\x00\xff"),
@@ -226,7 +226,7 @@ def test_batch_writes_append_or_overwrite(spark: SparkSession, tmp_path: Path) -
         ("select 1L as id", {"mergeSchema": "true"}, "unknown option"),
     ],
 )
-def test_what_does_not_fit_is_refused_and_leaves_no_file(
+def test_rows_that_do_not_fit_the_table_are_refused_and_leave_no_file(
     spark: SparkSession, tmp_path: Path, query: str, options: dict[str, str], message: str
 ) -> None:
     write(spark.range(3).coalesce(1), tmp_path)

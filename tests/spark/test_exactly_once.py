@@ -1,6 +1,6 @@
-"""Exactly once into Parquet: a job that is killed again and again, no row twice or missing.
+"""Exactly once into Parquet: a job is killed repeatedly, and no row is duplicate or missing.
 
-It is the death of processes that this shows, not the loss of power.
+This shows the death of processes, not a power loss.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RECORDS = 50_000
 BATCHES_BEFORE_KILL = (0, 1, 4)
 
 
-def test_no_row_is_missing_or_twice_after_kills(
+def test_no_row_is_missing_or_duplicate_after_kills(
     spark: SparkSession, client: Client, bootstrap: str, topic: str, tmp_path: Path
 ) -> None:
     with client.producer() as producer:

@@ -57,7 +57,7 @@ def closing_goes_on(bootstrap: str) -> Iterator[None]:
 
 @pytest.mark.usefixtures("some_days")
 @pytest.mark.parametrize("source", ["barnabas", "kafka"])
-def test_the_table_and_the_alerts_are_those_of_the_data_set(
+def test_the_table_and_the_alerts_match_the_data_set(
     spark: SparkSession, bootstrap: str, tmp_path: Path, source: str
 ) -> None:
     pipeline.run(spark, pipeline.Topics(bootstrap, source), tmp_path)

@@ -52,10 +52,8 @@ print(spark.read.format("barnabas").options(**options).load().columns)
 """
 
 
-def test_the_source_is_found_where_the_python_of_the_path_does_not_have_it(
-    tmp_path: Path, broker: BrokerProcess
-) -> None:
-    """As in a virtual environment that is not activated."""
+def test_workers_use_the_interpreter_of_the_session(tmp_path: Path, broker: BrokerProcess) -> None:
+    """The first Python on the path lacks the package, as without an activated environment."""
     (tmp_path / "python3").symlink_to("/bin/false")
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PYSPARK_")}
     answer = subprocess.run(

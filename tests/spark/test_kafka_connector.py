@@ -124,7 +124,7 @@ def test_both_connectors_split_ranges_for_more_tasks(read_by: ReadBy, filled: st
     assert tasks == [6, 6]
 
 
-def test_deleted_records_fail_both_or_are_left_out_by_both(
+def test_deleted_records_fail_or_are_omitted_in_both_connectors(
     read_by: ReadBy, stream: Stream, client: Client, fill: Fill, topic: str
 ) -> None:
     fill(topic, 0, numbered(10))
@@ -144,7 +144,7 @@ def test_deleted_records_fail_both_or_are_left_out_by_both(
     assert stream.offsets() == [(0, offset) for offset in (*range(10), *range(15, 20))]
 
 
-def test_available_now_goes_on_from_the_checkpoint_in_limited_batches(
+def test_available_now_continues_from_the_checkpoint_in_limited_batches(
     stream: Stream, fill: Fill, topic: str
 ) -> None:
     fill(topic, 0, numbered(60))
@@ -156,7 +156,7 @@ def test_available_now_goes_on_from_the_checkpoint_in_limited_batches(
     assert stream.offsets() == [*((0, o) for o in range(60)), *((1, o) for o in range(10))]
 
 
-def test_a_checkpoint_goes_from_one_connector_to_the_other_and_back(
+def test_a_checkpoint_works_with_both_connectors_in_turn(
     stream: Stream, fill: Fill, topic: str
 ) -> None:
     for run, source in enumerate(("barnabas", "kafka", "barnabas")):
@@ -223,7 +223,7 @@ def test_both_sinks_write_the_same_records(
     assert len(made["kafka"]) == 30
 
 
-def test_its_sink_writes_a_stream(
+def test_the_kafka_sink_writes_a_stream(
     stream: Stream, bootstrap: str, filled: str, topic: str, tmp_path: Path, read_by: ReadBy
 ) -> None:  # fmt: skip
     writer = (

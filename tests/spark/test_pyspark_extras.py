@@ -1,4 +1,4 @@
-"""What needs the packages beside PySpark that `barnabas[spark]` brings (grpcio, protobuf, ...)."""
+"""Features that need the additional packages of `barnabas[spark]` (grpcio, protobuf, ...)."""
 
 from __future__ import annotations
 
@@ -129,5 +129,6 @@ def to_topic():
         check=False,
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    # Two records, and the marker of their transaction.
     (end,) = client.list_offsets({(out, 0): "latest"}).values()
-    assert end.offset == 2
+    assert end.offset == 3

@@ -46,7 +46,7 @@ def test_rows_have_the_columns_of_the_kafka_source(read: Read, fill: Fill, topic
     assert at[1] == datetime.fromtimestamp(1.001, UTC)
 
 
-def test_headers_are_there_if_asked_for(read: Read, client: Client, topic: str) -> None:
+def test_headers_are_included_on_request(read: Read, client: Client, topic: str) -> None:
     with client.producer() as producer:
         producer.send(topic, b"v", partition=0, headers=[("a", b"1"), ("a", None)])
         producer.send(topic, b"w", partition=0)
@@ -75,7 +75,7 @@ def test_starting_and_ending_offsets_bound_the_read(read: Read, fill: Fill, topi
     assert offsets(frame) == [(0, 7), (0, 8), (0, 9), (1, 0), (1, 1)]
 
 
-def test_times_bound_the_read(read: Read, fill: Fill, topic: str) -> None:
+def test_timestamps_bound_the_read(read: Read, fill: Fill, topic: str) -> None:
     fill(topic, 0, numbered(10))
     fill(topic, 1, numbered(10))
     by_time = json.dumps({topic: {"0": 1004, "1": 1008, "2": 1000}})
@@ -92,7 +92,7 @@ def test_times_bound_the_read(read: Read, fill: Fill, topic: str) -> None:
         read(subscribe=topic, startingTimestamp=5000).count()
 
 
-def test_patterns_and_assignments_select(read: Read, fill: Fill, topic: str) -> None:
+def test_patterns_and_assignments_select_partitions(read: Read, fill: Fill, topic: str) -> None:
     for partition in range(3):
         fill(topic, partition, numbered(2))
     assert read(subscribePattern=f"{topic[:-1]}[{topic[-1]}]").count() == 6
@@ -111,7 +111,7 @@ def test_an_empty_topic_has_no_rows(read: Read, topic: str) -> None:
     assert read(subscribe=topic).count() == 0
 
 
-def test_sql_can_use_it(spark: SparkSession, bootstrap: str, fill: Fill, topic: str) -> None:
+def test_sql_reads_a_topic(spark: SparkSession, bootstrap: str, fill: Fill, topic: str) -> None:
     fill(topic, 0, numbered(4))
     spark.sql(
         f"CREATE OR REPLACE TEMPORARY VIEW seen USING barnabas OPTIONS "
@@ -130,7 +130,7 @@ def test_sql_can_use_it(spark: SparkSession, bootstrap: str, fill: Fill, topic: 
         ({"kafka.fetch.mni.bytes": "1"}, "fetch.min.bytes"),
     ],
 )
-def test_a_wrong_option_is_named(
+def test_the_error_names_a_wrong_option(
     read: Read, topic: str, options: dict[str, str], words: str
 ) -> None:
     filled = {key: value.replace("TOPIC", topic) for key, value in options.items()}
@@ -138,12 +138,12 @@ def test_a_wrong_option_is_named(
         read(subscribe=topic, **filled).count()
 
 
-def test_an_unknown_topic_is_named(read: Read) -> None:
+def test_the_error_names_an_unknown_topic(read: Read) -> None:
     with pytest.raises(Exception, match="no-such-topic-here"):
         read(subscribe="no-such-topic-here").count()
 
 
-def test_lost_records_fail_the_query_or_are_left_out(
+def test_lost_records_fail_the_query_or_are_omitted(
     read: Read, fill: Fill, client: Client, topic: str
 ) -> None:
     fill(topic, 0, numbered(6))

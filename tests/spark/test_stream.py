@@ -41,9 +41,7 @@ def test_available_now_reads_all_in_limited_batches(stream: Stream, fill: Fill, 
     assert stream.offsets() == [*((0, o) for o in range(100)), *((1, o) for o in range(50))]
 
 
-def test_a_restart_goes_on_where_the_checkpoint_says(
-    stream: Stream, fill: Fill, topic: str
-) -> None:
+def test_a_restart_continues_at_the_checkpoint(stream: Stream, fill: Fill, topic: str) -> None:
     fill(topic, 0, numbered(10))
     stream.run(topic)
     fill(topic, 0, numbered(5))
@@ -184,7 +182,7 @@ def test_a_shorter_topic_fails_the_query(
     assert query.isStreaming
 
 
-def test_a_topic_made_anew_fails_a_running_query(
+def test_a_recreated_topic_fails_a_running_query(
     stream: Stream, fill: Fill, client: Client, topic: str, tmp_path: Path
 ) -> None:
     fill(topic, 0, numbered(5))

@@ -1,4 +1,4 @@
-"""Transactions as the source sees them, on Apache Kafka: Barnabas does not serve them yet."""
+"""Transactions read by the source, on Barnabas and on Apache Kafka."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from confluent_kafka import Producer
 from pyspark.sql import DataFrame
 
 from barnabas.client.facade import Client
+from barnabas.testing.broker_process import BrokerProcess
 from jvm.kafka_process import KafkaProcess
 from waiting import eventually_equal
 
@@ -19,8 +20,8 @@ TIMEOUT_S = 90
 
 
 @pytest.fixture(scope="module")
-def bootstrap(reference_broker: KafkaProcess) -> str:
-    return reference_broker.bootstrap
+def bootstrap(either_broker: BrokerProcess | KafkaProcess) -> str:
+    return either_broker.bootstrap
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +30,7 @@ def client(bootstrap: str) -> Iterator[Client]:
         yield made
 
 
-def test_aborted_transactions_are_left_out_with_read_committed(
+def test_aborted_transactions_are_omitted_with_read_committed(
     read: Callable[..., DataFrame], bootstrap: str, topic: str
 ) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})

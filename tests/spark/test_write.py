@@ -51,7 +51,7 @@ def test_topic_partition_and_headers_come_from_columns(
         ("SELECT 'x' value, cast(null as string) topic", "'topic' is null"),
     ],
 )
-def test_rows_that_cannot_be_written_are_named(
+def test_the_error_names_rows_that_cannot_be_written(
     spark: SparkSession, bootstrap: str, query: str, words: str
 ) -> None:
     with pytest.raises(Exception, match=words):

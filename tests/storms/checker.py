@@ -132,7 +132,7 @@ def _check_seen(problems: list[str], partition: int, seen: Sequence[int]) -> Non
 
 
 def _check_repeats(problems: list[str], events: Iterable[Event]) -> None:
-    """Who gets a partition goes on where commits before that had come to, or further on."""
+    """A new owner of a partition starts at or after the commits before its assignment."""
     committed = 0
     # The least offset that each member may process, by what was committed when it was assigned.
     begins: dict[str, int] = {}

@@ -56,8 +56,8 @@ class Nursery:
         self._process.wait(END_S_MAX)
         self._log.close()
 
-    def bear(self, options: MemberOptions) -> int:
-        """Start a member; its process id."""
+    def fork_member(self, options: MemberOptions) -> int:
+        """Start a member; return its process id."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(asdict(options), default=str) + "\n")

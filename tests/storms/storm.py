@@ -1,4 +1,4 @@
-"""One storm: members join, die, close and stand still by chance, while records are written.
+"""Rebalance storm: members join, die, close and pause at random, while records are written.
 
 The seed chooses what happens; what it meets differs from run to run. At the end everybody who
 stands still goes on, and the group has to get through all that was written.
@@ -39,7 +39,7 @@ CHANCES = {"join": 5, "kill": 2, "close": 2, "pause": 3}
 
 @dataclass(frozen=True)
 class StormOptions:
-    """What a storm is."""
+    """The options of a storm."""
 
     bootstrap: str
     protocol: str
@@ -57,7 +57,7 @@ class StormOptions:
 
 @dataclass
 class Outcome:
-    """What a storm came to."""
+    """The result of a storm."""
 
     options: StormOptions
     verdict: Verdict
@@ -72,7 +72,7 @@ class Outcome:
 
 @dataclass
 class _Life:
-    """A member as the storm sees it."""
+    """The state of a member in the storm."""
 
     name: str
     pid: int
@@ -187,7 +187,7 @@ class Storm:
             auto_commit=self._born % 3 == 0,
             seed=self._rng.randrange(1 << 30),
         )
-        self._lives.append(_Life(name, nursery.bear(member)))
+        self._lives.append(_Life(name, nursery.fork_member(member)))
 
     def _rest(self, seconds: float) -> None:
         end = time.monotonic() + seconds
@@ -196,7 +196,9 @@ class Storm:
             time.sleep(0.05)
 
     def _look(self) -> None:
-        """Wake who has slept enough, bury who has closed, and see what is committed."""
+        """Resume paused members after their time, remove closed members, and read committed
+        offsets.
+        """
         now = time.monotonic()
         for life in list(self._lives):
             if life.paused_until and now >= life.paused_until:

@@ -35,7 +35,7 @@ GOOD = (
 )
 
 
-def test_a_good_history_has_no_problem_and_counts_what_was_processed_again() -> None:
+def test_a_correct_history_has_no_problem_and_counts_reprocessed_records() -> None:
     verdict = check(GOOD, {0: 10}, {0: (0, 4, 4, 10)})
     assert verdict.problems == []
     assert (verdict.processed, verdict.again, verdict.commits) == (12, 2, 2)
@@ -61,7 +61,7 @@ def test_two_owners_in_one_generation_are_found() -> None:
     assert found == ["shared: partition 0 in generation 1: a, b"]
 
 
-def test_owners_of_no_known_generation_are_counted_and_not_judged() -> None:
+def test_owners_without_a_known_generation_are_only_counted() -> None:
     events = [processed(1, "a", 0, 5, -1), processed(2, "b", 5, 10, -1)]
     verdict = check(events, {0: 10}, {})
     assert verdict.problems == []
@@ -75,7 +75,7 @@ def test_a_new_owner_that_begins_before_the_committed_offset_is_found() -> None:
     ]
 
 
-def test_a_commit_acknowledged_after_the_assignment_binds_nobody() -> None:
+def test_a_commit_acknowledged_after_the_assignment_is_not_checked() -> None:
     events = (
         assigned(0, "a"),
         processed(5, "a", 0, 10),
@@ -106,6 +106,6 @@ def test_many_problems_of_one_kind_are_counted() -> None:
     assert found[-1] == "disordered: 3 more"
 
 
-def test_the_torn_last_line_of_a_killed_member_is_left_out() -> None:
+def test_the_torn_last_line_of_a_killed_member_is_ignored() -> None:
     line = "\t".join(str(value) for value in GOOD[1])
     assert parse([line + "\n", line[:9]]) == [GOOD[1]]

@@ -1,4 +1,4 @@
-"""What the documents name is there: files, tests and commands; each capability names its test."""
+"""Documents name existing files, tests and commands; each capability names its test."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def is_there(name: str, document: str) -> bool:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
-def test_files_and_commands_that_a_document_names_are_there(document: str) -> None:
+def test_files_and_commands_named_in_documents_exist(document: str) -> None:
     text = (ROOT / document).read_text()
     named = {plain or link for plain, link in NAMED.findall(text)} - ELSEWHERE
     assert not sorted(name for name in named if not is_there(name, document))
@@ -79,7 +79,7 @@ def kips() -> list[Row]:
     ]
 
 
-def test_every_kip_has_one_row_and_every_row_its_state_and_its_files() -> None:
+def test_every_kip_has_one_row_with_state_and_files() -> None:
     rows = kips()
     numbers = [number for row in rows for number in row.numbers]
     assert sorted(numbers) == sorted(set(numbers))
@@ -102,8 +102,8 @@ def test_every_kip_that_the_code_names_has_its_row() -> None:
     assert not {number: where for number, where in named.items() if number not in listed}
 
 
-def test_every_kip_that_is_to_be_had_has_its_row() -> None:
-    """What the project sets out to have, done or not."""
+def test_every_planned_kip_has_its_row() -> None:
+    """The KIPs that the project intends to implement, done or not."""
     wanted = {101, 227, 279, 320, 345, 392, 394, 405, 800, 814, 848, 853, 890, 932, 966, 1071}
     assert wanted <= {number for row in kips() for number in row.numbers}
 

@@ -1,4 +1,4 @@
-"""Time, chance, files, sockets and threads come in through `runtime` only: read off the sources."""
+"""Time, randomness, files, sockets and threads are used through `runtime` only."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def sources() -> list[Path]:
 
 
 def type_checking_nodes(tree: ast.Module) -> set[ast.AST]:
-    """Imports that only the type checker sees open no door."""
+    """Return the imports that only the type checker evaluates."""
     nodes: set[ast.AST] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
@@ -87,7 +87,7 @@ def opened_doors(tree: ast.Module) -> list[str]:
 
 
 @pytest.mark.parametrize("path", sources(), ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_file_reaches_the_outside_through_the_doors_of_runtime_only(path: Path) -> None:
+def test_a_file_uses_the_system_only_through_runtime(path: Path) -> None:
     name = path.relative_to(ROOT).as_posix()
     doors = opened_doors(ast.parse(path.read_text()))
     if name.startswith(ASYNC_FACES):
@@ -106,10 +106,10 @@ def test_file_reaches_the_outside_through_the_doors_of_runtime_only(path: Path) 
         "def late():\n    import socket",
     ],
 )
-def test_the_check_sees_an_opened_door(source: str) -> None:
+def test_the_check_detects_a_direct_use_of_the_system(source: str) -> None:
     assert opened_doors(ast.parse(source))
 
 
-def test_an_import_for_the_type_checker_opens_no_door() -> None:
+def test_imports_for_the_type_checker_are_allowed() -> None:
     source = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import asyncio\n"
     assert opened_doors(ast.parse(source)) == []

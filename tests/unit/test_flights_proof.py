@@ -1,4 +1,4 @@
-"""The demo's proof can fail: a table that is not what the data set says is found out."""
+"""The demo's proof detects a table that differs from the data set."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_row_that_is_missing_unexpected_or_twice_is_found() -> None:
     assert "more than once" in proof.differences(pd.concat([table(), table()]), table())[0]
 
 
-def test_only_files_of_the_manifest_are_of_the_table(tmp_path: Path) -> None:
+def test_only_files_of_the_manifest_belong_to_the_table(tmp_path: Path) -> None:
     manifest = tmp_path / "_spark_metadata"
     manifest.mkdir()
 

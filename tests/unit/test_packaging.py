@@ -1,4 +1,4 @@
-"""What is installed: a wheel with all it needs and nothing else, and a lock without addresses."""
+"""Content of the packages, and the lock file."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_wheel_holds_all_packages_their_types_and_the_licence(wheel: zipfile
     }
 
 
-def test_both_archives_are_fit_to_be_released(tmp_path: Path) -> None:
+def test_both_archives_pass_the_release_checks(tmp_path: Path) -> None:
     wheel, source = release.build(tmp_path)
     release.check_wheel(wheel)
     release.check_source(source)
@@ -61,7 +61,7 @@ def test_a_source_archive_with_files_of_a_run_is_refused(tmp_path: Path) -> None
 
 
 def test_no_page_and_no_message_says_that_the_package_is_on_an_index() -> None:
-    """It is not, yet: README.md says what to do. At a release this test and README.md change."""
+    """It is not published yet; README.md describes the installation. A release changes both."""
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "src").rglob("*.py")]
     said = re.compile(r"""pip install [^\n`]*["' ]barnabas(?:\[|["'`\s])""")
     assert not [page.name for page in pages if said.search(page.read_text())]

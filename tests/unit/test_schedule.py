@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import schedule
 import selection
 from schedule import DurationRecorder, longest_first, read_durations, unit_of
 
@@ -24,8 +25,14 @@ def test_long_files_come_first_and_keep_the_order_of_their_tests() -> None:
 
 def test_files_with_a_common_broker_are_one_unit_of_work() -> None:
     assert unit_of("tests/spark/test_read.py::a") == unit_of("tests/spark/test_write.py::b")
+    assert unit_of("tests/spark/test_java.py::a") == "tests/spark/test_java.py"
     assert unit_of("tests/conformance/test_cli_why.py::a[x::y]") == "three brokers"
     assert unit_of("tests/unit/test_tidy.py::a[x::y]") == "tests/unit/test_tidy.py"
+
+
+@pytest.mark.parametrize("file", sorted(schedule._ALONE))
+def test_files_with_brokers_of_their_own_exist(file: str) -> None:
+    assert (selection.TESTS.parent / file).exists()
 
 
 def test_stored_durations_are_read_back(tmp_path: Path) -> None:

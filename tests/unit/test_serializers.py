@@ -66,32 +66,34 @@ def pair(name: str) -> tuple[Callable[[Any], bytes | None], Callable[[bytes | No
 
 
 @pytest.mark.parametrize(("name", "value", "data"), PAIRS)
-def test_a_value_becomes_kafkas_bytes_and_comes_back(name: str, value: Any, data: bytes) -> None:
+def test_a_value_is_serialized_as_in_kafka_and_read_back(
+    name: str, value: Any, data: bytes
+) -> None:
     serialize, deserialize = pair(name)
     assert serialize(value) == data
     assert deserialize(data) == value
 
 
 @pytest.mark.parametrize("name", sorted({name for name, *_ in PAIRS} | {"void"}))
-def test_null_is_none_both_ways(name: str) -> None:
+def test_null_is_none_in_both_directions(name: str) -> None:
     serialize, deserialize = pair(name)
     assert serialize(None) is None
     assert deserialize(None) is None
 
 
 @pytest.mark.parametrize(("name", "data", "word"), REFUSED)
-def test_bytes_of_another_kind_are_refused_with_a_reason(name: str, data: bytes, word: str) -> None:
+def test_malformed_bytes_are_refused_with_a_reason(name: str, data: bytes, word: str) -> None:
     with pytest.raises(ValueError, match=word):
         pair(name)[1](data)
 
 
 @pytest.mark.parametrize(("name", "value"), WRONG)
-def test_a_value_of_another_kind_is_refused(name: str, value: Any) -> None:
+def test_a_value_of_another_type_is_refused(name: str, value: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
         pair(name)[0](value)
 
 
-def test_bytes_that_may_change_are_copied() -> None:
+def test_mutable_bytes_are_copied() -> None:
     data = bytearray(b"ab")
     copied = serializers.serialize_bytes(data)
     data[0] = 0
@@ -105,7 +107,7 @@ class Flight:
     delay: int = 0
 
 
-def test_json_of_a_dataclass_comes_back_as_one_and_is_checked() -> None:
+def test_json_of_a_dataclass_is_read_back_and_validated() -> None:
     deserialize = serializers.deserialize_json_as(Flight)
     assert deserialize(serializers.serialize_json(Flight("UA", 7))) == Flight("UA", 7)
     assert deserialize(None) is None
@@ -113,7 +115,7 @@ def test_json_of_a_dataclass_comes_back_as_one_and_is_checked() -> None:
         deserialize(b'{"carrier":"UA","delay":"late"}')
 
 
-def test_what_is_raised_names_the_place_and_keeps_the_cause() -> None:
+def test_an_error_names_the_record_and_keeps_the_cause() -> None:
     cause = ValueError("a long is 8 bytes")
     read = RecordDeserializationError(TopicPartition("t", 3), 41, "value", cause)
     assert "t-3" in str(read)

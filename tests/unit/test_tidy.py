@@ -1,4 +1,4 @@
-"""The sizes of STYLE, held by a test: files, functions and argument lists stay readable."""
+"""Size limits of files, functions and argument lists."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_file_functions_and_arguments_stay_within_the_sizes_of_the_style(path: P
     assert not problems, "; ".join(problems)
 
 
-def test_no_file_speaks_of_later_work_or_hides_behind_a_catch_all_name() -> None:
+def test_no_file_has_a_todo_or_a_catch_all_name() -> None:
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", *TOPS],
         cwd=ROOT,

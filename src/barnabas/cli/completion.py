@@ -11,9 +11,10 @@ Examples:
   barnabas completion fish > ~/.config/fish/completions/barnabas.fish
 
 \b
-Once, for the shell that runs:
+For the current shell only:
   eval "$(barnabas completion bash)"
-Topics and groups are asked from BARNABAS_BOOTSTRAP, or 127.0.0.1:9092, for half a second at most.
+The names of topics and groups come from the broker at BARNABAS_BOOTSTRAP (default 127.0.0.1:9092),
+which is asked for half a second at most.
 """
 
 _VARIABLE = "_BARNABAS_COMPLETE"

@@ -30,7 +30,7 @@ COMMANDS: dict[str, LazyCommand] = {
         "barnabas.cli.start.format_command", "format_command", "Format a node's data directories."
     ),
     "cluster": LazyCommand(
-        "barnabas.cli.cluster.commands", "cluster", "Run a cluster on this machine, inject faults."
+        "barnabas.cli.cluster.commands", "cluster", "Run a local cluster and inject faults."
     ),
     "topics": LazyCommand(
         "barnabas.cli.topics.commands", "topics", "List, describe and change topics."
@@ -41,13 +41,11 @@ COMMANDS: dict[str, LazyCommand] = {
         "barnabas.cli.groups.commands", "groups", "List, describe, reset and delete groups."
     ),
     "partitions": LazyCommand(
-        "barnabas.cli.partitions.commands", "partitions", "Show, move and elect partitions."
+        "barnabas.cli.partitions.commands", "partitions", "Show and move partitions, elect leaders."
     ),
-    "brokers": LazyCommand(
-        "barnabas.cli.admin.brokers", "brokers", "List brokers, unregister removed ones."
-    ),
+    "brokers": LazyCommand("barnabas.cli.admin.brokers", "brokers", "List and unregister brokers."),
     "log-dirs": LazyCommand(
-        "barnabas.cli.admin.log_dirs", "log_dirs", "Show what lies in the brokers' directories."
+        "barnabas.cli.admin.log_dirs", "log_dirs", "Show the contents of the brokers' directories."
     ),
     "features": LazyCommand(
         "barnabas.cli.admin.features", "features", "List, upgrade and downgrade feature levels."
@@ -55,33 +53,45 @@ COMMANDS: dict[str, LazyCommand] = {
     "transactions": LazyCommand(
         "barnabas.cli.transactions.commands",
         "transactions",
-        "List, describe, find hanging and abort.",
+        "Describe transactions, abort hanging ones.",
     ),
-    "quorum": LazyCommand("barnabas.cli.admin.quorum", "quorum", "Describe and change the voters."),
+    "quorum": LazyCommand(
+        "barnabas.cli.admin.quorum", "quorum", "Describe the quorum, change its voters."
+    ),
     "configs": LazyCommand(
         "barnabas.cli.admin.configs", "configs", "List, describe and change configs."
     ),
+    "acls": LazyCommand(
+        "barnabas.cli.acls.commands", "acls", "List, add and remove access control entries."
+    ),
     "log": LazyCommand("barnabas.cli.log.commands", "log", "Show and check the files of a log."),
     "doctor": LazyCommand(
-        "barnabas.cli.doctor.commands", "doctor", "Find out what is wrong, and what to do."
+        "barnabas.cli.doctor.commands", "doctor", "Find problems and their remedies."
     ),
-    "why": LazyCommand(
-        "barnabas.cli.why.commands", "why", "Explain why something waits, and what to do."
-    ),
-    "top": LazyCommand("barnabas.cli.top.commands", "top", "Watch rates, lag and load, live."),
+    "why": LazyCommand("barnabas.cli.why.commands", "why", "Explain why something waits."),
+    "top": LazyCommand("barnabas.cli.top.commands", "top", "Show rates, lag and load live."),
     "bench": LazyCommand(
         "barnabas.cli.bench.commands", "bench", "Generate load, measure throughput and latency."
     ),
     "quotas": LazyCommand(
         "barnabas.cli.admin.quotas", "quotas", "List, set and unset client quotas."
     ),
+    "security": LazyCommand(
+        "barnabas.cli.security.commands", "security", "Set up a broker with TLS, users and rights."
+    ),
+    "users": LazyCommand(
+        "barnabas.cli.admin.users", "users", "List, add and remove users of SCRAM."
+    ),
+    "tokens": LazyCommand(
+        "barnabas.cli.admin.tokens", "tokens", "Create, list, renew and expire delegation tokens."
+    ),
     "profile": LazyCommand(
-        "barnabas.cli.admin.profile", "profile", "Keep named sets of client settings."
+        "barnabas.cli.admin.profile", "profile", "Manage named sets of client settings."
     ),
     "completion": LazyCommand(
         "barnabas.cli.completion", "completion", "Print the completion script of a shell."
     ),
-    "version": LazyCommand("barnabas.cli.version", "version", "Show the version and what it is."),
+    "version": LazyCommand("barnabas.cli.version", "version", "Show the version."),
 }
 
 
@@ -132,7 +142,7 @@ class LazyGroup(click.Group):
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Start with: barnabas start. Each command has --help with examples.",
+    epilog="To begin: barnabas start. The --help of each command has examples.",
 )
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def group() -> None:

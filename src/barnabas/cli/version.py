@@ -22,7 +22,7 @@ Examples:
 @click.command(epilog=EXAMPLES)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def version(as_json: bool) -> None:
-    """Show the version, the Kafka version whose behaviour it follows, and the Python it runs on."""
+    """Show the version, the Kafka version whose behavior it follows, and the Python version."""
     facts = {
         "barnabas": __version__,
         "kafka": KAFKA_BEHAVIOUR,

@@ -1,7 +1,7 @@
-"""The Kafka client: a callback core without I/O of its own, and a blocking face over it.
+"""The Kafka client: a core with callbacks and without I/O, and the APIs that use it.
 
-It speaks to Barnabas, to Apache Kafka from 2.1 on and to every broker compatible with them. Users
-import `barnabas.Client`; the parts below it are what the command line and the Spark source use.
+It works with Barnabas, with Apache Kafka 2.1 and later, and with compatible brokers. Users import
+`barnabas.Client`; the command line and the Spark source use the modules below it.
 """
 
 from __future__ import annotations

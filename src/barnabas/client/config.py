@@ -6,7 +6,7 @@ Defaults are Kafka's unless the comment of a field says otherwise.
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
 from barnabas.client.errors import ClientConfigError
@@ -15,7 +15,7 @@ from barnabas.record.compression import CODES, LEVELS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["ClientConfig"]
+__all__ = ["ClientConfig", "is_secret"]
 
 _MAX = 2**31 - 1
 
@@ -55,12 +55,30 @@ RANGES: dict[str, tuple[int, int]] = {
 }
 
 CHOICES: dict[str, tuple[str, ...]] = {
-    "security_protocol": ("PLAINTEXT",),
+    "security_protocol": ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+    "ssl_keystore_type": ("JKS", "PKCS12", "PEM"),
+    "ssl_truststore_type": ("JKS", "PKCS12", "PEM"),
+    "ssl_endpoint_identification_algorithm": ("https", "none"),
+    "sasl_mechanism": ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"),
     "isolation_level": ("read_uncommitted", "read_committed"),
     "compression_type": ("none", "gzip", "snappy", "lz4", "zstd"),
     "acks": ("all", "0", "1"),
     "group_protocol": ("classic", "consumer"),
 }
+
+# Names of other clients for keys with other names here.
+_ALIASES = {
+    "ssl_ca_pem": "ssl_truststore_certificates",
+    "ssl_certificate_pem": "ssl_keystore_certificate_chain",
+    "ssl_key_pem": "ssl_keystore_key",
+    "sasl_mechanisms": "sasl_mechanism",
+    "sasl_username": "sasl_plain_username",
+    "sasl_password": "sasl_plain_password",
+    "sasl_oauthbearer_client_id": "sasl_oauthbearer_client_credentials_client_id",
+    "sasl_oauthbearer_client_secret": "sasl_oauthbearer_client_credentials_client_secret",
+}
+# The values of these keys are upper case. Those of the others are lower case.
+_UPPER_CASE = ("security_protocol", "sasl_mechanism", "ssl_keystore_type", "ssl_truststore_type")
 
 # Keys of Kafka's clients that have no effect here. They are accepted without a warning, so that
 # properties files written for Java clients work.
@@ -69,8 +87,12 @@ IGNORED = frozenset({
     "interceptor_classes",
     "key_deserializer", "key_serializer", "log_level",
     "metric_reporters", "metrics_num_samples", "metrics_recording_level",
-    "metrics_sample_window_ms", "partitioner_class", "receive_buffer_bytes", "send_buffer_bytes",
-    "socket_connection_setup_timeout_max_ms", "value_deserializer", "value_serializer",
+    "metrics_sample_window_ms", "partitioner_class", "receive_buffer_bytes",
+    "sasl_kerberos_service_name", "sasl_login_callback_handler_class",
+    "sasl_oauthbearer_method", "send_buffer_bytes", "socket_connection_setup_timeout_max_ms",
+    "ssl_keymanager_algorithm", "ssl_protocol", "ssl_provider",
+    "ssl_secure_random_implementation", "ssl_trustmanager_algorithm",
+    "value_deserializer", "value_serializer",
 })  # fmt: skip
 
 
@@ -86,6 +108,43 @@ class ClientConfig:
     bootstrap_servers: tuple[tuple[str, int], ...]
     client_id: str = "barnabas"
     security_protocol: str = "PLAINTEXT"
+    # Trusted certificates: a PEM file or a folder of them (librdkafka), or a store (Java).
+    # Without any, those of the system.
+    ssl_ca_location: str | None = None
+    ssl_truststore_location: str | None = None
+    ssl_truststore_type: str = "JKS"
+    ssl_truststore_password: str | None = field(default=None, repr=False)
+    ssl_truststore_certificates: str | None = None
+    # Own certificate: PEM files (librdkafka), a store, or PEM text.
+    ssl_certificate_location: str | None = None
+    ssl_key_location: str | None = None
+    ssl_key_password: str | None = field(default=None, repr=False)
+    ssl_keystore_location: str | None = None
+    ssl_keystore_type: str = "JKS"
+    ssl_keystore_password: str | None = field(default=None, repr=False)
+    ssl_keystore_key: str | None = field(default=None, repr=False)
+    ssl_keystore_certificate_chain: str | None = None
+    ssl_enabled_protocols: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
+    ssl_cipher_suites: tuple[str, ...] = ()
+    # https: the certificate of a broker must be valid for the host name; none: not checked.
+    ssl_endpoint_identification_algorithm: str = "https"
+    # From librdkafka: whether certificates of brokers are checked at all.
+    enable_ssl_certificate_verification: bool = True
+    # Without a default: Kafka's is GSSAPI, which is not implemented.
+    sasl_mechanism: str | None = None
+    sasl_plain_username: str | None = None
+    sasl_plain_password: str | None = field(default=None, repr=False)
+    # A login module with user name and password, as in properties files of Java clients.
+    sasl_jaas_config: str | None = field(default=None, repr=False)
+    # OAUTHBEARER: a function that returns a token, or an object with a method `token`.
+    sasl_oauth_token_provider: object | None = field(default=None, repr=False)
+    # OAUTHBEARER: a server that issues tokens, and the client's credentials there.
+    sasl_oauthbearer_token_endpoint_url: str | None = None
+    sasl_oauthbearer_client_credentials_client_id: str | None = None
+    sasl_oauthbearer_client_credentials_client_secret: str | None = field(default=None, repr=False)
+    sasl_oauthbearer_scope: str | None = None
+    # Extensions that are sent with a token: NAME=VALUE,...
+    sasl_oauthbearer_extensions: str | None = None
     # Limit of one request, from sending to its response.
     request_timeout_ms: int = 30_000
     # Limit of one blocking call, including retries.
@@ -153,6 +212,8 @@ class ClientConfig:
     transactional_id: str | None = None
     # The coordinator aborts a transaction that is open for longer.
     transaction_timeout_ms: int = 60_000
+    # Whether transactions may be prepared and never time out (KIP-939). The broker must allow it.
+    transaction_two_phase_commit_enable: bool = False
     # Whether records without a key prefer brokers that respond quickly (KIP-794).
     partitioner_adaptive_partitioning_enable: bool = True
     # A broker that accepted no batch for this time receives no records without a key; 0 disables
@@ -164,10 +225,17 @@ class ClientConfig:
     def parse(cls, given: Mapping[str, object]) -> ClientConfig:
         """Validate keys (with dots or underscores) and values; values may be strings.
 
+        With `config.providers`, variables such as `${env:NAME}` in the values are resolved first.
+
         Raises:
-            ClientConfigError: A key is unknown, a value is out of range, or keys contradict each
-                other.
+            ClientConfigError: A key is unknown, a value is out of range, keys contradict each
+                other, or a variable cannot be resolved.
         """
+        if "config.providers" in given or "config_providers" in given:
+            # Imported only for configurations with variables.
+            from barnabas.client.config_variables import parse_with_variables
+
+            return parse_with_variables(given, cls.parse)
         values = _checked(given)
         if "bootstrap_servers" not in values:
             raise ClientConfigError("bootstrap.servers is missing: give HOST:PORT[,HOST:PORT...]")
@@ -188,8 +256,19 @@ class ClientConfig:
 
     def _check_together(self, given: Mapping[str, object]) -> None:
         """Validate the keys that depend on each other."""
+        if self.security_protocol != "PLAINTEXT" or any(name.startswith("sasl_") for name in given):
+            # Imported only for clients that log in.
+            from barnabas.client.security.sasl import check_sasl
+
+            check_sasl(self)
         self._check_group(given)
         self._check_level()
+        if self.transaction_two_phase_commit_enable and "transaction_timeout_ms" in given:
+            raise ClientConfigError(
+                "transaction.timeout.ms has no meaning with "
+                "transaction.two.phase.commit.enable=true, where transactions do not time out: "
+                "leave it out"
+            )
         self._settle_idempotence(given_idempotence="enable_idempotence" in given)
 
     def _check_group(self, given: Mapping[str, object]) -> None:
@@ -253,10 +332,11 @@ _LEVEL_KEYS = {f"compression_{codec}_level": codec for codec in ("gzip", "lz4", 
 
 def _checked(given: Mapping[str, object]) -> dict[str, object]:
     """Return the values by attribute name, converted and checked against their ranges."""
-    types = {field.name: str(field.type) for field in fields(ClientConfig)}
+    types = {each.name: str(each.type) for each in fields(ClientConfig)}
     values: dict[str, object] = {}
     for key, value in given.items():
         name = key.replace(".", "_").replace("-", "_")
+        name = _ALIASES.get(name, name)
         codec = _LEVEL_KEYS.get(name)
         if codec is not None:
             # Java has one level key per codec; only that of the configured codec counts.
@@ -270,6 +350,13 @@ def _checked(given: Mapping[str, object]) -> dict[str, object]:
     return values
 
 
+def is_secret(key: str) -> bool:
+    """Return whether the value of a key, with dots or underscores, must not be shown."""
+    name = key.replace(".", "_")
+    name = _ALIASES.get(name, name)
+    return any(each.name == name and not each.repr for each in fields(ClientConfig))
+
+
 def _unknown_key(key: str, known: Mapping[str, str]) -> ClientConfigError:
     close = difflib.get_close_matches(key.replace(".", "_"), list(known), n=1)
     hint = f"; did you mean {close[0].replace('_', '.')}?" if close else ""
@@ -280,6 +367,8 @@ def _coerce(name: str, kind: str, value: object) -> object:
     key = name.replace("_", ".")
     if name == "bootstrap_servers":
         return parse_addresses(value)
+    if kind == "object | None":
+        return value
     if value is None and kind == "str | None":
         return None
     if kind == "bool":
@@ -288,16 +377,28 @@ def _coerce(name: str, kind: str, value: object) -> object:
         return _integer(name, key, value)
     if name == "partition_assignment_strategy":
         return _strategies(key, value)
+    if kind.startswith("tuple[str"):
+        return _names(value)
     if value is None and kind.endswith("None"):
         return None
     text = str(value)
     if name in CHOICES:
         text = {"-1": "all"}.get(text, text) if name == "acks" else text
-        text = text.upper() if name == "security_protocol" else text.lower()
+        text = text.upper() if name in _UPPER_CASE else text.lower()
+        if name == "ssl_endpoint_identification_algorithm":
+            # Java writes "no check" as an empty value.
+            text = text or "none"
         if text not in CHOICES[name]:
             allowed = ", ".join(CHOICES[name])
             raise ClientConfigError(f"{key}={value} is not one of: {allowed}")
     return text
+
+
+def _names(value: object) -> tuple[str, ...]:
+    """Return names given as a sequence, or in a string with commas or colons."""
+    if isinstance(value, str):
+        value = value.replace(":", ",").split(",")
+    return tuple(str(each).strip() for each in value if str(each).strip())  # type: ignore[attr-defined]
 
 
 def _strategies(key: str, value: object) -> tuple[object, ...]:
@@ -344,7 +445,9 @@ def parse_addresses(value: object) -> tuple[tuple[str, int], ...]:
         text = str(part).strip()
         if not text:
             continue
-        text = text.removeprefix("PLAINTEXT://")
+        scheme, separator, address = text.partition("://")
+        if separator and scheme.upper() in CHOICES["security_protocol"]:
+            text = address
         host, separator, port = text.rpartition(":")
         if not separator or not port.isdigit() or not 0 < int(port) < 65536:
             raise ClientConfigError(f"bootstrap.servers: {text} is not HOST:PORT")

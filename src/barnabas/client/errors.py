@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AdminResultsError",
+    "AuthenticationError",
     "BrokerError",
     "BufferFullError",
     "ClientClosedError",
@@ -37,6 +38,7 @@ __all__ = [
     "RecordDeserializationError",
     "RecordTooLargeError",
     "SerializationError",
+    "TlsFailedError",
     "TransactionAbortedError",
     "UnfitRecordError",
     "UnknownPartitionError",
@@ -74,7 +76,8 @@ class ForkedClientError(ClientError):
 
     def __init__(self) -> None:
         super().__init__(
-            "this client was made before the process was forked: make a new one in the child"
+            "the client was created before the process was forked: create a new client "
+            "in the child process"
         )
 
 
@@ -88,6 +91,23 @@ class DisconnectedError(ClientError):
     """A connection could not be made, or ended before the response."""
 
     retriable = True
+
+    def __init__(self, address: str, reason: str) -> None:
+        self.address = address
+        self.reason = reason
+        super().__init__(f"{address}: {reason}")
+
+
+class TlsFailedError(DisconnectedError):
+    """The TLS handshake with a broker failed: certificates or TLS options do not fit."""
+
+    retriable = False
+
+
+class AuthenticationError(ClientError):
+    """The broker has refused the login, or does not offer what the configuration asks for."""
+
+    error_code = ErrorCode.SASL_AUTHENTICATION_FAILED
 
     def __init__(self, address: str, reason: str) -> None:
         self.address = address
@@ -134,7 +154,7 @@ class NoBrokersError(ClientError):
         super().__init__(
             f"no broker responded. bootstrap.servers={','.join(bootstrap)}; dialed: {tried}. "
             f"Check that a broker listens there, that advertised.listeners names an address "
-            f"reachable from here, and that the listener is PLAINTEXT"
+            f"reachable from here, and that the listener has the security.protocol of this client"
         )
 
 
@@ -266,8 +286,8 @@ class CorruptRecordsError(ClientError):
         self.offset = offset
         self.next_offset = offset + 1 if next_offset is None else next_offset
         super().__init__(
-            f"{partition}: records fetched at offset {offset} are corrupt: {reason}. Check the "
-            f"broker's disk; seek to {self.next_offset} to go on without them"
+            f"{partition}: records fetched at offset {offset} are corrupt: {reason}. "
+            f"Check the broker's disk; seek to {self.next_offset} to skip them"
         )
 
 
@@ -277,8 +297,9 @@ class RangeStalledError(ClientError):
     def __init__(self, partition: TopicPartition, position: int, end: int, seconds: float) -> None:
         self.partition = partition
         super().__init__(
-            f"{partition}: reading stopped at offset {position} of {end}: nothing came for "
-            f"{seconds:.0f} s. Check that the end offset was read from this cluster, and whether "
+            f"{partition}: reading stopped at offset {position} of {end}: no data arrived "
+            f"for {seconds:.0f} s. Check that the end offset was read from this cluster, "
+            "and whether "
             f"the partition lost records or its leader is unreachable"
         )
 
@@ -309,8 +330,8 @@ class RecordDeserializationError(ClientError, ValueError):
         self.what = what
         super().__init__(
             f"{partition}: the {what} of the record at offset {offset} cannot be deserialized: "
-            f"{cause}. Check that it was written by the serializer's twin; seek to {offset + 1} to "
-            f"go on without it"
+            f"{cause}. Check that the record was written by the matching serializer; seek "
+            f"to {offset + 1} to skip it"
         )
         self.__cause__ = cause
 
@@ -321,7 +342,7 @@ class RecordTooLargeError(ClientError, ValueError):
     error_code = ErrorCode.MESSAGE_TOO_LARGE
 
     def __init__(self, size: int, limit: int, key: str) -> None:
-        super().__init__(f"a record of {size} bytes is over {key}={limit}: raise {key}")
+        super().__init__(f"a record of {size} bytes exceeds {key}={limit}: raise {key}")
 
 
 class UnfitRecordError(ClientError, TypeError):
@@ -372,8 +393,8 @@ class ProducerFencedError(BrokerError):
         super().__init__(
             ErrorCode.PRODUCER_FENCED,
             f"transactional.id={transactional_id}",
-            f"another producer with this id was started, or transaction.timeout.ms was over and "
-            f"the coordinator aborted: close this one ({reason})",
+            "another producer uses this transactional id, or the coordinator aborted the "
+            f"transaction after transaction.timeout.ms: close this producer ({reason})",
         )
 
 

@@ -127,7 +127,7 @@ class Client(WithBlock):
     def limit_total(self, timeout_ms: float) -> None:
         """Limit the duration of all further calls of this client together.
 
-        When the limit is reached, calls raise TimeoutError, which is no ClientError. Streams and
+        When the limit is reached, calls raise TimeoutError, which is not a ClientError. Streams and
         producers are not limited.
 
         Args:
@@ -262,9 +262,8 @@ class Client(WithBlock):
         self._session.check_usable()
         stream = RecordStream(
             self._cluster,
-            self._session.stepper,
+            self._session.waiter,
             by_partition(ranges),
-            self._session.check_usable,
             self._streams.remove,
         )
         self._streams.append(stream)

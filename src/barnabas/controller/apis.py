@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from barnabas.controller.acls.acls import refuse_create_acls, refuse_delete_acls
 from barnabas.controller.configs.client_quotas import (
     alter_client_quotas,
     refuse_alter_client_quotas,
@@ -17,6 +18,15 @@ from barnabas.controller.configs.client_quotas import (
 from barnabas.controller.configs.configs import (
     refuse_alter_configs,
     refuse_incremental_alter_configs,
+)
+from barnabas.controller.credentials.scram import (
+    alter_scram_credentials,
+    refuse_alter_scram_credentials,
+)
+from barnabas.controller.credentials.tokens import (
+    refuse_create_token,
+    refuse_expire_token,
+    refuse_renew_token,
 )
 from barnabas.controller.nodes.brokers import refuse_heartbeat
 from barnabas.controller.nodes.controllers import (
@@ -84,9 +94,20 @@ API_CONTROLS: Mapping[int, ApiControl] = {
     ApiKey.DELETE_TOPICS: ApiControl(
         lambda controls: controls.topics.delete, refuse_delete_topics, strict_since=5
     ),
+    ApiKey.CREATE_ACLS: ApiControl(lambda controls: controls.acls.create, refuse_create_acls),
+    ApiKey.DELETE_ACLS: ApiControl(lambda controls: controls.acls.delete, refuse_delete_acls),
     ApiKey.ALTER_CONFIGS: ApiControl(lambda controls: controls.configs.alter, refuse_alter_configs),
     ApiKey.CREATE_PARTITIONS: ApiControl(
         lambda controls: controls.partitions.create, refuse_create_partitions, strict_since=3
+    ),
+    ApiKey.CREATE_DELEGATION_TOKEN: ApiControl(
+        lambda controls: controls.tokens.create, refuse_create_token
+    ),
+    ApiKey.RENEW_DELEGATION_TOKEN: ApiControl(
+        lambda controls: controls.tokens.renew, refuse_renew_token
+    ),
+    ApiKey.EXPIRE_DELEGATION_TOKEN: ApiControl(
+        lambda controls: controls.tokens.expire, refuse_expire_token
     ),
     ApiKey.ELECT_LEADERS: ApiControl(
         lambda controls: controls.leader_elections.elect, refuse_elect_leaders
@@ -102,6 +123,9 @@ API_CONTROLS: Mapping[int, ApiControl] = {
     ),
     ApiKey.ALTER_CLIENT_QUOTAS: ApiControl(
         lambda _: alter_client_quotas, refuse_alter_client_quotas
+    ),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: ApiControl(
+        lambda _: alter_scram_credentials, refuse_alter_scram_credentials
     ),
     ApiKey.ALTER_PARTITION: ApiControl(lambda controls: controls.isr.alter, refuse_alter_partition),
     ApiKey.UPDATE_FEATURES: ApiControl(

@@ -18,6 +18,7 @@ from barnabas.controller.invariants import check_records
 from barnabas.controller.result import ControllerResult, ControllerView, Refusal
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.provenance import Provenance
+from barnabas.network.principal import ANONYMOUS
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.raft.errors import MetadataBatchTooLargeError, NotLeaderError, RaftError
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from barnabas.controller.apis import ApiControl, Serve
     from barnabas.controller.result import MutationLimit, VersionedRecord
     from barnabas.metadata.image import ClusterImage
+    from barnabas.network.principal import Principal
     from barnabas.raft.driver.raft_driver import RaftDriver
     from barnabas.runtime.timer import Cancellable
 
@@ -48,12 +50,12 @@ _SLICE_MS = 5.0
 _TRIES_IN_SLICES = 5
 
 _NOT_CONTROLLER = Refusal(
-    ErrorCode.NOT_CONTROLLER, "this node is not the active controller, or has just ceased to be"
+    ErrorCode.NOT_CONTROLLER, "this node is not the active controller, or was until just now"
 )
 # Kafka sends no message with this error either.
 _NO_TIME = Refusal(ErrorCode.REQUEST_TIMED_OUT)
 _TOO_MANY = Refusal(
-    ErrorCode.POLICY_VIOLATION, f"one request may make {BATCH_RECORDS_MAX} metadata records"
+    ErrorCode.POLICY_VIOLATION, f"a request may create at most {BATCH_RECORDS_MAX} metadata records"
 )
 
 
@@ -147,7 +149,7 @@ class AppendedState:
 
     def begin(self, image: ClusterImage, epoch: int) -> None:
         """Start with the committed `image`, which includes all records of earlier epochs."""
-        assert self.image is None, f"epoch {self.epoch} has not ceased before epoch {epoch}"
+        assert self.image is None, f"epoch {self.epoch} has not ended before epoch {epoch}"
         assert epoch > self.epoch, f"EpochsGrow: epoch={self.epoch} then {epoch}"
         assert not self._held, f"{len(self._held)} responses of epoch {self.epoch} are pending"
         self.image, self.epoch = image, epoch
@@ -164,12 +166,15 @@ class AppendedState:
         """Monotonic time, ms."""
         return self._driver.doors.clock.monotonic_ms()
 
-    def view(self, mutations: MutationLimit | None = None) -> ControllerView | None:
+    def view(
+        self, mutations: MutationLimit | None = None, requester: Principal = ANONYMOUS
+    ) -> ControllerView | None:
         """Return the state for handling a request; None unless this controller leads."""
         image = self.image
         if image is None or not self._driver.is_leader:
             return None
-        return ControllerView(image, self._driver.log_end_offset, self.now_ms, mutations)
+        offset = self._driver.log_end_offset
+        return ControllerView(image, offset, self.now_ms, mutations, requester)
 
     def serve(
         self,
@@ -178,6 +183,7 @@ class AppendedState:
         request: Any,
         on_done: Callable[[Any], None],
         mutations: MutationLimit | None = None,
+        requester: Principal = ANONYMOUS,
     ) -> None:
         """Handle a request, append its records, and answer once they are committed.
 
@@ -188,11 +194,12 @@ class AppendedState:
             request: the request; its `timeout_ms` limits the time until the response.
             on_done: called once with the response, perhaps before this returns.
             mutations: the partition mutation quota of the client; None for no limit.
+            requester: the client that sent the request.
         """
         answer = _Answer(request, on_done, api.refuse, self._driver)
         timeout_ms = getattr(request, "timeout_ms", None) if api.has_timeout else None
         is_late = timeout_ms is not None and timeout_ms <= 0
-        view = self.view(None if is_late else mutations)
+        view = self.view(None if is_late else mutations, requester)
         if view is None:
             answer.refuse(_NOT_CONTROLLER)
             return
@@ -249,7 +256,7 @@ class AppendedState:
                     return
         except StopIteration as end:
             result, encoded = end.value
-        view = self.view(plan.view.mutations)
+        view = self.view(plan.view.mutations, plan.view.requester)
         if view is None:
             plan.on_lost()
         elif result.records and view.image is not plan.view.image:
@@ -336,7 +343,9 @@ class AppendedState:
             # A field value cannot be encoded. The image must not contain records that are not
             # written.
             self.image = before
-            on_refused(Refusal(ErrorCode.INVALID_REQUEST, f"this cannot be written: {error}"))
+            on_refused(
+                Refusal(ErrorCode.INVALID_REQUEST, f"the records cannot be encoded: {error}")
+            )
             return False
         except NotLeaderError:
             self.image = None

@@ -40,6 +40,7 @@ class Background:
         self._brokers = controls.brokers
         self._sessions = controls.sessions
         self._elections = controls.leader_elections
+        self._tokens = controls.tokens
         self._timer = timer
         self._session_timer: Cancellable | None = None
         # When that timer is due, monotonic ms.
@@ -55,14 +56,18 @@ class Background:
         tasks = [
             PeriodicTask(
                 config.unclean_leader_election_interval_ms,
-                lambda: self._elect(elections.elect_unclean),
-            )
+                lambda: self._run(elections.elect_unclean),
+            ),
+            PeriodicTask(
+                config.token_expiry_check_interval_ms,
+                lambda: self._run(self._tokens.remove_expired),
+            ),
         ]
         if config.auto_leader_rebalance_enable:
             tasks.append(
                 PeriodicTask(
                     config.leader_imbalance_check_interval_ms,
-                    lambda: self._elect(elections.elect_preferred),
+                    lambda: self._run(elections.elect_preferred),
                 )
             )
         if config.metadata_max_idle_interval_ms:
@@ -147,11 +152,11 @@ class Background:
 
     # -- timers ------------------------------------------------------------------------------------
 
-    def _elect(self, elect: Callable[[ControllerView], ControllerResult[bool]]) -> bool:
+    def _run(self, work: Callable[[ControllerView], ControllerResult[bool]]) -> bool:
         view = self._state.view()
         if view is None:
             return False
-        result = elect(view)
+        result = work(view)
         self._state.append(result.records)
         return result.response
 

@@ -24,6 +24,6 @@ def check_broker_epoch(image: ClusterImage, broker_id: int, epoch: int) -> Broke
     if broker.epoch != epoch:
         raise Refusal(
             ErrorCode.STALE_BROKER_EPOCH,
-            f"broker {broker_id} has epoch {broker.epoch}, the request says {epoch}",
+            f"broker {broker_id} has epoch {broker.epoch}, but the request has epoch {epoch}",
         )
     return broker

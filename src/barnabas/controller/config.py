@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from barnabas.metadata.delegation_tokens import SECRET_KEY
 from barnabas.settings.definition import ConfigDefinition, ConfigKey, ConfigType
 from barnabas.settings.range import at_least
 
@@ -76,6 +77,34 @@ CONTROLLER_CONFIGS = ConfigDefinition([
         " never.",
         at_least(0),
     ),
+    ConfigKey(
+        SECRET_KEY,
+        ConfigType.PASSWORD,
+        None,
+        "The secret key of delegation tokens, the same on all nodes. Without it, tokens are"
+        " switched off.",
+    ),
+    ConfigKey(
+        "delegation.token.max.lifetime.ms",
+        ConfigType.LONG,
+        604_800_000,
+        "A delegation token cannot be renewed beyond this time after its creation.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "delegation.token.expiry.time.ms",
+        ConfigType.LONG,
+        86_400_000,
+        "A delegation token expires after this time, unless it is renewed.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "delegation.token.expiry.check.interval.ms",
+        ConfigType.LONG,
+        3_600_000,
+        "The interval between removals of expired delegation tokens.",
+        at_least(1),
+    ),
 ])  # fmt: skip
 
 
@@ -86,6 +115,8 @@ class ControllerConfig(msgspec.Struct, frozen=True):
     cluster_id: str
     # All broker keys: the source of topic defaults, and of which keys may change dynamically.
     broker: ParsedConfig
+    # Whether this node has an authorizer. Without one, requests for ACLs are refused.
+    has_authorizer: bool = False
 
     @property
     def num_partitions(self) -> int:
@@ -126,3 +157,23 @@ class ControllerConfig(msgspec.Struct, frozen=True):
     def metadata_max_idle_interval_ms(self) -> int:
         """How long the metadata log may be idle, ms; 0 for no limit."""
         return self.broker.integer("metadata.max.idle.interval.ms")
+
+    @property
+    def token_secret_key(self) -> str:
+        """Secret key of delegation tokens; empty if tokens are switched off."""
+        return self.broker.optional_string(SECRET_KEY) or ""
+
+    @property
+    def token_max_lifetime_ms(self) -> int:
+        """Longest time from the creation of a delegation token to its expiry, ms."""
+        return self.broker.integer("delegation.token.max.lifetime.ms")
+
+    @property
+    def token_expiry_time_ms(self) -> int:
+        """Time until a delegation token must be renewed, ms."""
+        return self.broker.integer("delegation.token.expiry.time.ms")
+
+    @property
+    def token_expiry_check_interval_ms(self) -> int:
+        """Interval between removals of expired delegation tokens, ms."""
+        return self.broker.integer("delegation.token.expiry.check.interval.ms")

@@ -16,6 +16,7 @@ from barnabas.controller.apis import API_CONTROLS
 from barnabas.controller.appended_state import AppendedState
 from barnabas.controller.background import Background
 from barnabas.controller.controls import make_controls
+from barnabas.network.principal import ANONYMOUS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from barnabas.metadata.broker_registration import ControllerRegistration
     from barnabas.metadata.image import ClusterImage
     from barnabas.metadata.publisher import MetadataPublisher
+    from barnabas.network.principal import Principal
     from barnabas.protocol.schema import Message
     from barnabas.raft.driver.raft_driver import RaftDriver
     from barnabas.raft.listener import CommittedBatch, LeaderAndEpoch, LoadedSnapshot
@@ -83,6 +85,7 @@ class Controller:
         request: Message,
         on_done: Callable[[Any], None],
         mutations: MutationLimit | None = None,
+        requester: Principal = ANONYMOUS,
     ) -> None:
         """Serve a request of an API in `API_CONTROLS`.
 
@@ -91,10 +94,12 @@ class Controller:
             on_done: called once with the response, perhaps before this returns. The error is
                 NOT_CONTROLLER if this controller is not active.
             mutations: the partition mutation quota of the client; None for no limit.
+            requester: the client that sent the request; anonymous for requests of this node.
         """
         api = API_CONTROLS[request.__api_key__]
         assert mutations is None or api.strict_since is not None, request.__api_key__
-        self._state.serve(api, api.serve(self._controls), request, on_done, mutations)
+        serve = api.serve(self._controls)
+        self._state.serve(api, serve, request, on_done, mutations, requester)
         if api.changes_sessions:
             self._background.on_sessions_changed()
 

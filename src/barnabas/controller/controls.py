@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from barnabas.controller.acls.acls import AclControl
 from barnabas.controller.configs.configs import ConfigControl
 from barnabas.controller.configs.topic_configs import TopicConfigs
+from barnabas.controller.credentials.tokens import TokenControl
 from barnabas.controller.nodes.broker_sessions import BrokerSessions
 from barnabas.controller.nodes.brokers import BrokerControl
 from barnabas.controller.nodes.features import FeatureControl
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 class Controls(msgspec.Struct, frozen=True):
     """One object per area. `ApiControl` rows name the methods that serve requests."""
 
+    acls: AclControl
     topics: TopicControl
     partitions: PartitionControl
     configs: ConfigControl
@@ -45,6 +48,7 @@ class Controls(msgspec.Struct, frozen=True):
     leader_elections: LeaderElectionControl
     reassignments: ReassignmentControl
     unregistration: UnregistrationControl
+    tokens: TokenControl
     # Times of the brokers' last heartbeats. `brokers` and `registrations` change them.
     sessions: BrokerSessions
 
@@ -60,7 +64,7 @@ def make_controls(
     Args:
         config: the controller's configuration.
         driver: the replica of the metadata quorum, for kraft.version.
-        rng: chooses the first broker of a placement, and topic ids.
+        rng: chooses the first broker of a placement, and the ids of topics and tokens.
         supported_features: levels that this controller supports; empty if only the brokers' levels
             matter.
     """
@@ -71,6 +75,7 @@ def make_controls(
     directories = DirectoryControl(elections)
     brokers = BrokerControl(elections, directories, sessions)
     return Controls(
+        acls=AclControl(rng, has_authorizer=config.has_authorizer),
         topics=TopicControl(config, topic_configs, placer, rng),
         partitions=PartitionControl(placer),
         configs=ConfigControl(config, topic_configs),
@@ -82,5 +87,6 @@ def make_controls(
         leader_elections=LeaderElectionControl(elections),
         reassignments=ReassignmentControl(elections),
         unregistration=UnregistrationControl(elections),
+        tokens=TokenControl(config, rng, driver.doors.clock),
         sessions=sessions,
     )

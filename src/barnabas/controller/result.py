@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import msgspec
 
+from barnabas.network.principal import ANONYMOUS
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.metadata.image import ClusterImage
+    from barnabas.network.principal import Principal
     from barnabas.protocol.schema import Record
 
 R = TypeVar("R")
@@ -56,6 +58,8 @@ class ControllerView(msgspec.Struct, frozen=True):
     now_ms: float = 0.0
     # The client's partition mutation quota; None for no limit.
     mutations: MutationLimit | None = None
+    # The client that sent the request; anonymous for requests of this node.
+    requester: Principal = ANONYMOUS
 
     def take_mutations(self, partitions: int) -> None:
         """Count created or deleted partitions (KIP-599).

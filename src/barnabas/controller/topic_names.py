@@ -26,7 +26,9 @@ def problem_of(name: str) -> str | None:
     if name in (".", ".."):
         return f"a topic cannot be named {name!r}"
     if len(name) > NAME_LENGTH_MAX:
-        return f"a topic name has at most {NAME_LENGTH_MAX} characters, this one {len(name)}"
+        return (
+            f"a topic name has at most {NAME_LENGTH_MAX} characters, but this name has {len(name)}"
+        )
     if not _LEGAL.fullmatch(name):
         return f"topic name {name!r} has characters other than letters, digits, '.', '_' and '-'"
     return None

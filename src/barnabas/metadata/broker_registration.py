@@ -46,7 +46,7 @@ class SupportedLevels(NamedTuple):
     max_level: int
 
 
-class _SaidListener(Protocol):
+class _ListenerFields(Protocol):
     """A listener in a record or request."""
 
     name: str
@@ -55,7 +55,7 @@ class _SaidListener(Protocol):
     security_protocol: int
 
 
-class _SaidFeature(Protocol):
+class _FeatureFields(Protocol):
     """A feature in a record or request."""
 
     name: str
@@ -63,7 +63,7 @@ class _SaidFeature(Protocol):
     max_supported_version: int
 
 
-def listeners_from(said: Iterable[_SaidListener]) -> dict[str, Endpoint]:
+def listeners_from(said: Iterable[_ListenerFields]) -> dict[str, Endpoint]:
     """Return the endpoints of a record or request, by listener name."""
     return {each.name: Endpoint(each.host, each.port, each.security_protocol) for each in said}
 
@@ -81,7 +81,7 @@ def listeners_as(made: Callable[..., T], listeners: Mapping[str, Endpoint]) -> l
     ]
 
 
-def features_from(said: Iterable[_SaidFeature]) -> dict[str, SupportedLevels]:
+def features_from(said: Iterable[_FeatureFields]) -> dict[str, SupportedLevels]:
     """Return the supported levels of a record or request, by feature name."""
     return {
         each.name: SupportedLevels(each.min_supported_version, each.max_supported_version)

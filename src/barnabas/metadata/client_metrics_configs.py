@@ -41,7 +41,7 @@ CLIENT_METRICS_CONFIGS = ConfigDefinition([
         MATCH,
         ConfigType.LIST,
         [],
-        "Clients that push metrics, as SELECTOR=REGULAR EXPRESSION each; all have to match.",
+        "Clients that push metrics, each as SELECTOR=REGULAR EXPRESSION; all must match.",
         mode=DynamicMode.CLUSTER_WIDE,
         distinct=True,
     ),
@@ -82,12 +82,12 @@ def parse_match(patterns: list[str]) -> dict[str, Pattern]:
             raise ClientMatchError(f"{pattern!r} is not of the form SELECTOR=REGULAR EXPRESSION")
         if selector not in SELECTORS:
             known = ", ".join(sorted(SELECTORS))
-            raise ClientMatchError(f"clients are not selected by {selector!r}, but by {known}")
+            raise ClientMatchError(f"unknown selector {selector!r}; known selectors: {known}")
         try:
             found[selector] = Pattern(expression)
         except PatternError as error:
             raise ClientMatchError(
-                f"{expression!r} is no regular expression that is supported: {error}"
+                f"{expression!r} is not a supported regular expression: {error}"
             ) from None
     return found
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from barnabas.metadata.acls.acl import Acl
 from barnabas.metadata.broker_registration import BrokerRegistration, ControllerRegistration
 from barnabas.metadata.client_quotas_image import QuotaChanges, entity_of
 from barnabas.metadata.configs_image import TOPIC, ConfigChanges
+from barnabas.metadata.delegation_tokens import evolve_tokens
 from barnabas.metadata.errors import MetadataReplayError
 from barnabas.metadata.image import NO_PRODUCER_ID, ClusterImage
 from barnabas.metadata.retained_records import is_retained, retained_change
@@ -15,6 +17,8 @@ from barnabas.metadata.topics_delta import TopicsDelta
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from barnabas.metadata.acls.acls_image import AclChanges
+    from barnabas.metadata.delegation_tokens import TokenChanges
     from barnabas.metadata.provenance import Provenance
     from barnabas.protocol.schema import Record
 
@@ -26,6 +30,7 @@ class ClusterDelta:
     """
 
     __slots__ = (
+        "acl_changes",
         "broker_changes",
         "client_quota_changes",
         "config_changes",
@@ -34,6 +39,7 @@ class ClusterDelta:
         "image",
         "next_producer_id",
         "retained_changes",
+        "token_changes",
         "topics_delta",
     )
 
@@ -47,9 +53,12 @@ class ClusterDelta:
         # The new value of each changed key; None for a removed key.
         self.config_changes: ConfigChanges = {}
         self.client_quota_changes: QuotaChanges = {}
+        self.acl_changes: AclChanges = {}
         self.feature_changes: dict[str, int] = {}
         self.next_producer_id: int | None = None
         self.retained_changes: dict[str, tuple[Record, int] | None] = {}
+        # The new record of each changed delegation token, by token id; None for a removed token.
+        self.token_changes: TokenChanges = {}
 
     def replay(self, record: Record, version: int = 0) -> None:
         """Apply one record.
@@ -80,9 +89,11 @@ class ClusterDelta:
             or self.controller_changes
             or self.config_changes
             or self.client_quota_changes
+            or self.acl_changes
             or self.feature_changes
             or self.next_producer_id is not None
             or self.retained_changes
+            or self.token_changes
         )
 
     def finish_snapshot(self) -> None:
@@ -101,10 +112,14 @@ class ClusterDelta:
             values = self.client_quota_changes.setdefault(entity, {})
             for key in limits:
                 values.setdefault(key, None)
+        for acl_id, _ in image.acls:
+            self.acl_changes.setdefault(acl_id, None)
         for feature in image.features.finalized:
             self.feature_changes.setdefault(feature, 0)
         for key in image.retained.identities():
             self.retained_changes.setdefault(key, None)
+        for token_id in image.tokens:
+            self.token_changes.setdefault(token_id, None)
         if self.next_producer_id is None:
             self.next_producer_id = NO_PRODUCER_ID
 
@@ -129,6 +144,7 @@ class ClusterDelta:
                 if self.client_quota_changes
                 else image.client_quotas
             ),
+            acls=image.acls.evolve(self.acl_changes) if self.acl_changes else image.acls,
             next_producer_id=(
                 image.next_producer_id if self.next_producer_id is None else self.next_producer_id
             ),
@@ -136,6 +152,11 @@ class ClusterDelta:
                 image.retained.evolve(self.retained_changes)
                 if self.retained_changes
                 else image.retained
+            ),
+            tokens=(
+                evolve_tokens(image.tokens, self.token_changes)
+                if self.token_changes
+                else image.tokens
             ),
         )
 
@@ -187,6 +208,24 @@ class ClusterDelta:
         changes = self.client_quota_changes.setdefault(entity_of(record.entity), {})
         changes[record.key] = None if record.remove else record.value
 
+    def _add_acl(self, record: Any) -> None:
+        self.acl_changes[record.id] = Acl.from_record(record)
+
+    def _remove_acl(self, record: Any) -> None:
+        if record.id in self.acl_changes:
+            known = self.acl_changes[record.id]
+        else:
+            known = self.image.acls.get(record.id)
+        if known is None:
+            raise MetadataReplayError(f"record removes the unknown ACL {record.id.hex()}")
+        self.acl_changes[record.id] = None
+
+    def _token(self, record: Any) -> None:
+        self.token_changes[record.token_id] = record
+
+    def _remove_token(self, record: Any) -> None:
+        self.token_changes[record.token_id] = None
+
     def _feature_level(self, record: Any) -> None:
         self.feature_changes[record.name] = record.feature_level
 
@@ -210,10 +249,14 @@ _REPLAY: dict[int, Callable[[ClusterDelta, Any], object]] = {
     7: ClusterDelta._fence_broker,
     8: ClusterDelta._unfence_broker,
     9: ClusterDelta._remove_topic,
+    10: ClusterDelta._token,
     12: ClusterDelta._feature_level,
     14: ClusterDelta._client_quota,
     15: ClusterDelta._producer_ids,
     17: ClusterDelta._change_broker,
+    18: ClusterDelta._add_acl,
+    19: ClusterDelta._remove_acl,
+    26: ClusterDelta._remove_token,
     27: ClusterDelta._register_controller,
     28: lambda delta, record: delta.topics_delta.replay_clear_elr(record),
     29: ClusterDelta._unregister_controller,

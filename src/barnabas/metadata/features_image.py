@@ -8,8 +8,10 @@ import msgspec
 
 from barnabas.metadata.metadata_version import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
+    GROUP_VERSION,
     METADATA_VERSION,
     METADATA_VERSION_MIN,
+    TRANSACTION_VERSION,
 )
 
 if TYPE_CHECKING:
@@ -33,6 +35,16 @@ class FeaturesImage(msgspec.Struct, frozen=True):
     def is_elr_enabled(self) -> bool:
         """Whether eligible leader replicas are enabled (KIP-966)."""
         return self.finalized.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) >= 1
+
+    @property
+    def transaction_version(self) -> int:
+        """Level of `transaction.version` (KIP-890)."""
+        return self.finalized.get(TRANSACTION_VERSION, 0)
+
+    @property
+    def has_consumer_groups(self) -> bool:
+        """Whether consumer groups are enabled: `group.version` is 1 (KIP-848)."""
+        return self.finalized.get(GROUP_VERSION, 0) >= 1
 
     def evolve(self, changes: Mapping[str, int]) -> FeaturesImage:
         """Return these features with `changes` applied; level 0 removes a feature."""

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from barnabas.metadata.acls.acls_image import AclsImage
 from barnabas.metadata.client_quotas_image import ClientQuotasImage
 from barnabas.metadata.configs_image import ConfigsImage
+from barnabas.metadata.delegation_tokens import NO_TOKENS
 from barnabas.metadata.features_image import FeaturesImage
-from barnabas.metadata.metadata_version import METADATA_VERSION
+from barnabas.metadata.metadata_version import METADATA_VERSION, has_delegation_tokens
 from barnabas.metadata.provenance import BEFORE_ALL_RECORDS, Provenance
 from barnabas.metadata.retained_records import RetainedRecords
 from barnabas.metadata.topics_image import TopicsImage
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from barnabas.metadata.broker_registration import BrokerRegistration, ControllerRegistration
+    from barnabas.metadata.delegation_tokens import Tokens
     from barnabas.protocol.schema import Record
 
 NO_PRODUCER_ID = -1
@@ -39,9 +42,12 @@ class ClusterImage(msgspec.Struct, frozen=True):
     topics: TopicsImage = msgspec.field(default_factory=TopicsImage)
     configs: ConfigsImage = msgspec.field(default_factory=ConfigsImage)
     client_quotas: ClientQuotasImage = msgspec.field(default_factory=ClientQuotasImage)
+    acls: AclsImage = msgspec.field(default_factory=AclsImage)
     # First producer id of the next block (KIP-730); -1 before the first block.
     next_producer_id: int = NO_PRODUCER_ID
     retained: RetainedRecords = msgspec.field(default_factory=RetainedRecords)
+    # Delegation tokens by token id. Callers must not change the records.
+    tokens: Tokens = NO_TOKENS
 
     def to_records(self) -> Iterator[tuple[Record, int]]:
         """Yield the records of a snapshot, which create this image from an empty one."""
@@ -59,6 +65,7 @@ class ClusterImage(msgspec.Struct, frozen=True):
             for key, value in configs.items():
                 yield _config_record(resource_type, name, key, value), 0
         yield from self.client_quotas.to_records()
+        yield from self.acls.to_records()
         if self.next_producer_id >= 0:
             yield (
                 ProducerIdsRecord(
@@ -67,6 +74,9 @@ class ClusterImage(msgspec.Struct, frozen=True):
                 0,
             )
         yield from self.retained
+        if has_delegation_tokens(metadata_version):
+            for token_id in sorted(self.tokens):
+                yield self.tokens[token_id], 0
 
 
 def _feature_records(features: FeaturesImage) -> Iterator[tuple[Record, int]]:

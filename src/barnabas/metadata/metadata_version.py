@@ -5,6 +5,11 @@ from __future__ import annotations
 METADATA_VERSION = "metadata.version"
 KRAFT_VERSION = "kraft.version"
 ELIGIBLE_LEADER_REPLICAS_VERSION = "eligible.leader.replicas.version"
+# Version 1 adds tagged fields to records of transactions; 2 raises epochs at their end (KIP-890).
+TRANSACTION_VERSION = "transaction.version"
+TRANSACTION_VERSION_MAX = 2
+# Version 1 enables consumer groups (KIP-848).
+GROUP_VERSION = "group.version"
 
 # 3.3-IV3, the oldest level that Kafka 4 supports.
 METADATA_VERSION_MIN = 7
@@ -13,10 +18,12 @@ METADATA_VERSION_MAX = 33
 
 _MIGRATION = 8  # 3.4-IV0
 _NO_EPOCH_BUMP_ON_SHRINK = 12  # 3.6-IV0
+_DELEGATION_TOKENS = 14  # 3.6-IV2
 _CONTROLLER_REGISTRATION = 15  # 3.7-IV0, KIP-919
 _DIRECTORIES = 17  # 3.7-IV2, KIP-858
 _ELIGIBLE_LEADER_REPLICAS = 23  # 4.0-IV1, KIP-966
 _CORDONED_DIRECTORIES = 30  # 4.3-IV0, KIP-1066
+_HOST_RANGES = 32  # 4.4-IV1
 
 
 def has_directories(metadata_version: int) -> bool:
@@ -50,6 +57,11 @@ def bumps_leader_epoch_on_isr_shrink(metadata_version: int) -> bool:
     return metadata_version < _NO_EPOCH_BUMP_ON_SHRINK
 
 
+def has_delegation_tokens(metadata_version: int) -> bool:
+    """Return whether the metadata log can contain delegation tokens."""
+    return metadata_version >= _DELEGATION_TOKENS
+
+
 def has_controller_registration(metadata_version: int) -> bool:
     """Return whether controllers register in the metadata log."""
     return metadata_version >= _CONTROLLER_REGISTRATION
@@ -67,3 +79,8 @@ def changes_metadata(lower: int, higher: int) -> bool:
 def has_eligible_leader_replicas(metadata_version: int) -> bool:
     """Return whether partition records can contain eligible leader replicas."""
     return metadata_version >= _ELIGIBLE_LEADER_REPLICAS
+
+
+def has_host_ranges(metadata_version: int) -> bool:
+    """Return whether the host of an access control entry can be a range of addresses."""
+    return metadata_version >= _HOST_RANGES

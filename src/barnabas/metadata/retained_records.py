@@ -1,4 +1,4 @@
-"""Records that the image stores without interpreting them: ACLs, SCRAM credentials and tokens.
+"""Records that the image stores without interpreting them: SCRAM credentials.
 
 A snapshot must contain these records too. Each record is stored under its identity. A later record
 with the same identity replaces it, and a remove record deletes it.
@@ -16,26 +16,21 @@ if TYPE_CHECKING:
     from barnabas.protocol.schema import Record
 
 # Kafka's numbers of metadata record types.
-ACCESS_CONTROL_ENTRY = 18
-REMOVE_ACCESS_CONTROL_ENTRY = 19
 USER_SCRAM_CREDENTIAL = 11
 REMOVE_USER_SCRAM_CREDENTIAL = 22
-DELEGATION_TOKEN = 10
-REMOVE_DELEGATION_TOKEN = 26
+
+
+def scram_identity(mechanism: int, name: str) -> str:
+    """Return the identity of a SCRAM credential."""
+    return f"scram/{mechanism}/{name}"
 
 
 # The identity of a record. A remove record has the identity of the records that it removes.
 _KEY_OF: dict[int, Callable[[Any], str]] = {
-    ACCESS_CONTROL_ENTRY: lambda record: f"acl/{record.id.hex()}",
-    REMOVE_ACCESS_CONTROL_ENTRY: lambda record: f"acl/{record.id.hex()}",
-    USER_SCRAM_CREDENTIAL: lambda record: f"scram/{record.mechanism}/{record.name}",
-    REMOVE_USER_SCRAM_CREDENTIAL: lambda record: f"scram/{record.mechanism}/{record.name}",
-    DELEGATION_TOKEN: lambda record: f"token/{record.token_id}",
-    REMOVE_DELEGATION_TOKEN: lambda record: f"token/{record.token_id}",
+    USER_SCRAM_CREDENTIAL: lambda record: scram_identity(record.mechanism, record.name),
+    REMOVE_USER_SCRAM_CREDENTIAL: lambda record: scram_identity(record.mechanism, record.name),
 }
-_REMOVERS = frozenset(
-    {REMOVE_ACCESS_CONTROL_ENTRY, REMOVE_USER_SCRAM_CREDENTIAL, REMOVE_DELEGATION_TOKEN}
-)
+_REMOVERS = frozenset({REMOVE_USER_SCRAM_CREDENTIAL})
 
 
 class RetainedRecords:
@@ -51,6 +46,11 @@ class RetainedRecords:
 
     def __len__(self) -> int:
         return len(self._by_key)
+
+    def get(self, identity: str) -> Record | None:
+        """Return the record with this identity; None if there is none."""
+        found = self._by_key.get(identity)
+        return None if found is None else found[0]
 
     def identities(self) -> Iterator[str]:
         """Yield the identity of each record."""

@@ -76,6 +76,15 @@ class TopicDelta:
         """The id of the topic."""
         return self.image.id
 
+    @property
+    def changes_replicas(self) -> bool:
+        """Whether partitions are new, or have other replicas."""
+        before = self.image.partitions
+        return any(
+            partition not in before or before[partition].replicas != after.replicas
+            for partition, after in self.partition_changes.items()
+        )
+
     def partition(self, partition: int) -> PartitionRegistration | None:
         """Return the current state of a partition; None if it does not exist."""
         changed = self.partition_changes.get(partition)

@@ -114,6 +114,10 @@ CATALOGUE: dict[str, MetricRow] = {
     names.GROUPS_STABLE: MetricRow(G, (), "Groups whose members have their assignments."),
     names.GROUPS_EMPTY: MetricRow(G, (), "Groups without members."),
     names.GROUP_REBALANCES: MetricRow(C, (), "Rebalances that were completed."),
+    names.CONSUMER_GROUPS: MetricRow(G, ("state",), "Consumer groups (KIP-848) in each state."),
+    names.CONSUMER_GROUP_REBALANCES: MetricRow(
+        C, (), "Increases of the epochs of consumer groups (KIP-848)."
+    ),
     names.OFFSET_COMMITS: MetricRow(C, (), "Offsets committed."),
     names.OFFSET_DELETIONS: MetricRow(
         C, (), "Offsets deleted by request, or with their group or topic."
@@ -124,6 +128,50 @@ CATALOGUE: dict[str, MetricRow] = {
     ),
     names.GROUP_CURRENT_OFFSET: MetricRow(
         G, ("consumergroup", *_PARTITION), "Committed offset. Only on the group's coordinator."
+    ),
+    names.GROUP_LOAD_TIME_AVG: MetricRow(
+        G, (), "Average time to load a partition of __consumer_offsets, ms. NaN without any."
+    ),
+    names.GROUP_LOAD_TIME_MAX: MetricRow(
+        G, (), "Longest time to load a partition of __consumer_offsets, ms, of the last minute."
+    ),
+    names.TRANSACTION_LOAD_TIME_AVG: MetricRow(
+        G, (), "Average time to load a partition of __transaction_state, ms. NaN without any."
+    ),
+    names.TRANSACTION_LOAD_TIME_MAX: MetricRow(
+        G, (), "Longest time to load a partition of __transaction_state, ms, of the last minute."
+    ),
+    names.TRANSACTIONS: MetricRow(
+        G, ("state",), "Transactional ids that this broker coordinates, by state."
+    ),
+    names.MARKERS_WITHOUT_LEADER: MetricRow(
+        G, (), "Transaction markers that wait because their partition has no known leader."
+    ),
+    names.MARKER_LOG_APPEND_RETRIES: MetricRow(
+        G, (), "Ended transactions whose last record could not be written yet."
+    ),
+    names.MARKER_CONNECTIONS: MetricRow(
+        G, (), "Connections to other brokers that send transaction markers."
+    ),
+    names.MARKER_CONNECTIONS_CREATED: MetricRow(
+        C, (), "Connections opened to other brokers to send transaction markers."
+    ),
+    names.MARKER_REQUESTS: MetricRow(C, (), "Requests with transaction markers to other brokers."),
+    names.MARKER_RESPONSES: MetricRow(C, (), "Responses of other brokers to transaction markers."),
+    names.VERIFICATION_TIME: MetricRow(
+        S,
+        (),
+        "Duration of verifications by coordinators before the first batch of a transaction, ms.",
+    ),
+    names.VERIFICATION_FAILURES: MetricRow(
+        C, (), "Partitions for which the coordinator refused the first batch of a transaction."
+    ),
+    names.PRODUCER_IDS: MetricRow(G, (), "Producer ids with state in this broker's replicas."),
+    names.LATE_TRANSACTIONS: MetricRow(
+        G,
+        (),
+        "Led partitions whose oldest transaction had no write for 5 minutes more than "
+        "transaction.max.timeout.ms: it probably hangs.",
     ),
     names.GROUP_STATE_PARTITIONS: MetricRow(
         G, ("state",), "Partitions of __consumer_offsets that this broker leads."
@@ -162,7 +210,7 @@ CATALOGUE: dict[str, MetricRow] = {
         G, (), "Time by which records exceed max.compaction.lag.ms, s."
     ),
     names.CLEANER_DIRTY_PERCENT: MetricRow(G, (), "Largest uncompacted percentage of a log."),
-    names.CLEANER_IDLE_TIME: MetricRow(G, (), "Time since the cleaner last looked for work, ms."),
+    names.CLEANER_IDLE_TIME: MetricRow(G, (), "Time since the cleaner last searched for work, ms."),
     names.UNCLEANABLE_PARTITIONS: MetricRow(
         G, ("logDirectory",), "Logs whose compaction failed. They are not compacted again."
     ),
@@ -215,7 +263,9 @@ CATALOGUE: dict[str, MetricRow] = {
     names.CONNECTION_COUNT: MetricRow(G, _LISTENER, "Open connections."),
     names.CONNECTIONS_CREATED: MetricRow(C, _LISTENER, "Accepted connections."),
     names.CONNECTIONS_CLOSED: MetricRow(C, _LISTENER, "Closed connections."),
-    names.CONNECTIONS_EXPIRED: MetricRow(C, _LISTENER, "Connections closed for being idle."),
+    names.CONNECTIONS_EXPIRED: MetricRow(
+        C, _LISTENER, "Connections closed because they were idle."
+    ),
     names.INCOMING_BYTES: MetricRow(C, _LISTENER, "Bytes received."),
     names.OUTGOING_BYTES: MetricRow(C, _LISTENER, "Bytes sent."),
     names.CONNECTIONS: MetricRow(
@@ -226,6 +276,11 @@ CATALOGUE: dict[str, MetricRow] = {
     names.CONNECTIONS_WAITING: MetricRow(
         G, ("listener",), "Connections that wait because of a connection limit."
     ),
+    names.PRINCIPAL_CONNECTIONS: MetricRow(
+        G,
+        ("principal", "listener"),
+        "Open connections by principal. Those of principals beyond 1000 count as (other).",
+    ),
     names.PRODUCE_QUOTA_RATE: MetricRow(
         G, _CLIENT, "Produced bytes per second of clients with a quota."
     ),
@@ -234,6 +289,29 @@ CATALOGUE: dict[str, MetricRow] = {
     ),
     names.REQUEST_QUOTA_RATE: MetricRow(
         G, _CLIENT, "Percentage of time used by clients with a quota."
+    ),
+    names.MUTATION_QUOTA_RATE: MetricRow(
+        G, _CLIENT, "Partitions created and deleted per second by clients with a quota."
+    ),
+    names.MUTATION_QUOTA_TOKENS: MetricRow(
+        G,
+        _CLIENT,
+        "Partitions that clients with a quota may create or delete now; may be negative.",
+    ),
+    names.PRODUCE_QUOTA_THROTTLE: MetricRow(
+        G, _CLIENT, "Average throttle time of the produce quota, in the last minute, ms."
+    ),
+    names.FETCH_QUOTA_THROTTLE: MetricRow(
+        G, _CLIENT, "Average throttle time of the fetch quota, in the last minute, ms."
+    ),
+    names.REQUEST_QUOTA_THROTTLE: MetricRow(
+        G, _CLIENT, "Average throttle time of the request quota, in the last minute, ms."
+    ),
+    names.MUTATION_QUOTA_THROTTLE: MetricRow(
+        G, _CLIENT, "Average throttle time of the mutation quota, in the last minute, ms."
+    ),
+    names.EXEMPT_REQUEST_TIME: MetricRow(
+        G, (), "Percentage of time for requests of brokers, while there are client quotas."
     ),
     names.ACTIVE_CONTROLLER_COUNT: MetricRow(G, (), "1 if this node is the active controller."),
     names.ACTIVE_BROKER_COUNT: MetricRow(G, (), "Brokers that are not fenced."),

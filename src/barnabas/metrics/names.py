@@ -74,10 +74,39 @@ GROUPS_COMPLETING_REBALANCE: Final = (
 GROUPS_STABLE: Final = "kafka.coordinator.group:GroupMetadataManager:NumGroupsStable"
 GROUPS_EMPTY: Final = "kafka.coordinator.group:GroupMetadataManager:NumGroupsEmpty"
 GROUP_REBALANCES: Final = "kafka.server:group-coordinator-metrics:group-completed-rebalance-count"
+CONSUMER_GROUPS: Final = "kafka.server:group-coordinator-metrics:consumer-group-count"
+CONSUMER_GROUP_REBALANCES: Final = (
+    "kafka.server:group-coordinator-metrics:consumer-group-rebalance-count"
+)
 OFFSET_COMMITS: Final = "kafka.server:group-coordinator-metrics:offset-commit-count"
 OFFSET_DELETIONS: Final = "kafka.server:group-coordinator-metrics:offset-deletion-count"
 OFFSET_EXPIRATIONS: Final = "kafka.server:group-coordinator-metrics:offset-expiration-count"
 COORDINATOR_RECORDS_SKIPPED: Final = "barnabas_coordinator_records_skipped-total"
+GROUP_LOAD_TIME_AVG: Final = "kafka.server:group-coordinator-metrics:partition-load-time-avg"
+GROUP_LOAD_TIME_MAX: Final = "kafka.server:group-coordinator-metrics:partition-load-time-max"
+TRANSACTION_LOAD_TIME_AVG: Final = (
+    "kafka.server:transaction-coordinator-metrics:partition-load-time-avg"
+)
+TRANSACTION_LOAD_TIME_MAX: Final = (
+    "kafka.server:transaction-coordinator-metrics:partition-load-time-max"
+)
+TRANSACTIONS: Final = "barnabas_transaction_coordinator_transactions"
+MARKERS_WITHOUT_LEADER: Final = (
+    "kafka.coordinator.transaction:TransactionMarkerChannelManager:UnknownDestinationQueueSize"
+)
+MARKER_LOG_APPEND_RETRIES: Final = (
+    "kafka.coordinator.transaction:TransactionMarkerChannelManager:LogAppendRetryQueueSize"
+)
+MARKER_CONNECTIONS: Final = "kafka.server:txn-marker-channel-metrics:connection-count"
+MARKER_CONNECTIONS_CREATED: Final = (
+    "kafka.server:txn-marker-channel-metrics:connection-creation-total"
+)
+MARKER_REQUESTS: Final = "kafka.server:txn-marker-channel-metrics:request-total"
+MARKER_RESPONSES: Final = "kafka.server:txn-marker-channel-metrics:response-total"
+VERIFICATION_TIME: Final = "kafka.server:AddPartitionsToTxnManager:VerificationTimeMs"
+VERIFICATION_FAILURES: Final = "kafka.server:AddPartitionsToTxnManager:VerificationFailureRate"
+PRODUCER_IDS: Final = "kafka.server:ReplicaManager:ProducerIdCount"
+LATE_TRANSACTIONS: Final = "kafka.server:ReplicaManager:PartitionsWithLateTransactionsCount"
 GROUP_STATE_PARTITIONS: Final = "kafka.server:group-coordinator-metrics:num-partitions"
 
 PARTITION_LAST_STABLE_OFFSET_LAG: Final = "kafka.cluster:Partition:LastStableOffsetLag"
@@ -120,9 +149,17 @@ INCOMING_BYTES: Final = "kafka.server:socket-server-metrics:incoming-byte-total"
 OUTGOING_BYTES: Final = "kafka.server:socket-server-metrics:outgoing-byte-total"
 CONNECTIONS: Final = "kafka.server:socket-server-metrics:connections"
 CONNECTIONS_WAITING: Final = "barnabas_connections_waiting"
+PRINCIPAL_CONNECTIONS: Final = "barnabas_principal_connections"
 PRODUCE_QUOTA_RATE: Final = "kafka.server:Produce:byte-rate"
 FETCH_QUOTA_RATE: Final = "kafka.server:Fetch:byte-rate"
 REQUEST_QUOTA_RATE: Final = "kafka.server:Request:request-time"
+MUTATION_QUOTA_RATE: Final = "kafka.server:ControllerMutation:mutation-rate"
+MUTATION_QUOTA_TOKENS: Final = "kafka.server:ControllerMutation:tokens"
+PRODUCE_QUOTA_THROTTLE: Final = "kafka.server:Produce:throttle-time"
+FETCH_QUOTA_THROTTLE: Final = "kafka.server:Fetch:throttle-time"
+REQUEST_QUOTA_THROTTLE: Final = "kafka.server:Request:throttle-time"
+MUTATION_QUOTA_THROTTLE: Final = "kafka.server:ControllerMutation:throttle-time"
+EXEMPT_REQUEST_TIME: Final = "kafka.server:Request:exempt-request-time"
 
 # The name that kafka_exporter uses; consumer lag dashboards query it.
 GROUP_CURRENT_OFFSET: Final = "kafka_consumergroup_current_offset"

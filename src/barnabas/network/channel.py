@@ -19,14 +19,17 @@ from barnabas.network.network_error import NetworkError, NetworkErrorKind
 from barnabas.protocol.frame_buffers import FrameBuffers
 from barnabas.protocol.headers import decode_response, encode_request, peek_correlation_id
 from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.runtime.tls.tls_error import TlsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from barnabas.network.sasl_session import SaslSession
     from barnabas.protocol.schema import Message
     from barnabas.runtime.clock import Clock
-    from barnabas.runtime.sockets import Sockets
+    from barnabas.runtime.sockets import Chunk, Sockets
     from barnabas.runtime.timer import Cancellable, Timer
+    from barnabas.sasl.client_login import ClientLogin
     from barnabas.waiting.timing_wheel import TimingWheel, WheelEntry
 
 # No limit: the client's requests limit the size of the responses.
@@ -43,6 +46,8 @@ class ChannelDependencies(msgspec.Struct, frozen=True):
     wheel: TimingWheel
     receive_buffer: bytearray
     large_buffers: FrameBuffers = msgspec.field(default_factory=FrameBuffers)
+    # Credentials with which each connection logs in before its first request; None: no login.
+    login: ClientLogin | None = None
 
 
 class _Pending:
@@ -67,14 +72,19 @@ class Channel(FramedHandler):
 
     __slots__ = (
         "_clock",
+        "_connect_timeout_ms",
         "_connecting",
         "_correlation_id",
         "_has_answered",
+        "_is_logged_in",
         "_last_activity_ms",
+        "_login",
         "_on_closed",
         "_on_connected",
         "_pending",
+        "_session",
         "_sockets",
+        "_waiting",
         "_wheel",
         "_why",
         "address",
@@ -110,6 +120,14 @@ class Channel(FramedHandler):
         self._wheel = dependencies.wheel
         self._on_closed = on_closed
         self._on_connected: Callable[[NetworkError | None], None] | None = None
+        self._connect_timeout_ms = 0.0
+        self._login = dependencies.login
+        # The logins of this connection; None without credentials, and before the connection.
+        self._session: SaslSession | None = None
+        # Whether the first login has succeeded, or there is none.
+        self._is_logged_in = self._login is None
+        # Encoded requests that wait for the end of a later login; None while there is none.
+        self._waiting: list[list[Chunk]] | None = None
         self._connecting: Cancellable | None = None
         # Pending requests by correlation id, oldest first.
         self._pending: dict[int, _Pending] = {}
@@ -139,6 +157,7 @@ class Channel(FramedHandler):
         """Connect. `on_connected` is called later, with None or an error. Call this only once."""
         assert self._on_connected is None, "a channel connects once"
         self._on_connected = on_connected
+        self._connect_timeout_ms = timeout_ms
         self.address = f"{host}:{port}"
         self._connecting = self._sockets.connect(host, port, self, self._on_failed, timeout_ms)
 
@@ -148,6 +167,8 @@ class Channel(FramedHandler):
         version: int,
         on_response: Callable[[Any, NetworkError | None], None] | None,
         timeout_ms: float,
+        *,
+        is_login: bool = False,
     ) -> None:
         """Send a request.
 
@@ -158,6 +179,7 @@ class Channel(FramedHandler):
                 Views in the response are invalid after the callback returns. None: no response is
                 expected (acks=0).
             timeout_ms: after this time the request and the connection fail.
+            is_login: whether the request belongs to a login, so that it does not wait for its end.
 
         Raises:
             ProtocolError: the message cannot be encoded in this version.
@@ -176,6 +198,8 @@ class Channel(FramedHandler):
                 timeout_ms, partial(self._on_timed_out, correlation_id, timeout_ms)
             )
         self._last_activity_ms = self._clock.monotonic_ms()
+        if self._session is not None and not is_login and self._hold(self._session, chunks):
+            return
         self.send_chunks(chunks)
 
     def close(self) -> None:
@@ -199,10 +223,51 @@ class Channel(FramedHandler):
         return self._clock.monotonic_ms() - self._last_activity_ms
 
     def on_opened(self) -> None:
-        """Report the established connection to the owner."""
+        """Log in if there are credentials, and report the established connection to the owner."""
         self._connecting = None
         assert self._on_connected is not None
-        self._on_connected(None)
+        if self._login is None:
+            self._on_connected(None)
+            return
+        # Imported only for clients with credentials.
+        from barnabas.network.sasl_session import SaslSession
+
+        self._session = SaslSession(self, self._login, self._clock, self._connect_timeout_ms)
+        self._session.authenticate(self._on_login)
+
+    def _on_login(self, error: NetworkError | None) -> None:
+        """Report the result of the first login to the owner."""
+        assert self._on_connected is not None
+        if error is None:
+            self._is_logged_in = True
+        elif self._why is not None and self._why.kind is NetworkErrorKind.CLOSED:
+            # The owner has canceled the attempt.
+            return
+        else:
+            self.close()
+        self._on_connected(error)
+
+    def _hold(self, session: SaslSession, chunks: list[Chunk]) -> bool:
+        """Return whether a request has to wait for a later login. Begin this login if it is due."""
+        if self._waiting is not None:
+            self._waiting.append(chunks)
+        elif self._is_logged_in and self._clock.monotonic_ms() >= session.due_ms:
+            self._waiting = [chunks]
+            session.authenticate(self._on_login_again)
+        else:
+            return False
+        return True
+
+    def _on_login_again(self, error: NetworkError | None) -> None:
+        """Send the waiting requests after a later login, or close the connection."""
+        waiting, self._waiting = self._waiting, None
+        if error is None:
+            for chunks in waiting or ():
+                self.send_chunks(chunks)
+        else:
+            if self._why is None:
+                self._why = error
+            self.abort()
 
     def on_frame(self, frame: memoryview) -> None:
         """Deliver a response to its request."""
@@ -210,7 +275,7 @@ class Channel(FramedHandler):
         self._last_activity_ms = self._clock.monotonic_ms()
         pending = self._pending.pop(peek_correlation_id(frame), None)
         if pending is None:
-            raise ProtocolError("a response to no request")
+            raise ProtocolError("a response without a request")
         if pending.deadline is not None:
             pending.deadline.cancel()
         try:
@@ -235,6 +300,8 @@ class Channel(FramedHandler):
         foreign = foreign_protocol(self._splitter.unfinished_start())
         if foreign is not None and not self._has_answered:
             reason = NetworkError(NetworkErrorKind.MALFORMED, f"{self.address}: {foreign.value}")
+        elif reason is None and isinstance(error, TlsError) and error.is_permanent:
+            reason = NetworkError(NetworkErrorKind.TLS_FAILED, f"{self.address}: {error}")
         elif reason is None:
             detail = f"{self.address}: {error or 'closed by the broker'}"
             reason = NetworkError(NetworkErrorKind.DISCONNECTED, detail)
@@ -245,7 +312,8 @@ class Channel(FramedHandler):
                 pending.deadline.cancel()
         for pending in failed:
             pending.on_response(None, reason)
-        self._on_closed(self, reason)
+        if self._is_logged_in:
+            self._on_closed(self, reason)
 
     def _on_failed(self, error: OSError) -> None:
         self._connecting = None
@@ -256,7 +324,10 @@ class Channel(FramedHandler):
             reason = f"the host name has no address ({reason})"
         detail = f"{self.address}: {reason}"
         is_refusal = error.errno == errno.ECONNREFUSED
-        failed = NetworkError(NetworkErrorKind.CONNECT_FAILED, detail, is_refusal=is_refusal)
+        kind = NetworkErrorKind.CONNECT_FAILED
+        if isinstance(error, TlsError) and error.is_permanent:
+            kind = NetworkErrorKind.TLS_FAILED
+        failed = NetworkError(kind, detail, is_refusal=is_refusal)
         self._on_connected(failed)
 
     def _on_timed_out(self, correlation_id: int, timeout_ms: float) -> None:

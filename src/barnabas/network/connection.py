@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from barnabas.network.foreign_protocol import foreign_client
 from barnabas.network.framed_protocol import FramedHandler
 from barnabas.network.response_slot import ResponseSlot
 from barnabas.protocol.protocol_error import ProtocolError
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from barnabas.network.frame_budget import FrameBudget
+    from barnabas.network.principal import Principal
     from barnabas.network.response_slot import ResponseTimes
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.sockets import Chunk, Stream
@@ -139,7 +141,10 @@ class Connection(FramedHandler):
         "_works",
         "id",
         "last_activity_ms",
+        "login",
+        "login_due_ms",
         "malformed",
+        "principal",
         "queued_ms",
         "requests",
         "session",
@@ -153,15 +158,12 @@ class Connection(FramedHandler):
         on_request: Callable[[Connection, memoryview], None],
         on_closed: Callable[[Connection, Exception | None], None],
     ) -> None:
-        """Create a connection.
-
-        Args:
-            connection_id: the id of the connection.
-            dependencies: resources that all connections of the broker share.
-            limits: limits of this connection.
-            on_request: called with each frame. It must `reserve()` a slot for each accepted
-                request.
-            on_closed: called once when the connection has ended.
+        """Args:
+        connection_id: the id of the connection.
+        dependencies: resources that all connections of the broker share.
+        limits: limits of this connection.
+        on_request: called with each frame. It must `reserve()` a slot for each accepted request.
+        on_closed: called once when the connection has ended.
         """
         super().__init__(
             dependencies.timer,
@@ -207,8 +209,14 @@ class Connection(FramedHandler):
         self.queued_ms = 0.0
         # The protocol error that ended the connection, or None.
         self.malformed: str | None = None
-        # The server's state of this connection, such as principal and client software.
+        # The server's state of this connection, such as the client software.
         self.session: object = None
+        # The identity of the client; None until the client is identified.
+        self.principal: Principal | None = None
+        # State of the authentication, on listeners where clients authenticate.
+        self.login: object = None
+        # Time by which the client has to be authenticated, monotonic ms; infinity for no limit.
+        self.login_due_ms = inf
 
     @property
     def stream(self) -> Stream | None:
@@ -222,6 +230,14 @@ class Connection(FramedHandler):
         if len(self._slots) >= self._limits.in_flight_max:
             self._pause(_IN_FLIGHT)
         return slot
+
+    def limit_frames(self, frame_bytes_max: int) -> None:
+        """Reject larger frames from now on, for example before the client is authenticated."""
+        self._splitter.max_frame_bytes = frame_bytes_max
+
+    def unlimit_frames(self) -> None:
+        """Accept frames up to the limit of the configuration again."""
+        self._splitter.max_frame_bytes = self._limits.frame_bytes_max
 
     def close(self) -> None:
         """Accept no more requests, and close after all accepted requests have their responses."""
@@ -315,7 +331,7 @@ class Connection(FramedHandler):
     def on_malformed(self, error: ProtocolError) -> None:
         """Remember the error; `on_closed` follows."""
         # Store the text only: a traceback would refer to this connection.
-        self.malformed = str(error)
+        self.malformed = foreign_client(self._splitter.refused_start) or str(error)
 
     def on_frame_memory(self, held_bytes: int) -> None:
         """Update the budget with the buffer size of a partially received request."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.runtime.loop import Runtime
+    from barnabas.sasl.client_login import ClientLogin
     from barnabas.waiting.timing_wheel import WheelEntry
 
     # Called with (channel, None) or (None, error).
@@ -50,6 +51,8 @@ class PoolSettings(msgspec.Struct, frozen=True):
     backoff: ReconnectBackoff = msgspec.field(default_factory=ReconnectBackoff)
     # Limit on the large receive buffers that are kept for reuse.
     kept_frame_bytes_max: int = 16 << 20
+    # Credentials with which connections log in; None: no login.
+    login: ClientLogin | None = None
 
 
 class _Slot:
@@ -89,6 +92,7 @@ class ConnectionPool:
             wheel=self._wheel,
             receive_buffer=new_receive_buffer(),
             large_buffers=FrameBuffers(settings.kept_frame_bytes_max),
+            login=settings.login,
         )
         self._slots: dict[int, _Slot] = {}
         self._closed = False

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from enum import Enum
 
-__all__ = ["ForeignProtocol", "foreign_protocol"]
+__all__ = ["ForeignProtocol", "foreign_client", "foreign_protocol"]
 
+_CLIENT_WITH_TLS = (
+    "the client speaks TLS to a listener without it; it probably has security.protocol=SSL"
+)
+_CLIENT_WITH_HTTP = "the client speaks HTTP"
+_HTTP_METHODS = (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI")
 # A TLS record of type alert (21) or handshake (22), version 3.x.
 _TLS_STARTS = (b"\x15\x03", b"\x16\x03")
 
@@ -14,7 +19,7 @@ class ForeignProtocol(Enum):
     """A protocol other than Kafka's; the value describes the peer to the user of a client."""
 
     TLS = (
-        "it answered with TLS: the listener wants TLS, and this client has "
+        "it answered with TLS: the listener requires TLS, but this client has "
         "security.protocol=PLAINTEXT"
     )
     HTTP = "a web server (HTTP) listens there, not a broker"
@@ -33,3 +38,14 @@ def foreign_protocol(start: bytes) -> ForeignProtocol | None:
     if start.startswith(_TLS_STARTS):
         return ForeignProtocol.TLS
     return _STARTS.get(start)
+
+
+def foreign_client(start: bytes) -> str | None:
+    """Return a description of a client that does not speak Kafka's protocol, or None.
+
+    Args:
+        start: the first four bytes of a frame that was refused for its size.
+    """
+    if start.startswith(_TLS_STARTS):
+        return _CLIENT_WITH_TLS
+    return _CLIENT_WITH_HTTP if start in _HTTP_METHODS else None

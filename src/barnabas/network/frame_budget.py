@@ -133,7 +133,7 @@ class FrameBudget:
         self.is_full = self._held_bytes > self._bytes_max
         if self.is_full and held_bytes > FREE_BYTES and holder is not self._borrower:
             self._make_wait(holder, share)
-            self._maybe_lend()
+            self._maybe_allow_excess()
 
     def _make_wait(self, holder: FrameHolder, share: _Unfinished) -> None:
         if share.is_waiting:
@@ -142,7 +142,7 @@ class FrameBudget:
         self._waiting += 1
         holder.await_frame_memory()
         if self._check is None:
-            self._check = self._timer.call_later(_CHECK_MS, self._look)
+            self._check = self._timer.call_later(_CHECK_MS, self._check_ages)
 
     def _forget(self, holder: FrameHolder, share: _Unfinished) -> None:
         del self._unfinished[holder]
@@ -167,9 +167,9 @@ class FrameBudget:
             if room < 0:
                 break
             self._resume(holder, share)
-        self._maybe_lend()
+        self._maybe_allow_excess()
 
-    def _maybe_lend(self) -> None:
+    def _maybe_allow_excess(self) -> None:
         """Let the connection with the fewest missing bytes exceed the budget, one at a time."""
         if self._borrower is not None or not self._waiting:
             return
@@ -193,9 +193,11 @@ class FrameBudget:
 
     def _drop(self, holder: FrameHolder) -> None:
         self._forget(holder, self._unfinished[holder])
-        holder.drop_frame("its large request came too slowly while the memory for requests is full")
+        holder.drop_frame(
+            "its large request arrived too slowly while the memory for requests was full"
+        )
 
-    def _look(self) -> None:
+    def _check_ages(self) -> None:
         """Close connections that block others for too long."""
         self._check = None
         now_ms = self._clock.monotonic_ms()
@@ -209,4 +211,4 @@ class FrameBudget:
             self._drop(oldest)
         self._wake()
         if self._waiting and self._check is None:
-            self._check = self._timer.call_later(_CHECK_MS, self._look)
+            self._check = self._timer.call_later(_CHECK_MS, self._check_ages)

@@ -16,7 +16,10 @@ class NetworkErrorKind(enum.Enum):
     DISCONNECTED = "disconnected"
     TIMED_OUT = "timed out"
     MALFORMED = "malformed response"
+    TLS_FAILED = "TLS failed"
     CLOSED = "closed by this side"
+    # The peer has refused the login, or is not the one that it should be.
+    NOT_AUTHENTICATED = "authentication failed"
 
 
 class NetworkError(Exception):

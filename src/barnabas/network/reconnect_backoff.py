@@ -17,6 +17,18 @@ _SPREAD = 0.2
 _GROWTHS_MAX = 30
 
 
+def exponential_ms(first_ms: float, max_ms: float, failures: int, factor: float = 2.0) -> float:
+    """Return the delay after that many consecutive failures, in ms, without randomness.
+
+    Args:
+        first_ms: the delay after the first failure. 0 failures count as 1.
+        max_ms: upper limit of the delay.
+        failures: number of consecutive failures.
+        factor: ratio of each delay to the previous one.
+    """
+    return min(first_ms * factor ** min(max(0, failures - 1), _GROWTHS_MAX), max_ms)
+
+
 class ReconnectBackoff(msgspec.Struct, frozen=True):
     """The parameters of the backoff. The caller counts the failures."""
 
@@ -31,7 +43,7 @@ class ReconnectBackoff(msgspec.Struct, frozen=True):
         """Return the delay in ms after that many consecutive failures. 0 without a failure."""
         if failures == 0:
             return 0.0
-        full = min(self.first_ms * self.factor ** min(failures - 1, _GROWTHS_MAX), self.max_ms)
+        full = exponential_ms(self.first_ms, self.max_ms, failures, self.factor)
         return full * (1.0 - _SPREAD + 2.0 * _SPREAD * rng.random())
 
 

@@ -363,7 +363,8 @@ def _null_error(path: str) -> ProtocolError:
 
 def _too_many_error(path: str) -> ProtocolError:
     return ProtocolError(
-        f"{path}: a message of this size may have {ITEMS_MAX} items in its arrays; send several"
+        f"{path}: a message of this size may have {ITEMS_MAX} items in its arrays; send "
+        "several messages"
     )
 
 
@@ -372,4 +373,4 @@ def _short_error(path: str, claimed: int, left: int) -> ProtocolError:
 
 
 def _tag_error(tag: int) -> ProtocolError:
-    return ProtocolError(f"tagged field {tag} comes twice or does not fill its size")
+    return ProtocolError(f"tagged field {tag} occurs twice or does not match its size")

@@ -1,4 +1,4 @@
-"""Kafka's error codes, with which a broker tells its peers what went wrong.
+"""Kafka's error codes, which a broker returns to its peers.
 
 An error for a peer is a value of this enum, per partition or per request. It is never an exception
 that crosses layers. Numbers, names and retriability are those of Kafka 4.4; the texts are our own.
@@ -126,7 +126,7 @@ class ErrorCode(IntEnum):
     LOG_DIR_NOT_FOUND = 57, False, "the broker has no such log directory"
     SASL_AUTHENTICATION_FAILED = 58, False, "the credentials were not accepted"
     UNKNOWN_PRODUCER_ID = 59, False, "the broker has no state for this producer id"
-    REASSIGNMENT_IN_PROGRESS = 60, False, "the partition is being reassigned already"
+    REASSIGNMENT_IN_PROGRESS = 60, False, "the partition is already being reassigned"
     DELEGATION_TOKEN_AUTH_DISABLED = 61, False, "delegation tokens are switched off"
     DELEGATION_TOKEN_NOT_FOUND = 62, False, "there is no such delegation token"
     DELEGATION_TOKEN_OWNER_MISMATCH = 63, False, "the token has another owner"
@@ -155,9 +155,9 @@ class ErrorCode(IntEnum):
     FENCED_LEADER_EPOCH = 74, True, "the sender's leader epoch is older than the broker's"
     UNKNOWN_LEADER_EPOCH = 75, True, "the sender's leader epoch is newer than the broker's"
     UNSUPPORTED_COMPRESSION_TYPE = 76, False, "the compression cannot be used with this version"
-    STALE_BROKER_EPOCH = 77, False, "the broker has registered again since"
+    STALE_BROKER_EPOCH = 77, False, "the broker has registered again since then"
     OFFSET_NOT_AVAILABLE = 78, True, "a new leader does not know its high watermark yet"
-    MEMBER_ID_REQUIRED = 79, False, "join again with the member id given"
+    MEMBER_ID_REQUIRED = 79, False, "join again with the given member id"
     PREFERRED_LEADER_NOT_AVAILABLE = 80, True, "the preferred leader cannot lead at the moment"
     GROUP_MAX_SIZE_REACHED = 81, False, "the group is full"
     FENCED_INSTANCE_ID = 82, False, "another member has taken over this group instance id"
@@ -167,7 +167,7 @@ class ErrorCode(IntEnum):
     GROUP_SUBSCRIBED_TO_TOPIC = 86, False, "the group is subscribed to the topic"
     INVALID_RECORD = 87, False, "a record was refused by the broker's checks"
     UNSTABLE_OFFSET_COMMIT = 88, True, "the offset belongs to a transaction that is still open"
-    THROTTLING_QUOTA_EXCEEDED = 89, True, "the quota is used up: wait the throttle time"
+    THROTTLING_QUOTA_EXCEEDED = 89, True, "the quota is exceeded: wait for the throttle time"
     PRODUCER_FENCED = 90, False, "a newer producer uses the same transactional id"
     RESOURCE_NOT_FOUND = 91, False, "the request names something that does not exist"
     DUPLICATE_RESOURCE = 92, False, "the request names something twice, or that exists"
@@ -232,7 +232,7 @@ class ErrorCode(IntEnum):
     )
     FENCED_STATE_EPOCH = 124, False, "the share partition's state epoch is not current"
     INVALID_VOTER_KEY = 125, False, "the voter key does not match the receiver"
-    DUPLICATE_VOTER = 126, False, "the voter is in the voter set already"
+    DUPLICATE_VOTER = 126, False, "the voter is already in the voter set"
     VOTER_NOT_FOUND = 127, False, "the voter set has no such voter"
     INVALID_REGULAR_EXPRESSION = 128, False, "the regular expression is not valid"
     REBOOTSTRAP_REQUIRED = 129, False, "the client has to begin again from its bootstrap servers"

@@ -50,14 +50,15 @@ class FrameSplitter:
     __slots__ = (
         "_filled",
         "_large",
-        "_max_frame_bytes",
         "_memory",
         "_own",
         "_own_end",
         "_shared_view",
         "_small_view",
         "has_more",
+        "max_frame_bytes",
         "own_bytes",
+        "refused_start",
     )
 
     def __init__(
@@ -67,7 +68,7 @@ class FrameSplitter:
         large: FrameBuffers | None = None,
         memory: FrameMemory | None = None,
     ) -> None:
-        self._max_frame_bytes = max_frame_bytes
+        self.max_frame_bytes = max_frame_bytes
         self._shared_view = memoryview(bytearray(64 * 1024) if shared is None else shared)
         assert len(self._shared_view) >= 16
         self._small_view = self._shared_view[:_SMALL_READ_BYTES]
@@ -81,6 +82,8 @@ class FrameSplitter:
         # Size of the buffer of an incomplete frame (bytes); 0 between frames and before the length
         # is known.
         self.own_bytes = 0
+        # The length prefix that was refused; empty before that.
+        self.refused_start = b""
         # While a frame is yielded: whether more bytes followed it in the same read.
         self.has_more = False
 
@@ -185,6 +188,7 @@ class FrameSplitter:
     def _checked_length(self, view: memoryview, position: int) -> int:
         length: int
         (length,) = _unpack_length(view, position)
-        if 0 <= length <= self._max_frame_bytes:
+        if 0 <= length <= self.max_frame_bytes:
             return length
-        raise ProtocolError(f"a frame claims {length} bytes; {self._max_frame_bytes} are allowed")
+        self.refused_start = bytes(view[position : position + 4])
+        raise ProtocolError(f"a frame claims {length} bytes; {self.max_frame_bytes} are allowed")

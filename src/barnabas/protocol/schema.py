@@ -264,7 +264,7 @@ class Record(Message):
     def __init_subclass__(
         cls,
         *,
-        type: int = -1,  # noqa: A002 - Kafka's word, and it reads well in a class statement
+        type: int = -1,  # noqa: A002 - Kafka's name
         versions: str = "",
         flexible: str = "none",
     ) -> None:

@@ -88,7 +88,9 @@ def decode_quorum_state(content: bytes) -> ElectionState:
         data = json.loads(split_checksum(content))
         version = data["data_version"]
         if version not in (0, 1):
-            raise QuorumStateError(f"quorum-state has format {version}; 0 and 1 are known")
+            raise QuorumStateError(
+                f"quorum-state has the unknown format {version}; known formats are 0 and 1"
+            )
         directory = data.get("votedDirectoryId")
         return ElectionState(
             epoch=int(data["leaderEpoch"]),
@@ -97,7 +99,7 @@ def decode_quorum_state(content: bytes) -> ElectionState:
             voted_directory_id=uuid_from_string(directory) if directory else ZERO_UUID,
         )
     except (KeyError, TypeError, AttributeError) as error:
-        raise QuorumStateError(f"quorum-state lacks a field or has a wrong one: {error}") from error
+        raise QuorumStateError(f"quorum-state has a missing or invalid field: {error}") from error
     except ValueError as error:
         raise QuorumStateError(f"quorum-state cannot be read: {error}") from error
 

@@ -28,7 +28,7 @@ class Voter(msgspec.Struct, frozen=True):
     min_version: int = KRAFT_VERSION_MIN
     max_version: int = KRAFT_VERSION_MAX
 
-    def says_the_same_as(self, other: Voter) -> bool:
+    def is_equivalent_to(self, other: Voter) -> bool:
         """Return whether key, endpoints and versions are equal, in any order of the endpoints."""
         return (
             self.key == other.key

@@ -90,7 +90,7 @@ class BatchBuilder(msgspec.Struct):
         """Append a record at its own offset, which must exceed the last one; gaps are kept."""
         delta = record.offset - self.base_offset
         if delta <= self._last_offset_delta:
-            raise ValueError(f"offset {record.offset} does not follow the batch's last one")
+            raise ValueError(f"offset {record.offset} is not above the batch's last offset")
         self._write(delta, record.timestamp, record.key, record.value, record.headers)
 
     def _write(
@@ -106,7 +106,9 @@ class BatchBuilder(msgspec.Struct):
             self._base_timestamp = timestamp_ms if horizon is None else horizon
         timestamp_delta = timestamp_ms - self._base_timestamp
         if not -(1 << 63) <= timestamp_delta < 1 << 63:
-            raise ValueError(f"timestamp {timestamp_ms} is too far from the batch's first")
+            raise ValueError(
+                f"timestamp {timestamp_ms} is too far from the batch's first timestamp"
+            )
         body = bytearray(1)
         write_varint(body, timestamp_delta)
         write_varint(body, offset_delta)

@@ -179,7 +179,7 @@ def uncompressed(
             exceeds the limit.
     """
     if header.record_count < 0 or position + header.size > len(buffer):
-        raise CorruptBatchError("batch is cut off or has a negative record count")
+        raise CorruptBatchError("batch is truncated or has a negative record count")
     if header.compression == NONE:
         check_record_count(header.record_count, header.size - HEADER_SIZE)
         return memoryview(buffer)[position : position + header.size]
@@ -187,7 +187,7 @@ def uncompressed(
     head = bytearray(view[:HEADER_SIZE])
     _ATTRIBUTES.pack_into(head, ATTRIBUTES_POSITION, header.attributes & ~COMPRESSION_MASK)
     batch = decompress(header.compression, view[HEADER_SIZE:], max_bytes, head)
-    assert not isinstance(batch, bytes), "what has a head can be written to"
+    assert not isinstance(batch, bytes), "a result with a head must be writable"
     _LENGTH.pack_into(batch, 8, len(batch) - LOG_OVERHEAD)
     check_record_count(header.record_count, len(batch) - HEADER_SIZE)
     return batch

@@ -45,7 +45,7 @@ class CompiledReader:
 
     def __init__(self) -> None:
         if _PACKAGE not in sys.modules:
-            _put_off_package()
+            _defer_package()
         from aiokafka.errors import CorruptRecordException
         from aiokafka.record.default_records import DefaultRecordBatch
 
@@ -53,9 +53,9 @@ class CompiledReader:
         self.corrupt: type[Exception] = CorruptRecordException
 
 
-def _put_off_package() -> None:
+def _defer_package() -> None:
     spec = importlib.util.find_spec(_PACKAGE)
-    assert spec is not None, "aiokafka is a dependency of ours"
+    assert spec is not None, "aiokafka is a required dependency"
     module = importlib.util.module_from_spec(spec)
     module.__dict__["__getattr__"] = _load_on_miss(spec, module)
     sys.modules[_PACKAGE] = module

@@ -241,7 +241,7 @@ def _decompress_gzip(data: Buffer, output: _Output) -> Buffer:
             # One more byte than the room distinguishes "exactly full" from "too large".
             piece = member.decompress(rest, min(output.room + 1, _PIECE_BYTES))
             if not (rest or piece or member.eof):
-                raise CorruptBatchError("gzip stream is cut off")
+                raise CorruptBatchError("gzip stream is truncated")
             if piece:
                 output.add(piece)
             rest = member.unconsumed_tail
@@ -319,7 +319,7 @@ def _with_lz4_checksum(frame: Buffer, *, with_magic: bool) -> bytes:
     end = 6 + (8 if flags & _LZ4_CONTENT_SIZE_FLAG else 0)
     end += 4 if flags & _LZ4_DICTIONARY_FLAG else 0
     if len(frame) <= end:
-        raise CorruptBatchError("lz4 frame is cut off in its header")
+        raise CorruptBatchError("lz4 frame is truncated in its header")
     result = bytearray(frame)
     result[end] = (_xxhash32(result[0 if with_magic else 4 : end]) >> 8) & 0xFF
     return bytes(result)

@@ -78,7 +78,7 @@ def to_v2_at_offsets(buffer: Buffer, leader_epoch: int = -1) -> Iterator[bytearr
             leader_epoch=leader_epoch,
         )
         if not 0 <= unwrapped[-1].offset - unwrapped[0].offset <= _DELTA_MAX:
-            raise CorruptBatchError("offsets of a compressed message do not grow")
+            raise CorruptBatchError("offsets of a compressed message do not increase")
         for record in unwrapped:
             _append(builder, record)
         yield builder.build()

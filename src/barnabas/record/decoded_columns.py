@@ -187,9 +187,9 @@ def record_starts(buffer: bytes, start: int, end: int, limit: int) -> tuple[list
             else:
                 position = _skip_run(buffer, starts, position, end)
     except IndexError:
-        raise CorruptBatchError("record is cut off") from None
+        raise CorruptBatchError("record is truncated") from None
     if position > end:
-        raise CorruptBatchError(f"records end at {position}, their batch at {end}")
+        raise CorruptBatchError(f"records end at {position}, but their batch ends at {end}")
     return starts, position
 
 
@@ -243,7 +243,7 @@ def _decode(buffer: bytes, regions: list[Region]) -> Iterator[DecodedRecords]:
                 starts, parts, counts = [], [], []
         if count != region.header.record_count:
             raise CorruptBatchError(
-                f"batch holds {count} records, its header says {region.header.record_count}"
+                f"batch contains {count} records, but its header says {region.header.record_count}"
             )
     if starts:
         yield _decode_starts(buffer, starts, parts, counts)
@@ -255,7 +255,7 @@ def _decode_starts(
     try:
         return _columns(buffer, np.array(starts, np.int64), parts, counts)
     except IndexError:
-        raise CorruptBatchError("record is cut off") from None
+        raise CorruptBatchError("record is truncated") from None
 
 
 def _columns(

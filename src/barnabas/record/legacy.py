@@ -84,7 +84,7 @@ class Message(NamedTuple):
             CorruptBatchError: the timestamp is invalid.
         """
         if timestamp < NO_TIMESTAMP:
-            raise CorruptBatchError(f"timestamp {timestamp} of a message cannot be")
+            raise CorruptBatchError(f"a message has the invalid timestamp {timestamp}")
         return (
             timestamp,
             None if self.key is None else bytes(self.key),
@@ -133,7 +133,7 @@ def _read_message(view: memoryview, offset: int, size: int, *, check: bool) -> M
     key, position = _read_bytes(view, position)
     value, position = _read_bytes(view, position)
     if position != len(view):
-        raise CorruptBatchError(f"{len(view) - position} bytes are left behind a message's value")
+        raise CorruptBatchError(f"{len(view) - position} bytes remain after a message's value")
     return Message(offset, size + LOG_OVERHEAD, crc, magic, attributes, timestamp, key, value)
 
 
@@ -141,7 +141,7 @@ def _read_bytes(view: memoryview, position: int) -> tuple[memoryview | None, int
     try:
         (length,) = _LENGTH.unpack_from(view, position)
     except error:
-        raise CorruptBatchError("message is cut off") from None
+        raise CorruptBatchError("message is truncated") from None
     position += _LENGTH.size
     if length < 0:
         return None, position
@@ -184,11 +184,11 @@ def inner_messages(message: Message, inner_set: Buffer) -> Iterator[Message]:
         is_empty = False
         if inner.compression != NONE or inner.magic != message.magic:
             raise InvalidMessageSetError(
-                "compressed message holds compressed or differently made messages"
+                "compressed message contains compressed messages or messages of another format"
             )
         yield inner
     if is_empty:
-        raise InvalidMessageSetError("compressed message holds no messages")
+        raise InvalidMessageSetError("compressed message contains no messages")
 
 
 def decompressed_set(message: Message, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> Buffer:
@@ -208,7 +208,7 @@ def decompressed_set(message: Message, max_bytes: int = DECOMPRESSED_BYTES_MAX) 
 
 def _record(message: Message, offset: int, timestamp: int, timestamp_type: int) -> Record:
     if timestamp < NO_TIMESTAMP or not -_OFFSET_MAX <= offset <= _OFFSET_MAX:
-        raise CorruptBatchError("message has an offset or timestamp that cannot be")
+        raise CorruptBatchError("message has an invalid offset or timestamp")
     return Record(
         offset,
         timestamp,

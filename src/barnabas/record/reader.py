@@ -41,7 +41,7 @@ def records_payload(
     """
     end = position + header.size
     if end > len(buffer):
-        raise CorruptBatchError(f"batch of {header.size} bytes at {position} is cut off")
+        raise CorruptBatchError(f"batch of {header.size} bytes at {position} is truncated")
     payload = memoryview(buffer)[position + HEADER_SIZE : end]
     if header.compression == NONE:
         return payload
@@ -78,7 +78,7 @@ def layouts(payload: bytes | memoryview, count: int) -> Iterator[RecordLayout]:
             key_start, key_end = _span(payload, position, end)
             value_start, value_end = _span(payload, key_end, end)
         except IndexError:
-            raise CorruptBatchError("record is cut off") from None
+            raise CorruptBatchError("record is truncated") from None
         yield (
             timestamp_delta,
             offset_delta,
@@ -91,7 +91,7 @@ def layouts(payload: bytes | memoryview, count: int) -> Iterator[RecordLayout]:
         )
         position = end
     if position != size:
-        raise CorruptBatchError(f"{size - position} bytes are left behind the last record")
+        raise CorruptBatchError(f"{size - position} bytes remain after the last record")
 
 
 def _span(payload: bytes | memoryview, position: int, limit: int) -> tuple[int, int]:
@@ -99,7 +99,7 @@ def _span(payload: bytes | memoryview, position: int, limit: int) -> tuple[int, 
     length, start = read_varint(payload, position)
     if length < 0:
         if start > limit:
-            raise CorruptBatchError("record is cut off")
+            raise CorruptBatchError("record is truncated")
         return start + 1, start
     if start + length > limit:
         raise CorruptBatchError(f"field of {length} bytes does not fit its record")
@@ -130,9 +130,9 @@ def read_headers(
             start, position = _span(payload, position, end)
             headers.append((key, bytes(payload[start:position]) if start <= position else None))
     except IndexError:
-        raise CorruptBatchError("headers are cut off") from None
+        raise CorruptBatchError("headers are truncated") from None
     if position != end:
-        raise CorruptBatchError(f"{end - position} bytes are left behind a record's headers")
+        raise CorruptBatchError(f"{end - position} bytes remain after a record's headers")
     return headers
 
 

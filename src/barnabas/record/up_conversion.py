@@ -64,7 +64,7 @@ def up_conversion(
         source = message.compression or source
         if magic >= 0 and (source != NONE or message.magic != magic):
             raise InvalidMessageSetError(
-                "a set holds messages of one magic, or one compressed message alone"
+                "a set must contain messages of one magic, or a single compressed message"
             )
         magic = message.magic
         _check_size(message.size, max_batch_bytes)
@@ -90,7 +90,7 @@ def up_conversion(
 
 def _check_size(size: int, limit: int | None) -> None:
     if limit is not None and size > limit:
-        raise MessageSetTooLargeError(f"{size} bytes are more than the limit of {limit}")
+        raise MessageSetTooLargeError(f"{size} bytes exceed the limit of {limit}")
 
 
 def _contents(

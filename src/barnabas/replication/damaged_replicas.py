@@ -55,8 +55,8 @@ class DamagedReplicas:
         if dependencies.give_up is None or partition is None or not self._has_other_in_sync(key):
             return
         _log.warning(
-            "Damaged replica goes offline: partition=%s path=%s; it is fetched again once the "
-            "controller has taken it out of the ISR",
+            "Damaged replica goes offline: partition=%s path=%s; it is fetched again "
+            "after the controller has removed it from the ISR",
             key,
             error.path,
         )

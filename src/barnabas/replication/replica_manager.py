@@ -17,6 +17,7 @@ from barnabas.replication.fetcher.followed_partitions import (
     FollowedPartitions,
     FollowerLogs,
 )
+from barnabas.replication.partition.high_watermark_listeners import HighWatermarkListeners
 from barnabas.replication.partition.isr_maintenance import IsrMaintenance
 from barnabas.replication.partition.offset_lookup import list_offset, offsets_before
 from barnabas.replication.partition.partition_registry import (
@@ -124,6 +125,8 @@ class ReplicaManager:
         self._produces = Purgatory("Produce", self._wheel)
         self._fetches = Purgatory("Fetch", self._wheel, WATCHED_FETCHES_MAX)
         self._deletes = Purgatory("DeleteRecords", self._wheel)
+        # Coordinators listen to the partitions of their state. Checked by `wake`.
+        self.high_watermark_listeners = HighWatermarkListeners(self._registry)
         # Fetch sessions whose partitions have no changes to report to the follower.
         self.idle_partitions = IdlePartitionRegistry(
             self._online, self._brokers, self._fetches, self.metrics
@@ -288,7 +291,7 @@ class ReplicaManager:
             return self._registry.update_config(topic)
         except AssertionError:
             raise
-        except Exception:  # noqa: BLE001 - the other topics go on
+        except Exception:  # noqa: BLE001 - the other topics are still handled
             _log.exception("Configuration of a topic cannot be applied: topic=%s", topic)
             self.metrics.metadata_apply_errors += 1
             return []
@@ -340,14 +343,17 @@ class ReplicaManager:
     # Waking.
 
     def wake(self, topic_partition: TopicPartition) -> None:
-        """Check the operations that wait for the partition, after a change of its state.
+        """Check the operations and the listener of the partition, after a change of its state.
 
         A completed operation may append again. The checks after that append run later, so that no
         check sees a partition during its change.
         """
         if self.idle_partitions.sessions:
             self.idle_partitions.activate(topic_partition)
-        if not (self._fetches.delayed or self._produces.delayed or self._deletes.delayed):
+        if (
+            not (self._fetches.delayed or self._produces.delayed or self._deletes.delayed)
+            and topic_partition not in self.high_watermark_listeners
+        ):
             return
         self._to_wake.append(topic_partition)
         if self._waking:
@@ -359,6 +365,8 @@ class ReplicaManager:
                 self._fetches.check_and_complete(key)
                 self._produces.check_and_complete(key)
                 self._deletes.check_and_complete(key)
+                # Last: a pending append first decides its own result.
+                self.high_watermark_listeners.check(key)
         finally:
             self._waking = False
 
@@ -404,8 +412,8 @@ class ReplicaManager:
             return (yield from list_offset(partition, timestamp, isolation))
         except AssertionError:
             raise
-        except Exception:  # noqa: BLE001 - the request's other partitions go on
-            return ListOffsetResult(_unexpected_error("a look-up of offsets", topic_partition))
+        except Exception:  # noqa: BLE001 - the request's other partitions are still handled
+            return ListOffsetResult(_unexpected_error("offset lookup", topic_partition))
 
     def offsets_before(
         self,
@@ -427,8 +435,8 @@ class ReplicaManager:
             return offsets_before(partition, timestamp, count_max, isolation, now_ms)
         except AssertionError:
             raise
-        except Exception:  # noqa: BLE001 - the request's other partitions go on
-            return _unexpected_error("a look-up of offsets", topic_partition)
+        except Exception:  # noqa: BLE001 - the request's other partitions are still handled
+            return _unexpected_error("offset lookup", topic_partition)
 
     def epoch_end_offset(
         self, topic_partition: TopicPartition, current_leader_epoch: int, leader_epoch: int
@@ -443,8 +451,8 @@ class ReplicaManager:
             return partition.epoch_end_offset(current_leader_epoch, leader_epoch, only_leader=True)
         except AssertionError:
             raise
-        except Exception:  # noqa: BLE001 - the request's other partitions go on
-            error = _unexpected_error("a look-up of an epoch's end", topic_partition)
+        except Exception:  # noqa: BLE001 - the request's other partitions are still handled
+            error = _unexpected_error("epoch end lookup", topic_partition)
             return EpochEndOffset(UNKNOWN_EPOCH, UNKNOWN_OFFSET, error)
 
     def delete_records(
@@ -478,8 +486,8 @@ class ReplicaManager:
                 )
             except AssertionError:
                 raise
-            except Exception:  # noqa: BLE001 - the request's other partitions go on
-                started_at = _unexpected_error("a deletion of records", key)
+            except Exception:  # noqa: BLE001 - the request's other partitions are still handled
+                started_at = _unexpected_error("record deletion", key)
             if isinstance(started_at, ErrorCode):
                 result.error = started_at
             else:

@@ -166,7 +166,7 @@ class _Child:
 
     def begin(self, task: OffloadTask, piece: _Piece) -> None:
         """Give a task to this idle child."""
-        assert self.is_idle, f"child {self.process_id} has a task already"
+        assert self.is_idle, f"child {self.process_id} already has a task"
         self._piece = piece
         piece.child = self
         if self._idle is not None:

@@ -21,7 +21,9 @@ Names: TypeAlias = list[str]
 _NS_PER_MS = 1_000_000
 # Maximum number of buffers in one vectored write on Linux.
 _IOV_MAX = 1024
-_FILE_MODE = 0o644
+# Only the user of the broker may read records and credentials. Apache Kafka leaves this to umask.
+_FILE_MODE = 0o600
+_DIRECTORY_MODE = 0o700
 # Number of reserved descriptors that are released at a time; removing a directory takes three.
 _RESERVE_STEP = 4
 _RESERVE_PATH = "/dev/null"
@@ -140,7 +142,7 @@ class Disk(Protocol):
         ...
 
     def make_directory(self, path: str) -> None:
-        """Create a directory and its parents; no error if it exists."""
+        """Create a directory and its parents, for this user only; no error if it exists."""
         ...
 
     def remove(self, path: str) -> None:
@@ -425,8 +427,18 @@ class RealDisk:
         return self._reserve.run(lambda: sorted(os.listdir(directory)))  # noqa: PTH208
 
     def make_directory(self, path: str) -> None:
-        """Create a directory and its parents."""
-        os.makedirs(path, exist_ok=True)  # noqa: PTH103
+        """Create a directory and its parents; those that exist keep their mode."""
+        try:
+            os.mkdir(path, _DIRECTORY_MODE)  # noqa: PTH102
+        except FileNotFoundError:
+            parent = os.path.dirname(path.rstrip("/"))  # noqa: PTH120
+            if not parent:
+                raise
+            self.make_directory(parent)
+            os.mkdir(path, _DIRECTORY_MODE)  # noqa: PTH102
+        except FileExistsError:
+            if not self.is_directory(path):
+                raise
 
     def remove(self, path: str) -> None:
         """Delete a file."""

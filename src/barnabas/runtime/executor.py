@@ -90,12 +90,17 @@ class ThreadExecutor:
             result = work()
         except BaseException as error:  # noqa: BLE001 - passed to on_done
             failure = error
-        if self._loop.is_closed():
-            return
-        if self._watch is None:
-            self._loop.call_soon_threadsafe(on_done, result, failure)
-        else:
-            self._loop.call_soon_threadsafe(self._watch.run, on_done, result, failure)
+        try:
+            if self._loop.is_closed():
+                return
+            if self._watch is None:
+                self._loop.call_soon_threadsafe(on_done, result, failure)
+            else:
+                self._loop.call_soon_threadsafe(self._watch.run, on_done, result, failure)
+        finally:
+            # The traceback refers to this frame. With the variable it would be a reference cycle,
+            # which keeps what `work` belongs to, such as a failed TLS session.
+            failure = None
 
 
 class InlineExecutor:

@@ -170,7 +170,7 @@ class _LoopListening:
         if self._warned_s is None or self._loop.time() - self._warned_s >= _WARN_AGAIN_S:
             self._warned_s = self._loop.time()
             _log.warning(
-                "Few file descriptors are free, connections are not accepted: port=%d "
+                "No connections are accepted, because few file descriptors are free: port=%d "
                 "descriptors_max=%d. Raise the limit (ulimit -n, or LimitNOFILE= of the service)",
                 self.port,
                 self._descriptor_max,

@@ -111,6 +111,11 @@ class LoopStream(asyncio.BufferedProtocol):
         self.local = ""
 
     @property
+    def peer_certificate(self) -> None:
+        """There is none without TLS."""
+        return
+
+    @property
     def buffered_bytes(self) -> int:
         """Number of bytes written here that the kernel has not taken yet."""
         return self._queued_bytes

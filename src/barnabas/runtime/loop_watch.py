@@ -1,13 +1,13 @@
 """Measures how long single turns of the event loop take, and logs turns that are too long.
 
 No other connection is served during a turn. Code that runs on the loop compares the time at its end
-with `due_ms`, and calls `look` when that time has passed. The usual cost is therefore one
+with `due_ms`, and calls `check` when that time has passed. The usual cost is therefore one
 comparison. The CPU clock, which takes 0.7 µs to read, is read at most 200 times a second.
 
 The loop does not report the end of a turn: `loop.time` of uvloop is the current time. Therefore,
 while there is work, a marker callback re-enters the queue of `call_soon`, which the loop empties
 once a turn. The time between two markers is one turn. The marker stops after a turn without a call
-of `look`.
+of `check`.
 
 Two clocks are used. By the wall clock, a turn is also long when another process used the machine,
 or when a disk blocked a call. By the CPU time of the loop's thread, only our own computation
@@ -87,14 +87,15 @@ class LoopWatch:
         self._now_ms = now_ms
         self._cpu_ms = cpu_ms
         self._call_soon = call_soon
-        # `look` must be called once the monotonic clock has passed this time; infinite if inactive.
+        # `check` must be called once the monotonic clock has passed this time; infinite if
+        # inactive.
         self.due_ms = inf
         # Number of turns over LONG_TURN_MS, and the longest turn: by wall clock and by CPU time.
         self.long_turns = 0
         self.longest_ms = 0.0
         self.long_cpu_turns = 0
         self.longest_cpu_ms = 0.0
-        # Whether the marker is in the queue, and whether `look` was called since it was queued.
+        # Whether the marker is in the queue, and whether `check` was called since it was queued.
         self._is_marking = False
         self._has_looked = False
         # The current turn, while the marker is in the queue: its start, its CPU time, and the
@@ -106,7 +107,7 @@ class LoopWatch:
         self._has_counted = False
         self._has_counted_cpu = False
         self._cpu_seen_ms = 0.0
-        # Time of the last call of `look`, and of the last log line.
+        # Time of the last call of `check`, and of the last log line.
         self._looked_ms = -inf
         self._logged_ms = -inf
         # The last garbage collections: (end, duration), ms.

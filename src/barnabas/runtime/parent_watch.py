@@ -29,7 +29,7 @@ class ParentWatch:
     """Calls back once when a process has ended.
 
     Args:
-        timer: calls `look` twice a second after `start`.
+        timer: calls `check` twice a second after `start`.
         pid: id of the process. A parent's end is detected even if its id is reused.
         on_ended: called on the loop, at most once.
     """

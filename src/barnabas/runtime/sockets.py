@@ -57,6 +57,11 @@ class Stream(Protocol):
         ...
 
     @property
+    def peer_certificate(self) -> bytes | None:
+        """The verified certificate of the peer in DER. None without TLS, or if it sent none."""
+        ...
+
+    @property
     def buffered_bytes(self) -> int:
         """Number of bytes written here that the kernel has not taken yet."""
         ...

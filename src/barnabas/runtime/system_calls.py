@@ -92,7 +92,7 @@ def send_file(out: int, file: int, position: int, length: int) -> int:
         BlockingIOError: the socket's buffer is full.
         OSError: the socket or the file fails.
     """
-    assert _SENDFILE is not None, "look at HAS_SENDFILE first"
+    assert _SENDFILE is not None, "check HAS_SENDFILE first"
     sent: int = _SENDFILE(out, file, position, length)
     return sent
 

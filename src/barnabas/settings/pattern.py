@@ -80,13 +80,13 @@ class Pattern:
             return self._root.is_nullable
         reachable, current = self._root.first, 0
         for character in text:
-            current = reachable & self._takers(character)
+            current = reachable & self._positions_for(character)
             if not current:
                 return False
             reachable = self._after(current)
         return bool(current & self._root.last)
 
-    def _takers(self, character: str) -> int:
+    def _positions_for(self, character: str) -> int:
         known = self._steps.get(character)
         if known is None:
             folded = character.lower() if self._folds else character
@@ -159,14 +159,14 @@ class _Compiler:
         return made
 
     def _joined(self, left: _Part, right: _Part) -> _Part:
-        self._let_follow(left.last, right.first)
+        self._connect(left.last, right.first)
         return _Part(
             left.is_nullable and right.is_nullable,
             left.first | (right.first if left.is_nullable else 0),
             right.last | (left.last if right.is_nullable else 0),
         )
 
-    def _let_follow(self, positions: int, first: int) -> None:
+    def _connect(self, positions: int, first: int) -> None:
         while positions:
             lowest = positions & -positions
             self.follow[lowest.bit_length() - 1] |= first
@@ -193,7 +193,7 @@ class _Compiler:
         for place, copy in enumerate(copies):
             part = copy if place < least else copy._replace(is_nullable=True)
             if most is None and place == len(copies) - 1:
-                self._let_follow(part.last, part.first)
+                self._connect(part.last, part.first)
             whole = self._joined(whole, part)
         return whole
 
@@ -235,7 +235,7 @@ class _Compiler:
         if character == "\\":
             return self._position(self._escape())
         if character in "*+?{":
-            raise PatternError(f"there is nothing that {character} could repeat")
+            raise PatternError(f"there is nothing for {character} to repeat")
         if character in "^$":
             raise PatternError(f"{character} is supported at the ends only")
         return self._position(self._literal(character))
@@ -247,7 +247,7 @@ class _Compiler:
                 raise PatternError("of groups with (?, only (?:...) is supported")
         self._depth += 1
         if self._depth > _DEPTH_MAX:
-            raise PatternError(f"groups lie more than {_DEPTH_MAX} deep")
+            raise PatternError(f"groups are nested more than {_DEPTH_MAX} levels deep")
         made = self._alternatives()
         self._depth -= 1
         if self._peek() != ")":
@@ -257,7 +257,7 @@ class _Compiler:
 
     def _position(self, test: Callable[[str], bool]) -> _Part:
         if len(self.tests) >= POSITIONS_MAX:
-            raise PatternError(f"it stands for more than {POSITIONS_MAX} characters")
+            raise PatternError(f"it expands to more than {POSITIONS_MAX} characters")
         bit = 1 << len(self.tests)
         self.tests.append(test)
         self.follow.append(0)

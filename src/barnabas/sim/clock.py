@@ -45,11 +45,11 @@ class SimTimer:
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Cancellable:
         """Run the callback after `delay_ms` of virtual time."""
-        return self._scheduler.schedule(delay_ms, lambda: self._run(callback))
+        return _SimCallback(self, callback, delay_ms)
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Run the callback at the current virtual time, after the callbacks already due."""
-        self._scheduler.schedule(0.0, lambda: self._run(callback))
+        _SimCallback(self, callback, 0.0)
 
     def stop(self) -> None:
         """Stop the process: its callbacks no longer run."""
@@ -59,11 +59,42 @@ class SimTimer:
         """Pause the process (SIGSTOP). Afterwards, its overdue callbacks run in their order."""
         self._paused_until = self._scheduler.now_ms + duration_ms
 
-    def _run(self, callback: Callable[[], None]) -> None:
-        if self._stopped:
+    @property
+    def scheduler(self) -> SimScheduler:
+        """The event queue."""
+        return self._scheduler
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the process is dead."""
+        return self._stopped
+
+    @property
+    def pause_left_ms(self) -> float:
+        """How long the process is still paused, in ms; negative or 0 if it is not."""
+        return self._paused_until - self._scheduler.now_ms
+
+
+class _SimCallback:
+    """A callback of a process. It can be canceled until it runs, during a pause too."""
+
+    __slots__ = ("_callback", "_event", "_timer")
+
+    def __init__(self, timer: SimTimer, callback: Callable[[], None], delay_ms: float) -> None:
+        self._timer = timer
+        self._callback = callback
+        self._event = timer.scheduler.schedule(delay_ms, self._run)
+
+    def cancel(self) -> None:
+        """Cancel the callback."""
+        self._event.cancel()
+
+    def _run(self) -> None:
+        timer = self._timer
+        if timer.is_stopped:
             return
-        left_ms = self._paused_until - self._scheduler.now_ms
+        left_ms = timer.pause_left_ms
         if left_ms > 0:
-            self._scheduler.schedule(left_ms, lambda: self._run(callback))
+            self._event = timer.scheduler.schedule(left_ms, self._run)
         else:
-            callback()
+            self._callback()

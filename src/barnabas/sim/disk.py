@@ -200,7 +200,7 @@ class SimDisk:
         if self.is_directory(path):
             return
         if path in self._entries:
-            raise FileExistsError(errno.EEXIST, "a file is there", path)
+            raise FileExistsError(errno.EEXIST, "a file exists at this path", path)
         self.make_directory(posixpath.dirname(path))
         self._change({path: _DIRECTORY})
 

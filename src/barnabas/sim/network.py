@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from barnabas.runtime.timer import Cancellable, Timer
     from barnabas.sim.scheduler import SimScheduler
 
-_LOCAL_NAMES = ("", "localhost", "127.0.0.1", "0.0.0.0", "::1", "::")  # noqa: S104 - names
+_LOCAL_NAMES = ("", "localhost", "127.0.0.1", "0.0.0.0", "::1", "::")  # noqa: S104 - only names of addresses
 _FIRST_FREE_PORT = 20_000
 _WHOLE_READ_SHARE = 0.5
 

@@ -100,6 +100,11 @@ class SimStream:
         self._ended = False
 
     @property
+    def peer_certificate(self) -> None:
+        """There is none without TLS."""
+        return
+
+    @property
     def buffered_bytes(self) -> int:
         """Number of bytes beyond the capacity of the kernels."""
         return max(0, self._unread_bytes - WINDOW_BYTES)

@@ -31,6 +31,10 @@ _WRITE_DEFAULTS = {
     "batch.size": str(256 << 10),
     "linger.ms": "100",
 }
+# The whole batch happens within a transaction. Brokers allow 15 minutes by default.
+_TRANSACTION_DEFAULTS = {"transaction.timeout.ms": "600000"}
+# The marker of a slice is read after open transactions that contain it.
+_TRANSACTION_SETTINGS = {"isolation.level": "read_committed"}
 # Committing progress to a group must not delay the query.
 _MIRROR_DEFAULTS = {"client.id": "barnabas-spark-progress"}
 _MIRROR_LIMITS = {"default.api.timeout.ms": "5000", "request.timeout.ms": "5000"}
@@ -75,6 +79,12 @@ def mirroring_client(options: Mapping[str, str]) -> Client:
 def producer(options: Mapping[str, str]) -> SharedProducer:
     """Return this process's producer for sinks with these options."""
     return _producer(getpid(), _items(_WRITE_DEFAULTS | dict(options)))
+
+
+def transactional_client(options: Mapping[str, str]) -> Client:
+    """Return this process's client for sinks that write transactions, and for their driver."""
+    given = _TRANSACTION_DEFAULTS | dict(options) | _TRANSACTION_SETTINGS
+    return _client(getpid(), _items(_WRITE_DEFAULTS | given))
 
 
 def discard_producer(options: Mapping[str, str]) -> None:

@@ -13,9 +13,9 @@ class DataLossError(RuntimeError):
     def __init__(self, what: str) -> None:
         super().__init__(
             f"{what} Some data may have been lost: it was deleted by retention before it was "
-            "read, or the topic was deleted or recreated. To go on with what is left, set the "
-            "option failOnDataLoss=false; to start again, use another checkpoint location; to keep "
-            "this from happening, raise retention.ms or retention.bytes of the topic."
+            "read, or the topic was deleted or recreated. To continue without them, set the "
+            "option failOnDataLoss=false; to start again, use another checkpoint location; to "
+            "prevent this, raise retention.ms or retention.bytes of the topic."
         )
 
 

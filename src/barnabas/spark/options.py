@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.client.config import ClientConfig
 from barnabas.client.errors import ClientConfigError
+from barnabas.spark.client_options import ClientOptions
 from barnabas.spark.errors import OptionError
 from barnabas.spark.offsets import EARLIEST, Offsets, parse_offsets, parse_partitions
 
@@ -38,7 +39,10 @@ _SOURCE_NAMES = {
         "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
     )
 }  # fmt: skip
-_SINK_NAMES = {name.lower(): name for name in ("topic", "includeHeaders")}
+_SINK_NAMES = {
+    name.lower(): name
+    for name in ("topic", "includeHeaders", "exactlyOnce", "transactionalIdPrefix")
+}
 NAMES = _SOURCE_NAMES | _SINK_NAMES
 # Options of Spark's connector without effect here, with the reason.
 _WITHOUT_EFFECT = {
@@ -54,8 +58,10 @@ _REFUSED_CLIENT_KEYS = {
     "key.serializer": "keys are strings or bytes; use DataFrame operations",
     "value.serializer": "values are strings or bytes; use DataFrame operations",
     "interceptor.classes": "interceptors are not supported",
-    "transactional.id": "the sink writes at least once, without transactions",
+    "transactional.id": "each task has its own; use transactionalIdPrefix",
 }
+# The beginning of all transactional ids of sinks, and of their groups.
+DEFAULT_PREFIX = "spark-barnabas"
 _DURATION = re.compile(r"(\d+)\s*(ms|milliseconds?|s|seconds?|m|minutes?|h|hours?|d|days?)?")
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _INT64_MAX = (1 << 63) - 1
@@ -106,7 +112,7 @@ class Selection:
 class SourceOptions:
     """The checked options of a read; plain values, because Spark pickles them for its workers."""
 
-    client: dict[str, str]
+    client: ClientOptions
     selection: Selection
     starting: OffsetBound
     ending: OffsetBound
@@ -171,9 +177,12 @@ def parse_source_options(given: Mapping[str, str], *, streaming: bool) -> Source
 class SinkOptions:
     """The checked options of a write."""
 
-    client: dict[str, str]
+    client: ClientOptions
     # The topic of all rows; None means the `topic` column of each row.
     topic: str | None
+    # Whether to write in transactions; None for a stream means: if the brokers have them.
+    exactly_once: bool | None = None
+    transactional_id_prefix: str = DEFAULT_PREFIX
 
 
 def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
@@ -186,12 +195,18 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
     own = ("path", "checkpointlocation", "queryname")
     chosen = {key: value for key, value in given.items() if key.lower() not in own}
     options = _checked_names(chosen, _SINK_NAMES, "write")
-    # As in Spark's connector, a column `headers` is written whatever this option is.
+    # As in Spark's connector, a `headers` column is written even without this option.
     _boolean(options, "includeheaders", default=False)
     topic = options.get("topic")
     if topic is not None and not topic.strip():
         raise OptionError("topic is empty: give the topic to write to")
-    return SinkOptions(client=_client_options(options), topic=topic)
+    prefix = options.get("transactionalidprefix", DEFAULT_PREFIX).strip()
+    if not prefix:
+        raise OptionError("transactionalIdPrefix is empty: leave it out, or give a name")
+    exactly_once = None
+    if "exactlyonce" in options:
+        exactly_once = _boolean(options, "exactlyonce", default=False)
+    return SinkOptions(_client_options(options), topic, exactly_once, prefix)
 
 
 def _checked_names(
@@ -224,8 +239,8 @@ def _checked_names(
     return options
 
 
-def _client_options(options: Mapping[str, str]) -> dict[str, str]:
-    client = {}
+def _client_options(options: Mapping[str, str]) -> ClientOptions:
+    client = ClientOptions()
     for key, value in options.items():
         if not key.startswith("kafka."):
             continue
@@ -267,7 +282,9 @@ def _selection(options: Mapping[str, str]) -> Selection:
         try:
             re.compile(value)
         except re.error as problem:
-            raise OptionError(f"subscribePattern {value!r} is no pattern: {problem}") from None
+            raise OptionError(
+                f"subscribePattern {value!r} is not a valid pattern: {problem}"
+            ) from None
         return Selection(pattern=value)
     topics = sorted({topic.strip() for topic in value.split(",") if topic.strip()})
     if not topics:

@@ -59,4 +59,4 @@ class TopicReader(DataSourceReader):
 def _check_order(start: dict[TopicPartition, int], end: Offsets) -> None:
     for tp, offset in end.items():
         if start[tp] > offset:
-            raise OptionError(f"{tp}: reading starts at {start[tp]}, behind its end {offset}")
+            raise OptionError(f"{tp}: reading starts at {start[tp]}, after its end {offset}")

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+# Plans, the UI and logs hide the values of these options. Spark's default hides those whose name or
+# value contains secret, password, token or access.key; it shows private keys.
+_REDACTED = r"(?i)url|secret|password|jaas|keystore[.]key|key[.]pem|PRIVATE.KEY"
+_DEFAULTS = {"spark.sql.redaction.options.regex": _REDACTED}
 # Defaults of local sessions; settings of the caller and of spark-submit take precedence.
 _LOCAL_DEFAULTS = {
     "spark.ui.enabled": "false",
@@ -40,7 +44,7 @@ def spark_session(
 
     prepare_java()
     builder = SparkSession.builder.appName(name)
-    settings = dict(config or {})
+    settings = _DEFAULTS | dict(config or {})
     if master is not None:
         builder = builder.master(master)
         if master.startswith("local"):

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from barnabas.spark.misconfigured_stream_reader import MisconfiguredStreamReader
     from barnabas.spark.reader import TopicReader
+    from barnabas.spark.sink.writer import TopicStreamWriter, TopicWriter
     from barnabas.spark.stream_reader import TopicStreamReader
-    from barnabas.spark.writer import TopicStreamWriter, TopicWriter
 
 _COLUMNS = (
     ("key", "binary"),
@@ -94,13 +94,18 @@ class BarnabasSource(DataSource):
         Raises:
             OptionError: an option or column is wrong, or the mode is "overwrite".
         """
+        from barnabas.runtime.rng import SystemRng
         from barnabas.spark.options import parse_sink_options
-        from barnabas.spark.writer import TopicWriter, sink_columns
+        from barnabas.spark.sink.columns import sink_columns
+        from barnabas.spark.sink.support import is_transactional
+        from barnabas.spark.sink.writer import TopicWriter
 
         if overwrite:
             raise OptionError("a topic cannot be overwritten: use mode('append')")
         options = parse_sink_options(self.options)
-        return TopicWriter(options, sink_columns(schema, options))
+        columns = sink_columns(schema, options)
+        in_transactions = is_transactional(options, default=False)
+        return TopicWriter(options, columns, SystemRng().uuid().hex() if in_transactions else None)
 
     def streamWriter(  # noqa: N802
         self,
@@ -109,14 +114,21 @@ class BarnabasSource(DataSource):
     ) -> TopicStreamWriter:
         """Return the writer for `df.writeStream`; output mode "complete" appends too.
 
+        It writes exactly once if the brokers have transactions and `exactlyOnce` is not false.
+
         Raises:
             OptionError: an option or column is wrong.
         """
         from barnabas.spark.options import parse_sink_options
-        from barnabas.spark.writer import TopicStreamWriter, sink_columns
+        from barnabas.spark.sink.columns import sink_columns
+        from barnabas.spark.sink.support import is_transactional
+        from barnabas.spark.sink.writer import TopicStreamWriter
 
         options = parse_sink_options(self.options)
-        return TopicStreamWriter(options, sink_columns(schema, options))
+        columns = sink_columns(schema, options)
+        return TopicStreamWriter(
+            options, columns, is_transactional=is_transactional(options, default=True)
+        )
 
     def _check_schema(self, schema: StructType) -> None:
         given = tuple((column.name, column.dataType.simpleString()) for column in schema.fields)

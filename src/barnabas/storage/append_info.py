@@ -14,6 +14,8 @@ class AppendOrigin(Enum):
     CLIENT = "client"
     # A coordinator's records and transaction markers: only the producer epoch is validated.
     COORDINATOR = "coordinator"
+    # A marker of a transaction of version 2: its epoch must be above the producer's (KIP-1228).
+    BUMPING_MARKER = "bumping marker"
     # The leader of the metadata quorum: offsets are checked, not assigned.
     RAFT = "raft"
     # The leader's batches on a follower, which are stored unchanged.

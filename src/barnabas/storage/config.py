@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 HOLD_KEY = "barnabas.retention.hold.ms"
 PRODUCER_EXPIRATION = "producer.id.expiration.ms"
+TRANSACTION_VERIFICATION = "transaction.partition.verification.enable"
 CLEANUP_POLICY = "cleanup.policy"
 LONG_MAX = 0x7FFF_FFFF_FFFF_FFFF
 INT_MAX = 0x7FFF_FFFF
@@ -178,6 +179,7 @@ class StorageConfig(msgspec.Struct, frozen=True):
     barnabas_retention_hold_ms: int = RETENTION_HOLD_MS
     producer_id_expiration_ms: int = DAY_MS
     producer_id_expiration_check_interval_ms: int = 10 * MINUTE_MS
+    transaction_partition_verification_enable: bool = True
     cleaner: CleanerConfig = msgspec.field(default_factory=CleanerConfig)
     # Configuration of topics that set no config of their own.
     log_defaults: LogConfig = msgspec.field(default_factory=LogConfig)
@@ -233,13 +235,13 @@ TOPIC_CONFIGS = ConfigDefinition(
                    (Synonym("log.flush.interval.ms"),
                     Synonym("log.flush.scheduler.interval.ms"))),
         _topic_key("follower.replication.throttled.replicas", _LIST, [],
-                   "Replicas that fetch at the throttled rate at most, "
-                   "PARTITION:BROKER each; * for all.", _THROTTLED_REPLICAS),
+                   "Throttled follower replicas, each as PARTITION:BROKER; * for all.",
+                   _THROTTLED_REPLICAS),
         _topic_key("index.interval.bytes", _INT, 4096, "Bytes of log per index entry.",
                    _NOT_NEGATIVE, _same("log.index.interval.bytes")),
         _topic_key("leader.replication.throttled.replicas", _LIST, [],
-                   "Replicas to which leaders send at the throttled rate at most, "
-                   "PARTITION:BROKER each; * for all.", _THROTTLED_REPLICAS),
+                   "Throttled leader replicas, each as PARTITION:BROKER; * for all.",
+                   _THROTTLED_REPLICAS),
         _topic_key("max.compaction.lag.ms", _LONG, LONG_MAX,
                    "Longest time for which a record stays uncompacted.",
                    _POSITIVE, _same("log.cleaner.max.compaction.lag.ms")),
@@ -365,13 +367,13 @@ BROKER_CONFIGS = ConfigDefinition(
         _broker_key("log.initial.task.delay.ms", _LONG, 30_000,
                     "Delay after the start before these tasks first run.", _NOT_NEGATIVE),
         _dynamic_key(HOLD_KEY, _LONG, RETENTION_HOLD_MS,
-                     "Time for which the broker runs after its wall clock jumped ahead, or "
-                     "after it was off for more than a day, before records, producers and offsets "
-                     "expire by it; 0 to trust the clock at once. Not a key of Kafka.",
+                     "Delay after a forward jump of the wall clock, or after a downtime "
+                         "of more than a day, before records, producers and offsets expire "
+                         "by the new time; 0 disables the delay. Not a key of Kafka.",
                      _NOT_NEGATIVE),
         _broker_key("log.cleaner.enable", _BOOLEAN, True,
-                    "Whether topics with cleanup.policy=compact are compacted. Do not switch it "
-                    "off: Kafka 5.0 will not have this key."),
+                    "Whether topics with cleanup.policy=compact are compacted. Do not "
+                        "disable it: Kafka 5.0 will not have this key."),
         _dynamic_key(CLEANER_THREADS, _INT, 1,
                      "Number of logs compacted at the same time, each by its own process.",
                      _POSITIVE),
@@ -390,6 +392,9 @@ BROKER_CONFIGS = ConfigDefinition(
                     "Time for which the state of an idle producer is kept.", _POSITIVE),
         _broker_key("producer.id.expiration.check.interval.ms", _INT, 10 * MINUTE_MS,
                     "Interval at which the state of idle producers is removed.", _POSITIVE),
+        _dynamic_key(TRANSACTION_VERIFICATION, _BOOLEAN, True,
+                     "Whether a partition accepts the first batch of a transaction only after "
+                     "the transaction coordinator has confirmed it (KIP-890)."),
     ]
 )  # fmt: skip
 

@@ -25,3 +25,5 @@ class LogOpening(msgspec.Struct, frozen=True):
     # Whether the `.kafka_cleanshutdown` marker existed, so that no recovery is needed.
     clean_shutdown: bool = False
     producer_id_expiration_ms: int = 86_400_000
+    # transaction.partition.verification.enable.
+    verifies_transactions: bool = False

@@ -112,7 +112,7 @@ class BrokerOnLoop:
         Raises:
             ConfigError, StorageError, OSError: see `running_broker`.
         """
-        assert self._node is None, "the broker runs already"
+        assert self._node is None, "the broker is already running"
         loop = asyncio.get_running_loop()
         self.failure = None
         self._ready = loop.create_future()
@@ -168,8 +168,8 @@ class BrokerOnLoop:
         Raises:
             TopicError: the name or the number of partitions is not allowed.
         """
-        assert self._node is not None, "the broker does not run"
-        assert self._node.broker is not None, "a lone node is a broker"
+        assert self._node is not None, "the broker is not running"
+        assert self._node.broker is not None, "a single node is a broker"
         assert self._timer is not None
         ended = asyncio.Event()
         failures: list[TopicError] = []

@@ -74,7 +74,7 @@ class NodeProcess(ServerProcess):
 
     def wipe(self) -> None:
         """Delete all stored data; the node must not run."""
-        assert not self.is_running, "a running node's directory is not wiped"
+        assert not self.is_running, "the directory of a running node cannot be deleted"
         for entry in self.data_directory.iterdir():
             # Keep the directory itself: it may be a mount point.
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()

@@ -27,10 +27,8 @@ _NAME_CHARACTERS = 150
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the options for pytest.ini and pyproject.toml."""
     for name, what in (("kafka_broker", "the broker"), ("kafka_cluster", "the cluster")):
-        parser.addini(
-            f"{name}_scope", f"how long {what} lives: {', '.join(_SCOPES)}", default="session"
-        )
-    parser.addini("kafka_settings", "broker keys, a line KEY=VALUE each", type="linelist")
+        parser.addini(f"{name}_scope", f"scope of {what}: {', '.join(_SCOPES)}", default="session")
+    parser.addini("kafka_settings", "broker keys, one KEY=VALUE per line", type="linelist")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -55,12 +53,12 @@ def _scope(fixture_name: str, config: pytest.Config) -> Any:
     scope = str(config.getini(f"{fixture_name}_scope")).strip()
     if scope not in _SCOPES:
         raise pytest.UsageError(
-            f"{fixture_name}_scope is {scope!r}, and must be one of {', '.join(_SCOPES)}"
+            f"{fixture_name}_scope is {scope!r}, but must be one of {', '.join(_SCOPES)}"
         )
     return scope
 
 
-class _Keeper:
+class _Restorer:
     """Restores a broker or cluster after each test, and adds its log to the report of a failure.
 
     The fixture registers it as a plugin during its lifetime.
@@ -101,7 +99,7 @@ def kafka_settings(pytestconfig: pytest.Config) -> dict[str, str]:
     for line in pytestconfig.getini("kafka_settings"):
         key, equals, value = line.partition("=")
         if not equals or not key.strip():
-            raise pytest.UsageError(f"kafka_settings takes lines KEY=VALUE, not {line!r}")
+            raise pytest.UsageError(f"kafka_settings requires lines KEY=VALUE, not {line!r}")
         settings[key.strip()] = value.strip()
     return settings
 
@@ -144,7 +142,7 @@ def kafka_cluster(
 
 
 def _kept(config: pytest.Config, name: str, server: Any) -> Iterator[Any]:
-    keeper = _Keeper(name, server)
+    keeper = _Restorer(name, server)
     config.pluginmanager.register(keeper)
     try:
         yield server

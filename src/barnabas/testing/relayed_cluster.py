@@ -130,7 +130,9 @@ class RelayedCluster(ClusterProcess):
         known = {CLIENTS, *self.nodes}
         if one == other or not {one, other} <= known:
             ids = ", ".join(map(str, self.nodes))
-            raise ValueError(f"{link} is no link between two of CLIENTS and the nodes {ids}")
+            raise ValueError(
+                f"{link} is not a link between two different ends: CLIENTS or the nodes {ids}"
+            )
         return one, other
 
     def _pids(self) -> dict[int, int]:

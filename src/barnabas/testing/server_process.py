@@ -68,14 +68,14 @@ class ServerProcess:
 
     def launch(self) -> None:
         """Start the process without waiting; `await_ready` waits."""
-        assert not self.is_running, "it runs already"
+        assert not self.is_running, "the process is already running"
         self.forget_process()
         self.directory.mkdir(parents=True, exist_ok=True)
         self.prepare()
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command(),
-                stdout=subprocess.PIPE if self._says_ready() else log,
+                stdout=subprocess.PIPE if self._reports_ready() else log,
                 stderr=log,
                 cwd=self.directory,
                 # With a buffered pipe, the selector would wait for bytes that are already in the
@@ -131,7 +131,7 @@ class ServerProcess:
 
     def pause(self) -> None:
         """Suspend the process (SIGSTOP): its connections stay open, but it does not respond."""
-        assert self.is_running, "it does not run"
+        assert self.is_running, "the process is not running"
         self._signal(signal.SIGSTOP)
         self.is_paused = True
 
@@ -193,7 +193,7 @@ class ServerProcess:
     def _command(self) -> list[str]:
         raise NotImplementedError
 
-    def _says_ready(self) -> bool:
+    def _reports_ready(self) -> bool:
         """Whether standard output is a pipe with the ready line; otherwise it goes to the log."""
         return True
 

@@ -126,7 +126,9 @@ class TimingWheel:
         if not self._starts or self._starts[0][0] > reached:
             # Nothing was due since, so the wheel can advance without work. Otherwise, after an idle
             # time, the entry would get into a bucket that is too coarse.
-            self._now_tick = reached
+            # Rounding may place the time just below a tick that has fired: never go back, or an
+            # entry without delay would fire at the same time again and again.
+            self._now_tick = max(self._now_tick, reached)
         due_tick = math.ceil((elapsed_ms + delay_ms) / self._tick_ms)
         entry = WheelEntry(self, callback, max(due_tick, self._now_tick + 1))
         self._place(entry)

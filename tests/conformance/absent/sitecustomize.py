@@ -1,6 +1,6 @@
-"""Takes the system calls away that only Linux has, from every Python process that finds this file.
+"""Removes Linux-only system calls from every Python process that imports this file.
 
-Python imports `sitecustomize` by itself when its directory is in PYTHONPATH.
+Python imports `sitecustomize` automatically if its directory is in PYTHONPATH.
 """
 
 import ctypes
@@ -21,13 +21,13 @@ _LIMIT = 10_240
 
 
 def _getrlimit(which):
-    """As macOS: the hard limit of open files is infinite."""
+    """Return an infinite hard limit of open files, like macOS."""
     soft, hard = _get(which)
     return (256, resource.RLIM_INFINITY) if which == resource.RLIMIT_NOFILE else (soft, hard)
 
 
 def _setrlimit(which, limits):
-    """As macOS: refuses more open files than it has."""
+    """Refuse limits above the maximum, like macOS."""
     if which == resource.RLIMIT_NOFILE:
         if limits[0] == resource.RLIM_INFINITY or limits[0] > _LIMIT:
             raise ValueError("not allowed to raise maximum limit")

@@ -21,9 +21,11 @@ import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.consumer.CommitFailedException;
+import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.consumer.OffsetOutOfRangeException;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
@@ -31,6 +33,7 @@ import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.KafkaFuture;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.errors.ProducerFencedException;
 import org.apache.kafka.common.errors.RebalanceInProgressException;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.internals.RecordHeader;
@@ -68,6 +71,8 @@ public final class JavaProgram {
             case "offsets" -> offsets(asked);
             case "pause" -> pause(asked);
             case "errors" -> errors(asked);
+            case "transactions" -> transactions(asked);
+            case "fence" -> fence(asked);
             case "member" -> member(asked);
             default -> throw new IllegalArgumentException(action);
         };
@@ -197,6 +202,62 @@ public final class JavaProgram {
             found.add(each.get().offset());
         }
         return Map.of("offsets", found);
+    }
+
+    private static KafkaProducer<String, String> transactional(JsonNode asked) {
+        var producer = producer(asked, "transactional.id", asked.get("transactional_id").asText());
+        producer.initTransactions();
+        return producer;
+    }
+
+    private static Object transactions(JsonNode asked) throws Exception {
+        String topic = asked.get("topic").asText();
+        var member = new ConsumerGroupMetadata(asked.get("group").asText());
+        try (var producer = transactional(asked)) {
+            for (JsonNode each : asked.get("transactions")) {
+                producer.beginTransaction();
+                for (int partition = 0; partition < each.get("values").size(); partition++) {
+                    String value = each.get("values").get(partition).asText();
+                    producer.send(new ProducerRecord<>(topic, partition, null, value));
+                }
+                var offset = new OffsetAndMetadata(each.get("offset").asLong());
+                producer.sendOffsetsToTransaction(Map.of(new TopicPartition(topic, 0), offset), member);
+                if (each.get("commits").asBoolean()) {
+                    producer.commitTransaction();
+                } else {
+                    producer.flush();
+                    producer.abortTransaction();
+                }
+            }
+        }
+        List<String> read = new ArrayList<>();
+        try (var consumer = consumer(asked, "isolation.level", "read_committed")) {
+            consumer.assign(List.of(new TopicPartition(topic, 0)));
+            while (read.size() < asked.get("count").asInt()) {
+                consumer.poll(Duration.ofMillis(500)).forEach(each -> read.add(each.value()));
+            }
+        }
+        return Map.of("read", read);
+    }
+
+    private static Object fence(JsonNode asked) throws Exception {
+        String topic = asked.get("topic").asText();
+        try (var old = transactional(asked)) {
+            old.beginTransaction();
+            old.send(new ProducerRecord<>(topic, 0, null, "old"));
+            old.flush();
+            try (var successor = transactional(asked)) {
+                successor.beginTransaction();
+                successor.send(new ProducerRecord<>(topic, 0, null, "successor"));
+                successor.commitTransaction();
+            }
+            try {
+                old.commitTransaction();
+            } catch (ProducerFencedException fenced) {
+                return Map.of("fenced", true);
+            }
+        }
+        return Map.of("fenced", false);
     }
 
     private static String text(JsonNode node) {

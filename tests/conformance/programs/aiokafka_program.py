@@ -8,12 +8,12 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-from aiokafka.errors import KafkaError, OffsetOutOfRangeError
+from aiokafka.errors import KafkaError, OffsetOutOfRangeError, ProducerFenced
 from frame import PATIENCE_S, Partitions, data, end_of_input, main, say, text
 
 
 async def retention(client, topic, wanted):
-    """The value of retention.ms; waits a while for `wanted`."""
+    """Return retention.ms; wait for some time until it is `wanted`."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         resource = ConfigResource(ConfigResourceType.TOPIC, topic)
@@ -33,7 +33,7 @@ async def partitions_of(client, topic):
 
 
 async def count_of(client, topic, wanted):
-    """How many partitions a topic has, None for no topic; waits a while for `wanted`."""
+    """Return the number of partitions, None without the topic; wait for some time for `wanted`."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         found = await partitions_of(client, topic)
@@ -87,8 +87,53 @@ async def produce(bootstrap, topic, compression, records):
     return {"offsets": offsets}
 
 
-async def assigned(bootstrap, topic, partitions=(0,), reset="earliest"):
-    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset=reset)
+async def transactional(bootstrap, transactional_id):
+    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=transactional_id)
+    await producer.start()
+    return producer
+
+
+async def transactions(bootstrap, topic, transactional_id, group, transactions, count):
+    producer = await transactional(bootstrap, transactional_id)
+    for each in transactions:
+        await producer.begin_transaction()
+        for partition, value in enumerate(each["values"]):
+            await producer.send(topic, value.encode(), partition=partition)
+        offsets = {TopicPartition(topic, 0): each["offset"]}
+        await producer.send_offsets_to_transaction(offsets, group)
+        if each["commits"]:
+            await producer.commit_transaction()
+        else:
+            await producer.flush()
+            await producer.abort_transaction()
+    await producer.stop()
+    consumer, _ = await assigned(bootstrap, topic, isolation="read_committed")
+    found = [text((await consumer.getone()).value) for _ in range(count)]
+    await consumer.stop()
+    return {"read": found}
+
+
+async def fence(bootstrap, topic, transactional_id):
+    old = await transactional(bootstrap, transactional_id)
+    await old.begin_transaction()
+    await old.send_and_wait(topic, b"old", partition=0)
+    new = await transactional(bootstrap, transactional_id)
+    async with new.transaction():
+        await new.send(topic, b"successor", partition=0)
+    await new.stop()
+    try:
+        await old.commit_transaction()
+    except ProducerFenced:
+        return {"fenced": True}
+    return {"fenced": False}
+
+
+async def assigned(
+    bootstrap, topic, partitions=(0,), reset="earliest", isolation="read_uncommitted"
+):
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=bootstrap, auto_offset_reset=reset, isolation_level=isolation
+    )
     await consumer.start()
     wanted = [TopicPartition(topic, index) for index in partitions]
     consumer.assign(wanted)
@@ -192,7 +237,8 @@ async def member(bootstrap, topic, group, session_timeout_ms, instance_id=None, 
             try:
                 await consumer.commit()
             except KafkaError as error:
-                # The group has moved on; whoever has the partition now reads them again.
+                # The group has removed this member; the new owner of the partition reads the
+                # records again.
                 say({"commit": str(error)})
                 for partition in batches.keys() & consumer.assignment():
                     consumer.seek(partition, batches[partition][0].offset)
@@ -213,6 +259,8 @@ main(
         "offsets": blocking(offsets),
         "pause": blocking(pause),
         "errors": blocking(errors),
+        "transactions": blocking(transactions),
+        "fence": blocking(fence),
         "member": blocking(member),
     }
 )

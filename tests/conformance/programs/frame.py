@@ -1,4 +1,4 @@
-"""What the programs in Python have in common: arguments, the result, and when to leave."""
+"""The common part of the Python programs: arguments, the result, and the end of a member."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import sys
 import threading
 import time
 
-# Less than a program may take.
+# Shorter than the time limit of a program.
 PATIENCE_S = 40.0
 
 
 def main(actions):
-    """Run the action that the command line names, and print what it returns."""
+    """Run the action of the command line, and print its result."""
     name, text = sys.argv[1:3]
     if name == "all":
         calls = json.loads(text)["calls"]
@@ -28,7 +28,7 @@ def say(what):
 
 
 def end_of_input():
-    """An event that is set when standard input ends: the member has to leave."""
+    """Return an event that is set at the end of standard input, when the member must leave."""
     ended = threading.Event()
 
     def read():
@@ -40,7 +40,7 @@ def end_of_input():
 
 
 class Partitions:
-    """Says which partitions a member has, whenever that changes."""
+    """Prints the partitions of a member at each change."""
 
     def __init__(self):
         self._said = None
@@ -53,7 +53,7 @@ class Partitions:
 
 
 def eventually(look, wanted):
-    """What `look` gives once that is what is wanted: brokers apply changes by and by."""
+    """Call `look` until it returns the wanted value, because brokers apply changes later."""
     deadline = time.monotonic() + PATIENCE_S
     while (found := look()) != wanted and time.monotonic() < deadline:
         time.sleep(0.02)

@@ -9,9 +9,10 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTopic
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.errors import KafkaError, OffsetOutOfRangeError
+from kafka.structs import OffsetAndMetadata
 
 MAJOR = int(kafka.__version__.split(".")[0])
-# As which version the broker is treated; it is asked if nothing is said.
+# The assumed version of the broker; if missing, the client asks the broker.
 if "API_VERSION" in os.environ:
     believed = tuple(map(int, os.environ["API_VERSION"].split(".")))
     KafkaConsumer = functools.partial(KafkaConsumer, api_version=believed)
@@ -19,12 +20,12 @@ if "API_VERSION" in os.environ:
 
 
 def code_of(call, *arguments):
-    """The code of the error that a call ends with, 0 if it does not."""
+    """Return the error code of a call; 0 if it succeeds."""
     try:
         answer = call(*arguments)
     except KafkaError as error:
         return error.errno
-    # 1.4.7 hands over most answers with errors inside.
+    # 1.4.7 returns most responses with their errors instead of raising.
     errors = getattr(answer, "topic_errors", None) or getattr(answer, "topic_error_codes", ())
     return next((each[1] for each in errors if each[1]), 0)
 
@@ -41,7 +42,7 @@ def retention(admin, topic):
 
 
 def count_of(bootstrap, topic):
-    """How many partitions a topic has, None for no topic."""
+    """Return the number of partitions; None without the topic."""
     consumer = KafkaConsumer(bootstrap_servers=bootstrap)
     listed = topic in consumer.topics()
     found = consumer.partitions_for_topic(topic) if listed else None
@@ -91,8 +92,54 @@ def produce(bootstrap, topic, compression, records):
     return {"offsets": offsets}
 
 
-def assigned(bootstrap, topic, partitions=(0,)):
-    consumer = KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest")
+def transactional(bootstrap, transactional_id):
+    producer = KafkaProducer(bootstrap_servers=bootstrap, transactional_id=transactional_id)
+    producer.init_transactions()
+    return producer
+
+
+def transactions(bootstrap, topic, transactional_id, group, transactions, count):
+    producer = transactional(bootstrap, transactional_id)
+    for each in transactions:
+        producer.begin_transaction()
+        for partition, value in enumerate(each["values"]):
+            producer.send(topic, value.encode(), partition=partition)
+        offsets = {TopicPartition(topic, 0): OffsetAndMetadata(each["offset"], "", -1)}
+        producer.send_offsets_to_transaction(offsets, group)
+        if each["commits"]:
+            producer.commit_transaction()
+        else:
+            producer.flush()
+            producer.abort_transaction()
+    producer.close()
+    consumer, _ = assigned(bootstrap, topic, isolation_level="read_committed")
+    found = []
+    while len(found) < count:
+        for batch in consumer.poll(timeout_ms=500).values():
+            found += [text(each.value) for each in batch]
+    consumer.close()
+    return {"read": found}
+
+
+def fence(bootstrap, topic, transactional_id):
+    old = transactional(bootstrap, transactional_id)
+    old.begin_transaction()
+    old.send(topic, b"old", partition=0)
+    old.flush()
+    new = transactional(bootstrap, transactional_id)
+    new.begin_transaction()
+    new.send(topic, b"successor", partition=0)
+    new.commit_transaction()
+    new.close()
+    try:
+        old.commit_transaction()
+    except KafkaError:
+        return {"fenced": True}
+    return {"fenced": False}
+
+
+def assigned(bootstrap, topic, partitions=(0,), **settings):
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest", **settings)
     wanted = [TopicPartition(topic, index) for index in partitions]
     consumer.assign(wanted)
     return consumer, wanted
@@ -192,8 +239,8 @@ def member(bootstrap, topic, group, session_timeout_ms, instance_id=None, strate
         metadata_max_age_ms=60000,
         **options,
     )
-    # Before it joins: 3.0 may forget what it is given by a join that new metadata makes, if a poll
-    # ends meanwhile.
+    # Wait before the join: 3.0 may lose the assignment of a join that new metadata triggers, if a
+    # poll ends meanwhile.
     eventually(lambda: topic in consumer.topics(), True)
     ended, partitions = end_of_input(), Partitions()
     while not ended.is_set():
@@ -204,7 +251,8 @@ def member(bootstrap, topic, group, session_timeout_ms, instance_id=None, strate
             try:
                 consumer.commit()
             except KafkaError as error:
-                # The group has moved on; whoever has the partition now reads them again.
+                # The group has removed this member; the new owner of the partition reads the
+                # records again.
                 say({"commit": str(error)})
                 for partition in batches.keys() & consumer.assignment():
                     consumer.seek(partition, batches[partition][0].offset)
@@ -222,6 +270,8 @@ main(
         "offsets": offsets,
         "pause": pause,
         "errors": errors,
+        "transactions": transactions,
+        "fence": fence,
         "member": member,
     }
 )

@@ -109,6 +109,55 @@ const produce = async ({ bootstrap, topic, compression, records }) => {
   return { offsets: records.map((_, index) => first + index) }
 }
 
+const transactional = async (bootstrap, id) => {
+  const producer = connect(bootstrap).producer({
+    allowAutoTopicCreation: false, idempotent: true, maxInFlightRequests: 1, transactionalId: id,
+  })
+  await producer.connect()
+  return producer
+}
+
+const transactions = async ({ bootstrap, topic, transactional_id: id, group, transactions: asked, count }) => {
+  const producer = await transactional(bootstrap, id)
+  for (const { values, offset, commits } of asked) {
+    const transaction = await producer.transaction()
+    await transaction.send({ topic, messages: values.map((value, partition) => ({ value, partition })) })
+    await transaction.sendOffsets({
+      consumerGroupId: group, topics: [{ topic, partitions: [{ partition: 0, offset: String(offset) }] }],
+    })
+    await (commits ? transaction.commit() : transaction.abort())
+  }
+  await producer.disconnect()
+  const read = []
+  // Committed records only are its default.
+  const consumer = await reading(bootstrap, topic, [[0, '0']], (partition, message) => {
+    if (partition === 0) read.push(message.value.toString())
+  })
+  await until(() => read.length >= count)
+  await consumer.disconnect()
+  return { read: read.slice(-count) }
+}
+
+const fence = async ({ bootstrap, topic, transactional_id: id }) => {
+  const messages = value => ({ topic, messages: [{ value, partition: 0 }] })
+  const old = await transactional(bootstrap, id)
+  const first = await old.transaction()
+  await first.send(messages('old'))
+  const successor = await transactional(bootstrap, id)
+  const second = await successor.transaction()
+  await second.send(messages('successor'))
+  await second.commit()
+  await successor.disconnect()
+  let fenced = false
+  try {
+    await first.commit()
+  } catch (error) {
+    fenced = true
+  }
+  await old.disconnect()
+  return { fenced }
+}
+
 // A consumer of a group of its own, at the given offsets; `take` gets each message.
 const reading = async (bootstrap, topic, starts, take) => {
   const groupId = `kafkajs-${process.pid}-${Date.now()}`
@@ -237,7 +286,9 @@ const all = async ({ calls }) => {
   return { results }
 }
 
-const actions = { admin, all, produce, consume, offsets, pause, errors, member, version }
+const actions = {
+  admin, all, produce, consume, offsets, pause, errors, member, version, transactions, fence,
+}
 const [name, argument] = process.argv.slice(2)
 actions[name](JSON.parse(argument)).then(
   result => {

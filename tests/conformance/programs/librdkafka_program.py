@@ -15,7 +15,7 @@ from frame import Partitions, data, end_of_input, eventually, main, say, text
 
 
 def code_of(futures):
-    """The code of the error that the one future ends with, 0 if it does not."""
+    """Return the error code of the only future; 0 if it succeeds."""
     (future,) = futures.values()
     try:
         future.result(10)
@@ -25,7 +25,7 @@ def code_of(futures):
 
 
 def count_of(client, topic):
-    """How many partitions a topic has, None for no topic."""
+    """Return the number of partitions; None without the topic."""
     found = client.list_topics(timeout=10).topics.get(topic)
     return None if found is None else len(found.partitions)
 
@@ -79,6 +79,47 @@ def produce(bootstrap, topic, compression, records):
         )
     assert producer.flush(20) == 0
     return {"offsets": [offsets[number] for number in range(len(records))]}
+
+
+def transactional(bootstrap, transactional_id):
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": id})
+    producer.init_transactions(60)
+    return producer
+
+
+def transactions(bootstrap, topic, transactional_id, group, transactions, count):
+    producer = transactional(bootstrap, transactional_id)
+    member = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    for each in transactions:
+        producer.begin_transaction()
+        for partition, value in enumerate(each["values"]):
+            producer.produce(topic, value, partition=partition)
+        offsets = [TopicPartition(topic, 0, each["offset"])]
+        producer.send_offsets_to_transaction(offsets, member.consumer_group_metadata(), 60)
+        if each["commits"]:
+            producer.commit_transaction(60)
+        else:
+            producer.flush(60)
+            producer.abort_transaction(60)
+    member.close()
+    found = consume(bootstrap, topic, count)["records"]
+    return {"read": [each["value"] for each in found]}
+
+
+def fence(bootstrap, topic, transactional_id):
+    old = transactional(bootstrap, transactional_id)
+    old.begin_transaction()
+    old.produce(topic, "old", partition=0)
+    old.flush(60)
+    new = transactional(bootstrap, transactional_id)
+    new.begin_transaction()
+    new.produce(topic, "successor", partition=0)
+    new.commit_transaction(60)
+    try:
+        old.commit_transaction(60)
+    except KafkaException as problem:
+        return {"fenced": problem.args[0].fatal()}
+    return {"fenced": False}
 
 
 def consumer_of(bootstrap, reset="earliest"):
@@ -158,7 +199,7 @@ def errors(bootstrap, topic):
     while "out_of_range" not in found:
         message = consumer.poll(0.5)
         if message is not None and message.error():
-            # librdkafka's own code for a position that nothing resets.
+            # librdkafka's error code for a position without a reset policy.
             found["out_of_range"] = message.error().code()
     consumer.close()
     return found
@@ -188,7 +229,8 @@ def member(bootstrap, topic, group, session_timeout_ms, instance_id=None, strate
             try:
                 consumer.commit(asynchronous=False)
             except KafkaException as error:
-                # The group has moved on; whoever has the partition now reads them again.
+                # The group has removed this member; the new owner of the partition reads the
+                # records again.
                 say({"commit": str(error)})
                 go_back(consumer, messages)
                 continue
@@ -197,7 +239,7 @@ def member(bootstrap, topic, group, session_timeout_ms, instance_id=None, strate
 
 
 def go_back(consumer, messages):
-    """Read these again, if the partition is still ours."""
+    """Read these records again if this member still owns the partition."""
     for each in reversed(messages):
         if each.error() is None:
             with contextlib.suppress(KafkaException):
@@ -212,6 +254,8 @@ main(
         "offsets": offsets,
         "pause": pause,
         "errors": errors,
+        "transactions": transactions,
+        "fence": fence,
         "member": member,
     }
 )

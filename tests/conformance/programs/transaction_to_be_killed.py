@@ -1,4 +1,4 @@
-"""Begins a transaction, writes, says so, and waits to be killed: BOOTSTRAP TOPIC ID."""
+"""Begin a transaction, write, report it, and wait to be killed: BOOTSTRAP TOPIC ID."""
 
 from __future__ import annotations
 

@@ -11,10 +11,11 @@ from barnabas.protocol.api_keys import request_class
 from barnabas.protocol.api_table import ApiKey
 from differential.case import CASES, Case
 from differential.matrix.inputs import changed, inputs
+from differential.matrix.left_out import is_sent
 from differential.matrix.loose import loose_request
 from differential.matrix.of_others import without_others
 from differential.matrix.standing import resolved
-from differential.matrix.valid import VALID, is_sent
+from differential.matrix.valid import VALID
 from differential.request import request
 from differential.scene import Scene
 

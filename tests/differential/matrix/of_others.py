@@ -20,6 +20,7 @@ _LISTS: dict[ApiKey, tuple[Callable[[Any], list[list[Any]]], str]] = {
     ApiKey.LIST_GROUPS: (lambda answer: [answer.groups], "group_id"),
     ApiKey.DESCRIBE_LOG_DIRS: (lambda answer: [each.topics for each in answer.results], "name"),
     ApiKey.ELECT_LEADERS: (lambda answer: [answer.replica_election_results], "topic"),
+    ApiKey.LIST_TRANSACTIONS: (lambda answer: [answer.transaction_states], "transactional_id"),
     ApiKey.LIST_CONFIG_RESOURCES: (lambda answer: [answer.config_resources], "resource_name"),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (lambda answer: [answer.topics], "name"),
 }

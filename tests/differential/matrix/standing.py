@@ -15,12 +15,20 @@ if TYPE_CHECKING:
 
 # The longest that brokers allow: no member of the matrix goes by itself.
 SESSION_MS = 1_800_000
+# No transaction of the matrix ends by its timeout.
+TRANSACTION_MS = 900_000
 MEMBER, PRODUCER = "standing member", "standing producer"
 
 
 def topic(scene: Scene) -> str:
     """A topic of two partitions with records of a producer, the same for all requests."""
     made: str = _once(scene, "topic", lambda: _filled_topic(scene))
+    return made
+
+
+def topic_of_transactions(scene: Scene) -> str:
+    """A topic that transactions end in: their markers have a broker's own times."""
+    made: str = _once(scene, "topic of transactions", lambda: _filled_topic(scene))
     return made
 
 
@@ -44,6 +52,28 @@ def group(scene: Scene) -> str:
     """A stable group of one member, static for versions that know such, with an offset."""
     name = topic(scene)
     made: str = _once(scene, "group", lambda: new_group(scene, name))
+    return made
+
+
+def consumer_group(scene: Scene) -> str:
+    """A consumer group (KIP-848) with one member."""
+
+    def make() -> str:
+        name = scene.name("group")
+        joining = {
+            "group_id": name,
+            "member_id": "a-member",
+            "member_epoch": 0,
+            "instance_id": "an-instance",
+            "rebalance_timeout_ms": 10_000,
+            "subscribed_topic_names": [topic(scene)],
+            "topic_partitions": [],
+        }
+        answers = scene.do(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, joining)
+        assert all(answer.error_code == 0 for answer in answers), answers
+        return name
+
+    made: str = _once(scene, "consumer group", make)
     return made
 
 
@@ -94,6 +124,45 @@ def empty_group(scene: Scene, committed: str) -> str:
     return name
 
 
+def producer_of(transactional_id: str) -> str:
+    """What the producer id of a transactional id is called."""
+    return f"producer of {transactional_id}"
+
+
+def new_transaction(scene: Scene, group: str | None = None) -> str:
+    """A transactional id with an open transaction of epoch 0: two partitions, and a group."""
+    name = scene.name("id")
+    started = {"transactional_id": name, "transaction_timeout_ms": TRANSACTION_MS}
+    answers = scene.do(ApiKey.INIT_PRODUCER_ID, 4, started)
+    assert all(answer.error_code == 0 for answer in answers), answers
+    scene.remember(producer_of(name), *(answer.producer_id for answer in answers))
+    topics = [{"name": topic_of_transactions(scene), "partitions": [0, 1]}]
+    producer = {"producer_id": of(producer_of(name)), "producer_epoch": 0}
+    added = {f"v3_and_below_{key}": value for key, value in producer.items()}
+    added |= {"v3_and_below_transactional_id": name, "v3_and_below_topics": topics}
+    scene.do(ApiKey.ADD_PARTITIONS_TO_TXN, 3, lambda side: resolved(added, side))
+    if group is not None:
+        offsets = {**producer, "transactional_id": name, "group_id": group}
+        answers = scene.do(ApiKey.ADD_OFFSETS_TO_TXN, 3, lambda side: resolved(offsets, side))
+        assert all(answer.error_code == 0 for answer in answers), answers
+    return name
+
+
+def own_transaction(scene: Scene) -> str:
+    """An open transaction that only this scene's requests change."""
+    if "transaction" not in scene.kept:
+        group = scene.name("group")
+        scene.kept["transaction"] = new_transaction(scene, group)
+        scene.kept["group of the transaction"] = group
+    return scene.kept["transaction"]
+
+
+def group_of_own_transaction(scene: Scene) -> str:
+    """A group whose offsets belong to the open transaction of this scene."""
+    own_transaction(scene)
+    return scene.kept["group of the transaction"]
+
+
 def of(name: str) -> Callable[[Side], Any]:
     """What a side drew for that name."""
     return lambda side: side[name]
@@ -134,8 +203,9 @@ def _once(scene: Scene, what: str, make: Callable[[], Any]) -> Any:
             for side, known in zip(scene.pair.sides(), before, strict=True)
         ]
         standing[what] = made, drawn
-    made, drawn = standing[what]
-    for side, values in zip(scene.pair.sides(), drawn, strict=True):
-        for name, value in values.items():
-            side.remember(name, value)
-    return made
+    # All of it, as answers may name what this scene did not ask for.
+    for _, drawn in standing.values():
+        for side, values in zip(scene.pair.sides(), drawn, strict=True):
+            for name, value in values.items():
+                side.remember(name, value)
+    return standing[what][0]

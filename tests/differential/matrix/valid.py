@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.protocol.api_table import ApiKey
 from differential.matrix import standing
 from differential.matrix.standing import MEMBER, SESSION_MS, id_of, of
+from differential.matrix.token_requests import TOKENS
 from differential.scene import batch
 
 if TYPE_CHECKING:
@@ -20,46 +21,9 @@ if TYPE_CHECKING:
 
     Make = Callable[[Scene], dict[str, Any]]
 
-VALID: dict[ApiKey, dict[str, Make]] = {}
-
-# What is left out of the matrix, and why.
-_NEVER = "Kafka never answers it"
-_TRANSACTIONS = "begins what has to do with transactions, which Barnabas does not have yet"
-_DROPS = "Kafka's controller fails over it and resigns"
-_ALL = "a case of its own compares all keys"
-_OPERATION = "resources[0].configs[0].config_operation = "
-NOT_SENT = {
-    **{
-        (ApiKey.INCREMENTAL_ALTER_CONFIGS, f"{_OPERATION}{wrong}"): _DROPS
-        for wrong in (-128, -1, 4, 127)
-    },
-    (ApiKey.PRODUCE, "topic_data[0].partition_data[0].records = null"): _NEVER,
-    (ApiKey.JOIN_GROUP, "protocols twice"): _NEVER,
-    (ApiKey.ALTER_CONFIGS, "resources twice"): _NEVER,
-    (ApiKey.DESCRIBE_CLIENT_QUOTAS, "components[0].entity_type = 10000 letters"): _NEVER,
-    (ApiKey.FIND_COORDINATOR, "key_type = 1"): _TRANSACTIONS,
-    (ApiKey.DESCRIBE_CONFIGS, "broker: resources[0].configuration_keys = null"): _ALL,
-    (ApiKey.DESCRIBE_CONFIGS, "broker: resources[0].configuration_keys = []"): _ALL,
-    (ApiKey.ADD_RAFT_VOTER, "listeners[0].name = ''"): "Kafka ends: the process is gone",
-    (ApiKey.INIT_PRODUCER_ID, "transactional_id = 'no-such-word'"): _TRANSACTIONS,
-    (ApiKey.INIT_PRODUCER_ID, "transactional_id = 'a b/\u00e4\\n'"): _TRANSACTIONS,
-    (ApiKey.INIT_PRODUCER_ID, "transactional_id = 10000 letters"): _TRANSACTIONS,
-}
-
-# What is left out where several inputs are sent together, and why.
-NOT_TOGETHER = {
-    (ApiKey.OFFSET_COMMIT, "group_id = ''"): "refused, it leaves a group that others would find",
-    (ApiKey.ALTER_CLIENT_QUOTAS, "entries[0].entity[0].entity_name = null"): "set for all clients"
-    " a quota would slow down whatever comes after it",
-}
+VALID: dict[ApiKey, dict[str, Make]] = dict(TOKENS)
 
 TOPIC, BROKER = 2, 4
-
-
-def is_sent(api: ApiKey, make: Make, label: str) -> bool:
-    """Whether an input is sent; a label may name the valid request that it is made of."""
-    way = "broker" if "brokers" in make.__name__ else "topic"
-    return (api, label) not in NOT_SENT and (api, f"{way}: {label}") not in NOT_SENT
 
 
 def valid(api: ApiKey) -> Callable[[Make], Make]:
@@ -126,12 +90,8 @@ def metadata_by_id(scene: Scene) -> dict[str, Any]:
 
 def _commit(scene: Scene, group: str) -> dict[str, Any]:
     name = standing.topic(scene)
-    partition = {
-        "partition_index": 0,
-        "committed_offset": 7,
-        "committed_leader_epoch": 0,
-        "committed_metadata": "note",
-    }
+    partition = {"partition_index": 0, "committed_offset": 7, "committed_metadata": "note"}
+    partition["committed_leader_epoch"] = 0
     topics = [{"name": name, "topic_id": id_of(name), "partitions": [partition]}]
     return {"group_id": group, "topics": topics}
 
@@ -209,6 +169,28 @@ def list_groups(scene: Scene) -> dict[str, Any]:
     return {"states_filter": ["Stable"], "types_filter": ["classic"]}
 
 
+@valid(ApiKey.CONSUMER_GROUP_HEARTBEAT)
+def consumer_group_heartbeat(scene: Scene) -> dict[str, Any]:
+    return {
+        "group_id": scene.name("group"),
+        "member_id": "a-member",
+        "member_epoch": 0,
+        "instance_id": "an-instance",
+        "rack_id": "a-rack",
+        "rebalance_timeout_ms": 10_000,
+        "subscribed_topic_names": [standing.topic(scene)],
+        "subscribed_topic_regex": None,
+        "server_assignor": "uniform",
+        "topic_partitions": [],
+    }
+
+
+@valid(ApiKey.CONSUMER_GROUP_DESCRIBE)
+def consumer_group_describe(scene: Scene) -> dict[str, Any]:
+    group = standing.consumer_group(scene)
+    return {"group_ids": [group], "include_authorized_operations": False}
+
+
 @valid(ApiKey.DELETE_GROUPS)
 def delete_groups(scene: Scene) -> dict[str, Any]:
     return {"groups_names": [standing.empty_group(scene, standing.topic(scene))]}
@@ -268,6 +250,103 @@ def delete_records(scene: Scene) -> dict[str, Any]:
 @valid(ApiKey.INIT_PRODUCER_ID)
 def init_producer_id(scene: Scene) -> dict[str, Any]:
     return {"transactional_id": None, "transaction_timeout_ms": 60_000}
+
+
+@valid(ApiKey.INIT_PRODUCER_ID)
+def init_transactional_producer_id(scene: Scene) -> dict[str, Any]:
+    return {"transactional_id": scene.name("id"), "transaction_timeout_ms": 60_000}
+
+
+@valid(ApiKey.FIND_COORDINATOR)
+def find_transaction_coordinator(scene: Scene) -> dict[str, Any]:
+    return {"key": "an-id", "key_type": 1, "coordinator_keys": ["an-id"]}
+
+
+def _producer_of(transactional_id: str) -> dict[str, Any]:
+    return {
+        "transactional_id": transactional_id,
+        "producer_id": of(standing.producer_of(transactional_id)),
+        "producer_epoch": 0,
+    }
+
+
+@valid(ApiKey.ADD_PARTITIONS_TO_TXN)
+def add_partitions_to_txn(scene: Scene) -> dict[str, Any]:
+    topics = [{"name": standing.topic_of_transactions(scene), "partitions": [0, 1]}]
+    producer = _producer_of(standing.own_transaction(scene))
+    old = {f"v3_and_below_{name}": value for name, value in producer.items()}
+    return {
+        "transactions": [{**producer, "verify_only": False, "topics": topics}],
+        **old,
+        "v3_and_below_topics": topics,
+    }
+
+
+@valid(ApiKey.ADD_PARTITIONS_TO_TXN)
+def verify_partitions_of_txn(scene: Scene) -> dict[str, Any]:
+    made = add_partitions_to_txn(scene)
+    made["transactions"][0]["verify_only"] = True
+    return made
+
+
+@valid(ApiKey.ADD_OFFSETS_TO_TXN)
+def add_offsets_to_txn(scene: Scene) -> dict[str, Any]:
+    return {**_producer_of(standing.own_transaction(scene)), "group_id": scene.name("group")}
+
+
+@valid(ApiKey.END_TXN)
+def commit_txn(scene: Scene) -> dict[str, Any]:
+    return {**_producer_of(standing.new_transaction(scene)), "committed": True}
+
+
+@valid(ApiKey.END_TXN)
+def abort_txn(scene: Scene) -> dict[str, Any]:
+    return {**_producer_of(standing.new_transaction(scene)), "committed": False}
+
+
+@valid(ApiKey.TXN_OFFSET_COMMIT)
+def txn_offset_commit(scene: Scene) -> dict[str, Any]:
+    name = standing.topic(scene)
+    partition = {"partition_index": 0, "committed_offset": 7, "committed_metadata": "note"}
+    partition["committed_leader_epoch"] = 0
+    return {
+        **_producer_of(standing.own_transaction(scene)),
+        "group_id": standing.group_of_own_transaction(scene),
+        "generation_id_or_member_epoch": -1,
+        "member_id": "",
+        "topics": [{"name": name, "topic_id": id_of(name), "partitions": [partition]}],
+    }
+
+
+@valid(ApiKey.WRITE_TXN_MARKERS)
+def write_txn_markers(scene: Scene) -> dict[str, Any]:
+    # A producer of its own for each request: no marker is too old because of an earlier one.
+    number = int(scene.name("marker").rpartition("-")[2])
+    marker = {
+        "producer_id": 900_000_002 + number,
+        "producer_epoch": 3,
+        "transaction_result": True,
+        "topics": [{"name": standing.own_topic(scene), "partition_indexes": [0]}],
+        "coordinator_epoch": 5,
+        "transaction_version": 0,
+    }
+    return {"markers": [marker]}
+
+
+@valid(ApiKey.DESCRIBE_TRANSACTIONS)
+def describe_transactions(scene: Scene) -> dict[str, Any]:
+    return {"transactional_ids": [standing.own_transaction(scene)]}
+
+
+@valid(ApiKey.LIST_TRANSACTIONS)
+def list_transactions(scene: Scene) -> dict[str, Any]:
+    transactional_id = standing.own_transaction(scene)
+    return {
+        "state_filters": ["Ongoing"],
+        "producer_id_filters": [of(standing.producer_of(transactional_id))],
+        "duration_filter": 0,
+        "transactional_id_pattern": f"{transactional_id}.*",
+    }
 
 
 @valid(ApiKey.OFFSET_FOR_LEADER_EPOCH)
@@ -402,6 +481,42 @@ def describe_user_scram_credentials(scene: Scene) -> dict[str, Any]:
     return {"users": [{"name": "nobody"}]}
 
 
+@valid(ApiKey.DESCRIBE_ACLS)
+def describe_acls(scene: Scene) -> dict[str, Any]:
+    return _acl_filter("differential-none")
+
+
+@valid(ApiKey.CREATE_ACLS)
+def create_acls(scene: Scene) -> dict[str, Any]:
+    entry = {
+        "resource_type": TOPIC,
+        "resource_name": scene.name(),
+        "resource_pattern_type": 3,
+        "principal": "User:mary",
+        "host": "*",
+        "operation": 3,
+        "permission_type": 3,
+    }
+    return {"creations": [entry]}
+
+
+@valid(ApiKey.DELETE_ACLS)
+def delete_acls(scene: Scene) -> dict[str, Any]:
+    return {"filters": [_acl_filter(scene.name())]}
+
+
+def _acl_filter(name: str) -> dict[str, Any]:
+    return {
+        "resource_type_filter": TOPIC,
+        "resource_name_filter": name,
+        "pattern_type_filter": 3,
+        "principal_filter": "User:mary",
+        "host_filter": "*",
+        "operation": 3,
+        "permission_type": 3,
+    }
+
+
 @valid(ApiKey.UPDATE_FEATURES)
 def update_features(scene: Scene) -> dict[str, Any]:
     update = {"feature": "no.such.feature", "max_version_level": 1, "upgrade_type": 1}
@@ -449,3 +564,20 @@ def add_raft_voter(scene: Scene) -> dict[str, Any]:
 @valid(ApiKey.REMOVE_RAFT_VOTER)
 def remove_raft_voter(scene: Scene) -> dict[str, Any]:
     return {"cluster_id": None, "voter_id": 99, "voter_directory_id": b"\1" * 16}
+
+
+@valid(ApiKey.SASL_HANDSHAKE)
+def sasl_handshake(_scene: Scene) -> dict[str, Any]:
+    return {"mechanism": "PLAIN"}
+
+
+@valid(ApiKey.SASL_AUTHENTICATE)
+def sasl_authenticate(_scene: Scene) -> dict[str, Any]:
+    return {"auth_bytes": b"\0alice\0secret"}
+
+
+@valid(ApiKey.ALTER_USER_SCRAM_CREDENTIALS)
+def alter_user_scram_credentials(scene: Scene) -> dict[str, Any]:
+    secret = {"salt": b"salt", "salted_password": bytes(32)}
+    user = {"name": scene.name("user"), "mechanism": 1, "iterations": 4096, **secret}
+    return {"deletions": [{"name": scene.name("user"), "mechanism": 2}], "upsertions": [user]}

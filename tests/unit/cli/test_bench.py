@@ -118,11 +118,11 @@ def test_a_plot_fits_its_width_and_shows_the_largest_value_at_full_height() -> N
         (("latency", "--rate", "5", "--one-by-one"), "give --rate or --one-by-one"),
         (("latency", "-s", "8"), "--record-size must be at least 16"),
         (("produce", "--rate", "0"), "--rate"),
-        (("produce", "-t", "a", "b"), "one topic at a time"),
+        (("produce", "-t", "a", "b"), "give only one topic"),
         (("consume",), "Missing argument"),
     ],
 )
-def test_wrong_usage_is_told_before_anything_is_dialled(words: tuple[str, ...], said: str) -> None:
+def test_wrong_usage_is_reported_before_any_connection(words: tuple[str, ...], said: str) -> None:
     done = CliRunner().invoke(bench, [*words, "-b", "127.0.0.1:1"])
     assert done.exit_code == 2
     assert said in done.output

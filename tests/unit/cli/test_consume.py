@@ -15,7 +15,7 @@ from barnabas.cli.common.record_formats import parse_formats
 from barnabas.cli.consume.command import consume
 from barnabas.cli.consume.json_lines import json_lines
 from barnabas.cli.consume.places import Place, PlaceKind, check_end, parse_place
-from barnabas.cli.consume.printer import Wanted, check_reader
+from barnabas.cli.consume.printer import RecordFilter, check_reader
 from barnabas.cli.consume.templates import Reading, compile_template, value_lines
 from barnabas.client.errors import RecordDeserializationError
 from barnabas.client.fetch.record_decoding import ConsumerRecord
@@ -53,7 +53,7 @@ def test_a_template_prints_a_record(template: str, text: bytes) -> None:
     assert printed(template, RECORD) == text
 
 
-def test_nulls_are_printed_as_nothing_or_as_told_among_others() -> None:
+def test_nulls_are_printed_as_empty_or_as_the_given_text() -> None:
     assert printed("%o:%k=%s(%S) ", RECORD, EMPTY, RECORD) == (
         b"42:key=value(5) 42:=(-1) 42:key=value(5) "
     )
@@ -85,7 +85,7 @@ def test_an_unknown_letter_is_an_error_that_names_it() -> None:
         (">i$", b"\0\0\0\1", b"1"),
     ],
 )
-def test_values_are_read_as_told(how: str, data: bytes, text: bytes) -> None:
+def test_values_are_decoded_in_the_given_format(how: str, data: bytes, text: bytes) -> None:
     record = RECORD._replace(value=data)
     assert printed("%s", record, reading=reading(f"value={how}")) == text
 
@@ -96,7 +96,7 @@ def test_a_record_of_another_format_is_named(how: str, data: bytes) -> None:
         printed("%k", RECORD._replace(key=data), reading=reading(f"key={how}"))
 
 
-def test_a_json_line_has_everything_and_nested_values_when_told() -> None:
+def test_a_json_line_has_all_fields_and_nested_values_on_request() -> None:
     record = RECORD._replace(key=b"\xff", value=b'{"a":1}', headers=[("h", b"\xff"), ("n", None)])
     plain: dict[str, Any] = {
         "topic": "t",
@@ -125,32 +125,32 @@ def test_a_json_line_has_everything_and_nested_values_when_told() -> None:
         ("1970-01-01T00:00:01+00:00", Place(PlaceKind.TIME, 1000)),
     ],
 )
-def test_a_place_is_written_in_many_ways(text: str, place: Place) -> None:
+def test_a_position_has_several_formats(text: str, place: Place) -> None:
     assert parse_place(text, "--from") == place
 
 
-def test_how_long_ago_is_before_now() -> None:
+def test_a_relative_time_is_before_now() -> None:
     hour, minute = (parse_place(text, "--from").number for text in ("1h", "1m"))
     assert 58 * 60_000 <= minute - hour <= 60 * 60_000
 
 
-def test_no_place_and_a_stop_to_come_are_refused() -> None:
+def test_invalid_positions_and_future_ends_are_refused() -> None:
     with pytest.raises(click.UsageError, match="--to noon: write beginning"):
         parse_place("noon", "--to")
-    with pytest.raises(click.UsageError, match="still to come"):
+    with pytest.raises(click.UsageError, match="in the future"):
         check_end(parse_place("2999-01-01", "--to"))
 
 
-def test_only_records_in_which_the_expressions_are_found_are_wanted() -> None:
+def test_only_records_that_match_the_expressions_are_printed() -> None:
     other = RECORD._replace(key=b"other")
     records = [RECORD, EMPTY, other]
-    assert list(Wanted(key=re.compile(b"^k")).among(records)) == [RECORD]
-    assert list(Wanted(value=re.compile(b"al")).among(records)) == [RECORD, other]
-    both = Wanted(key=re.compile(b"o"), value=re.compile(b"x"))
-    assert list(both.among(records)) == []
+    assert list(RecordFilter(key=re.compile(b"^k")).matching(records)) == [RECORD]
+    assert list(RecordFilter(value=re.compile(b"al")).matching(records)) == [RECORD, other]
+    both = RecordFilter(key=re.compile(b"o"), value=re.compile(b"x"))
+    assert list(both.matching(records)) == []
 
 
-def test_a_reader_that_has_gone_is_noticed_without_writing() -> None:
+def test_a_closed_output_is_detected_without_writing() -> None:
     reading, writing = os.pipe()
     try:
         check_reader(writing)
@@ -169,14 +169,14 @@ def test_a_reader_that_has_gone_is_noticed_without_writing() -> None:
         (("--json", "-f", "%s"), "give --format, --json"),
         (("--json", "-D", ";"), "--delimiter goes with neither"),
         (("-D", ""), "must not be empty"),
-        (("-s", "keys=long"), "write key=..., value=... or neither"),
-        (("-s", "tall"), "none of string, json"),
-        (("--grep", "("), "no regular expression"),
-        (("--grep-key", "["), "no regular expression"),
+        (("-s", "keys=long"), "write FORMAT, key=FORMAT or value=FORMAT"),
+        (("-s", "tall"), "known formats: string, json"),
+        (("--grep", "("), "not a regular expression"),
+        (("--grep-key", "["), "not a regular expression"),
         (("-f", "%x"), "unknown letter %x"),
     ],
 )
-def test_wrong_usage_is_told_before_anything_is_dialled(words: tuple[str, ...], said: str) -> None:
+def test_wrong_usage_is_reported_before_any_connection(words: tuple[str, ...], said: str) -> None:
     done = CliRunner().invoke(consume, ["t", *words, *NOBODY])
     assert done.exit_code == 2
     assert said in done.output

@@ -1,4 +1,4 @@
-"""The written documents are those that the tools write, and every command shows examples."""
+"""The documents equal the output of the tools, and every command shows examples."""
 
 from __future__ import annotations
 

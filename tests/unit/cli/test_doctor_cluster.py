@@ -1,4 +1,4 @@
-"""`barnabas doctor` on what a cluster tells of itself: clocks, partitions, disks, log-ins."""
+"""`barnabas doctor` for the state of a cluster: clocks, partitions, disks, logins."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from barnabas.client.admin.configs.configs import ConfigEntry
 from barnabas.client.admin.topics.log_dirs import LogDirectory
 from barnabas.client.connections.metadata_cache import NodeInfo, PartitionInfo, TopicInfo
 from barnabas.client.errors import broker_error
+from barnabas.client.fetch.list_offsets import ListedOffset
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import decode_request_header, encode_response
@@ -38,12 +39,12 @@ SERVED = {int(api): (0, 20) for api in (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.MET
 
 @pytest.fixture(autouse=True)
 def is_patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine is no silent broker."""
+    """Use long timeouts, so that a busy machine does not look like a silent broker."""
     monkeypatch.setattr(probe, "_TIMEOUT_S", 60.0)
 
 
-class ToldCluster:
-    """A client whose cluster says what the test wants."""
+class ScriptedCluster:
+    """A client whose cluster the test describes."""
 
     def __init__(self, node: NodeInfo) -> None:
         self.brokers: tuple[NodeInfo, ...] = (node,)
@@ -58,6 +59,8 @@ class ToldCluster:
             describe_quorum=self._quorum,
             list_reassignments=dict,
             list_groups=list,
+            # No transaction is open.
+            list_offsets=lambda wanted, **_: dict.fromkeys(wanted, ListedOffset(0, -1, -1)),
             describe_log_dirs=lambda nodes: dict.fromkeys(nodes, self.directories),
             describe_configs=lambda resources: dict.fromkeys(resources, self.configs),
         )
@@ -74,7 +77,7 @@ class ToldCluster:
 
 
 def answer(connection: socket.socket, *, requests: int) -> None:
-    """Answer ApiVersions so many times, then close."""
+    """Answer ApiVersions this many times, then close."""
     for _ in range(requests):
         head = connection.recv(4, socket.MSG_WAITALL)
         if len(head) < 4:
@@ -116,7 +119,7 @@ def versions_only() -> Iterator[NodeInfo]:
 def examined(change: Any = lambda _cluster: None) -> list[Finding]:
     """What is found in a cluster that was changed so."""
     with versions_only() as node:
-        cluster: Any = ToldCluster(node)
+        cluster: Any = ScriptedCluster(node)
         change(cluster)
         diagnosis = Diagnosis()
         examine_cluster(cluster, node.host, node.port, diagnosis)
@@ -128,12 +131,12 @@ def wrong(change: Any = lambda _cluster: None) -> list[tuple[str, str]]:
     return [(f.what, f.remedy) for f in examined(change) if f.verdict == "wrong"]
 
 
-def test_nothing_is_wrong_with_a_cluster_that_is_well() -> None:
+def test_a_healthy_cluster_has_no_findings() -> None:
     assert wrong() == []
 
 
-def test_a_clock_that_is_off() -> None:
-    def change(cluster: ToldCluster) -> None:
+def test_a_clock_that_is_off_is_reported() -> None:
+    def change(cluster: ScriptedCluster) -> None:
         cluster.ahead_ms = -90_000
 
     ((what, remedy),) = wrong(change)
@@ -143,16 +146,16 @@ def test_a_clock_that_is_off() -> None:
 
 
 def test_a_fenced_broker_that_answers_cannot_reach_the_controller() -> None:
-    def change(cluster: ToldCluster) -> None:
+    def change(cluster: ScriptedCluster) -> None:
         cluster.brokers, cluster.fenced = (), cluster.brokers
 
     ((what, remedy),) = wrong(change)
-    assert "is fenced though it answers" in what
+    assert "is fenced, although it answers" in what
     assert "cannot reach" in remedy
 
 
 def test_a_broker_that_is_down_counts_as_one_of_the_cluster() -> None:
-    def change(cluster: ToldCluster) -> None:
+    def change(cluster: ScriptedCluster) -> None:
         with socket.socket() as closed:
             closed.bind(("127.0.0.1", 0))
             cluster.fenced = (NodeInfo(2, "127.0.0.1", closed.getsockname()[1]),)
@@ -166,8 +169,8 @@ def test_a_broker_that_is_down_counts_as_one_of_the_cluster() -> None:
     assert not [f for f in examined(change) if "replication.factor" in f.what + f.remedy]
 
 
-def test_partitions_without_a_leader_or_a_replica() -> None:
-    def change(cluster: ToldCluster) -> None:
+def test_partitions_without_a_leader_or_a_replica_are_reported() -> None:
+    def change(cluster: ScriptedCluster) -> None:
         cluster.partitions = {
             0: PartitionInfo(0, -1, 3, (1, 2), ()),
             1: PartitionInfo(1, 1, 3, (1, 2), (1,)),
@@ -176,11 +179,11 @@ def test_partitions_without_a_leader_or_a_replica() -> None:
 
     (offline, _), (under, _) = wrong(change)
     assert offline == "1 partition(s) have no leader: t-0"
-    assert under == "1 partition(s) lack replicas in sync: t-1"
+    assert under == "1 partition(s) have replicas that are not in sync: t-1"
 
 
-def test_a_lost_directory_and_a_full_disk() -> None:
-    def change(cluster: ToldCluster) -> None:
+def test_a_lost_directory_and_a_full_disk_are_reported() -> None:
+    def change(cluster: ScriptedCluster) -> None:
         lost = broker_error(ErrorCode.KAFKA_STORAGE_ERROR, "log directory /b")
         cluster.directories = [
             LogDirectory("/a", None, 100 * GIB, 2 * GIB, {}),
@@ -193,22 +196,22 @@ def test_a_lost_directory_and_a_full_disk() -> None:
     assert "has lost /b" in lost
 
 
-def test_a_broker_that_is_too_old() -> None:
-    def change(cluster: ToldCluster) -> None:
+def test_a_broker_that_is_too_old_is_reported() -> None:
+    def change(cluster: ScriptedCluster) -> None:
         cluster.apis[int(ApiKey.FETCH)] = (0, 3)
 
     ((what, _),) = wrong(change)
-    assert what == "broker 1 shares no version of FETCH 0-3 with this client"
+    assert what == "broker 1 and this client have no version in common for FETCH 0-3"
 
 
-def test_little_space_is_wrong_in_bytes_and_in_part() -> None:
+def test_little_free_space_is_reported_by_bytes_and_by_percentage() -> None:
     for total, free, is_healthy in ((8 * GIB, GIB // 2, False), (8 * GIB, 2 * GIB, True)):
         diagnosis = Diagnosis()
         check_space("/data", total, free, diagnosis)
         assert diagnosis.is_healthy is is_healthy
 
 
-def test_a_listener_that_wants_authentication_is_told() -> None:
+def test_a_listener_that_requires_authentication_is_reported() -> None:
     with versions_only() as node:
         words = [node.address, "--json", "-X", "default.api.timeout.ms=300"]
         done = CliRunner().invoke(doctor, words)

@@ -1,4 +1,4 @@
-"""The command line as a whole: every command of the table, and what each must offer."""
+"""The complete command line: every command of the table, and its common options."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def leaves(command: click.Command, words: tuple[str, ...], above: click.Context 
 ALL = list(leaves(group, (), None))
 
 
-def test_all_commands_of_the_table_are_there() -> None:
+def test_all_commands_of_the_table_exist() -> None:
     assert {words.split()[0] for words, *_ in ALL} == set(COMMANDS)
 
 
@@ -56,7 +56,7 @@ def test_a_command_has_examples_and_json(
         ("nothing-like-it", "No such command 'nothing-like-it'.\n"),
     ],
 )
-def test_a_misspelt_command_is_answered_with_the_one_that_is_meant(word: str, answer: str) -> None:
+def test_a_misspelt_command_suggests_the_correct_command(word: str, answer: str) -> None:
     done = CliRunner().invoke(group, [word, "list"])
     assert done.exit_code == 2
     assert answer in done.output

@@ -91,7 +91,7 @@ def numbers(data: Path) -> list[tuple[int, bytes]]:
 ALL = [(number, b"%d" % number) for number in range(BATCHES)]
 
 
-def test_a_sound_directory_has_nothing_to_repair(data: Path) -> None:
+def test_an_undamaged_directory_needs_no_repair(data: Path) -> None:
     before = {path: path.read_bytes() for path in data.rglob("*") if path.is_file()}
     done = run(data, "--apply")
     assert (done.exit_code, done.output) == (0, "nothing to repair\n")
@@ -108,9 +108,7 @@ def test_without_apply_nothing_is_changed(data: Path) -> None:
 
 
 @pytest.mark.parametrize("which", [0, 1, 2])
-def test_one_flipped_bit_of_a_batch_is_turned_back(
-    which: int, written: Path, tmp_path: Path
-) -> None:
+def test_one_flipped_bit_of_a_batch_is_corrected(which: int, written: Path, tmp_path: Path) -> None:
     size = segments(written)[1].stat().st_size // 3
     for bit in range(0, HEADER_SIZE * 8 + 200, 3):
         data = tmp_path / str(bit)
@@ -123,7 +121,7 @@ def test_one_flipped_bit_of_a_batch_is_turned_back(
         shutil.rmtree(data)
 
 
-def test_a_batch_that_cannot_be_saved_is_replaced_by_an_empty_one(data: Path) -> None:
+def test_an_unrecoverable_batch_is_replaced_by_an_empty_batch(data: Path) -> None:
     path = segments(data)[1]
     for bit in (800, 811, 837):
         flip(path, bit)
@@ -137,14 +135,14 @@ def test_a_batch_that_cannot_be_saved_is_replaced_by_an_empty_one(data: Path) ->
     assert "CRC" not in checked.output
 
 
-def test_a_segment_that_is_gone_is_filled_so_that_consumers_go_on(data: Path) -> None:
+def test_a_missing_segment_is_replaced_so_that_consumers_continue(data: Path) -> None:
     segments(data)[1].unlink()
     (step,) = repaired(data)["steps"]  # type: ignore[misc]
     assert (step["first_lost"], step["last_lost"]) == (3, 5)
     assert numbers(data) == [each for each in ALL if not 3 <= each[0] <= 5]
 
 
-def test_a_torn_end_is_cut_off(data: Path) -> None:
+def test_a_torn_tail_is_truncated(data: Path) -> None:
     path = segments(data)[2]
     path.write_bytes(path.read_bytes()[:-7])
     (step,) = repaired(data)["steps"]  # type: ignore[misc]
@@ -152,7 +150,7 @@ def test_a_torn_end_is_cut_off(data: Path) -> None:
     assert numbers(data) == ALL[:-1]
 
 
-def test_damaged_checkpoints_are_set_aside(data: Path) -> None:
+def test_damaged_checkpoints_are_moved_aside(data: Path) -> None:
     (data / RECOVERY_POINTS).write_text("nonsense")
     (data / "flights-0" / "leader-epoch-checkpoint").write_text("0\n1\n")
     assert len(repaired(data)["steps"]) == 2  # type: ignore[arg-type]
@@ -170,7 +168,7 @@ def test_a_directory_in_use_is_refused(data: Path) -> None:
 
 
 @pytest.mark.parametrize(("suffix", "entry_bytes"), [(".index", 8), (".timeindex", 12)])
-def test_a_damaged_index_is_set_aside_and_made_anew(
+def test_a_damaged_index_is_moved_aside_and_rebuilt(
     data: Path, suffix: str, entry_bytes: int
 ) -> None:
     path = segments(data)[0].with_suffix(suffix)

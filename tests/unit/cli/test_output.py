@@ -1,4 +1,4 @@
-"""How client commands end: in particular when nobody reads their output any more."""
+"""The end of client commands, in particular when their output is closed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ with connected("127.0.0.1:1", ()):
 SECONDS = 60
 
 
-def test_output_that_nobody_reads_is_no_failure_and_no_traceback() -> None:
+def test_a_closed_output_is_neither_a_failure_nor_a_traceback() -> None:
     for size in (10, 1_000_000):
         reading, writing = os.pipe()
         os.close(reading)

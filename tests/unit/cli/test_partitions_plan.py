@@ -1,4 +1,4 @@
-"""Plans of reassignment move as little as possible and leave brokers even."""
+"""Reassignment plans move few replicas and leave brokers balanced."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ def no_racks(*brokers: int) -> dict[int, str | None]:
     return dict.fromkeys(brokers)
 
 
-def test_what_is_even_already_stays() -> None:
+def test_an_even_assignment_does_not_change() -> None:
     current = assignment([1, 2], [2, 3], [3, 1])
     assert plan_assignment(current, no_racks(1, 2, 3)) == current
 
 
-def test_a_broker_that_leaves_gives_its_replicas_to_those_with_least() -> None:
+def test_replicas_of_a_removed_broker_move_to_the_least_loaded_brokers() -> None:
     current = assignment([1, 2, 4], [2, 3, 4], [3, 1, 4])
     planned = plan_assignment(current, no_racks(1, 2, 3))
     assert [set(each) for each in planned.values()] == [{1, 2, 3}] * 3
     assert [each[0] for each in planned.values()] == [1, 2, 3]
 
 
-def test_a_new_broker_takes_its_share_and_no_more_moves() -> None:
+def test_a_new_broker_gets_its_share_with_the_fewest_moves() -> None:
     current = assignment([1, 2], [2, 3], [3, 1], [1, 2], [2, 3], [3, 1])
     planned = moves(current, plan_assignment(current, no_racks(1, 2, 3, 4)))
     assert sum(len(move.adding) for move in planned) == 3
     assert {replica for move in planned for replica in move.adding} == {4}
 
 
-def test_a_smaller_factor_only_removes_and_keeps_who_leads() -> None:
+def test_a_smaller_factor_only_removes_replicas_and_keeps_leaders() -> None:
     current = assignment([1, 2, 3], [2, 3, 1], [3, 1, 2])
     planned = plan_assignment(current, no_racks(1, 2, 3), 2)
     assert [each[0] for each in planned.values()] == [1, 2, 3]
@@ -57,7 +57,7 @@ def test_replicas_go_to_different_racks() -> None:
         assert {racks[replica] for replica in replicas} == {"a", "b"}
 
 
-def test_order_alone_evens_who_leads() -> None:
+def test_reordering_replicas_balances_leaders() -> None:
     current = assignment([1, 2, 3], [1, 2, 3], [1, 2, 3])
     planned = plan_assignment(current, no_racks(1, 2, 3))
     assert sorted(each[0] for each in planned.values()) == [1, 2, 3]
@@ -65,11 +65,11 @@ def test_order_alone_evens_who_leads() -> None:
 
 
 def test_more_replicas_than_brokers_are_refused() -> None:
-    with pytest.raises(PlanError, match=r"t-0 is to have 3 replicas, and there are brokers 1,2"):
+    with pytest.raises(PlanError, match=r"t-0 requires 3 replicas, but the only brokers are 1,2"):
         plan_assignment(assignment([1, 2, 3]), no_racks(1, 2))
 
 
-def test_a_move_tells_what_comes_and_goes() -> None:
+def test_a_move_lists_added_and_removed_replicas() -> None:
     move = Move(tp(0), (1, 2), (2, 3))
     assert (move.adding, move.removing) == ((3,), (1,))
 
@@ -87,7 +87,7 @@ def clusters(
 
 @settings(max_examples=100)
 @given(clusters())
-def test_plans_are_even_and_of_few_moves(
+def test_plans_are_balanced_with_few_moves(
     case: tuple[dict[TopicPartition, list[int]], dict[int, str | None]],
 ) -> None:
     current, racks = case

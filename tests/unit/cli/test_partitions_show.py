@@ -1,4 +1,4 @@
-"""How partitions are shown, and what is said of those that are not as they should be."""
+"""The output of `barnabas partitions`, and remarks about unhealthy partitions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from barnabas.client.errors import ClientError, DisconnectedError, broker_error
 from barnabas.client.topic_partition import TopicPartition
 
 TP = TopicPartition("t", 0)
-GONE = ClientError("there is no leader to ask")
+GONE = ClientError("the partition has no leader")
 SILENCE = DisconnectedError("h:1", "no answer")
 
 
@@ -49,9 +49,7 @@ WELL = shown({1: 9, 2: 9, 3: 9})
         (shown({1: 9, 2: 9, 3: 9}, leader=2), ("not-preferred",)),
     ],
 )
-def test_what_is_not_as_it_should_be_has_a_mark(
-    snapshot: PartitionSnapshot, marks: tuple[str, ...]
-) -> None:
+def test_each_problem_has_a_mark(snapshot: PartitionSnapshot, marks: tuple[str, ...]) -> None:
     assert snapshot.marks == marks
     assert is_unhealthy(snapshot) is (bool(marks) and marks != ("not-preferred",))
 
@@ -61,7 +59,7 @@ def cells(*snapshots: PartitionSnapshot, **options: Any) -> list[dict[str, str]]
     return [dict(zip(columns, map(str, row), strict=True)) for row in found]
 
 
-def test_for_eyes_what_has_nothing_to_tell_is_left_out() -> None:
+def test_a_terminal_omits_columns_without_information() -> None:
     (row,) = cells(WELL)
     assert row == {
         "topic": "t", "#": "0", "leader": "1", "epoch": "4", "end=hw": "9", "replicas": "1,2,3",
@@ -71,7 +69,7 @@ def test_for_eyes_what_has_nothing_to_tell_is_left_out() -> None:
     assert (row["end"], row["hw"], row["elr"], row["lag"]) == ("9", "9", "None", "2:0 3:0")
 
 
-def test_what_is_behind_gone_or_silent_is_told_by_replica() -> None:
+def test_lagging_missing_and_silent_replicas_are_listed() -> None:
     lagging = shown({1: 9, 2: 4, 3: SILENCE}, 4)
     away = shown({1: 9, 2: 9}, isr=(1, 2), elr=(3,))
     first, second = cells(lagging, away)
@@ -90,7 +88,7 @@ def test_rates_are_shown_where_they_are_known() -> None:
     assert row["rec/s"] == "1.2k"
 
 
-def test_programs_get_everything() -> None:
+def test_json_output_contains_all_fields() -> None:
     listed = snapshot_json(shown({1: 9, 2: 4, 3: SILENCE}, 4, elr=(3,)))
     assert listed["followers"] == [
         {"replica": 2, "log_end_offset": 4, "lag": 5},

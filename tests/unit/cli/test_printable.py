@@ -1,4 +1,4 @@
-"""No text of a client or peer forges a line of the log, or reaches a terminal as a command."""
+"""Text of clients and peers cannot forge log lines or control a terminal."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def record_of(text: str, *, with_error: bool = False) -> logging.LogRecord:
     return logging.LogRecord("barnabas.x", logging.WARNING, "f", 1, "group %s", (text,), error)
 
 
-def test_a_text_stands_on_one_line_without_controls() -> None:
+def test_printable_text_is_one_line_without_controls() -> None:
     assert printable(HOSTILE) == ESCAPED
     assert printable("ein Thema, 主题 ✓") == "ein Thema, 主题 ✓"
     assert printable("\ud800") == r"\ud800"
@@ -57,7 +57,7 @@ def test_bytes_are_escaped_as_their_text_is() -> None:
     assert printable_bytes(b"\xff\xfe") == b"\xff\xfe"
 
 
-def test_json_means_the_same() -> None:
+def test_escaped_json_has_the_same_value() -> None:
     line = json_line({"name": HOSTILE, "other": "✓"})
     assert json.loads(line) == {"name": HOSTILE, "other": "✓"}
     assert "✓" in line
@@ -80,13 +80,13 @@ def test_lines_of_a_traceback_cannot_be_taken_for_messages() -> None:
     assert not any(CONTROLS.search(line) for line in lines)
 
 
-def test_the_text_of_the_log_is_as_before_for_usual_messages() -> None:
+def test_usual_log_messages_are_not_changed() -> None:
     record = record_of("g")
     usual = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
     assert TextFormatter().format(record) == usual.format(record)
 
 
-def test_nothing_printed_holds_controls(capsys: pytest.CaptureFixture[str]) -> None:
+def test_printed_text_has_no_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
     echo(HOSTILE)
     problem(HOSTILE)
     echo_json({"a": HOSTILE})
@@ -103,7 +103,7 @@ def test_a_cell_of_a_table_is_one_line(capsys: pytest.CaptureFixture[str]) -> No
     assert ESCAPED in cells
 
 
-def test_commands_print_through_one_door() -> None:
+def test_commands_print_only_through_the_output_module() -> None:
     allowed = {
         "printable.py": 1,
         # A line of cells, each of which is printable.

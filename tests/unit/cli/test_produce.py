@@ -1,4 +1,4 @@
-"""What `barnabas produce` makes of lines, JSON lines and files, and what is said of the rest."""
+"""Parsing of lines, JSON lines and files by `barnabas produce`, and errors."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_bytes_come_as_base64() -> None:
     assert (record[1], partition) == (b"\xff", 3)
 
 
-def test_options_stand_for_what_a_json_line_leaves_out() -> None:
+def test_options_are_defaults_for_missing_json_members() -> None:
     options = JSON._replace(key=b"k", headers=(("h", b"v"),), timestamp=7)
     assert json_record(b'{"value":"x"}', options) == ((b"k", b"x", [("h", b"v")], 7), None)
     own = b'{"value":"x","key":"own","timestamp":8,"partition":1}'
@@ -51,11 +51,11 @@ def test_options_stand_for_what_a_json_line_leaves_out() -> None:
     [
         (b"{bad", "not a JSON line"),
         (b"[1]", 'object with "value"'),
-        (b'{"value":1,"partition":"p"}', '"partition" is no whole number'),
-        (b'{"value":1,"partition":true}', '"partition" is no whole number'),
-        (b'{"value":1,"timestamp":"now"}', '"timestamp" is no whole number'),
-        (b'{"value":1,"timestamp":1e30}', '"timestamp" is no whole number'),
-        (b'{"value":1,"timestamp":-5}', '"timestamp" is no whole number'),
+        (b'{"value":1,"partition":"p"}', '"partition" is not an integer'),
+        (b'{"value":1,"partition":true}', '"partition" is not an integer'),
+        (b'{"value":1,"timestamp":"now"}', '"timestamp" is not an integer'),
+        (b'{"value":1,"timestamp":1e30}', '"timestamp" is not an integer'),
+        (b'{"value":1,"timestamp":-5}', '"timestamp" is not an integer'),
         (b'{"value":1,"headers":[1]}', '"headers" is neither'),
         (b'{"value":1,"headers":5}', '"headers" is neither'),
         (b'{"value_base64":"!"}', "not base64"),
@@ -76,13 +76,13 @@ def test_records_before_a_wrong_line_are_not_lost() -> None:
         next(made)
 
 
-def test_json_lines_of_one_partition_go_together_and_in_order() -> None:
+def test_json_lines_of_one_partition_are_sent_together_in_order() -> None:
     lines = [b'{"value":%d,"partition":%d}' % pair for pair in ((1, 0), (2, 0), (3, 1), (4, 0))]
     made = [(run.partition, [r[1] for r in run.records]) for run in runs(lines, JSON)]
     assert made == [(0, [b"1", b"2"]), (1, [b"3"]), (0, [b"4"])]
 
 
-def test_a_line_is_cut_into_key_and_value_once() -> None:
+def test_a_line_is_split_into_key_and_value_once() -> None:
     options = Options(separator=b":", key=b"none")
     assert pairs(options, b"a:b:c", b"plain", b":x", b"k:") == [
         (b"a", b"b:c"), (b"none", b"plain"), (b"", b"x"), (b"k", b""),
@@ -105,7 +105,7 @@ def test_a_line_is_cut_into_key_and_value_once() -> None:
         ("uuid", "123E4567-E89B-42D3-A456-426614174000", b"123e4567-e89b-42d3-a456-426614174000"),
     ],
 )
-def test_text_is_written_as_told(how: str, text: str, data: bytes) -> None:
+def test_text_is_encoded_in_the_given_format(how: str, text: str, data: bytes) -> None:
     key, value = parse_formats([how], layouts=False)
     options = Options(separator=b"|", key_format=key, value_format=value)
     assert pairs(options, f"{text}|{text}".encode()) == [(data, data)]
@@ -122,7 +122,7 @@ def test_text_of_another_kind_is_an_error_that_shows_the_line(how: str, text: st
         pairs(Options(value_format=value), text.encode())
 
 
-def test_a_json_value_is_written_as_told() -> None:
+def test_a_json_value_is_encoded_in_the_given_format() -> None:
     _, value = parse_formats(["value=long"], layouts=False)
     record, _ = json_record(b'{"value":7}', JSON._replace(value_format=value))
     assert record[1] == b"\0" * 7 + b"\7"
@@ -143,7 +143,7 @@ def pieces_of(tmp_path: Path) -> Callable[..., list[bytes]]:
     return cut
 
 
-def test_input_is_cut_at_the_delimiter(pieces_of: Callable[..., list[bytes]]) -> None:
+def test_input_is_split_at_the_delimiter(pieces_of: Callable[..., list[bytes]]) -> None:
     assert pieces_of(b"a\n\nb") == [b"a", b"", b"b"]
     assert pieces_of(b"a||b|c||", b"||") == [b"a", b"b|c"]
     assert pieces_of(b"a\nb\n", whole_files=True) == [b"a\nb\n"]
@@ -151,7 +151,7 @@ def test_input_is_cut_at_the_delimiter(pieces_of: Callable[..., list[bytes]]) ->
     assert pieces_of(long + b"\n" + long) == [long, long]
 
 
-def test_a_delimiter_that_comes_in_two_parts_is_one() -> None:
+def test_a_delimiter_split_over_two_reads_is_recognized() -> None:
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as file:
         chunks: Iterator[Any] = input_chunks([file], b"||", whole_files=False)
@@ -170,7 +170,7 @@ def test_a_delimiter_that_comes_in_two_parts_is_one() -> None:
 
 
 class CountingProducer:
-    """Counts what it is asked for."""
+    """Counts its calls."""
 
     def __init__(self, interrupt_at: int | None = None) -> None:
         self.asked: list[str] = []
@@ -199,7 +199,7 @@ def delivered(
     return delivery, producer
 
 
-def test_lines_are_polled_out_though_input_makes_no_pause(tmp_path: Path) -> None:
+def test_deliveries_are_polled_during_continuous_input(tmp_path: Path) -> None:
     delivery, producer = delivered(tmp_path, Limits())
     assert delivery.error is None
     assert producer.asked[:2] == ["send_batch", "poll"]
@@ -207,7 +207,7 @@ def test_lines_are_polled_out_though_input_makes_no_pause(tmp_path: Path) -> Non
     assert producer.records == 3
 
 
-def test_no_more_is_sent_than_was_asked_for(tmp_path: Path) -> None:
+def test_the_requested_number_of_records_is_not_exceeded(tmp_path: Path) -> None:
     assert delivered(tmp_path, Limits(records_max=2))[1].records == 2
 
 
@@ -216,7 +216,7 @@ def test_a_rate_sends_in_slices(tmp_path: Path) -> None:
     assert producer.asked.count("send_batch") == 3
 
 
-def test_an_interrupt_ends_the_reading_and_waits_for_what_was_sent(tmp_path: Path) -> None:
+def test_an_interrupt_ends_the_reading_and_waits_for_sent_records(tmp_path: Path) -> None:
     delivery, producer = delivered(tmp_path, Limits(rate=20), interrupt_at=2)
     assert isinstance(delivery.interrupt, KeyboardInterrupt)
     assert producer.records == 2
@@ -230,12 +230,12 @@ def test_an_interrupt_ends_the_reading_and_waits_for_what_was_sent(tmp_path: Pat
         (("-D", ""), "must not be empty"),
         (("--from-json", "-K", ":"), "--from-json goes with neither"),
         (("--tee", "--json"), "both write to standard output"),
-        (("-s", ">i"), "none of string, json"),
+        (("-s", ">i"), "known formats: string, json"),
         (("-s", "key=long", "--key", "x"), "--key x"),
         (("--timestamp", "noon"), "--timestamp noon"),
     ],
 )
-def test_wrong_usage_is_told_before_anything_is_dialled(words: tuple[str, ...], said: str) -> None:
+def test_wrong_usage_is_reported_before_any_connection(words: tuple[str, ...], said: str) -> None:
     done = CliRunner().invoke(produce, ["t", *words, *NOBODY])
     assert done.exit_code == 2
     assert said in done.output

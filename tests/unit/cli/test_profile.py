@@ -1,4 +1,4 @@
-"""`barnabas profile`: its file, which setting goes before which, and secrets that stay hidden."""
+"""`barnabas profile`: its file, precedence of settings, and hidden secrets."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_profiles_are_created_listed_shown_edited_and_removed() -> None:
         "two"
     ]
     ok("use", "--none")
-    assert "no profile is in use" in run("show").output
+    assert "there is no current profile" in run("show").output
     ok("remove", "one", "--yes")
     ok("remove", "two", "--yes")
     assert ok("list") == ""
@@ -68,7 +68,7 @@ def test_profiles_are_created_listed_shown_edited_and_removed() -> None:
     assert told == {"profiles": ["three"], "current": "three"}
 
 
-def test_a_removed_profile_is_in_use_no_more() -> None:
+def test_a_removed_profile_is_not_current() -> None:
     ok("create", "one", "-b", "one:9092", "--use")
     ok("remove", "one", "--yes")
     assert Profiles.load().current is None
@@ -81,19 +81,19 @@ def test_the_file_is_for_its_owner_only(home: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     path.chmod(0o644)
     shown = run("show", "one")
-    assert "others can read" in shown.stderr
+    assert "other users can read" in shown.stderr
     ok("edit", "one", "-X", "client.id=x")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [each.name for each in path.parent.iterdir()] == ["profiles.toml"]
 
 
-def test_odd_characters_come_back_as_they_were() -> None:
+def test_special_characters_are_read_back_unchanged() -> None:
     value = 'a"b\\c\td\x7fü'
     Profiles({"one": {"client.id": value}}, "one").save()
     assert Profiles.load() == Profiles({"one": {"client.id": value}}, "one")
 
 
-def test_flags_go_before_environment_before_profile_before_defaults(
+def test_flags_override_environment_which_overrides_profile_and_defaults(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert select(None, (), None) == ("127.0.0.1:9092", ())
@@ -120,7 +120,7 @@ def probe(acks: str, bootstrap: str, properties: tuple[str, ...], as_json: bool)
     click.echo(f"{bootstrap} {[*properties, *given_settings({'acks': 'acks'})]}")
 
 
-def test_a_command_gets_the_profile_and_its_own_flags_go_before_it() -> None:
+def test_flags_of_a_command_override_the_profile() -> None:
     ok("create", "one", "-b", "one:9092", "-X", "acks=1")
     words = ["--profile", "one", "-X", "client.id=x"]
     done = CliRunner().invoke(probe, words)
@@ -129,26 +129,26 @@ def test_a_command_gets_the_profile_and_its_own_flags_go_before_it() -> None:
     assert done.output == "one:9092 ['acks=1', 'client.id=x', 'acks=0']\n"
 
 
-def test_a_profile_that_is_not_there_is_named_with_those_that_are() -> None:
+def test_the_error_of_a_missing_profile_lists_the_existing_ones() -> None:
     ok("create", "one", "-b", "one:9092")
     done = CliRunner().invoke(probe, ["--profile", "oen"])
     assert done.exit_code == 2
-    assert "no profile 'oen'; there are: one" in done.output
+    assert "no profile 'oen'; existing profiles: one" in done.output
     for command in ("use", "show", "edit", "remove"):
-        assert "there are: one" in run(command, "oen").output
+        assert "existing profiles: one" in run(command, "oen").output
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("create", "bad name"), "use letters, digits"),
+        (("create", "bad name"), "use at most 64 letters, digits"),
         (("create", "one", "-X", "no.such.key=1"), "no.such.key"),
         (("create", "one", "-X", "acks=7"), "acks"),
         (("create", "one", "-b", ""), "bootstrap.servers"),
-        (("use",), "give NAME or --none"),
+        (("use",), "give either NAME or --none"),
     ],
 )
-def test_what_no_client_takes_is_refused_and_not_kept(words: tuple[str, ...], said: str) -> None:
+def test_invalid_settings_are_refused_and_not_stored(words: tuple[str, ...], said: str) -> None:
     done = run(*words)
     assert done.exit_code == 2
     assert said in done.output
@@ -175,7 +175,7 @@ def test_secrets_are_hidden_wherever_a_profile_is_printed() -> None:
     "key",
     ["sasl.password", "sasl_jaas_config", "ssl.keystore.key", "oauth.client.secret", "auth.token"],
 )
-def test_keys_of_secrets_are_known_by_their_words(key: str) -> None:
+def test_keys_of_secrets_are_detected_by_their_names(key: str) -> None:
     assert is_secret(key)
     assert not is_secret("client.id")
     assert not is_secret("key.serializer")
@@ -184,7 +184,7 @@ def test_keys_of_secrets_are_known_by_their_words(key: str) -> None:
 @pytest.mark.parametrize(
     "text", ["[profiles", "current = 5\n", "[profiles.one]\nacks = 1\n", "profiles = 3\n", "\xff"]
 )
-def test_a_damaged_file_is_told_and_not_overwritten(text: str) -> None:
+def test_a_damaged_file_is_reported_and_not_overwritten(text: str) -> None:
     profiles_path().parent.mkdir()
     profiles_path().write_bytes(text.encode("latin-1"))
     done = run("create", "one", "-b", "one:9092")
@@ -196,11 +196,19 @@ def test_a_damaged_file_is_told_and_not_overwritten(text: str) -> None:
 def test_an_editor_changes_the_settings(home: Path) -> None:
     ok("create", "one", "-b", "one:9092", "-X", "client.id=ann")
     refused = run("edit", "one")
-    assert (refused.exit_code, "this is no terminal" in refused.output) == (2, True)
+    assert (refused.exit_code, "not a terminal" in refused.output) == (2, True)
     shell = Shell("127.0.0.1:1")
     words = ("profile", "edit", "one")
     environment = {"XDG_CONFIG_HOME": str(home), "EDITOR": "sed -i s/ann/bob/"}
     assert "changed profile one" in shell.on_terminal(*words, **environment)
     assert "client.id=bob" in ok("show", "one")
     environment["EDITOR"] = "true"
-    assert "nothing was changed" in shell.on_terminal(*words, **environment)
+    assert "nothing changed" in shell.on_terminal(*words, **environment)
+
+
+def test_servers_on_the_command_line_replace_those_of_a_properties_file(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("bootstrap.servers=in.file:1\nclient.id=mine\n")
+    given = select("on.line:2", (), "", str(file))
+    assert given == ("on.line:2", ("client.id=mine",))
+    assert select(None, (), "", str(file)).bootstrap == "in.file:1"

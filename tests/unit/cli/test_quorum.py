@@ -1,4 +1,4 @@
-"""Describing and changing a quorum, from what its leader says."""
+"""Describing and changing a quorum by responses of its leader."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def replica(node: int, end: int, fetched_ms_ago: int | None, directory: int = 0)
 
 
 class Quorum:
-    """Stands for a client whose cluster has this quorum."""
+    """A client whose cluster has this quorum."""
 
     def __init__(self, described: QuorumDescription) -> None:
         self.described = described
@@ -47,7 +47,7 @@ def three(*voters: QuorumReplica, observers: tuple[QuorumReplica, ...] = ()) -> 
     return Quorum(QuorumDescription(1, 7, 100, voters, observers))
 
 
-def test_lags_and_times_are_by_the_leaders_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lags_and_times_use_the_leaders_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     quorum = three(
         replica(1, 100, 0),
         replica(2, 98, 400),
@@ -65,27 +65,30 @@ def test_lags_and_times_are_by_the_leaders_clock(monkeypatch: pytest.MonkeyPatch
     ]
 
 
-def test_a_voter_that_does_not_fetch_puts_three_in_danger(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_silent_voter_of_three_exits_with_status_one(monkeypatch: pytest.MonkeyPatch) -> None:
     quorum = three(replica(1, 100, 0), replica(2, 60, 120_000), replica(3, 100, 10))
     done = quorum.run(monkeypatch, "describe")
     assert done.exit_code == 1
-    assert "voter 2 does not fetch; 2 of 3 have to be there, so none may be lost" in done.stdout
+    assert (
+        "voter 2 does not fetch; 2 of 3 voters must be available, so the quorum tolerates "
+        "no further failure"
+    ) in done.stdout
     assert "2 m ago" in done.stdout
     listed = json.loads(quorum.run(monkeypatch, "describe", "--json").stdout)
     assert [voter["stale"] for voter in listed["voters"]] == [False, True, False]
     assert [voter["lag"] for voter in listed["voters"]] == [0, 40, 0]
 
 
-def test_of_five_one_may_be_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_silent_voter_of_five_exits_with_status_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     others = [replica(node, 100, 10) for node in (2, 3, 4)]
     quorum = three(replica(1, 100, 0), *others, replica(5, -1, None))
     done = quorum.run(monkeypatch, "describe")
     assert done.exit_code == 0
     assert "5\tvoter\t-\t-\tnever\tnever" in done.stdout
-    assert done.stdout.endswith("voter 5 does not fetch; 3 of 5 have to be there\n")
+    assert done.stdout.endswith("voter 5 does not fetch; 3 of 5 voters must be available\n")
 
 
-def test_an_observer_becomes_a_voter_with_the_directory_that_is_known(
+def test_an_observer_becomes_a_voter_with_its_known_directory_id(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     quorum = three(replica(1, 100, 0, 1), observers=(replica(4, 100, 10, 4),))
@@ -100,7 +103,7 @@ def test_an_observer_becomes_a_voter_with_the_directory_that_is_known(
     )
 
 
-def test_a_voter_is_removed_by_its_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_voter_is_removed_by_its_directory_id(monkeypatch: pytest.MonkeyPatch) -> None:
     quorum = three(replica(1, 100, 0, 1), replica(2, 100, 0, 2))
     done = quorum.run(monkeypatch, "remove", "2")
     assert done.stdout == "removed voter 2; voters: 1, 2\n"
@@ -110,7 +113,7 @@ def test_a_voter_is_removed_by_its_directory(monkeypatch: pytest.MonkeyPatch) ->
     assert quorum.run(monkeypatch, "remove", "2", "--directory-id", "x").exit_code == 2
 
 
-def test_a_static_quorum_is_not_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changing_a_static_quorum_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     quorum = three(replica(1, 100, 0), replica(2, 100, 0))
     done = quorum.run(monkeypatch, "remove", "2")
     assert done.exit_code == 1

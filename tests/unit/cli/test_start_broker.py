@@ -8,7 +8,7 @@ from barnabas.cli.start.start_broker import GC_THRESHOLDS
 
 
 def test_objects_of_a_large_request_are_collected_in_small_parts() -> None:
-    """No collection but a full one, which is rare, looks at more than 200,000 objects."""
+    """Only a full collection, which is rare, scans more than 200,000 objects."""
     looked_at: list[int] = []
     full: list[str] = []
 

@@ -22,7 +22,7 @@ print(raise_open_files_limit(), resource.getrlimit(resource.RLIMIT_NOFILE))
 
 
 def limited(soft: int, hard: int) -> tuple[str, str]:
-    """What a process with such limits says on both outputs."""
+    """Return both outputs of a process with these limits."""
     done = subprocess.run(
         [sys.executable, "-c", LIMITED.format(soft=soft, hard=hard)],
         capture_output=True,
@@ -32,17 +32,17 @@ def limited(soft: int, hard: int) -> tuple[str, str]:
     return done.stdout.strip(), done.stderr.strip()
 
 
-def test_the_limit_of_open_files_is_raised_to_what_is_allowed() -> None:
+def test_the_limit_of_open_files_is_raised_to_the_hard_limit() -> None:
     assert limited(256, 5000) == ("5000 (5000, 5000)", "")
 
 
-def test_a_low_limit_is_warned_of() -> None:
+def test_a_low_limit_of_open_files_logs_a_warning() -> None:
     out, warning = limited(256, 300)
     assert out.startswith("300 ")
     assert "At most 300 files" in warning
 
 
-def test_a_line_of_json_holds_what_a_line_of_text_does() -> None:
+def test_a_json_line_has_the_same_content_as_a_text_line() -> None:
     try:
         raise ValueError("because\nof this")
     except ValueError:

@@ -1,4 +1,4 @@
-"""Tables: headings and colours for people, tab separated lines for programs."""
+"""Tables: headings and colors for terminals, tab separated lines for pipes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def shown(columns: tuple[str, ...], rows: list[tuple[object, ...]], width: int =
     return [line.rstrip() for line in console.export_text().splitlines()]
 
 
-def test_numbers_are_set_to_the_right_and_words_to_the_left() -> None:
+def test_numbers_are_right_aligned_and_text_left_aligned() -> None:
     rows = [("a", 5, warn("1.5 MiB")), ("bb", 1234, "-")]
     assert shown(("name", "count", "size"), rows) == [
         "name  count     size",
@@ -25,15 +25,15 @@ def test_numbers_are_set_to_the_right_and_words_to_the_left() -> None:
     ]
 
 
-def test_an_address_is_no_number() -> None:
+def test_an_address_is_left_aligned() -> None:
     assert shown(("broker", "n"), [("127.0.0.1:9092", 1)])[0].startswith("broker  ")
 
 
-def test_what_is_too_wide_is_folded_and_not_cut() -> None:
+def test_wide_cells_are_folded_and_not_truncated() -> None:
     lines = shown(("name",), [("x" * 30,)], width=20)
     assert "".join(lines[1:]) == "x" * 30
 
 
-def test_programs_get_lines_with_tabs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_piped_output_has_tab_separated_lines(capsys: pytest.CaptureFixture[str]) -> None:
     echo_table(("a", "b", "c"), [("x", None, bad(3))])
     assert capsys.readouterr().out == "x\t-\t3\n"

@@ -1,4 +1,4 @@
-"""`barnabas top`: rates between two looks, metrics as text, numbers as people read them."""
+"""`barnabas top`: rates between two samples, parsing of metrics, formats of numbers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def both() -> Rates:
     )
 
 
-def test_rates_are_per_second_between_the_looks() -> None:
+def test_rates_are_per_second_between_two_samples() -> None:
     rates = both()
     assert rates.records_in == 100
     assert rates.topics["t"].bytes_in == 2000
@@ -61,21 +61,21 @@ def test_rates_are_per_second_between_the_looks() -> None:
     assert process.purgatories == {"Fetch": 3}
 
 
-def test_without_metrics_bytes_in_are_what_the_log_grew_by_and_bytes_out_unknown() -> None:
+def test_without_metrics_bytes_in_are_the_growth_of_the_log_and_bytes_out_are_unknown() -> None:
     rates = rates_between(sample(0, 0, 0, log_bytes=10), sample(2, 4, 0, log_bytes=30))
     assert (rates.topics["t"].bytes_in, rates.topics["t"].bytes_out) == (10, None)
     shrunk = rates_between(sample(0, 0, 0, log_bytes=30), sample(2, 4, 0, log_bytes=10))
     assert shrunk.topics["t"].bytes_in == 0
 
 
-def test_a_broker_that_was_started_anew_counts_from_zero() -> None:
+def test_counters_of_a_restarted_broker_start_at_zero() -> None:
     before = sample(1.0, 100, 0, bytes_in=9000, requests=1000, cpu=90.0)
     rates = rates_between(before, sample(2.0, 100, 0, bytes_in=50, requests=1, cpu=0.1))
     assert rates.topics["t"].bytes_in == 50
     assert rates.processes["m:1"].requests == 0
 
 
-def test_a_topic_that_is_new_has_no_rate_yet() -> None:
+def test_a_new_topic_has_no_rate() -> None:
     before = sample(0, 5, 0)
     fresh = Sample(1, "c", 1, {"u": TopicSample(1, 0, 1000, None)}, {}, 0, {})
     assert rates_between(before, fresh).topics["u"].records_in == 0
@@ -85,7 +85,7 @@ def test_a_topic_that_is_new_has_no_rate_yet() -> None:
     ("value", "text"),
     [(0, "0"), (7, "7"), (7.25, "7.2"), (950, "950"), (12_345, "12.3k"), (4_560_000, "4.6M")],
 )
-def test_amounts_are_short(value: float, text: str) -> None:
+def test_counts_are_abbreviated(value: float, text: str) -> None:
     assert amount(value) == text
 
 
@@ -93,11 +93,11 @@ def test_amounts_are_short(value: float, text: str) -> None:
     ("value", "text"),
     [(None, "-"), (0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 << 20, "5.0 MiB")],
 )
-def test_sizes_are_short(value: float | None, text: str) -> None:
+def test_sizes_are_abbreviated(value: float | None, text: str) -> None:
     assert size(value) == text
 
 
-def test_the_screen_fits_eighty_columns_and_names_what_is_shown() -> None:
+def test_the_screen_fits_eighty_columns_and_has_headings() -> None:
     console = Console(width=80, record=True, file=io.StringIO())
     console.print(render(both(), "no answer", 2.0, live=True))
     lines = console.export_text().splitlines()
@@ -107,7 +107,64 @@ def test_the_screen_fits_eighty_columns_and_names_what_is_shown() -> None:
         assert word in shown
 
 
-def test_without_a_terminal_it_asks_for_once() -> None:
+def test_without_a_terminal_the_option_once_is_required() -> None:
     done = CliRunner().invoke(top, [])
     assert done.exit_code == 2
     assert "--once" in done.output
+
+
+PRINCIPALS = """\
+barnabas_principal_connections{listener="SASL_SSL",principal="User:al ice"} 3.0
+barnabas_principal_connections{listener="SSL",principal="User:al ice"} 1.0
+barnabas_principal_connections{listener="SSL",principal="User:CN=\\"a\\""} 2.0
+barnabas_principal_connections{listener="PLAINTEXT",principal="User:ANONYMOUS"} 1.0
+kafka_server_produce_throttle_time{client_id="",user="al%20ice"} 120.5
+kafka_server_fetch_throttle_time{client_id="c",user="al%20ice"} NaN
+kafka_server_request_throttle_time{client_id="c",user="al%20ice"} 40.0
+"""
+
+
+def with_principals(text: str) -> Rates:
+    both_times = [
+        Sample(
+            at,
+            "c",
+            2,
+            {},
+            {},
+            0,
+            dict.fromkeys(("m:1", "m:2"), broker_metrics(parse_metrics(text))),
+        )
+        for at in (1.0, 2.0)
+    ]
+    return rates_between(*both_times)
+
+
+def test_principals_have_their_connections_and_throttle_times() -> None:
+    rates = with_principals(PRINCIPALS)
+    assert rates.as_json()["principals"] == {
+        "User:al ice": {
+            "connections": 8,
+            "listeners": ["SASL_SSL", "SSL"],
+            "throttle_ms": 120.5,
+        },
+        'User:CN="a"': {"connections": 4, "listeners": ["SSL"], "throttle_ms": None},
+        "User:ANONYMOUS": {"connections": 2, "listeners": ["PLAINTEXT"], "throttle_ms": None},
+    }
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(render(rates, None, 2.0))
+    lines = console.export_text().splitlines()
+    (shown,) = [line for line in lines if "User:al ice" in line]
+    assert "SASL_SSL SSL" in shown
+    assert "120 ms" in shown
+    # Throttled principals come first.
+    assert lines.index(shown) < min(i for i, line in enumerate(lines) if "ANONYMOUS" in line)
+
+
+def test_a_cluster_without_authentication_shows_no_principals() -> None:
+    anonymous = 'barnabas_principal_connections{listener="P",principal="User:ANONYMOUS"} 1.0\n'
+    rates = with_principals(anonymous)
+    assert rates.principals == {}
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(render(rates, None, 2.0))
+    assert "principal" not in console.export_text()

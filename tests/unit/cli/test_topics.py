@@ -1,4 +1,4 @@
-"""`barnabas topics`: wrong usage is told before anything is dialled."""
+"""`barnabas topics`: wrong usage is reported before a connection."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ NO_BROKER = ("-b", "127.0.0.1:1", "-X", "default.api.timeout.ms=200")
 def test_a_pattern_that_is_no_regular_expression_is_wrong_usage() -> None:
     done = CliRunner().invoke(topics, ["list", "[", *NO_BROKER])
     assert done.exit_code == 2
-    assert "[ is no regular expression" in done.output
+    assert "[ is not a regular expression" in done.output
 
 
-def test_a_topic_that_cannot_be_looked_for_ends_with_status_one() -> None:
+def test_a_failed_topic_lookup_exits_with_status_one() -> None:
     words = ["alter", "t", "-c", "retention.ms=1", *NO_BROKER, "--timeout", "0.2"]
     done = CliRunner().invoke(topics, words)
     assert done.exit_code == 1

@@ -1,4 +1,4 @@
-"""Each class of reason why a group's members wait, from the facts it rests on."""
+"""Each class of reasons why group members wait, and its facts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.cli.why.facts import BrokerFacts, GroupFacts, ReaderFacts
+from barnabas.cli.why.facts import BrokerFacts, FetchQuota, GroupFacts, ReaderFacts
+from barnabas.cli.why.gather_group import lowest_fetch_quotas
 from barnabas.cli.why.group_reasons import group_reasons
 from barnabas.cli.why.reason import Reason
 from barnabas.client.admin.groups.groups import GroupDescription, GroupMember
@@ -48,7 +49,7 @@ def kinds(reasons: list[Reason]) -> list[str]:
 STABLE = described("Stable", member("a", ZERO))
 
 
-def test_a_group_that_has_read_everything() -> None:
+def test_a_group_that_has_read_everything_has_no_problem() -> None:
     (reason,) = group_reasons(group(STABLE, reader(100)))
     assert (reason.kind, reason.verdict) == ("nothing-to-read", "ok")
     assert kinds(group_reasons(group(described("Stable", member("a"))))) == [
@@ -64,12 +65,12 @@ def test_a_group_that_has_read_everything() -> None:
         (ErrorCode.NOT_COORDINATOR, "coordinator-moves"),
     ],
 )
-def test_a_coordinator_that_is_not_ready(code: ErrorCode, kind: str) -> None:
+def test_a_coordinator_that_is_not_ready_is_reported(code: ErrorCode, kind: str) -> None:
     (reason,) = group_reasons(group(broker_error(code, "g")))
     assert (reason.kind, reason.verdict) == (kind, "note")
 
 
-def test_a_coordinator_that_is_not_there() -> None:
+def test_a_missing_coordinator_is_reported() -> None:
     silence = DisconnectedError("h:1", "no answer")
     assert kinds(group_reasons(group(silence))) == ["coordinator-silent"]
     none = broker_error(ErrorCode.COORDINATOR_NOT_AVAILABLE, "g")
@@ -79,19 +80,19 @@ def test_a_coordinator_that_is_not_there() -> None:
     assert kinds(group_reasons(group(silence, coordinator=silence))) == ["coordinator-unknown"]
 
 
-def test_a_group_that_is_not_there() -> None:
+def test_a_missing_group_is_reported() -> None:
     assert kinds(group_reasons(group(described("Dead")))) == ["no-such-group"]
 
 
-def test_a_group_without_members() -> None:
+def test_a_group_without_members_is_reported() -> None:
     (reason,) = group_reasons(group(described("Empty"), reader(60, reader="", client_id="")))
     assert reason.kind == "no-members"
-    assert "40 records wait" in reason.what
+    assert "a lag of 40 records" in reason.what
     found = group_reasons(group(described("Empty"), reader(100, reader="", client_id="")))
     assert [reason.verdict for reason in found] == ["note", "ok"]
 
 
-def test_a_rebalance_of_the_classic_protocol() -> None:
+def test_a_rebalance_of_the_classic_protocol_is_reported() -> None:
     found = group_reasons(group(described("PreparingRebalance", member("a"), member("b"))))
     assert kinds(found)[0] == "rebalance-preparing"
     assert "a at 10.0.0.1, b at 10.0.0.1" in found[0].what
@@ -99,7 +100,7 @@ def test_a_rebalance_of_the_classic_protocol() -> None:
     assert kinds(found)[0] == "rebalance-completing"
 
 
-def test_a_rebalance_of_the_new_protocol_names_who_holds_it_up() -> None:
+def test_a_rebalance_of_the_new_protocol_names_the_delaying_member() -> None:
     holding = member("a", ZERO, ONE, target=(ZERO,), epoch=4)
     waiting = member("b", target=(ONE,), epoch=4)
     state = described("Reconciling", holding, waiting, kind="consumer", epoch=5)
@@ -109,7 +110,7 @@ def test_a_rebalance_of_the_new_protocol_names_who_holds_it_up() -> None:
     assert "b at 10.0.0.1 is at epoch 4 of 5" in found[1].what
 
 
-def test_members_and_topics_that_do_not_fit() -> None:
+def test_idle_members_missing_topics_and_unread_partitions_are_reported() -> None:
     state = described("Stable", member("a", ZERO), member("b"))
     found = group_reasons(group(state, reader(100), missing_topics=frozenset({"u"}), unread=[ONE]))
     assert kinds(found) == ["members-idle", "topic-missing", "partitions-unread"]
@@ -132,11 +133,11 @@ def test_members_and_topics_that_do_not_fit() -> None:
         (reader(60), "reader-stalled"),
     ],
 )
-def test_a_partition_is_not_read_on(facts: ReaderFacts, kind: str) -> None:
+def test_a_partition_without_progress_is_reported(facts: ReaderFacts, kind: str) -> None:
     assert kind in kinds(group_reasons(group(STABLE, facts)))
 
 
-def test_what_is_read_tells_its_pace() -> None:
+def test_a_reading_member_has_a_rate() -> None:
     found = group_reasons(group(STABLE, reader(60, before=40)))
     assert "10 records/s, 40 are left, about 4.0 s" in found[0].what
     assert found[0].verdict == "ok"
@@ -144,5 +145,25 @@ def test_what_is_read_tells_its_pace() -> None:
 
 def test_a_quota_explains_a_reader_that_is_slow() -> None:
     facts = group(STABLE, reader(60))
-    assert kinds(group_reasons(replace(facts, fetch_quotas={"a": 1000.0}))) == ["quota"]
-    assert kinds(group_reasons(replace(facts, fetch_quotas={"b": 1000.0}))) == ["reader-stalled"]
+    quota = FetchQuota("user ann", 1000.0)
+    (reason,) = group_reasons(replace(facts, fetch_quotas={"a": quota}))
+    assert kinds([reason]) == ["quota"]
+    assert "user ann may fetch 1000 bytes/s" in str(reason)
+    assert kinds(group_reasons(replace(facts, fetch_quotas={"b": quota}))) == ["reader-stalled"]
+
+
+def test_the_lowest_quota_that_may_apply_is_named() -> None:
+    def quotas(*given: tuple[dict[str, str | None], float]) -> dict[str, FetchQuota]:
+        return lowest_fetch_quotas(
+            {tuple(sorted(e.items())): {"consumer_byte_rate": rate} for e, rate in given}, ["a"]
+        )
+
+    assert quotas(({"client-id": "b"}, 1.0), ({"user": "ann", "client-id": "b"}, 1.0)) == {}
+    default: tuple[dict[str, str | None], float] = ({"client-id": None}, 5.0)
+    assert quotas(default) == {"a": FetchQuota("client id a", 5.0)}
+    # The default does not apply to a client id with its own quota.
+    assert quotas(default, ({"client-id": "a"}, 9.0)) == {"a": FetchQuota("client id a", 9.0)}
+    assert quotas(default, ({"user": None}, 2.0)) == {"a": FetchQuota("each user", 2.0)}
+    assert quotas(default, ({"user": "ann", "client-id": None}, 3.0)) == {
+        "a": FetchQuota("user ann with client id a", 3.0)
+    }

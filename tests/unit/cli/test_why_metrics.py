@@ -1,4 +1,4 @@
-"""What `why` takes from metrics listeners."""
+"""The facts that `why` derives from metrics listeners."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def listener() -> Iterator[str]:
         thread.join()
 
 
-def test_waiting_producers_and_failed_fetches_are_told_by_listener(listener: str) -> None:
+def test_waiting_producers_and_failed_fetches_are_listed_by_listener(listener: str) -> None:
     Answer.text = WAITING % (b"Produce", 3) + WAITING % (b"Fetch", 7) + FAILED % 2
     found = gather_metrics([listener])
     assert found.waiting_produces == {listener: 3}
     assert found.failed_fetches == {listener: 2}
 
 
-def test_what_is_not_there_is_not_told(listener: str) -> None:
+def test_missing_metrics_give_no_facts(listener: str) -> None:
     Answer.text = WAITING % (b"Produce", 0) + FAILED % 0
     found = gather_metrics([listener])
     assert (found.waiting_produces, found.failed_fetches) == ({}, {})
@@ -62,7 +62,7 @@ def test_a_listener_that_does_not_answer_is_an_error_with_a_remedy() -> None:
         gather_metrics(["127.0.0.1:1"])
 
 
-def test_damage_is_told_with_its_kind_and_what_to_do(listener: str) -> None:
+def test_damage_is_reported_with_its_kind_and_remedy(listener: str) -> None:
     Answer.text = DAMAGE % (b"batch", 2) + DAMAGE % (b"index", 0)
     facts = gather_metrics([listener])
     assert facts.damage == {listener: {"batch": 2}}

@@ -1,4 +1,4 @@
-"""Each class of reason why a partition does not move on, from the facts it rests on."""
+"""Each class of reasons why a partition makes no progress, and its facts."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from barnabas.cli.partitions.snapshot import PartitionSnapshot
+from barnabas.cli.transactions.held_back import HeldBack, Owner
+from barnabas.cli.transactions.no_timeout import NO_TIMEOUT_MS
 from barnabas.cli.why.cluster_reasons import cluster_reasons
 from barnabas.cli.why.facts import BrokerFacts, PartitionFacts
 from barnabas.cli.why.offset_reasons import offset_reasons
@@ -17,6 +19,7 @@ from barnabas.cli.why.reason import Reason, duration
 from barnabas.client.admin.topics.partitions import ActiveProducer
 from barnabas.client.admin.topics.reassignments import Reassignment
 from barnabas.client.admin.topics.topic_partitions import PartitionState
+from barnabas.client.admin.transactions import TransactionDescription
 from barnabas.client.errors import BrokerError, ClientError, DisconnectedError, broker_error
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
@@ -58,7 +61,7 @@ def without(*brokers: int, **more: Any) -> BrokerFacts:
     return BrokerFacts(frozenset({1, 2, 3} - set(brokers)), controller=1, **more)
 
 
-def test_a_partition_without_trouble_is_well() -> None:
+def test_a_healthy_partition_has_no_problem() -> None:
     (reason,) = partition_reasons(facts(snapshot({1: 9, 2: 9, 3: 9}, 9)))
     assert (reason.kind, reason.verdict) == ("well", "ok")
 
@@ -66,11 +69,11 @@ def test_a_partition_without_trouble_is_well() -> None:
 # No leader
 
 
-def test_without_a_leader_the_last_in_sync_are_named() -> None:
+def test_without_a_leader_the_last_in_sync_replicas_are_named() -> None:
     now = snapshot({}, broker_error(5, "x"), isr=(2,), leader=-1)
     (reason,) = partition_reasons(facts(now, brokers=without(2, fenced=frozenset({2}))))
     assert reason.kind == "no-leader"
-    assert "Only 2 surely has all committed records (2 is fenced)" in reason.what
+    assert "Only 2 certainly has all committed records (2 is fenced)" in reason.what
     assert "start broker 2" in reason.remedy
     assert "elect orders:0 --unclean` lets 1, 3 lead" in reason.remedy
 
@@ -85,14 +88,14 @@ def test_eligible_leaders_count_as_complete() -> None:
     assert "start broker 1" in reason.remedy
 
 
-def test_a_leader_that_does_not_answer() -> None:
+def test_a_leader_that_does_not_answer_is_reported() -> None:
     now = snapshot({1: SILENCE, 2: 9, 3: 9}, SILENCE)
     (reason,) = partition_reasons(facts(now, brokers=replace(without(), silent={1: SILENCE})))
     assert (reason.kind, reason.verdict) == ("leader-silent", "wrong")
     assert "no answer" in reason.what
 
 
-def test_a_leader_that_lost_its_disk_or_has_not_begun() -> None:
+def test_a_leader_without_disk_or_not_started_is_reported() -> None:
     lost = broker_error(ErrorCode.KAFKA_STORAGE_ERROR, "x")
     now = snapshot({1: lost, 2: 9, 3: 9}, lost)
     assert kinds(partition_reasons(facts(now))) == ["leader-disk-failed"]
@@ -105,7 +108,7 @@ def test_a_leader_that_lost_its_disk_or_has_not_begun() -> None:
 # The high watermark
 
 
-def test_a_member_of_the_isr_that_stands_still_holds_the_watermark() -> None:
+def test_a_stalled_isr_member_holds_back_the_watermark() -> None:
     now = snapshot({1: 120, 2: 120, 3: 100}, 100)
     (reason,) = partition_reasons(facts(now, uncommitted_since_ms=NOW_MS - 4_000))
     assert reason.kind == "isr-member-stalled"
@@ -114,7 +117,7 @@ def test_a_member_of_the_isr_that_stands_still_holds_the_watermark() -> None:
     assert "30 s" in reason.remedy
 
 
-def test_a_member_of_the_isr_that_is_slow_or_away() -> None:
+def test_a_slow_or_missing_isr_member_is_reported() -> None:
     now = snapshot({1: 900, 2: 900, 3: 300}, 300)
     before = snapshot({1: 800, 2: 800, 3: 100}, 300)
     (reason,) = partition_reasons(facts(now, before))
@@ -124,7 +127,7 @@ def test_a_member_of_the_isr_that_is_slow_or_away() -> None:
     now = snapshot({1: 120, 2: 120, 3: SILENCE}, 100)
     found = partition_reasons(facts(now, brokers=away, waiting_produces={"h:1": 1}))
     assert kinds(found) == ["isr-member-away"]
-    assert "is registered as serving and does not answer" in found[0].what
+    assert "is registered as active but does not answer" in found[0].what
     assert "1 produce request wait at h:1" in found[0].what
     found = partition_reasons(facts(now, brokers=without(3)))
     assert "is not registered" in found[0].what
@@ -135,28 +138,28 @@ def test_fewer_in_sync_than_the_minimum_refuses_writes() -> None:
     reasons = partition_reasons(facts(now, brokers=without(2, 3)))
     assert kinds(reasons) == ["under-min-isr", "replica-gone", "replica-gone"]
     assert "min.insync.replicas is 2" in reasons[0].what
-    assert "20 records wait" in reasons[0].what
+    assert "20 records are not committed" in reasons[0].what
     # Refused even where nothing waits.
     now = snapshot({1: 100}, 100, isr=(1,))
     assert kinds(partition_reasons(facts(now)))[0] == "under-min-isr"
 
 
-def test_a_watermark_that_moves_is_no_trouble() -> None:
+def test_an_advancing_high_watermark_is_no_problem() -> None:
     now = snapshot({1: 120, 2: 115, 3: 110}, 110)
     before = snapshot({1: 20, 2: 15, 3: 10}, 10)
     assert kinds(partition_reasons(facts(now, before))) == ["well", "watermark-moves"]
 
 
-def test_a_proposed_member_counts_before_it_is_one() -> None:
+def test_a_proposed_isr_member_is_considered() -> None:
     now = snapshot({1: 120, 2: 120, 3: 100}, 100, isr=(1, 2))
     found = partition_reasons(facts(now))
     assert found[0].kind == "isr-change-in-flight"
-    assert "take 3 into the ISR" in found[0].what
+    assert "add 3 to the ISR" in found[0].what
     now = snapshot({1: 120, 2: 120, 3: 120}, 100)
     assert kinds(partition_reasons(facts(now))) == ["watermark-late"]
 
 
-def test_a_new_leader_does_not_know_the_watermark() -> None:
+def test_a_new_leader_without_a_high_watermark_is_reported() -> None:
     unknown = broker_error(ErrorCode.OFFSET_NOT_AVAILABLE, "x")
     (reason,) = partition_reasons(facts(snapshot({1: 9, 2: 9, 3: 9}, unknown)))
     assert (reason.kind, reason.verdict) == ("new-leader", "note")
@@ -173,13 +176,13 @@ def test_a_new_leader_does_not_know_the_watermark() -> None:
         (replace(without(), silent={3: SILENCE}), "replica-silent"),
     ],
 )
-def test_a_replica_whose_broker_is_away(brokers: BrokerFacts, kind: str) -> None:
+def test_a_replica_of_a_missing_broker_is_reported(brokers: BrokerFacts, kind: str) -> None:
     now = snapshot({1: 9, 2: 9, 3: SILENCE}, 9, isr=(1, 2))
     (reason,) = partition_reasons(facts(now, brokers=brokers))
     assert (reason.kind, reason.verdict) == (kind, "wrong")
 
 
-def test_a_replica_on_a_failed_disk() -> None:
+def test_a_replica_on_a_failed_disk_is_reported() -> None:
     now = snapshot({1: 9, 2: 9, 3: broker_error(3, "x")}, 9, isr=(1, 2))
     (reason,) = partition_reasons(facts(now, failed_directories={3: "/disk: gone"}))
     assert reason.kind == "replica-disk-failed"
@@ -189,14 +192,14 @@ def test_a_replica_on_a_failed_disk() -> None:
     assert kinds(partition_reasons(facts(now))) == ["replica-disk-failed"]
 
 
-def test_a_replica_that_has_not_begun() -> None:
+def test_a_replica_that_has_not_started_is_reported() -> None:
     early = broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "x")
     now = snapshot({1: 9, 2: 9, 3: early}, 9, isr=(1, 2))
     (reason,) = partition_reasons(facts(now))
     assert (reason.kind, reason.verdict) == ("replica-not-begun", "note")
 
 
-def test_a_replica_that_stands_still_catches_up_or_is_too_slow() -> None:
+def test_a_stalled_catching_up_or_slow_replica_is_distinguished() -> None:
     now = snapshot({1: 500, 2: 500, 3: 100}, 500, isr=(1, 2))
     (reason,) = partition_reasons(
         facts(now, behind_since_ms={3: NOW_MS - 300_000}, failed_fetches={"h:3": 2})
@@ -221,7 +224,7 @@ def test_a_replica_that_has_caught_up_is_about_to_join() -> None:
     assert (reason.kind, reason.verdict) == ("replica-caught-up", "note")
 
 
-def test_a_throttled_replica() -> None:
+def test_a_throttled_replica_is_reported() -> None:
     now = snapshot({1: 500, 2: 500, 3: 100}, 500, isr=(1, 2))
     brokers = replace(without(), follower_rates={3: 1000})
     found = partition_reasons(facts(now, brokers=brokers, throttled_followers=frozenset({3})))
@@ -230,7 +233,7 @@ def test_a_throttled_replica() -> None:
     assert kinds(partition_reasons(facts(now, brokers=brokers))) == ["replica-stalled"]
 
 
-def test_a_replica_that_is_being_removed_and_one_that_comes() -> None:
+def test_a_removed_and_an_added_replica_are_reported() -> None:
     moving = Reassignment((1, 2, 3), (), (3,))
     now = snapshot({1: 9, 2: 9, 3: 5}, 9, isr=(1, 2), reassignment=moving)
     found = partition_reasons(facts(now))
@@ -238,7 +241,7 @@ def test_a_replica_that_is_being_removed_and_one_that_comes() -> None:
     assert {reason.verdict for reason in found} == {"note"}
 
 
-def test_another_leader_than_the_preferred_one() -> None:
+def test_a_leader_that_is_not_preferred_is_reported() -> None:
     (reason,) = partition_reasons(facts(snapshot({1: 9, 2: 9, 3: 9}, 9, leader=2)))
     assert (reason.kind, reason.verdict) == ("not-preferred", "note")
 
@@ -246,27 +249,77 @@ def test_another_leader_than_the_preferred_one() -> None:
 # Transactions
 
 
-def producer(start: int) -> ActiveProducer:
-    return ActiveProducer(77, 3, 9, NOW_MS - 60_000, 1, start)
+def producer(start: int, producer_id: int = 77) -> ActiveProducer:
+    return ActiveProducer(producer_id, 3, 9, NOW_MS - 60_000, 1, start)
+
+
+def owner(state: str = "Ongoing", **changes: Any) -> Owner:
+    described = TransactionDescription(2, state, 77, 3, 90_000, NOW_MS - 70_000, (TP,))
+    return Owner("pay 1", replace(described, **changes))
+
+
+def held(
+    *producers: ActiveProducer, owners: Mapping[int, Owner] | None = None, **more: Any
+) -> HeldBack:
+    return HeldBack(TP, 40, 100, NOW_MS, producers, owners or {}, **more)
+
+
+def reason_for(found: HeldBack) -> Reason:
+    now = snapshot({1: 100, 2: 100, 3: 100}, 100)
+    (reason,) = partition_reasons(facts(now, last_stable_offset=40, held_back=found))
+    assert "no records from 40 on, 60 offsets below" in reason.what
+    return reason
 
 
 def test_an_open_transaction_holds_the_last_stable_offset() -> None:
-    now = snapshot({1: 100, 2: 100, 3: 100}, 100)
-    found = facts(
-        now,
-        last_stable_offset=40,
-        open_transactions=[producer(60), producer(40)],
-        transactions={77: ("pay", "Ongoing")},
-    )
-    (reason,) = partition_reasons(found)
+    reason = reason_for(held(producer(40), producer(60, 78), owners={77: owner()}))
     assert (reason.kind, reason.verdict) == ("transaction-open", "note")
-    assert "nothing from 40 on, 60 offsets below" in reason.what
-    assert "pay (producer id 77 epoch 3, Ongoing)" in reason.what
-    assert "wrote last 60 s ago; 1 more are open" in reason.what
-    hanging = replace(found, transactions={})
-    assert kinds(partition_reasons(hanging)) == ["transaction-hangs"]
-    ending = replace(found, open_transactions=[])
-    assert kinds(partition_reasons(ending)) == ["transaction-ends"]
+    assert "transactional id pay 1 (Ongoing at its coordinator, broker 2, for 70 s of its" in (
+        reason.what
+    )
+    assert "timeout of 90 s): producer id 77 epoch 3 has had a transaction open" in reason.what
+    assert "since offset 40 and wrote last 60 s ago; 1 more is open" in reason.what
+    assert reason.remedy.endswith("barnabas transactions terminate 'pay 1'")
+
+
+def test_a_transaction_with_two_phase_commit_has_no_timeout() -> None:
+    reason = reason_for(held(producer(40), owners={77: owner(timeout_ms=NO_TIMEOUT_MS)}))
+    assert "for 70 s without timeout" in reason.what
+    assert "two-phase commit" in reason.remedy
+
+
+def test_a_transaction_whose_result_is_decided_ends_by_itself() -> None:
+    reason = reason_for(held(producer(40), owners={77: owner("PrepareCommit")}))
+    assert (reason.kind, reason.verdict) == ("transaction-ends", "note")
+    assert "terminate" not in reason.remedy
+    assert kinds([reason_for(held())]) == ["transaction-ends"]
+
+
+@pytest.mark.parametrize(
+    ("owners", "words"),
+    [
+        ({}, "no coordinator knows it"),
+        ({77: owner("CompleteCommit")}, "transactional id pay 1 is CompleteCommit"),
+        ({77: owner(partitions=())}, "broker 2, does not have it open"),
+        ({77: owner(producer_id=80)}, "broker 2, does not have it open"),
+    ],
+)
+def test_a_transaction_that_no_coordinator_ends_is_aborted_in_the_partition(
+    owners: Mapping[int, Owner], words: str
+) -> None:
+    reason = reason_for(held(producer(40), owners=owners))
+    assert (reason.kind, reason.verdict) == ("transaction-hangs", "wrong")
+    assert words in reason.what
+    assert reason.remedy.endswith("barnabas transactions abort orders:0 --start-offset 40")
+
+
+def test_a_coordinator_that_does_not_answer_is_no_reason_to_abort() -> None:
+    silent = Owner("pay", SILENCE)
+    for found in (held(producer(40), error=SILENCE), held(producer(40), owners={77: silent})):
+        reason = reason_for(found)
+        assert (reason.kind, reason.verdict) == ("transaction-open", "note")
+        assert "does not answer" in reason.what
+        assert "barnabas transactions" not in reason.remedy
 
 
 # Offsets
@@ -285,13 +338,15 @@ def test_an_open_transaction_holds_the_last_stable_offset() -> None:
         (99, None, ["not-written"]),
     ],
 )
-def test_an_offset_stands_somewhere(offset: int, found: int | None, expected: list[str]) -> None:
+def test_an_offset_is_deleted_uncommitted_readable_or_unwritten(
+    offset: int, found: int | None, expected: list[str]
+) -> None:
     now = snapshot({1: 80, 2: 80, 3: 60}, 60)
-    given = facts(now, log_start=8, last_stable_offset=40, open_transactions=[producer(40)])
+    given = facts(now, log_start=8, last_stable_offset=40, held_back=held(producer(40)))
     assert kinds(offset_reasons(given, offset, found)) == expected
 
 
-def test_an_offset_of_a_partition_without_a_leader() -> None:
+def test_an_offset_in_a_partition_without_a_leader_is_reported() -> None:
     now = snapshot({}, broker_error(5, "x"), isr=(2,), leader=-1)
     assert kinds(offset_reasons(facts(now, brokers=without(2)), 4, None)) == ["no-leader"]
 
@@ -299,18 +354,18 @@ def test_an_offset_of_a_partition_without_a_leader() -> None:
 # The cluster
 
 
-def test_the_cluster_as_a_whole() -> None:
+def test_problems_of_the_whole_cluster_are_reported() -> None:
     assert cluster_reasons(without()) == []
     brokers = BrokerFacts(frozenset({1}), frozenset({2}), {1: SILENCE}, {}, None)
     assert kinds(cluster_reasons(brokers)) == ["no-controller", "broker-silent", "brokers-fenced"]
 
 
-def test_lengths_of_time_are_words() -> None:
+def test_durations_are_formatted_as_text() -> None:
     lengths = [duration(1000 * seconds) for seconds in (0, 9, 90, 600, 7200, 200_000)]
     assert lengths == ["0.0 s", "9.0 s", "90 s", "10 min", "2 h", "2 days"]
 
 
-def test_an_error_that_is_an_answer_is_not_silence() -> None:
+def test_an_error_response_is_not_a_missing_response() -> None:
     assert isinstance(broker_error(6, "x"), BrokerError)
     assert without().condition(2) == "serves"
     assert without(2).condition(2) == "gone"

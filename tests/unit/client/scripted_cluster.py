@@ -1,4 +1,4 @@
-"""A cluster that keeps the calls it is given, for tests to answer in any order."""
+"""A cluster that stores its calls, so that tests can answer them in any order."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class PendingCallback:
 
 
 class HandTime:
-    """Clock and timer in one, moved by hand."""
+    """A clock and timer that tests advance."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -69,7 +69,7 @@ class HandTime:
 
 
 class ScriptedCluster:
-    """Stands for `Cluster`: one node, one topic "t" of two partitions."""
+    """Replaces `Cluster`: one node, and one topic "t" with two partitions."""
 
     def __init__(self, **keys: object) -> None:
         self.time = HandTime()
@@ -82,10 +82,10 @@ class ScriptedCluster:
         self.set_partitions(2)
         self.metadata.names = {TOPIC_ID: "t"}
         self.calls: list[Call] = []
-        # The node of each call, in the order of the calls; never taken from.
+        # The node of each call, in the order of the calls.
         self.called: list[int] = []
         self.updates_requested = 0
-        # What each refresh that is still to come does to the cluster.
+        # The effects of the next metadata refreshes on the cluster.
         self.on_refresh: list[Callable[[], None]] = []
         self.refreshes = 0
         self.allow_auto_creation = False
@@ -128,7 +128,7 @@ class ScriptedCluster:
         pass
 
     def take(self, version: int) -> tuple[Any, Callable[[Any], None]]:
-        """The oldest call's request, and the way to answer it."""
+        """Remove the oldest call; return its request and its callback."""
         call = self.calls.pop(0)
         return call.build(version), lambda response: call.on_done(response, None)
 

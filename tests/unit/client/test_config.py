@@ -1,4 +1,4 @@
-"""Configuration: Kafka's keys in either spelling, checked, with errors that name the key."""
+"""Client configuration: Kafka's keys in both spellings, and errors that name the key."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def parse(**keys: object) -> ClientConfig:
     return ClientConfig.parse({"bootstrap.servers": "a:1", **keys})
 
 
-def test_keys_are_taken_with_dots_and_with_underscores() -> None:
+def test_keys_are_accepted_with_dots_and_with_underscores() -> None:
     config = ClientConfig.parse({"bootstrap_servers": "a:1", "fetch.min.bytes": "7"})
     assert config.fetch_min_bytes == 7
 
@@ -41,16 +41,16 @@ def test_a_wrong_key_or_value_is_named(key: str, value: object, words: str) -> N
     assert words in str(raised.value)
 
 
-def test_keys_of_java_clients_without_a_meaning_here_are_taken() -> None:
+def test_unused_keys_of_java_clients_are_accepted() -> None:
     parse(**{"key.deserializer": "org.apache.kafka.common.serialization.StringDeserializer"})
 
 
-def test_idempotence_is_off_when_acks_do_not_allow_it() -> None:
+def test_idempotence_is_disabled_by_default_without_acks_all() -> None:
     assert parse().enable_idempotence
     assert not parse(acks=1).enable_idempotence
 
 
-def test_idempotence_with_acks_that_do_not_allow_it_is_an_error() -> None:
+def test_explicit_idempotence_without_acks_all_is_an_error() -> None:
     with pytest.raises(ClientConfigError):
         parse(acks=1, enable_idempotence=True)
 
@@ -77,9 +77,7 @@ def test_assignors_are_named_in_one_string_or_listed() -> None:
         ({"group_protocol": "consumer", "heartbeat_interval_ms": 9}, "heartbeat.interval.ms has"),
     ],
 )
-def test_keys_of_a_group_that_do_not_go_together_are_refused(
-    keys: dict[str, object], words: str
-) -> None:
+def test_contradictory_group_keys_are_refused(keys: dict[str, object], words: str) -> None:
     with pytest.raises(ClientConfigError) as raised:
         parse(**keys)
     assert words in str(raised.value)

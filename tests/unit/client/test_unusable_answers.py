@@ -1,4 +1,4 @@
-"""Answers that have the right form and cannot be used: an error or a back-off, never a hang."""
+"""Well-formed responses with unusable content: an error or a backoff, never a hang."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def topic_of(*numbers: int) -> MetadataResponse:
 
 
 @pytest.mark.parametrize("numbers", [(), (-1, 0), (0, 0), (0, 2), (1,), (0, 2**31 - 1)])
-def test_partitions_without_a_place_make_the_topic_unusable(numbers: tuple[int, ...]) -> None:
+def test_partitions_with_invalid_numbers_make_the_topic_unusable(numbers: tuple[int, ...]) -> None:
     cache = MetadataCache()
     cache.update(topic_of(*numbers), ["t"])
     assert cache.topics == {}
@@ -194,7 +194,7 @@ def test_a_partition_missing_in_the_offsets_response_is_an_error(
     assert "no response" in str(error)
 
 
-def test_an_unknown_error_for_an_offset_is_told() -> None:
+def test_an_unknown_error_for_an_offset_is_raised() -> None:
     _cluster, reply, ended = looked_up()
     partition = ListOffsetsPartitionResponse(partition_index=0, error_code=FUTURE, offset=-1)
     reply(ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[partition])]))
@@ -216,7 +216,7 @@ def test_a_commit_fails_if_a_partition_is_missing_in_the_response() -> None:
 
 
 @pytest.mark.parametrize("code", UNKNOWN)
-def test_an_unknown_error_of_a_fetched_partition_is_told(code: int) -> None:
+def test_an_unknown_error_of_a_fetched_partition_is_raised(code: int) -> None:
     cluster, fetcher = fetching()
     cluster.take(VERSION)[1](answer(code=code))
     item: Any = fetcher.take()
@@ -270,7 +270,7 @@ def test_a_range_without_progress_fails_after_the_timeout() -> None:
 
 
 @pytest.mark.parametrize(("position", "value"), [(0, b"\xff" * 8), (0, b"\x7f" + b"\xff" * 7)])
-def test_invalid_offsets_are_a_flaw(position: int, value: bytes) -> None:
+def test_invalid_offsets_are_malformed(position: int, value: bytes) -> None:
     data = bytearray(batch(0, 5) + batch(5, 5))
     start = len(batch(0, 5)) + position
     data[start : start + len(value)] = value
@@ -280,7 +280,7 @@ def test_invalid_offsets_are_a_flaw(position: int, value: bytes) -> None:
     assert scan.flaw.reason == "invalid offsets"
 
 
-def test_a_batch_that_ends_before_it_begins_is_a_flaw() -> None:
+def test_a_batch_that_ends_before_it_begins_is_malformed() -> None:
     data = bytearray(batch(3, 5))
     data[23:27] = (-4).to_bytes(4, "big", signed=True)
     scan = scan_records(bytes(data), check_crcs=False)
@@ -303,12 +303,12 @@ def test_a_partition_that_is_assigned_twice_counts_once() -> None:
 
 
 def test_a_negative_partition_makes_an_assignment_unusable() -> None:
-    with pytest.raises(Exception, match="a partition cannot be -1"):
+    with pytest.raises(Exception, match="invalid partition -1"):
         read_assignment(assignment(0, -1))
 
 
 @pytest.mark.parametrize(("producer_id", "epoch"), [(-1, 0), (5, -1), (-1, -1)])
-def test_a_producer_id_that_is_none_is_an_error(producer_id: int, epoch: int) -> None:
+def test_an_invalid_producer_id_is_an_error(producer_id: int, epoch: int) -> None:
     cluster: Any = ScriptedCluster()
     ready: list[bool] = []
     identity = ProducerIdentity(cluster, lambda: ready.append(True))

@@ -52,7 +52,7 @@ class Node:
         return self.answers[-1]
 
     def ready(self, **options: int) -> int:
-        """Active, with the own broker registered and unfenced; returns its epoch."""
+        """Make the controller active and its broker unfenced; return the broker epoch."""
         assert self.world.run_until(lambda: self.controller.is_active)
         self.controller.serve(
             registration(**options),

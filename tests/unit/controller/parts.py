@@ -142,7 +142,7 @@ def heartbeat(
 
 
 def applied(image: ClusterImage, records: Sequence[VersionedRecord]) -> ClusterImage:
-    """The image after the records, each of which went through its bytes."""
+    """Return the image after the records, each of which was encoded and decoded."""
     delta = ClusterDelta(image)
     for record, version in records:
         delta.replay(decode(type(record), version, encode_bytes(record, version)), version)

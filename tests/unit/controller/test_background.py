@@ -1,4 +1,4 @@
-"""What the active controller does unasked: fences the lost, rebalances, elects, keeps time."""
+"""Background work of the active controller: fencing, rebalancing, elections and timers."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_a_broker_whose_connection_is_gone_is_fenced_at_once() -> None:
     assert (found.leader, found.isr, found.leader_epoch) == (3, (3,), 1)
 
 
-def test_its_next_process_need_not_wait_for_the_end_of_its_session() -> None:
+def test_the_next_process_of_a_fenced_broker_registers_before_the_session_ends() -> None:
     cluster = Cluster(2)
     again = registration(broker_id=2, incarnation=7)
     refused = cluster.ask(again)
@@ -144,7 +144,7 @@ def test_its_next_process_need_not_wait_for_the_end_of_its_session() -> None:
     assert cluster.enter(2, incarnation=7) > cluster.epochs[3]
 
 
-def test_news_of_an_earlier_life_and_of_the_own_broker_change_nothing() -> None:
+def test_closed_connections_of_an_earlier_epoch_and_the_own_broker_are_ignored() -> None:
     cluster = Cluster(3)
     own = cluster.enter(1)
     end = cluster.node.driver.log_end_offset
@@ -154,14 +154,14 @@ def test_news_of_an_earlier_life_and_of_the_own_broker_change_nothing() -> None:
     assert cluster.node.driver.log_end_offset == end
 
 
-def test_a_broker_that_lives_after_all_is_let_in_again_by_its_next_heartbeat() -> None:
+def test_a_fenced_live_broker_is_unfenced_by_its_next_heartbeat() -> None:
     cluster = Cluster(4)
     cluster.node.controller.on_broker_lost(2, cluster.epochs[2])
     cluster.beat(2)
     assert not cluster.node.publisher.image.brokers[2].fenced
 
 
-def test_preferred_leaders_lead_again_by_time() -> None:
+def test_preferred_leaders_are_elected_periodically() -> None:
     cluster = Cluster(5, leader__imbalance__check__interval__seconds="60")
     cluster.topic()
     cluster.node.controller.on_broker_lost(2, cluster.epochs[2])
@@ -173,7 +173,7 @@ def test_preferred_leaders_lead_again_by_time() -> None:
     assert cluster.partition().leader == 2
 
 
-def test_preferred_leaders_are_left_alone_where_that_is_wanted() -> None:
+def test_periodic_preferred_elections_can_be_disabled() -> None:
     cluster = Cluster(
         6,
         leader__imbalance__check__interval__seconds="1",
@@ -187,7 +187,7 @@ def test_preferred_leaders_are_left_alone_where_that_is_wanted() -> None:
     assert cluster.partition().leader == 3
 
 
-def test_a_topic_that_comes_to_allow_it_is_led_uncleanly_by_time() -> None:
+def test_a_topic_that_enables_unclean_elections_gets_a_leader_later() -> None:
     cluster = Cluster(7, unclean__leader__election__interval__ms="5000")
     cluster.topic("no")
     cluster.topic("yes", unclean_leader_election_enable="false")
@@ -217,7 +217,7 @@ def _allow_unclean(topic: str) -> Any:
     )
 
 
-def test_an_idle_log_is_written_to_where_others_follow_it() -> None:
+def test_an_idle_log_with_followers_gets_no_op_records() -> None:
     cluster = Cluster(8)
     cluster.settle()
     before = len(cluster.recorder.batches)
@@ -227,7 +227,7 @@ def test_an_idle_log_is_written_to_where_others_follow_it() -> None:
     assert all(isinstance(record, NoOpRecord) for batch in written for record in batch)
 
 
-def test_who_is_alone_writes_nothing_while_it_is_idle() -> None:
+def test_a_single_idle_controller_writes_no_records() -> None:
     world = SimWorld(9)
     node = Node(world)
     node.ready()
@@ -236,7 +236,7 @@ def test_who_is_alone_writes_nothing_while_it_is_idle() -> None:
     assert node.driver.log_end_offset == end
 
 
-def test_time_that_the_controller_itself_stood_still_is_nobodys_silence() -> None:
+def test_a_pause_of_the_controller_does_not_end_broker_sessions() -> None:
     cluster = Cluster(10)
     cluster.node.host.timer.pause(20_000)
     cluster.world.run_for(20_050)
@@ -245,7 +245,7 @@ def test_time_that_the_controller_itself_stood_still_is_nobodys_silence() -> Non
     assert cluster.node.publisher.image.brokers[2].fenced
 
 
-def test_a_death_that_concerns_many_partitions_is_written_in_several_batches() -> None:
+def test_fencing_a_broker_with_many_partitions_writes_several_batches() -> None:
     cluster = Cluster(11)
     for name in ("a", "b", "c"):
         wanted = new_topic(
@@ -265,7 +265,7 @@ def test_a_death_that_concerns_many_partitions_is_written_in_several_batches() -
     assert leaders == {3}
 
 
-def test_without_eligible_replicas_a_death_of_many_lone_partitions_ends_too() -> None:
+def test_without_the_elr_feature_fencing_with_many_single_replicas_completes() -> None:
     cluster = Cluster(13)
     wanted = UpdateFeaturesRequest(
         feature_updates=[
@@ -291,7 +291,7 @@ def test_without_eligible_replicas_a_death_of_many_lone_partitions_ends_too() ->
     assert {(each.leader, each.isr) for each in topic.partitions.values()} == {(2, (2,))}
 
 
-def test_one_request_may_not_make_more_records_than_a_batch_has() -> None:
+def test_a_request_with_more_records_than_a_batch_is_refused() -> None:
     cluster = Cluster(12)
     for name in ("a", "b"):
         wanted = new_topic(
@@ -330,8 +330,8 @@ def sizes_since(cluster: Cluster, before: int) -> list[int]:
 
 
 @pytest.mark.parametrize("leader", [2, 3])
-def test_a_shutdown_that_concerns_many_partitions_is_written_in_several_turns(leader: int) -> None:
-    """Whether the broker leads them or only is in sync with them."""
+def test_a_shutdown_of_a_broker_with_many_partitions_takes_several_turns(leader: int) -> None:
+    """In one case the broker leads them, in the other it is only in sync."""
     cluster = Cluster(14)
     follower = 5 - leader
     for name in ("a", "b"):
@@ -355,7 +355,7 @@ def test_a_shutdown_that_concerns_many_partitions_is_written_in_several_turns(le
     assert cluster.node.publisher.image.brokers[2].fenced
 
 
-def test_a_controller_that_takes_over_in_the_midst_of_a_shutdown_goes_on_with_it() -> None:
+def test_a_new_controller_continues_a_controlled_shutdown() -> None:
     cluster = Cluster(15)
     wanted = new_topic(
         "a", partitions=-1, factor=-1, assignments={each: [2, 3] for each in range(3000)}

@@ -1,4 +1,4 @@
-"""The active controller on a simulated host: answers only what is committed."""
+"""The active controller on a simulated host: responses follow commits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_new_cluster_begins_with_the_formatted_features_and_a_pinned_minimum()
     assert not image.brokers[1].fenced
 
 
-def test_a_controller_that_is_not_active_says_so() -> None:
+def test_an_inactive_controller_returns_not_controller() -> None:
     world = SimWorld(2)
     node = Node(world)
     node.controller.serve(creation(new_topic("a")), node.answers.append)
@@ -37,7 +37,7 @@ def test_a_controller_that_is_not_active_says_so() -> None:
     assert answer.topics[0].error_code == ErrorCode.NOT_CONTROLLER
 
 
-def test_whoever_waits_for_it_is_called_once_it_is_active() -> None:
+def test_a_callback_runs_when_the_controller_becomes_active() -> None:
     world = SimWorld(3)
     node = Node(world)
     called: list[str] = []
@@ -48,7 +48,7 @@ def test_whoever_waits_for_it_is_called_once_it_is_active() -> None:
     assert called == ["waited", "at once"]
 
 
-def test_the_answer_comes_with_the_commit_and_not_before() -> None:
+def test_a_response_is_sent_only_after_the_commit() -> None:
     world = SimWorld(4)
     node = Node(world)
     node.ready()
@@ -62,7 +62,7 @@ def test_the_answer_comes_with_the_commit_and_not_before() -> None:
     assert node.publisher.image.topics.by_name("a") is not None
 
 
-def test_a_second_request_sees_the_first_one_before_it_is_committed() -> None:
+def test_a_request_sees_uncommitted_changes_of_earlier_requests() -> None:
     world = SimWorld(5)
     node = Node(world)
     node.ready()
@@ -73,7 +73,7 @@ def test_a_second_request_sees_the_first_one_before_it_is_committed() -> None:
     assert sorted(errors) == [ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS]
 
 
-def test_an_answer_without_records_waits_for_what_it_saw() -> None:
+def test_a_response_without_records_waits_for_the_changes_that_it_saw() -> None:
     world = SimWorld(6)
     node = Node(world)
     node.ready()
@@ -85,7 +85,7 @@ def test_an_answer_without_records_waits_for_what_it_saw() -> None:
     assert node.driver.high_watermark == node.driver.log_end_offset
 
 
-def test_what_is_not_committed_is_answered_with_not_controller_when_it_stops() -> None:
+def test_pending_requests_get_not_controller_at_a_stop() -> None:
     world = SimWorld(7)
     node = Node(world)
     node.ready()
@@ -98,7 +98,7 @@ def test_what_is_not_committed_is_answered_with_not_controller_when_it_stops() -
     assert not node.controller.is_active
 
 
-def test_everything_is_there_after_a_restart() -> None:
+def test_the_state_survives_a_restart() -> None:
     world = SimWorld(8)
     node = Node(world)
     epoch = node.ready()
@@ -115,7 +115,7 @@ def test_everything_is_there_after_a_restart() -> None:
     assert again.fatal == []
 
 
-def test_registration_is_refused_to_another_cluster() -> None:
+def test_a_registration_with_another_cluster_id_is_refused() -> None:
     world = SimWorld(9)
     node = Node(world)
     world.run_until(lambda: node.controller.is_active)
@@ -125,7 +125,7 @@ def test_registration_is_refused_to_another_cluster() -> None:
     assert node.answers[0].error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
 
 
-def test_a_silent_broker_is_fenced_by_time_alone() -> None:
+def test_a_silent_broker_is_fenced_by_the_timer() -> None:
     world = SimWorld(10)
     node = Node(world)
     node.ready()
@@ -140,7 +140,7 @@ def test_a_silent_broker_is_fenced_by_time_alone() -> None:
     assert not node.publisher.image.brokers[1].fenced
 
 
-def test_records_that_cannot_be_written_leave_neither_log_nor_image_changed() -> None:
+def test_records_that_cannot_be_written_change_neither_log_nor_image() -> None:
     node = Node(SimWorld(21))
     node.ready()
     state = node.controller._state

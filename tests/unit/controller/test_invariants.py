@@ -38,7 +38,7 @@ def delta_with(
     return delta
 
 
-def test_a_partition_in_order_is_accepted() -> None:
+def test_a_consistent_partition_is_accepted() -> None:
     check_records(delta_with([1, 2, 3], [1, 2], leader=1, elr=[3]))
     check_records(delta_with([1], [1], leader=NO_LEADER))
 
@@ -59,7 +59,7 @@ def test_a_partition_that_breaks_an_invariant_is_refused(delta: ClusterDelta, me
         check_records(delta)
 
 
-def test_epochs_of_a_changed_partition_grow() -> None:
+def test_the_epochs_of_a_changed_partition_increase() -> None:
     image = delta_with([1, 2], [1, 2], leader=1).apply(Provenance(1, 1, -1))
     delta = ClusterDelta(image)
     delta.replay(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=2))
@@ -72,7 +72,7 @@ def test_epochs_of_a_changed_partition_grow() -> None:
         check_records(delta)
 
 
-def test_blocks_of_producer_ids_grow() -> None:
+def test_blocks_of_producer_ids_increase() -> None:
     delta = ClusterDelta(ClusterImage(next_producer_id=2_000))
     delta.replay(ProducerIdsRecord(broker_id=1, broker_epoch=1, next_producer_id=2_000))
     with pytest.raises(AssertionError, match="ProducerIdsGrow: before=2000 after=2000"):

@@ -1,4 +1,4 @@
-"""Requests that the controller works out in slices, while others write."""
+"""Requests that the controller computes in slices, while other requests write."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def scene() -> Scene:
     return Scene()
 
 
-def test_a_long_request_takes_several_turns_and_is_written_at_once(scene: Scene) -> None:
+def test_a_long_request_takes_several_turns_and_writes_once(scene: Scene) -> None:
     scene.serve()
     assert scene.answers == []
     assert scene.driver.log_end_offset == 0
@@ -127,7 +127,7 @@ def test_a_long_request_takes_several_turns_and_is_written_at_once(scene: Scene)
     assert scene.driver.log_end_offset == 12
 
 
-def test_what_others_write_meanwhile_is_seen(scene: Scene) -> None:
+def test_a_long_request_sees_concurrent_writes(scene: Scene) -> None:
     scene.serve()
     scene.write_something_else()
     scene.finish()
@@ -138,14 +138,14 @@ def test_what_others_write_meanwhile_is_seen(scene: Scene) -> None:
     assert len(list(scene.state.image.topics)) == 13
 
 
-def test_a_request_that_writes_nothing_is_not_worked_out_again(scene: Scene) -> None:
+def test_a_request_without_records_is_not_recomputed(scene: Scene) -> None:
     scene.serve(validate_only=True)
     scene.write_something_else()
     scene.finish()
     assert (scene.answers, len(scene.seen)) == (["made"], 1)
 
 
-def test_a_request_that_is_always_overtaken_comes_to_its_end(scene: Scene) -> None:
+def test_a_request_with_constant_concurrent_writes_completes(scene: Scene) -> None:
     scene.serve()
     turns = 0
     while scene.driver.queue:
@@ -156,7 +156,7 @@ def test_a_request_that_is_always_overtaken_comes_to_its_end(scene: Scene) -> No
     assert scene.answers == ["made"]
 
 
-def test_a_controller_that_is_deposed_meanwhile_says_so(scene: Scene) -> None:
+def test_a_request_gets_not_controller_if_the_controller_is_deposed(scene: Scene) -> None:
     scene.serve()
     scene.state.cease()
     scene.finish()
@@ -185,13 +185,13 @@ def test_many_records_are_encoded_before_the_turn_that_appends_them(scene: Scene
     assert encoded.build(7, 3) == expected
 
 
-def test_few_records_are_left_to_the_driver(scene: Scene) -> None:
+def test_few_records_are_encoded_by_the_driver(scene: Scene) -> None:
     scene.serve()
     scene.finish()
     assert scene.driver.encoded == [None]
 
 
-def test_records_that_cannot_be_encoded_are_left_to_the_driver(scene: Scene) -> None:
+def test_records_that_cannot_be_encoded_are_passed_to_the_driver(scene: Scene) -> None:
     records = [(TopicRecord(name="t", topic_id=b"short"), 0)] * 600
 
     def steps() -> Generator[None, None, ControllerResult[str]]:

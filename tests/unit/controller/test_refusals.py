@@ -1,4 +1,4 @@
-"""Responses to requests that no controller took: those with many items are made in steps."""
+"""Error responses with many items are built in steps."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ LARGE: list[Message] = [
 
 
 @pytest.mark.parametrize("request_", LARGE, ids=lambda each: type(each).__name__)
-def test_a_refusal_of_many_items_is_made_in_steps(request_: Message) -> None:
+def test_an_error_response_with_many_items_is_built_in_steps(request_: Message) -> None:
     refused = refuse_request(request_, Refusal(ErrorCode.REQUEST_TIMED_OUT, "no controller"))
     assert isinstance(refused, GeneratorType)
     response, steps = counted(refused)

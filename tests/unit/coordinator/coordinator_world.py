@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from barnabas.coordinator.group.config import GroupCoordinatorConfig
+from barnabas.coordinator.group.consumer.consumer_shard import ConsumerSettings
 from barnabas.coordinator.group.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
 from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencies
 from barnabas.protocol.messages.offset_commit import (
@@ -46,6 +47,16 @@ class Topics:
         topic = self.replicas.image.topics.by_name(name)
         return 0 if topic is None else len(topic.partitions)
 
+    def partition_racks(self, name: str):
+        return iter([[]] * self.partition_count(name))
+
+    def topic_names(self):
+        return self.replicas.image.topics.names()
+
+    def version(self) -> int:
+        # The replica set's image has no offsets. Its topics only grow in number here.
+        return len(self.replicas.image.topics)
+
 
 class CoordinatorWorld:
     """One broker whose `__consumer_offsets` has one partition."""
@@ -69,9 +80,14 @@ class CoordinatorWorld:
         )
         self.config = GroupCoordinatorConfig(**config)
         self.responses: list[OffsetCommitResponse] = []
-        self.coordinator = self.new_coordinator()
+        self.coordinator = self._make_coordinator()
 
     def new_coordinator(self) -> GroupCoordinator:
+        """Stop the coordinator, and return one with an empty memory."""
+        self.coordinator.runtime.shutdown()
+        return self._make_coordinator()
+
+    def _make_coordinator(self, consumers: ConsumerSettings | None = None) -> GroupCoordinator:
         runtime = self.replicas.runtime
         topics = Topics(self.replicas)
         dependencies = RuntimeDependencies(
@@ -82,7 +98,7 @@ class CoordinatorWorld:
             wheel=self.replicas.wheel,
             executor=runtime.executor,
         )
-        return GroupCoordinator(self.config, dependencies, topics, runtime.rng)
+        return GroupCoordinator(self.config, dependencies, topics, runtime.rng, consumers)
 
     def load(self, leader_epoch: int = 0) -> None:
         self.coordinator.runtime.on_elected(0, leader_epoch)
@@ -92,7 +108,7 @@ class CoordinatorWorld:
         self.replicas.replay(PartitionChangeRecord(partition_id=0, topic_id=OFFSETS_ID, leader=2))
 
     def follow(self, offset: int) -> None:
-        """Let the other replica fetch from `offset`: it has all records before it."""
+        """Make the other replica fetch from `offset`; it has all records below this offset."""
         params = FetchParams(17, 2, 102, 0, 1, 1 << 20, FetchIsolation.LOG_END)
         where = TopicIdPartition(OFFSETS_ID, *STATE)
         data = FetchPartitionData(offset, 1 << 20)

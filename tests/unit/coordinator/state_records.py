@@ -1,4 +1,4 @@
-"""Puts records into a state partition, as coordinators write them and as they must not be."""
+"""Writes valid and invalid records into a state partition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records carry the image forward; what they do not touch is shared."""
+"""Records change the image; unchanged parts are shared."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_topic_is_found_by_name_and_by_id() -> None:
     assert image.topics.by_name("b") is None
 
 
-def test_untouched_parts_are_the_same_objects() -> None:
+def test_unchanged_parts_are_the_same_objects() -> None:
     before = three_brokers(topic("a", 1), partition(1))
     after = image_of(config(TOPIC, "a", "retention.ms", "1"), base=before)
     assert after.topics is before.topics
@@ -48,7 +48,7 @@ def test_untouched_parts_are_the_same_objects() -> None:
     assert after.features is before.features
 
 
-def test_a_partition_change_leaves_alone_what_it_does_not_name() -> None:
+def test_a_partition_change_keeps_fields_that_it_does_not_contain() -> None:
     before = three_brokers(topic("a", 1), partition(1, 0, (1, 2, 3)))
     change = PartitionChangeRecord(partition_id=0, topic_id=topic_id(1), isr=[1, 2])
     after = image_of(change, base=before).topics.partition("a", 0)
@@ -57,7 +57,7 @@ def test_a_partition_change_leaves_alone_what_it_does_not_name() -> None:
     assert (after.leader, after.leader_epoch, after.partition_epoch) == (1, 0, 1)
 
 
-def test_a_new_leader_begins_a_leader_epoch_the_same_one_too() -> None:
+def test_a_leader_in_a_partition_change_starts_a_leader_epoch() -> None:
     before = three_brokers(topic("a", 1), partition(1, 0, (1, 2)))
     for leader in (2, 1, -1):
         change = PartitionChangeRecord(partition_id=0, topic_id=topic_id(1), leader=leader)
@@ -75,7 +75,7 @@ def test_a_partition_without_directories_is_migrating() -> None:
     assert found.directories == (DIRECTORY_MIGRATING,)
 
 
-def test_a_removed_topic_takes_its_configs_along() -> None:
+def test_a_removed_topic_removes_its_configs() -> None:
     before = three_brokers(topic("a", 1), partition(1), config(TOPIC, "a", "retention.ms", "1"))
     delta = ClusterDelta(before)
     delta.replay(RemoveTopicRecord(topic_id=topic_id(1)))
@@ -86,7 +86,7 @@ def test_a_removed_topic_takes_its_configs_along() -> None:
     assert delta.config_changes == {(TOPIC, "a"): {"retention.ms": None}}
 
 
-def test_a_topic_made_anew_under_its_name_in_one_delta_is_deleted_and_created() -> None:
+def test_a_topic_recreated_in_one_delta_is_deleted_and_created() -> None:
     delta = ClusterDelta(three_brokers(topic("a", 1), partition(1)))
     for record in (RemoveTopicRecord(topic_id=topic_id(1)), topic("a", 2), partition(2)):
         delta.replay(record)
@@ -100,7 +100,7 @@ def test_a_topic_made_anew_under_its_name_in_one_delta_is_deleted_and_created() 
     assert len(after.topics) == 1
 
 
-def test_a_topic_created_and_removed_in_one_delta_leaves_nothing() -> None:
+def test_a_topic_created_and_removed_in_one_delta_leaves_no_change() -> None:
     delta = ClusterDelta(three_brokers())
     for record in (topic("a", 1), partition(1), RemoveTopicRecord(topic_id=topic_id(1))):
         delta.replay(record)
@@ -109,7 +109,7 @@ def test_a_topic_created_and_removed_in_one_delta_leaves_nothing() -> None:
     assert len(delta.apply(Provenance()).topics) == 0
 
 
-def test_local_changes_tell_what_to_lead_to_follow_and_to_delete() -> None:
+def test_local_changes_list_partitions_to_lead_to_follow_and_to_delete() -> None:
     before = three_brokers(
         topic("gone", 1), partition(1, 0, (1, 2)),
         topic("moved", 2), partition(2, 0, (1, 2)),
@@ -157,7 +157,7 @@ def test_brokers_are_fenced_unfenced_shut_down_and_unregistered() -> None:
     assert 1 not in image.brokers
 
 
-def test_a_record_of_an_earlier_life_of_a_broker_is_an_error() -> None:
+def test_a_record_with_an_earlier_broker_epoch_is_an_error() -> None:
     delta = ClusterDelta(image_of(broker(1, epoch=7)))
     with pytest.raises(MetadataReplayError):
         delta.replay(UnfenceBrokerRecord(id=1, epoch=6))
@@ -171,12 +171,12 @@ def test_configs_are_set_overwritten_and_removed() -> None:
     assert list(image.configs) == []
 
 
-def test_a_feature_at_level_zero_is_gone() -> None:
+def test_a_feature_at_level_zero_is_removed() -> None:
     image = image_of(feature("x", 1), feature("x", 0))
     assert image.features.finalized == {}
 
 
-def test_records_without_effect_are_taken() -> None:
+def test_records_without_effect_are_accepted() -> None:
     delta = ClusterDelta(three_brokers())
     delta.replay(NoOpRecord())
     assert delta.is_empty
@@ -212,7 +212,7 @@ def test_eligible_leader_replicas_are_cleared_for_one_topic_or_all() -> None:
     ]
 
 
-def test_a_snapshot_over_an_image_removes_what_it_does_not_mention() -> None:
+def test_a_snapshot_removes_objects_that_it_does_not_contain() -> None:
     old = three_brokers(
         topic("a", 1), partition(1), topic("b", 2), partition(2), config(TOPIC, "a", "x", "1")
     )

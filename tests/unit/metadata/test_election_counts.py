@@ -1,4 +1,4 @@
-"""Elections are told apart by whether records may have been lost."""
+"""Elections are counted by whether records may have been lost."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_unclean_elections_and_those_of_eligible_replicas_are_counted() -> None:
     assert (counts.from_eligible, counts.unclean) == (1, 1)
 
 
-def test_a_partition_that_is_new_has_had_no_election() -> None:
+def test_a_new_partition_counts_no_election() -> None:
     counts = ElectionCounts()
     delta = ClusterDelta(three_brokers())
     for record in (topic("a", 1), partition(1, 0, (1, 2, 3))):

@@ -1,4 +1,4 @@
-"""An image becomes records and the records the same image."""
+"""An image is converted to records, and the records to the same image."""
 
 from __future__ import annotations
 

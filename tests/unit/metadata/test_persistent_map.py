@@ -1,4 +1,4 @@
-"""The map under the image: immutable, shared, in an order of its keys alone."""
+"""The map of the image: immutable, shared, ordered by its keys only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ CHANGES = st.lists(
 
 
 @given(CHANGES)
-def test_a_map_holds_what_a_dict_would(changes: list[tuple[dict[str, int], list[str]]]) -> None:
+def test_a_map_has_the_same_content_as_a_dict(
+    changes: list[tuple[dict[str, int], list[str]]],
+) -> None:
     expected: dict[str, int] = {}
     made: PersistentMap[str, int] = PersistentMap()
     for put, removed in changes:
@@ -28,7 +30,7 @@ def test_a_map_holds_what_a_dict_would(changes: list[tuple[dict[str, int], list[
         assert dict(before) == snapshot
 
 
-def test_a_map_grows_far_beyond_its_first_buckets() -> None:
+def test_a_map_grows_beyond_its_initial_buckets() -> None:
     made: PersistentMap[str, int] = PersistentMap({f"k{i}": i for i in range(5000)})
     assert len(made) == 5000
     assert made["k4999"] == 4999
@@ -36,14 +38,14 @@ def test_a_map_grows_far_beyond_its_first_buckets() -> None:
     assert made.get("k5000") is None
 
 
-def test_a_change_shares_the_untouched_buckets() -> None:
+def test_a_change_shares_the_unchanged_buckets() -> None:
     before: PersistentMap[str, int] = PersistentMap({f"k{i}": i for i in range(5000)})
     after = before.evolve({"k1": -1})
     shared = sum(old is new for old, new in zip(before._buckets, after._buckets, strict=True))
     assert shared == len(before._buckets) - 1
 
 
-def test_the_order_depends_on_the_keys_alone() -> None:
+def test_the_order_depends_only_on_the_keys() -> None:
     keys = [f"k{i}" for i in range(300)]
     forth: PersistentMap[str, int] = PersistentMap(dict.fromkeys(keys, 0))
     assert sorted(forth) == sorted(keys)
@@ -51,6 +53,6 @@ def test_the_order_depends_on_the_keys_alone() -> None:
     assert list(forth) == list(again)
 
 
-def test_bytes_are_keys_too() -> None:
+def test_bytes_can_be_keys() -> None:
     made: PersistentMap[bytes, str] = PersistentMap({b"a": "x"})
     assert made[b"a"] == "x"

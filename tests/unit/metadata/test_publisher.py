@@ -1,4 +1,4 @@
-"""Committed batches become images; a metadata transaction shows as a whole or not at all."""
+"""Committed batches change the image; a metadata transaction is applied completely or not."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Seen:
         self.calls.append((delta, image))
 
 
-def test_several_batches_make_one_image_and_one_call() -> None:
+def test_several_batches_cause_one_image_and_one_call() -> None:
     publisher, seen = MetadataPublisher(), Seen()
     publisher.add_listener(seen)
     publisher.on_commit([batch(1, feature()), batch(2, topic("a", 1), partition(1))])
@@ -44,7 +44,7 @@ def test_several_batches_make_one_image_and_one_call() -> None:
     assert publisher.image.topics.by_name("a") is not None
 
 
-def test_a_transaction_shows_only_when_it_ends() -> None:
+def test_a_transaction_is_applied_when_it_ends() -> None:
     publisher = MetadataPublisher()
     publisher.on_commit([batch(1, BeginTransactionRecord(name="x"), topic("a", 1))])
     assert publisher.image.topics.by_name("a") is None
@@ -54,7 +54,7 @@ def test_a_transaction_shows_only_when_it_ends() -> None:
     assert publisher.image.provenance.offset == 4
 
 
-def test_an_aborted_transaction_leaves_nothing() -> None:
+def test_an_aborted_transaction_changes_nothing() -> None:
     publisher = MetadataPublisher()
     publisher.on_commit(
         [batch(1, BeginTransactionRecord(), topic("a", 1), AbortTransactionRecord(reason="x"))]
@@ -62,7 +62,7 @@ def test_an_aborted_transaction_leaves_nothing() -> None:
     assert len(publisher.image.topics) == 0
 
 
-def test_an_end_without_a_beginning_is_an_error() -> None:
+def test_an_end_record_without_a_begin_record_is_an_error() -> None:
     with pytest.raises(MetadataReplayError):
         MetadataPublisher().on_commit([batch(1, EndTransactionRecord())])
 
@@ -79,8 +79,8 @@ def test_a_snapshot_replaces_the_image() -> None:
     assert image_of(base=publisher.image).brokers == new.brokers
 
 
-def test_a_listener_that_fails_does_not_keep_the_others_from_following(caplog) -> None:
-    """As Kafka's MetadataLoader; the failure is logged and counted."""
+def test_a_failing_listener_does_not_affect_other_listeners(caplog) -> None:
+    """As in Kafka's MetadataLoader; the failure is logged and counted."""
     publisher = MetadataPublisher()
     seen: list[int] = []
 

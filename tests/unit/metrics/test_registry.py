@@ -18,7 +18,7 @@ def test_equal_name_and_tags_return_the_same_counter() -> None:
     assert registry.snapshot() == {"a{partition=0,topic=t}": 3}
 
 
-def test_a_gauge_is_read_when_somebody_looks() -> None:
+def test_a_gauge_is_evaluated_when_it_is_read() -> None:
     registry = MetricsRegistry(SimClock(SimScheduler()))
     values = [1.0]
     registry.gauge("g", None, lambda: values[0])
@@ -49,7 +49,7 @@ def test_a_meter_shows_the_rate_of_a_steady_load() -> None:
     assert meter.rates() == pytest.approx((10, 10, 10))
 
 
-def test_a_meter_forgets_by_the_minute() -> None:
+def test_a_meter_decays_by_the_minute() -> None:
     scheduler = SimScheduler()
     meter = Meter(SimClock(scheduler))
     meter.mark(500)
@@ -61,7 +61,7 @@ def test_a_meter_forgets_by_the_minute() -> None:
     assert one < five < fifteen
 
 
-def test_percentiles_are_right_within_five_per_cent() -> None:
+def test_percentiles_are_accurate_within_five_percent() -> None:
     histogram = Histogram()
     for value in range(1, 10_001):
         histogram.update(value)

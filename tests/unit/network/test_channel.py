@@ -1,4 +1,4 @@
-"""The client's side: channels and their pool, against a small broker in a simulated world."""
+"""Client channels and their pool, against a small broker in a simulated world."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_every_request_gets_its_response(seed: int) -> None:
     assert client.pool.wheel.waiting_count == 1
 
 
-def test_a_request_without_response_in_time_costs_the_connection() -> None:
+def test_a_request_timeout_closes_the_connection() -> None:
     world, broker, client = client_of(1)
     broker.answering = False
     channel = client.channel()
@@ -111,7 +111,7 @@ def test_a_request_without_response_in_time_costs_the_connection() -> None:
     assert not channel.is_open
 
 
-def test_all_pending_fail_when_the_broker_dies() -> None:
+def test_pending_requests_fail_when_the_broker_dies() -> None:
     world, broker, client = client_of(1)
     broker.answering = False
     channel = client.channel()
@@ -123,7 +123,7 @@ def test_all_pending_fail_when_the_broker_dies() -> None:
     assert {error.kind for _, error in client.answers if error} == {NetworkErrorKind.DISCONNECTED}
 
 
-def test_sending_on_a_closed_channel_fails_later_and_not_within_the_call() -> None:
+def test_sending_on_a_closed_channel_fails_asynchronously() -> None:
     world, _, client = client_of(1)
     channel = client.channel()
     channel.close()
@@ -133,7 +133,7 @@ def test_sending_on_a_closed_channel_fails_later_and_not_within_the_call() -> No
     assert client.answers[0][1].kind is NetworkErrorKind.DISCONNECTED
 
 
-def test_callers_share_one_attempt() -> None:
+def test_callers_share_one_connection_attempt() -> None:
     world, broker, client = client_of(1)
     for _ in range(3):
         client.acquire()
@@ -142,7 +142,7 @@ def test_callers_share_one_attempt() -> None:
     assert len({id(channel) for channel, _ in client.ready}) == 1
 
 
-def test_a_channel_is_handed_out_when_it_is_prepared() -> None:
+def test_a_channel_is_returned_after_its_preparation() -> None:
     def prepare(channel: Channel, done: Callable[[NetworkError | None], None]) -> None:
         def on_response(response: Any, error: NetworkError | None) -> None:
             channel.versions = {18: (0, 4)}
@@ -155,7 +155,7 @@ def test_a_channel_is_handed_out_when_it_is_prepared() -> None:
     assert broker.requests == 1
 
 
-def test_failures_back_off_and_the_next_caller_waits_for_it() -> None:
+def test_after_a_failure_the_next_caller_waits_for_the_backoff() -> None:
     settings = PoolSettings(backoff=ReconnectBackoff(100, 1000))
     world, broker, client = client_of(1, settings)
     world.host("b").kill()
@@ -171,7 +171,7 @@ def test_failures_back_off_and_the_next_caller_waits_for_it() -> None:
     assert client.channel().is_open
 
 
-def test_a_channel_that_is_not_used_is_closed() -> None:
+def test_an_idle_channel_is_closed() -> None:
     world, broker, client = client_of(1, PoolSettings(idle_max_ms=1000))
     channel = client.channel()
     world.run_for(900)
@@ -196,7 +196,7 @@ def test_a_node_that_moved_gets_a_new_channel() -> None:
     assert not old.is_open
 
 
-def test_closing_the_pool_fails_what_waits() -> None:
+def test_closing_the_pool_fails_pending_calls() -> None:
     world, broker, client = client_of(1)
     broker.answering = False
     client.send(client.channel())
@@ -215,7 +215,7 @@ def test_an_unreachable_broker_times_out() -> None:
     assert world.scheduler.now_ms == pytest.approx(300, abs=1)
 
 
-def test_back_off_doubles_up_to_its_limit() -> None:
+def test_the_backoff_doubles_up_to_its_limit() -> None:
     backoff = ReconnectBackoff(50, 1000)
     delay = partial(backoff.delay_ms, rng=SeededRng(1))
     assert delay(0) == 0

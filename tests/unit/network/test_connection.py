@@ -1,4 +1,4 @@
-"""The server's side of a connection, over a simulated network that cuts bytes anywhere."""
+"""Server connections over a simulated network that splits bytes anywhere."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def frame(body: bytes) -> bytes:
 
 
 class Server:
-    """Accepts on host "s"; keeps the slots of the requests, and copies of these."""
+    """Accepts on host "s"; keeps the slots of the requests, and copies of the requests."""
 
     def __init__(self, world: SimWorld, limits: ConnectionLimits, buffer_bytes: int = 4096) -> None:
         runtime = world.host("s").runtime
@@ -73,7 +73,7 @@ def connected(
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_frames_of_any_size_come_whole_however_the_bytes_are_cut(seed: int) -> None:
+def test_frames_of_any_size_arrive_complete_for_any_split(seed: int) -> None:
     world, server, client = connected(seed)
     server.handle = server.echo
     bodies = [bytes([n % 251]) * (n * n % 9001) for n in range(60)]
@@ -85,7 +85,7 @@ def test_frames_of_any_size_come_whole_however_the_bytes_are_cut(seed: int) -> N
     assert client.data == expected
 
 
-def test_answers_leave_in_the_order_of_the_requests() -> None:
+def test_responses_are_sent_in_the_order_of_the_requests() -> None:
     world, server, client = connected(1)
     client.stream.write([frame(b"1") + frame(b"2") + frame(b"3")])
     assert world.run_until(lambda: len(server.slots) == 3)
@@ -99,7 +99,7 @@ def test_answers_leave_in_the_order_of_the_requests() -> None:
     assert server.connections[0].statistics().in_flight == 0
 
 
-def test_a_request_is_answered_once() -> None:
+def test_a_second_response_to_a_request_is_an_error() -> None:
     world, server, client = connected(1)
     client.stream.write([frame(b"1")])
     assert world.run_until(lambda: bool(server.slots))
@@ -108,7 +108,7 @@ def test_a_request_is_answered_once() -> None:
         server.slots[0].complete([b"B"])
 
 
-def test_a_view_that_is_kept_raises_when_used_late() -> None:
+def test_a_view_raises_after_its_request_ended() -> None:
     world, server, client = connected(1)
     views: list[memoryview] = []
     server.handle = lambda _, view: views.append(view)
@@ -132,7 +132,7 @@ def test_views_are_writable() -> None:
     assert seen == [b"X2345"]
 
 
-def test_too_many_requests_in_flight_stop_the_reading() -> None:
+def test_too_many_requests_in_flight_pause_reading() -> None:
     limits = ConnectionLimits(in_flight_max=4)
     world, server, client = connected(3, limits)
     for _ in range(40):
@@ -149,7 +149,7 @@ def test_too_many_requests_in_flight_stop_the_reading() -> None:
     assert not server.connections[0].statistics().paused
 
 
-def test_held_back_answers_stop_the_reading() -> None:
+def test_unsent_responses_pause_reading() -> None:
     world, server, client = connected(3, ConnectionLimits(held_bytes_max=1000))
     client.stream.write([frame(b"1") + frame(b"2")])
     assert world.run_until(lambda: len(server.slots) == 2)
@@ -160,7 +160,7 @@ def test_held_back_answers_stop_the_reading() -> None:
     assert world.run_until(lambda: len(client.data) == 2001)
 
 
-def test_an_absurd_length_costs_the_peer_its_connection() -> None:
+def test_an_invalid_length_closes_the_connection() -> None:
     world, server, client = connected(1, ConnectionLimits(frame_bytes_max=100))
     client.stream.write([struct.pack(">i", 101)])
     assert world.run_until(lambda: client.closed and bool(server.closed))
@@ -168,7 +168,7 @@ def test_an_absurd_length_costs_the_peer_its_connection() -> None:
     assert server.requests == []
 
 
-def test_a_graceful_close_answers_what_was_taken_up() -> None:
+def test_a_graceful_close_answers_accepted_requests() -> None:
     world, server, client = connected(1)
     client.stream.write([frame(b"1")])
     assert world.run_until(lambda: bool(server.slots))
@@ -182,7 +182,7 @@ def test_a_graceful_close_answers_what_was_taken_up() -> None:
     assert len(server.requests) == 1
 
 
-def test_answers_after_the_connection_went_are_dropped() -> None:
+def test_responses_after_the_end_of_the_connection_are_dropped() -> None:
     world, server, client = connected(1)
     client.stream.write([frame(b"1")])
     assert world.run_until(lambda: bool(server.slots))
@@ -193,7 +193,7 @@ def test_answers_after_the_connection_went_are_dropped() -> None:
     assert client.data == b""
 
 
-def test_idle_time_counts_from_the_last_request_and_not_while_one_waits() -> None:
+def test_idle_time_counts_from_the_last_request_unless_one_is_pending() -> None:
     world, server, client = connected(1)
     connection = server.connections[0]
     world.run_for(500)
@@ -217,7 +217,7 @@ def test_a_muted_connection_is_not_read() -> None:
     assert server.requests == [b"1"]
 
 
-def test_the_last_answer_of_a_read_leaves_before_its_handler_is_done() -> None:
+def test_the_last_response_of_a_read_is_sent_before_its_handler_returns() -> None:
     _, server, _ = connected(1)
     sent: list[int] = []
 
@@ -234,7 +234,7 @@ def test_the_last_answer_of_a_read_leaves_before_its_handler_is_done() -> None:
 
 
 class WorkingClock:
-    """A clock that goes on while a request is worked on, as it does outside of simulations."""
+    """A clock that advances during the handling of requests, unlike in simulations."""
 
     def __init__(self, world: SimWorld) -> None:
         self._clock = world.host("s").runtime.clock
@@ -248,7 +248,7 @@ class WorkingClock:
 
 
 def working(each_ms: float) -> tuple[SimWorld, Server, Recorder, list[bytes]]:
-    """A server whose requests take `each_ms`; the list has a T for each turn of its loop."""
+    """Return a server whose requests take `each_ms`; the list has a T for each loop turn."""
     world = SimWorld(1)
     server = Server(world, ConnectionLimits(), buffer_bytes=1 << 16)
     clock = WorkingClock(world)
@@ -271,7 +271,7 @@ def working(each_ms: float) -> tuple[SimWorld, Server, Recorder, list[bytes]]:
 
 
 def in_a_row(order: list[bytes]) -> int:
-    """The most requests that were handled in one turn."""
+    """Return the largest number of requests that one turn handled."""
     return max(len(turn.split()) for turn in b" ".join(order).split(b"T"))
 
 
@@ -287,8 +287,8 @@ def test_requests_of_one_read_get_a_share_of_each_turn() -> None:
     assert in_a_row(order) == 3
 
 
-def test_requests_of_one_read_know_how_long_they_waited_for_their_turn() -> None:
-    """From when all of a request was received: also of those that later turns handle."""
+def test_requests_of_one_read_have_their_own_queue_time() -> None:
+    """It starts when the request was received completely, also if a later turn handles it."""
     world, server, client, _ = working(each_ms=1)
     work, queued = server.handle, []
 
@@ -307,7 +307,7 @@ def test_requests_of_one_read_know_how_long_they_waited_for_their_turn() -> None
     assert queued[-1] == 0.0
 
 
-def test_requests_that_wait_for_others_know_for_how_long() -> None:
+def test_requests_that_wait_for_others_have_that_queue_time() -> None:
     # With this seed all three come in one read.
     world, server, client = connected(7, ConnectionLimits(in_flight_max=2))
     queued: list[float] = []
@@ -327,7 +327,7 @@ def test_requests_that_wait_for_others_know_for_how_long() -> None:
     assert queued[2] >= 100
 
 
-def test_a_long_request_has_a_turn_of_its_own_and_no_more() -> None:
+def test_a_long_request_has_one_turn_to_itself() -> None:
     world, server, client, order = working(each_ms=1000)
     client.stream.write([b"".join(frame(b"%d" % number) for number in range(5))])
     assert world.run_until(lambda: len(server.requests) == 5)
@@ -348,7 +348,7 @@ def test_other_connections_are_served_between_the_requests_of_one_read() -> None
     assert world.run_until(lambda: len(server.requests) == 201)
 
 
-def test_requests_behind_one_that_is_worked_on_wait_for_it() -> None:
+def test_requests_wait_for_an_earlier_request_of_their_connection() -> None:
     world, server, client = connected(1)
 
     def begin(connection: Connection, view: memoryview) -> None:
@@ -365,7 +365,7 @@ def test_requests_behind_one_that_is_worked_on_wait_for_it() -> None:
     assert world.run_until(lambda: server.requests == [b"long", b"next", b"last"])
 
 
-def test_large_requests_that_wait_stop_the_reading() -> None:
+def test_large_pending_requests_pause_reading() -> None:
     limits = ConnectionLimits(waiting_bytes_max=1_000_000)
     world, server, client = connected(3, limits)
     for number in range(6):
@@ -381,7 +381,7 @@ def test_large_requests_that_wait_stop_the_reading() -> None:
     assert not server.connections[0].statistics().paused
 
 
-def test_a_large_request_of_its_own_is_taken_up_whatever_its_size() -> None:
+def test_a_single_large_request_is_accepted_at_any_size() -> None:
     world, server, client = connected(3, ConnectionLimits(waiting_bytes_max=100_000))
     client.stream.write([frame(bytes(400_000)), frame(b"2")])
     assert world.run_until(lambda: len(server.slots) == 1)

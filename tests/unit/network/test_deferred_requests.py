@@ -1,4 +1,4 @@
-"""Requests that came in one read with the one that made the connection pause wait their turn."""
+"""Requests in the same read as a request that pauses the connection are deferred."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def numbers(server: Server) -> list[int]:
     return [struct.unpack(">i", body)[0] for body in server.requests]
 
 
-def test_no_more_than_the_limit_are_taken_up_and_all_in_order() -> None:
+def test_requests_are_limited_and_handled_in_order() -> None:
     world = SimWorld(3)
     server = Server(world, ConnectionLimits(in_flight_max=4))
     burst(world, server)
@@ -44,7 +44,7 @@ def test_no_more_than_the_limit_are_taken_up_and_all_in_order() -> None:
     assert numbers(server) == list(range(20))
 
 
-def test_a_throttled_connection_takes_up_nothing_until_its_time_is_over() -> None:
+def test_a_throttled_connection_handles_no_request_until_the_throttle_ends() -> None:
     world = SimWorld(4)
     server = Server(world, ConnectionLimits())
 
@@ -63,7 +63,7 @@ def test_a_throttled_connection_takes_up_nothing_until_its_time_is_over() -> Non
     assert numbers(server) == list(range(20))
 
 
-def test_the_longest_of_several_waits_counts() -> None:
+def test_the_longest_of_several_throttle_times_applies() -> None:
     world = SimWorld(5)
     server = Server(world, ConnectionLimits())
     burst(world, server)
@@ -77,7 +77,7 @@ def test_the_longest_of_several_waits_counts() -> None:
     assert not connection.is_throttled
 
 
-def test_what_was_put_off_is_dropped_when_the_connection_goes() -> None:
+def test_deferred_requests_are_dropped_when_the_connection_closes() -> None:
     world = SimWorld(6)
     server = Server(world, ConnectionLimits(in_flight_max=2))
     client = burst(world, server)
@@ -90,7 +90,7 @@ def test_what_was_put_off_is_dropped_when_the_connection_goes() -> None:
     assert len(server.requests) == 2
 
 
-def test_many_small_requests_that_are_put_off_take_little_more_than_their_size() -> None:
+def test_many_small_deferred_requests_take_little_memory_beyond_their_size() -> None:
     world = SimWorld(8)
     world.network.weather = NetworkWeather(0.1, 0.1, 0.0)
     server = Server(world, ConnectionLimits(in_flight_max=4), 1 << 20)

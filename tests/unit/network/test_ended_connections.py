@@ -1,7 +1,7 @@
-"""What a connection leaves behind: nothing that only a collection of garbage could free.
+"""A closed connection leaves no objects that only the garbage collector can free.
 
-A hostile client may open and end thousands of connections a second. Freeing the circles of all of
-them at once held the event loop for 200 ms.
+A hostile client may open and close thousands of connections a second. Freeing the reference cycles
+of all of them at once blocked the event loop for 200 ms.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def without_collections() -> Iterator[None]:
 
 
 class SlotTimes(Times):
-    """Leads back to its slot, as the context of a request does."""
+    """References its slot, as the context of a request does."""
 
     def __init__(self, slot: ResponseSlot) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class SlotTimes(Times):
 
 
 @pytest.mark.parametrize("is_released", [True, False])
-def test_a_response_that_was_held_back_leaves_no_circle(is_released: bool) -> None:
+def test_a_delayed_response_leaves_no_reference_cycle(is_released: bool) -> None:
     world, server, client = connected(1)
     client.stream.write([frame(b"a"), frame(b"b")])
     assert world.run_until(lambda: len(server.slots) == 2)
@@ -58,7 +58,7 @@ def test_a_response_that_was_held_back_leaves_no_circle(is_released: bool) -> No
     assert watched() is None
 
 
-def test_responses_that_never_left_are_forgotten_with_their_connection() -> None:
+def test_unsent_responses_are_freed_with_their_connection() -> None:
     world, server, client = connected(1)
     client.stream.pause_reading()
     client.stream.write([frame(b"a"), frame(b"b")])
@@ -75,7 +75,7 @@ def test_responses_that_never_left_are_forgotten_with_their_connection() -> None
     assert [each() for each in watched] == [None, None]
 
 
-def test_a_response_in_front_of_a_malformed_frame_is_forgotten() -> None:
+def test_a_response_before_a_malformed_frame_is_freed() -> None:
     world, server, _ = connected(1)
     made: list[weakref.ref[SlotTimes]] = []
 
@@ -94,7 +94,7 @@ def test_a_response_in_front_of_a_malformed_frame_is_forgotten() -> None:
     assert [each() for each in made] == [None]
 
 
-def test_a_malformed_frame_is_told_without_its_frames_of_the_stack() -> None:
+def test_the_error_of_a_malformed_frame_has_no_traceback() -> None:
     world, server, client = connected(1)
     client.stream.write([b"\xff\xff\xff\xff"])
     assert world.run_until(lambda: bool(server.closed))

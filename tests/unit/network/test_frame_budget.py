@@ -1,4 +1,4 @@
-"""One budget for the memory of requests that have not arrived in full."""
+"""One budget for the memory of incomplete requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MEGABYTE = 1 << 20
 
 
 class Holder:
-    """A connection that is told to wait, to go on, or to go."""
+    """A connection that is told to wait, to resume, or to close."""
 
     def __init__(self, budget: FrameBudget, whole: int) -> None:
         self.budget = budget
@@ -52,7 +52,7 @@ def budget_of(megabytes: int) -> tuple[SimWorld, FrameBudget]:
     return world, FrameBudget(megabytes * MEGABYTE, runtime.clock, runtime.timer)
 
 
-def test_within_the_budget_all_go_on() -> None:
+def test_within_the_budget_all_connections_read() -> None:
     _, budget = budget_of(10)
     holders = [Holder(budget, 5 * MEGABYTE) for _ in range(2)]
     for holder in holders:
@@ -64,7 +64,7 @@ def test_within_the_budget_all_go_on() -> None:
     assert budget.held_bytes == 0
 
 
-def test_above_the_budget_one_goes_on_and_the_others_wait() -> None:
+def test_above_the_budget_one_connection_reads_and_the_others_wait() -> None:
     _, budget = budget_of(10)
     holders = [Holder(budget, 100 * MEGABYTE) for _ in range(20)]
     for holder in holders:
@@ -84,7 +84,7 @@ def test_small_requests_never_wait() -> None:
     assert not small.is_waiting
 
 
-def test_the_loan_goes_from_one_to_the_next_until_all_have_finished() -> None:
+def test_the_loan_passes_from_one_connection_to_the_next() -> None:
     _, budget = budget_of(10)
     holders = [Holder(budget, 10 * MEGABYTE) for _ in range(30)]
     for holder in holders:
@@ -104,7 +104,7 @@ def test_the_loan_goes_from_one_to_the_next_until_all_have_finished() -> None:
     assert most <= (10 + 30 + 10) * MEGABYTE
 
 
-def test_the_one_that_lacks_the_least_goes_first() -> None:
+def test_the_connection_with_the_fewest_missing_bytes_is_first() -> None:
     _, budget = budget_of(1)
     first, large, small = (Holder(budget, size * MEGABYTE) for size in (3, 50, 2))
     first.grow(2 * MEGABYTE)
@@ -127,7 +127,7 @@ def test_a_slow_borrower_is_dropped_while_others_wait() -> None:
     assert not other.dropped
 
 
-def test_a_slow_request_is_left_alone_while_no_other_waits() -> None:
+def test_a_slow_request_continues_while_no_other_waits() -> None:
     world, budget = budget_of(1)
     slow = Holder(budget, 9 * MEGABYTE)
     slow.grow(2 * MEGABYTE)
@@ -172,7 +172,7 @@ def connect(world: SimWorld, server: Server, name: str) -> Recorder:
     return client
 
 
-def test_announced_requests_that_come_slowly_hold_no_more_than_the_budget() -> None:
+def test_slow_large_requests_use_no_more_than_the_budget() -> None:
     world = SimWorld(1)
     server = BudgetedServer(world, 4 * MEGABYTE)
     senders = [connect(world, server, f"slow-{number}") for number in range(40)]
@@ -207,7 +207,7 @@ def test_large_requests_of_many_connections_all_arrive() -> None:
     assert server.budget.held_bytes == server.budget.waiting == 0
 
 
-def test_the_end_of_a_connection_gives_its_memory_back() -> None:
+def test_a_closed_connection_returns_its_memory() -> None:
     world = SimWorld(3)
     server = BudgetedServer(world, MEGABYTE)
     client = connect(world, server, "client")

@@ -1,4 +1,4 @@
-"""How long responses take to leave a connection: measured only for those that do not at once."""
+"""Send times of responses, which are measured only for responses that are delayed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Times:
 
 
 @pytest.mark.parametrize("is_parked", [False, True])
-def test_a_response_counts_until_the_kernel_has_taken_its_last_byte(is_parked: bool) -> None:
+def test_the_send_time_ends_when_the_kernel_has_the_last_byte(is_parked: bool) -> None:
     world, server, client = connected(1)
     times = Times()
 
@@ -53,7 +53,7 @@ def test_a_response_counts_until_the_kernel_has_taken_its_last_byte(is_parked: b
     assert (len(times.sent), times.held) == (1, [])
 
 
-def test_a_response_that_leaves_at_once_is_not_measured() -> None:
+def test_an_immediately_sent_response_is_not_measured() -> None:
     world, server, client = connected(1)
     times = Times()
     server.handle = lambda connection, _: connection.reserve().complete([frame(b"x")], times)
@@ -69,7 +69,7 @@ def test_a_response_that_leaves_at_once_is_not_measured() -> None:
     assert (times.sent, times.held) == ([], [])
 
 
-def test_a_small_response_behind_a_large_one_takes_as_long() -> None:
+def test_a_small_response_after_a_large_one_has_the_same_send_time() -> None:
     world, server, client = connected(1)
     client.stream.pause_reading()
     client.stream.write([frame(b"a"), frame(b"b"), frame(b"c")])
@@ -89,7 +89,7 @@ def test_a_small_response_behind_a_large_one_takes_as_long() -> None:
     assert 400 <= third.sent[0] < first.sent[0] + 300
 
 
-def test_the_end_of_a_connection_ends_the_sending() -> None:
+def test_a_closed_connection_ends_the_send_time() -> None:
     world, server, client = connected(1)
     client.stream.pause_reading()
     client.stream.write([frame(b"a")])

@@ -9,7 +9,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.alter_partition import AlterPartitionResponse
 
 
-def test_codes_names_and_retriability_are_kafkas() -> None:
+def test_codes_names_and_retriability_equal_those_of_kafka() -> None:
     for theirs in KioErrorCode:
         ours = ErrorCode(int(theirs))
         assert ours.name == theirs.name.upper()
@@ -20,19 +20,19 @@ def test_codes_leave_no_gap() -> None:
     assert [int(code) for code in ErrorCode] == list(range(-1, 137))
 
 
-def test_every_error_has_words_of_its_own() -> None:
+def test_every_error_has_a_unique_message() -> None:
     messages = [code.message for code in ErrorCode]
     assert all(messages)
     assert len(set(messages)) == len(messages)
 
 
-def test_a_code_from_the_future_counts_as_unexpected() -> None:
+def test_an_unknown_code_is_unexpected() -> None:
     assert ErrorCode.of(3) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert ErrorCode.of(12345) is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def test_unknown_error_codes_are_counted_as_unknown_server_error() -> None:
-    """A newer controller's response is forwarded, and counted, whatever codes it has."""
+    """A newer controller's response is forwarded and counted, whatever its codes."""
     counts = [0] * (max(ErrorCode) + 2)
     count = error_counter(AlterPartitionResponse)
     for code in (0, 136, -1, 137, 32_767, -2, -32_768):

@@ -1,4 +1,4 @@
-"""Frames come out of a stream whole and in order, however it is cut."""
+"""Frames come out of a stream complete and in order, for any split."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def feed(splitter: FrameSplitter, data: bytes, sizes: list[int]) -> list[bytes]:
     st.integers(0, 200_000),
     st.integers(0, 100_000),
 )
-def test_large_frames_come_through_buffers_that_are_used_again(
+def test_large_frames_use_reusable_buffers(
     lengths: list[int], sizes: list[int], kept: int, trusted: int
 ) -> None:
     frames = [bytes([index % 251]) * length for index, length in enumerate(lengths)]
@@ -95,7 +95,7 @@ def test_a_frame_is_released_when_the_next_one_is_requested() -> None:
 
 
 @pytest.mark.parametrize("length", [-1, -(2**31), 1001, 2**31 - 1])
-def test_an_absurd_length_is_an_error(length: int) -> None:
+def test_an_invalid_length_is_an_error(length: int) -> None:
     splitter = FrameSplitter(1000)
     splitter.get_buffer()[:4] = struct.pack(">i", length)
     with pytest.raises(ProtocolError, match="1000"):
@@ -108,7 +108,7 @@ def test_an_invalid_length_that_arrives_byte_by_byte_is_an_error() -> None:
         feed(splitter, struct.pack(">i", 5000), [1])
 
 
-def test_a_forged_length_costs_no_memory() -> None:
+def test_a_forged_length_allocates_no_memory() -> None:
     splitter = FrameSplitter(100 * 1024 * 1024)
     data = struct.pack(">i", 100 * 1024 * 1024 - 1) + b"x" * 10
     splitter.get_buffer()[: len(data)] = data

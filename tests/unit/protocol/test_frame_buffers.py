@@ -1,4 +1,4 @@
-"""Buffers for large frames: used again, bounded, and no larger on a word than was agreed."""
+"""Buffers for large frames: reused, bounded, and limited for unverified lengths."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_a_returned_buffer_is_reused() -> None:
     assert buffers.kept_bytes == 0
 
 
-def test_two_that_are_in_use_are_two() -> None:
+def test_two_buffers_in_use_are_distinct() -> None:
     buffers = FrameBuffers()
     assert buffers.take(MIB, 0) is not buffers.take(MIB, 0)
 

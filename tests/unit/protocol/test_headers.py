@@ -32,7 +32,7 @@ from barnabas.protocol.messages.fetch import (
 from barnabas.protocol.messages.metadata import MetadataRequest
 
 
-def test_header_versions() -> None:
+def test_header_versions_depend_on_api_and_version() -> None:
     assert request_header_version(ApiKey.PRODUCE, 8) == 1
     assert request_header_version(ApiKey.PRODUCE, 9) == 2
     assert request_header_version(ApiKey.CONTROLLED_SHUTDOWN, 0) == 0
@@ -98,7 +98,7 @@ def test_a_request_frame_has_length_header_and_message() -> None:
     assert frame[4 + offset :] == encode_bytes(request, 9)
 
 
-def test_a_response_frame_counts_records_that_stand_alone() -> None:
+def test_a_response_frame_includes_separate_record_chunks() -> None:
     data = PartitionData(
         partition_index=0, error_code=0, high_watermark=9, records=memoryview(bytes(5000))
     )

@@ -34,12 +34,12 @@ def test_a_metadata_record_equals_that_of_kafka() -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"\x00\x02\x00", b"\x02\x02\x00", b"\x01\x7f\x00", b"\x01\x02\x09"]
 )
-def test_a_metadata_record_that_we_do_not_know_is_an_error(data: bytes) -> None:
+def test_an_unknown_metadata_record_is_an_error(data: bytes) -> None:
     with pytest.raises(ProtocolError):
         decode_metadata_record(data)
 
 
-def test_bytes_behind_a_metadata_record_are_an_error() -> None:
+def test_bytes_after_a_metadata_record_are_an_error() -> None:
     written = encode_metadata_record(TopicRecord(name="foo", topic_id=bytes(16)), 0)
     with pytest.raises(ProtocolError, match="1 bytes too many"):
         decode_metadata_record(written + b"x")

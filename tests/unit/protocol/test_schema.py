@@ -74,7 +74,7 @@ def test_a_shared_default_struct_is_write_protected() -> None:
     assert data.diverging_epoch.epoch == 3
 
 
-def test_structs_that_are_left_out_are_all_the_same_one() -> None:
+def test_omitted_structs_share_one_default() -> None:
     one = PartitionData(partition_index=0, error_code=0, high_watermark=0, records=None)
     other = PartitionData(partition_index=1, error_code=0, high_watermark=0, records=None)
     assert one.diverging_epoch is other.diverging_epoch is EpochEndOffset.default_instance()
@@ -88,7 +88,7 @@ def test_structs_can_be_copied_and_pickled() -> None:
     assert copy.deepcopy(data).diverging_epoch is data.diverging_epoch
 
 
-def test_version_ranges_read_as_in_the_schemas() -> None:
+def test_version_ranges_are_parsed_as_in_the_schemas() -> None:
     assert version_range("3") == (3, 3)
     assert version_range("3-7") == (3, 7)
     assert version_range("3+") == (3, 32767)

@@ -1,4 +1,4 @@
-"""Encoding and decoding in steps: the same bytes and messages, a step per item."""
+"""Encoding and decoding in steps: the same bytes and messages, one step per item."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_errors_are_counted_in_steps() -> None:
     assert steps >= 100
 
 
-def test_more_items_than_memory_is_given_for_are_refused() -> None:
+def test_more_items_than_the_memory_limit_are_refused() -> None:
     frame = bytearray(unsigned_varint(ITEMS_MAX + 2)) + b"\x02g" * (ITEMS_MAX + 1) + b"\x00\x00"
     with pytest.raises(ProtocolError, match="send several"):
         finish(decode_in_steps(DescribeGroupsRequest, 5, memoryview(frame)))

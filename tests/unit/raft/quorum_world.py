@@ -1,7 +1,7 @@
-"""A quorum of cores in virtual time: messages are delayed, lost, doubled; nodes die and come back.
+"""A quorum of cores in virtual time, with lost, delayed and duplicate messages and node failures.
 
-Every effect is carried out as the driver does it, over logs in memory that lose what was not
-synced. The invariants are checked at each step, under the names of ARCHITECTURE section 5.
+Effects are carried out as the driver does, over logs in memory that lose unsynced records. Each
+step checks the invariants, with the names of ARCHITECTURE section 5.
 """
 
 from __future__ import annotations
@@ -70,16 +70,16 @@ class MemoryLog:
 
 
 class Node:
-    """One replica: what is on its disk, and the core while it runs."""
+    """A replica: its disk, and its core while it runs."""
 
     def __init__(self, node_id: int) -> None:
         self.id = node_id
         self.log = MemoryLog()
         self.disk = ElectionState()
         self.core: RaftCore | None = None
-        # Goes up with each crash and truncation: syncs under way before do not count.
+        # Increases with each crash and truncation, so that earlier syncs have no effect.
         self.life = 0
-        # Goes up with each crash: answers to an earlier process do not arrive.
+        # Increases with each crash, so that responses to an earlier process are dropped.
         self.process = 0
 
 
@@ -91,21 +91,21 @@ class QuorumWorld:
         self.now = 0.0
         self.loss = 0.0
         self.delay_ms_max = 20
-        # Pairs that cannot talk, in either direction.
+        # Pairs of nodes that cannot communicate, in either direction.
         self.cut: set[frozenset[int]] = set()
         self.voters = tuple(range(voters))
         self.nodes = [Node(each) for each in range(voters + observers)]
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._sequence = 0
         self._values = 0
-        # What was ever committed, by offset.
+        # All committed values, by offset.
         self.committed: list[Entry] = []
         # Epoch -> its leader.
         self.leaders: dict[int, int] = {}
         for node in self.nodes:
             self.start(node.id)
 
-    # -- what a test does -------------------------------------------------------------------------
+    # -- commands of tests -------------------------------------------------------------------------
 
     def start(self, node_id: int) -> None:
         node = self.nodes[node_id]
@@ -216,7 +216,7 @@ class QuorumWorld:
         for delay in self._delays():
             self._later(delay, lambda: self._deliver(source.id, destination, asked))
         if self.rng.random() < self.loss / 2:
-            # The connection broke, before or after the request got through.
+            # The connection broke, before or after the delivery of the request.
             failed = RequestFailed(request.token, is_unreachable=self.rng.random() < 0.5)
             self._later(self.rng.randint(1, 30), lambda: reply_failed(failed))
 
@@ -235,7 +235,7 @@ class QuorumWorld:
             self._later(delay, partial(request.reply_to, response))
 
     def _delays(self) -> list[int]:
-        """When each copy of a message arrives."""
+        """Return the delay of each copy of a message."""
         copies = 0 if self.rng.random() < self.loss else 1
         copies += 1 if self.rng.random() < self.loss / 4 else 0
         return [self.rng.randint(1, self.delay_ms_max) for _ in range(copies)]

@@ -1,4 +1,4 @@
-"""The note of what is committed: written seldom, and one write at a time."""
+"""The file that stores what is committed: written seldom, and by one write at a time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from unit.storage.storage_fixtures import LaterExecutor
 DIRECTORY = "/metadata"
 
 
-def test_one_write_is_under_way_at_a_time_and_a_later_one_follows() -> None:
+def test_writes_of_the_committed_offset_do_not_overlap() -> None:
     world, runtime = sim_runtime(1)
     runtime.disk.make_directory(DIRECTORY)
     executor = LaterExecutor()
@@ -30,7 +30,7 @@ def test_one_write_is_under_way_at_a_time_and_a_later_one_follows() -> None:
     assert read_committed_note(runtime.disk, DIRECTORY) == 9
 
 
-def test_the_last_write_is_left_out_while_another_one_is_under_way() -> None:
+def test_the_write_at_shutdown_is_omitted_during_another_write() -> None:
     world, runtime = sim_runtime(1)
     runtime.disk.make_directory(DIRECTORY)
     executor = LaterExecutor()

@@ -1,8 +1,8 @@
-"""The quorum core: single voter by hand, three and five voters over hundreds of seeds."""
+"""The quorum core: a single voter step by step, and three and five voters over random seeds."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -10,6 +10,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.raft.config import RaftConfig
 from barnabas.raft.core.messages import (
     BeginQuorumEpochRequest,
+    DivergingEpoch,
     FetchRequest,
     FetchResponse,
     Request,
@@ -20,7 +21,7 @@ from barnabas.raft.core.messages import (
 )
 from barnabas.raft.core.raft_core import RaftCore
 from barnabas.raft.election_state import NO_VOTE, ElectionState
-from barnabas.raft.listener import NO_LEADER, LeaderAndEpoch
+from barnabas.raft.listener import NO_LEADER, LeaderAndEpoch, SnapshotId
 from barnabas.raft.replica_key import ReplicaKey
 from barnabas.raft.voter_history import VoterHistory
 from barnabas.raft.voter_set import VoterSet
@@ -77,7 +78,7 @@ def token_of(effects: Effects, destination: int) -> int:
     return request.token
 
 
-def test_a_voter_that_is_alone_leads_at_once() -> None:
+def test_a_single_voter_becomes_leader_immediately() -> None:
     core = core_of(voters=(1,))
     effects = core.start(0)
     assert core.is_leader
@@ -90,13 +91,13 @@ def test_a_voter_that_is_alone_leads_at_once() -> None:
     assert core.next_deadline() == float("inf")
 
 
-def test_a_voter_that_is_alone_leads_in_a_new_epoch_after_a_restart() -> None:
+def test_a_single_voter_starts_a_new_epoch_after_a_restart() -> None:
     core = core_of(voters=(1,), remembered=ElectionState(7, 1))
     core.start(0)
     assert core.leader_and_epoch == LeaderAndEpoch(1, 8)
 
 
-def test_nothing_is_committed_before_it_is_synced() -> None:
+def test_a_record_is_committed_only_after_its_sync() -> None:
     log = MemoryLog()
     core = core_of(voters=(1,), log=log)
     core.start(0)
@@ -106,7 +107,7 @@ def test_nothing_is_committed_before_it_is_synced() -> None:
     assert core.on_synced(0, 1).high_watermark == 1
 
 
-def test_a_vote_is_persisted_in_the_step_that_answers() -> None:
+def test_a_vote_is_persisted_in_the_step_of_its_response() -> None:
     core = core_of()
     core.start(0)
     effects = core.step(0, vote_of(2, 4, 0, 0))
@@ -114,7 +115,7 @@ def test_a_vote_is_persisted_in_the_step_that_answers() -> None:
     assert granted(effects)
 
 
-def test_nobody_gets_two_votes_in_one_epoch() -> None:
+def test_a_voter_votes_once_per_epoch() -> None:
     core = core_of()
     core.start(0)
     core.step(0, vote_of(2, 4, 0, 0))
@@ -122,7 +123,7 @@ def test_nobody_gets_two_votes_in_one_epoch() -> None:
     assert granted(core.step(0, vote_of(2, 4, 0, 0)))
 
 
-def test_a_vote_is_for_one_directory_of_a_node() -> None:
+def test_a_vote_names_one_directory_id_of_the_candidate() -> None:
     core = core_of()
     core.start(0)
     first, second = (ReplicaKey(2, bytes([number] * 16)) for number in (1, 2))
@@ -148,7 +149,7 @@ def test_a_pre_vote_changes_no_state() -> None:
     assert granted(effects)
 
 
-def test_votes_are_refused_with_kafkas_errors() -> None:
+def test_refused_votes_have_kafkas_error_codes() -> None:
     core = core_of(remembered=ElectionState(5))
     core.start(0)
     assert answer_to(core.step(0, vote_of(2, 4, 0, 0))).error is ErrorCode.FENCED_LEADER_EPOCH
@@ -159,21 +160,21 @@ def test_votes_are_refused_with_kafkas_errors() -> None:
 
 
 def following(core: RaftCore, leader: int = 3, epoch: int = 1) -> int:
-    """Let it follow a leader that has answered a fetch; returns the token of the next."""
+    """Make the core follow a leader that answered a fetch; return the token of the next fetch."""
     effects = core.step(0, BeginQuorumEpochRequest(leader, epoch))
     token = token_of(effects, leader)
     answer = FetchResponse(high_watermark=0, token=token, epoch=epoch, leader_id=leader)
     return token_of(core.step(0, answer), leader)
 
 
-def test_a_follower_that_hears_its_leader_grants_no_pre_vote() -> None:
+def test_a_follower_with_a_live_leader_grants_no_pre_vote() -> None:
     core = core_of()
     core.start(0)
     following(core)
     assert not granted(core.step(0, vote_of(2, 1, 0, 5, pre_vote=True)))
 
 
-def test_a_follower_whose_connection_to_the_leader_broke_grants_pre_votes() -> None:
+def test_a_follower_that_lost_its_leader_connection_grants_pre_votes() -> None:
     core = core_of()
     core.start(0)
     token = following(core)
@@ -181,7 +182,7 @@ def test_a_follower_whose_connection_to_the_leader_broke_grants_pre_votes() -> N
     assert granted(core.step(101, vote_of(2, 1, 0, 5, pre_vote=True)))
 
 
-def test_a_follower_runs_for_leader_when_no_new_connection_comes_about() -> None:
+def test_a_follower_that_cannot_reconnect_becomes_prospective() -> None:
     core = core_of()
     core.start(0)
     token = following(core)
@@ -192,7 +193,7 @@ def test_a_follower_runs_for_leader_when_no_new_connection_comes_about() -> None
     assert [vote.pre_vote for vote in votes] == [True, True]
 
 
-def test_a_hiccup_of_the_connection_causes_no_election() -> None:
+def test_a_short_connection_failure_causes_no_election() -> None:
     core = core_of()
     core.start(0)
     token = following(core)
@@ -203,13 +204,55 @@ def test_a_hiccup_of_the_connection_causes_no_election() -> None:
     assert core.leader_and_epoch == LeaderAndEpoch(3, 1)
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [{"diverging": DivergingEpoch(1, 1)}, {"snapshot_id": SnapshotId(1, 1)}],
+    ids=["diverging epoch", "snapshot"],
+)
+def test_a_leader_with_a_shorter_log_does_not_truncate_committed_records(
+    wrong: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    log = MemoryLog()
+    log.entries = [(1, "a"), (1, "b")]
+    core = core_of(log=log)
+    core.start(0)
+    token = following(core)
+    commit = FetchResponse(high_watermark=2, token=token, epoch=1, leader_id=3)
+    token = token_of(core.step(0, commit), 3)
+    for now_ms in (0, 1000):
+        response = FetchResponse(high_watermark=2, token=token, epoch=1, leader_id=3, **wrong)
+        effects = core.step(now_ms, response)
+        assert effects.truncate_to is None
+        assert effects.requests == []
+        # The follower fetches again after the backoff.
+        token = token_of(core.tick(now_ms + 999), 3)
+    (error,) = [each.message for each in caplog.records if each.levelname == "ERROR"]
+    assert "leader=3 epoch=1 leader_has_until=1 committed=2" in error
+
+
+def test_a_restarted_follower_has_caught_up_at_the_leaders_high_watermark() -> None:
+    log = MemoryLog()
+    log.entries = [(1, "a"), (1, "b")]
+    core = core_of(log=log)
+    core.start(0)
+    token = token_of(core.step(0, BeginQuorumEpochRequest(3, 1)), 3)
+    # The leader is known, but it has told nothing yet.
+    assert not core.has_caught_up(2, 1)
+    behind = FetchResponse(high_watermark=3, token=token, epoch=1, leader_id=3, records=b"c")
+    core.step(0, behind)
+    assert not core.has_caught_up(2, 1)
+    assert core.has_caught_up(3, 1)
+    # A new leader tells an old high watermark until it has committed a record of its epoch.
+    assert not core.has_caught_up(3, 0)
+
+
 def test_a_former_leader_does_not_vote_again_in_its_epoch() -> None:
     core = core_of(remembered=ElectionState(5, 1))
     core.start(0)
     assert not granted(core.step(0, vote_of(2, 5, 4, 9)))
 
 
-def test_fetches_are_refused_with_kafkas_errors() -> None:
+def test_refused_fetches_have_kafkas_error_codes() -> None:
     core = core_of(voters=(1,), remembered=ElectionState(4))
     core.start(0)
 
@@ -225,7 +268,7 @@ def test_fetches_are_refused_with_kafkas_errors() -> None:
     assert error(fetch_of(2, 5, 0, 6)) is ErrorCode.INVALID_REQUEST
 
 
-def test_who_does_not_lead_says_so() -> None:
+def test_a_replica_that_does_not_lead_returns_not_leader_or_follower() -> None:
     core = core_of(remembered=ElectionState(4, 2))
     core.start(0)
     answer = answer_to(core.step(0, fetch_of(3, 4, 0, 0)))
@@ -233,7 +276,7 @@ def test_who_does_not_lead_says_so() -> None:
     assert (answer.epoch, answer.leader_id) == (4, 2)
 
 
-def test_a_fetch_beyond_what_the_leader_has_of_an_epoch_is_shown_where_they_part() -> None:
+def test_a_fetch_beyond_the_end_of_an_epoch_returns_the_diverging_epoch() -> None:
     log = MemoryLog()
     log.entries = [(1, "a"), (1, "b"), (3, "c")]
     core = core_of(voters=(1,), log=log, remembered=ElectionState(3))
@@ -244,7 +287,7 @@ def test_a_fetch_beyond_what_the_leader_has_of_an_epoch_is_shown_where_they_part
     assert (answer.diverging.epoch, answer.diverging.end_offset) == (1, 2)
 
 
-def test_a_fetch_that_waits_is_answered_when_the_leadership_is_lost() -> None:
+def test_a_pending_fetch_is_answered_when_the_leadership_is_lost() -> None:
     log = MemoryLog()
     core = core_of(voters=(1,), log=log)
     core.start(0)
@@ -266,7 +309,7 @@ def test_a_leader_is_elected_and_commits(voters: int) -> None:
     assert world.run_until(lambda: len(world.committed) > offset)
 
 
-def test_all_followers_learn_what_is_committed() -> None:
+def test_all_followers_learn_the_high_watermark() -> None:
     world = QuorumWorld(3, seed=2, observers=1)
     world.run_until(lambda: world.leader() is not None)
     leader = world.leader()
@@ -276,7 +319,7 @@ def test_all_followers_learn_what_is_committed() -> None:
     assert world.run_until(lambda: all(n.core.high_watermark > offset for n in voters if n.core))
 
 
-def test_a_dead_leader_is_replaced_and_cuts_its_log_when_it_returns() -> None:
+def test_a_restarted_former_leader_truncates_its_log() -> None:
     world = QuorumWorld(3, seed=3)
     world.run_until(lambda: world.leader() is not None)
     old = world.leader()
@@ -295,7 +338,7 @@ def test_a_dead_leader_is_replaced_and_cuts_its_log_when_it_returns() -> None:
     assert world.run_until(lambda: old.log.entries == new.log.entries)
 
 
-def test_a_leader_cut_off_from_the_majority_steps_down() -> None:
+def test_a_leader_isolated_from_the_majority_resigns() -> None:
     world = QuorumWorld(3, seed=4)
     world.run_until(lambda: world.leader() is not None)
     old = world.leader()
@@ -305,7 +348,7 @@ def test_a_leader_cut_off_from_the_majority_steps_down() -> None:
     assert world.run_until(lambda: old.core is not None and not old.core.is_leader, 10_000)
 
 
-def test_a_leader_that_resigns_is_followed_by_its_first_successor() -> None:
+def test_the_first_preferred_successor_replaces_a_leader_that_resigns() -> None:
     world = QuorumWorld(3, seed=5)
     world.run_until(lambda: len(world.committed) > 0)
     old = world.leader()
@@ -316,7 +359,7 @@ def test_a_leader_that_resigns_is_followed_by_its_first_successor() -> None:
     assert world.now - before < 1000
 
 
-def test_a_partitioned_voter_does_not_disturb_the_others_when_it_returns() -> None:
+def test_an_isolated_voter_causes_no_election_when_it_returns() -> None:
     world = QuorumWorld(3, seed=6)
     world.run_until(lambda: len(world.committed) > 0)
     leader = world.leader()
@@ -333,7 +376,9 @@ def test_a_partitioned_voter_does_not_disturb_the_others_when_it_returns() -> No
 
 
 def storm(world: QuorumWorld, rounds: int) -> None:
-    """Crashes, restarts, partitions and loss, with appends in between; then peace."""
+    """Crashes, restarts, partitions and message loss, with appends in between; then no more
+    failures.
+    """
     world.loss = 0.05
     for _ in range(rounds):
         world.run_for(world.rng.randint(50, 1500))
@@ -363,7 +408,7 @@ def storm(world: QuorumWorld, rounds: int) -> None:
 
 
 def settled(world: QuorumWorld) -> bool:
-    """Whether a value proposed after the storm is committed everywhere."""
+    """Return whether a value proposed after the failures is committed everywhere."""
     assert world.run_until(lambda: world.leader() is not None)
     offset = -1
 
@@ -382,20 +427,20 @@ def settled(world: QuorumWorld) -> bool:
 
 
 @pytest.mark.parametrize("seed", SEEDS_3)
-def test_three_voters_lose_nothing_in_a_storm(seed: int) -> None:
+def test_three_voters_lose_no_committed_record_under_random_failures(seed: int) -> None:
     world = QuorumWorld(3, seed)
     storm(world, rounds=25)
     assert settled(world)
 
 
 @pytest.mark.parametrize("seed", SEEDS_5)
-def test_five_voters_lose_nothing_in_a_storm(seed: int) -> None:
+def test_five_voters_lose_no_committed_record_under_random_failures(seed: int) -> None:
     world = QuorumWorld(5, seed + 10_000)
     storm(world, rounds=25)
     assert settled(world)
 
 
-def test_records_of_an_older_epoch_are_not_committed_by_counting_them() -> None:
+def test_records_of_an_older_epoch_are_not_committed_by_replica_count() -> None:
     log = MemoryLog()
     log.entries = [(1, "old")]
     core = core_of(log=log, remembered=ElectionState(1))

@@ -1,4 +1,4 @@
-"""The driver over a real log on a simulated disk: commits, restarts, power cuts, snapshots."""
+"""The driver over a real log on a simulated disk: commits, restarts, power losses, snapshots."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DIRECTORY = "/data/__cluster_metadata-0"
 
 
 class Recorder:
-    """A listener that writes everything down."""
+    """A listener that records its calls."""
 
     def __init__(self) -> None:
         self.events: list[str] = []
@@ -90,7 +90,7 @@ def settled(world: SimWorld, replica: Replica) -> None:
     assert world.run_until(lambda: replica.driver.high_watermark == replica.driver.log_end_offset)
 
 
-def test_a_lone_voter_leads_and_commits() -> None:
+def test_a_single_voter_leads_and_commits() -> None:
     world = SimWorld(1)
     replica = Replica(world)
     assert replica.driver.is_leader
@@ -114,13 +114,13 @@ def test_appends_made_before_the_first_sync_are_committed_in_order() -> None:
     assert replica.recorder.topics == ["a", "b", "c"]
 
 
-def test_the_election_is_on_disk_as_kafka_keeps_it() -> None:
+def test_the_election_state_is_stored_in_kafkas_format() -> None:
     replica = Replica(SimWorld(3))
     state = decode_quorum_state(replica.host.disk.read(f"{DIRECTORY}/quorum-state"))
     assert (state.leader_id, state.epoch) == (1, 1)
 
 
-def test_a_restart_replays_everything_before_it_tells_of_the_leadership() -> None:
+def test_a_restart_replays_all_records_before_it_reports_the_leadership() -> None:
     world = SimWorld(4)
     replica = Replica(world)
     replica.append("a")
@@ -134,7 +134,7 @@ def test_a_restart_replays_everything_before_it_tells_of_the_leadership() -> Non
     assert again.append("b") == 3
 
 
-def test_what_was_acknowledged_survives_the_loss_of_power() -> None:
+def test_acknowledged_records_survive_a_power_loss() -> None:
     for seed in range(20):
         world = SimWorld(seed)
         replica = Replica(world)
@@ -151,7 +151,7 @@ def test_what_was_acknowledged_survives_the_loss_of_power() -> None:
         assert again.recorder.topics == names[: len(again.recorder.topics)]
 
 
-def test_a_snapshot_is_written_by_size_and_loaded_at_the_next_start() -> None:
+def test_a_snapshot_is_written_at_the_size_limit_and_loaded_at_the_next_start() -> None:
     world = SimWorld(5)
     replica = Replica(world, snapshot_record_bytes=2000)
     for number in range(60):
@@ -172,7 +172,7 @@ def test_a_snapshot_is_written_by_size_and_loaded_at_the_next_start() -> None:
     assert len(again.publisher.image.topics) == 60
 
 
-def test_a_snapshot_is_written_before_a_start_would_have_many_records_to_replay() -> None:
+def test_a_snapshot_limits_the_number_of_records_to_replay() -> None:
     world = SimWorld(5)
     replica = Replica(world)
     for number in range(20):
@@ -183,7 +183,7 @@ def test_a_snapshot_is_written_before_a_start_would_have_many_records_to_replay(
     assert replica.driver.latest_snapshot == SnapshotId(replica.driver.log_end_offset, 1)
 
 
-def test_old_snapshots_and_the_log_below_go_when_they_are_too_large() -> None:
+def test_old_snapshots_and_segments_are_deleted_by_size() -> None:
     world = SimWorld(6)
     replica = Replica(world, retention_bytes=1)
     for number in range(5):
@@ -204,7 +204,7 @@ def test_old_snapshots_and_the_log_below_go_when_they_are_too_large() -> None:
     assert sorted(again.recorder.topics) == ["behind", "t0", "t1", "t2", "t3", "t4"]
 
 
-def test_old_snapshots_go_by_their_age_and_the_latest_stays() -> None:
+def test_old_snapshots_are_deleted_by_age_except_the_latest() -> None:
     world = SimWorld(12)
     replica = Replica(world, retention_ms=120_000)
     for number in range(3):
@@ -218,14 +218,14 @@ def test_old_snapshots_go_by_their_age_and_the_latest_stays() -> None:
     assert replica.driver.log.log_start_offset == 4
 
 
-def test_a_snapshot_without_news_is_not_written() -> None:
+def test_no_snapshot_is_written_without_new_records() -> None:
     world = SimWorld(7)
     replica = Replica(world)
     settled(world, replica)
     assert not replica.generator.maybe_begin()
 
 
-def test_the_bootstrap_checkpoint_is_handed_out_and_is_no_state_of_the_log() -> None:
+def test_the_bootstrap_checkpoint_is_returned_but_is_no_snapshot_of_the_log() -> None:
     world = SimWorld(8)
     replica = Replica(world)
     settled(world, replica)
@@ -234,7 +234,7 @@ def test_the_bootstrap_checkpoint_is_handed_out_and_is_no_state_of_the_log() -> 
     assert (getattr(record, "name", None), version, more) == ("metadata.version", 0, [])
 
 
-def test_after_a_shutdown_appends_fail_and_waiting_ones_are_told() -> None:
+def test_a_shutdown_fails_pending_and_later_appends() -> None:
     world = SimWorld(9)
     replica = Replica(world)
     replica.append("a")

@@ -23,7 +23,7 @@ def test_format_0_is_what_kafka_writes_with_static_voters() -> None:
 
 
 @pytest.mark.parametrize("voters", [[1, 2, 3], None])
-def test_what_is_written_is_read(voters: list[int] | None) -> None:
+def test_a_written_state_is_read_back(voters: list[int] | None) -> None:
     directory = bytes(range(16)) if voters is None else bytes(16)
     state = ElectionState(7, -1, 2, directory)
     assert decode_quorum_state(encode_quorum_state(state, voters)) == state
@@ -56,7 +56,7 @@ def test_a_damaged_file_is_an_error(content: bytes) -> None:
         decode_quorum_state(content)
 
 
-def test_a_replica_that_never_took_part_has_no_file() -> None:
+def test_a_new_replica_has_no_file() -> None:
     disk = SimWorld(1).host("a").disk
     disk.make_directory("/m")
     store = QuorumStateStore(disk, "/m")

@@ -41,16 +41,16 @@ def append(disk: SimDisk, segment: int, base_offset: int, *records: tuple[Record
     file.close()
 
 
-def test_a_directory_that_is_not_formatted_has_none() -> None:
+def test_an_unformatted_directory_has_no_levels() -> None:
     assert finalized_features(SimWorld(1).host("a").disk, DATA) == {}
 
 
-def test_before_the_first_start_the_formatters_levels_count() -> None:
+def test_before_the_first_start_the_levels_of_the_bootstrap_checkpoint_apply() -> None:
     disk = formatted(transaction_version=2, group_version=0)
     assert finalized_features(disk, DATA) == {"metadata.version": 33, "transaction.version": 2}
 
 
-def test_the_last_level_in_the_log_counts_and_0_takes_a_feature_out() -> None:
+def test_the_last_level_in_the_log_applies_and_level_0_removes_a_feature() -> None:
     disk = formatted(group_version=1, share_version=1)
     append(disk, 0, 0, level("share.version", 2), (topic("a", 1), 0))
     append(disk, 0, 2, (NoOpRecord(), 0))
@@ -58,7 +58,7 @@ def test_the_last_level_in_the_log_counts_and_0_takes_a_feature_out() -> None:
     assert finalized_features(disk, DATA) == {"metadata.version": 33, "share.version": 2}
 
 
-def test_what_a_snapshot_stands_for_is_not_read_again() -> None:
+def test_records_covered_by_a_snapshot_are_not_read() -> None:
     disk = formatted(group_version=1)
     append(disk, 0, 0, level("streams.version", 1))
     append(disk, 0, 1, level("transaction.version", 1))
@@ -68,7 +68,7 @@ def test_what_a_snapshot_stands_for_is_not_read_again() -> None:
     assert finalized_features(disk, DATA) == {"metadata.version": 30, "share.version": 1}
 
 
-def test_a_torn_tail_and_one_whose_bytes_are_wrong_are_passed_over() -> None:
+def test_a_torn_or_damaged_tail_is_ignored() -> None:
     disk = formatted()
     append(disk, 0, 0, level("group.version", 1))
     for damage in (lambda batch: batch[:-3], lambda batch: batch[:-1] + b"\x07"):
@@ -89,7 +89,7 @@ def test_the_quorums_own_level_is_in_a_control_record() -> None:
     assert finalized_features(disk, DATA) == {"metadata.version": 33, "kraft.version": 2}
 
 
-def test_records_that_only_a_newer_kafka_knows_are_passed_over() -> None:
+def test_records_of_unknown_types_are_ignored() -> None:
     disk = formatted()
     record = NoOpRecord()
     batch = encode_metadata_batch([(record, 0), level("group.version", 1)], 0, 1, 0)
@@ -104,7 +104,7 @@ def test_records_that_only_a_newer_kafka_knows_are_passed_over() -> None:
     assert finalized_features(disk, DATA)["group.version"] == 1
 
 
-def test_kafka_3_put_what_a_cluster_begins_with_beside_the_logs() -> None:
+def test_a_bootstrap_checkpoint_of_kafka_3_is_found_beside_the_logs() -> None:
     disk = SimWorld(1).host("a").disk
     disk.make_directory(DATA)
     snapshot = SnapshotWriter(disk, DATA, SnapshotId(0, 0), 0, 0)

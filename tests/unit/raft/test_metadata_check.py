@@ -1,4 +1,4 @@
-"""Damaged metadata: a node that is its only owner does not start over what is left of it."""
+"""Damaged metadata: a node with the only copy refuses to start instead of starting over."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOG = f"{DIRECTORY}/00000000000000000000.log"
 
 
 def stopped(*, cleanly: bool) -> SimulatedBroker:
-    """A broker with some topics, that has ended."""
+    """A broker with some topics, which has stopped."""
     broker = SimulatedBroker()
     for number in range(4):
         broker.make_topic(f"t{number}")
@@ -48,7 +48,7 @@ def launch(broker: SimulatedBroker) -> None:
 
 
 @pytest.mark.parametrize("cleanly", [True, False])
-def test_a_flipped_bit_in_committed_metadata_is_refused_and_nothing_is_changed(
+def test_a_flipped_bit_in_committed_metadata_stops_the_start_without_changes(
     cleanly: bool,
 ) -> None:
     broker = stopped(cleanly=cleanly)
@@ -69,7 +69,7 @@ def test_a_flipped_bit_in_committed_metadata_is_refused_and_nothing_is_changed(
 
 @pytest.mark.parametrize("name", [LOG, f"{DIRECTORY}/quorum-state"])
 @pytest.mark.parametrize("kept", [0, 40])
-def test_metadata_that_was_truncated_or_emptied_is_refused(name: str, kept: int) -> None:
+def test_a_truncated_or_empty_metadata_log_stops_the_start(name: str, kept: int) -> None:
     broker = stopped(cleanly=True)
     content = broker.host.disk.read(name)
     broker.host.disk.write_atomically(name, content[:kept])
@@ -77,14 +77,14 @@ def test_metadata_that_was_truncated_or_emptied_is_refused(name: str, kept: int)
         launch(broker)
 
 
-def test_a_metadata_log_that_is_gone_is_refused() -> None:
+def test_a_missing_metadata_log_stops_the_start() -> None:
     broker = stopped(cleanly=False)
     broker.host.disk.remove(LOG)
     with pytest.raises(MetadataDamagedError, match="was committed"):
         launch(broker)
 
 
-def test_a_lost_vote_does_not_let_an_earlier_epoch_write_behind_a_later_one() -> None:
+def test_a_lost_election_state_does_not_reuse_an_earlier_epoch() -> None:
     broker = stopped(cleanly=True)
     launch(broker)
     broker.host.kill()
@@ -97,7 +97,7 @@ def test_a_lost_vote_does_not_let_an_earlier_epoch_write_behind_a_later_one() ->
     launch(broker)
 
 
-def test_a_torn_end_that_was_never_committed_is_cut() -> None:
+def test_a_torn_uncommitted_tail_is_truncated() -> None:
     broker = stopped(cleanly=False)
     disk = broker.host.disk
     size = disk.size(LOG)

@@ -1,4 +1,4 @@
-"""Requests of other replicas as they come over the wire: Kafka's envelopes, errors and answers."""
+"""Requests of other replicas on the wire: Kafka's envelopes, errors and responses."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ OTHER = ReplicaKey(2, bytes([2] * 16))
 
 
 class Side:
-    """A lone voter that leads epoch 1, and what it answers."""
+    """A single voter that leads epoch 1, and its responses."""
 
     def __init__(self, seed: int = 1, **values: Any) -> None:
         self.world = SimWorld(seed)
@@ -138,7 +138,9 @@ def every_request() -> Iterator[tuple[core.Request, int]]:
 
 
 @pytest.mark.parametrize(("request_", "version"), list(every_request()))
-def test_what_one_side_sends_is_what_the_other_gets(request_: core.Request, version: int) -> None:
+def test_requests_and_responses_are_decoded_as_they_were_encoded(
+    request_: core.Request, version: int
+) -> None:
     sender = RaftConfig(
         2, (), directory_id=OTHER.directory_id, advertised={"CONTROLLER": ("two", 9093)}
     )
@@ -171,7 +173,7 @@ def test_requests_for_another_partition_are_invalid() -> None:
     assert side.ask(vote, 2).error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_a_fetch_gets_whole_batches_with_leader_epoch_and_endpoint() -> None:
+def test_a_fetch_response_has_complete_batches_leader_epoch_and_endpoint() -> None:
     side = Side()
     side.append(3)
     answer = side.ask(fetch(0, last_epoch=0), 17)
@@ -196,13 +198,13 @@ def test_a_fetch_gets_whole_batches_with_leader_epoch_and_endpoint() -> None:
         (fetch(0, max_wait_ms=-1), ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_a_fetch_is_refused_as_by_kafka(request_: Message, error: ErrorCode) -> None:
+def test_a_refused_fetch_has_kafkas_error_code(request_: Message, error: ErrorCode) -> None:
     data = only(Side().ask(request_, 17))
     assert (data.error_code, data.high_watermark) == (error, -1)
     assert (data.current_leader.leader_id, data.current_leader.leader_epoch) == (1, 1)
 
 
-def test_a_fetch_beyond_the_end_is_told_where_the_logs_part() -> None:
+def test_a_fetch_beyond_the_end_returns_the_diverging_epoch() -> None:
     data = only(Side().ask(fetch(9), 17))
     assert (data.error_code, data.diverging_epoch.epoch, data.diverging_epoch.end_offset) == (
         0,
@@ -211,7 +213,7 @@ def test_a_fetch_beyond_the_end_is_told_where_the_logs_part() -> None:
     )
 
 
-def test_a_fetch_at_the_end_waits_for_records_or_for_its_time() -> None:
+def test_a_fetch_at_the_end_waits_for_records_or_its_timeout() -> None:
     side = Side()
     before = side.world.scheduler.now_ms
     assert not only(side.ask(fetch(1, max_wait_ms=300), 17)).records
@@ -227,7 +229,7 @@ def test_a_fetch_at_the_end_waits_for_records_or_for_its_time() -> None:
     assert only(answers[0]).records
 
 
-def test_snapshots_are_served_in_slices_and_refused_as_by_kafka() -> None:
+def test_snapshots_are_served_in_slices_with_kafkas_error_codes() -> None:
     side = Side(retention_bytes=1)
     side.append(3)
     writer = side.driver.snapshot_writer(core.SnapshotId(4, 1), 0)
@@ -263,7 +265,7 @@ def test_snapshots_are_served_in_slices_and_refused_as_by_kafka() -> None:
         assert (found.current_leader.leader_id, found.current_leader.leader_epoch) == (1, 1)
 
 
-def test_answers_have_the_leaders_endpoint_from_the_versions_that_have_room_for_it() -> None:
+def test_responses_contain_the_leaders_endpoint_in_versions_with_that_field() -> None:
     side = Side()
     config = RaftConfig(2, (), cluster_id=CLUSTER_ID)
     vote = core.VoteRequest(OTHER, 1, 0, 9, pre_vote=False)
@@ -292,7 +294,7 @@ def test_old_epochs_are_fenced() -> None:
         assert (told.leader_id, told.leader_epoch) == (1, 1)
 
 
-def test_static_voters_say_who_they_are_and_stay() -> None:
+def test_static_voters_report_their_directory_ids_and_cannot_be_changed() -> None:
     side = Side()
     side.append(1)
     config = RaftConfig(2, (), cluster_id=CLUSTER_ID)

@@ -1,4 +1,4 @@
-"""Snapshots: Kafka's checkpoint files, whole or not there."""
+"""Snapshots: Kafka's checkpoint files, complete or absent."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_offsets_count_from_zero_and_every_batch_has_the_snapshots_epoch() -> No
     assert {header.partition_leader_epoch for header in found} == {3}
 
 
-def test_what_was_not_completed_is_no_snapshot_and_is_deleted() -> None:
+def test_an_incomplete_snapshot_is_ignored_and_deleted() -> None:
     disk = disk_with()
     SnapshotWriter(disk, "/m", ID, 99, 1000).append([(topic("a", 1), 0)])
     assert list_snapshots(disk, "/m") == []
@@ -66,7 +66,7 @@ def test_what_was_not_completed_is_no_snapshot_and_is_deleted() -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 30, 76, 100])
-def test_a_snapshot_that_is_cut_off_is_an_error(cut: int) -> None:
+def test_a_truncated_snapshot_is_an_error(cut: int) -> None:
     disk = disk_with()
     write_snapshot(SnapshotWriter(disk, "/m", ID, 99, 1000), [(topic("a", 1), 0)])
     path = f"/m/{snapshot_name(ID)}"

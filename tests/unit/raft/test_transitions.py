@@ -1,4 +1,4 @@
-"""The diagram in docs/replication.md is the table in the code, and the table is what happens."""
+"""The diagram in docs/replication.md equals the table in the code, and the code follows it."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def table() -> set[Arrow]:
     }
 
 
-def test_the_diagram_is_the_table() -> None:
+def test_the_diagram_equals_the_table() -> None:
     arrows = set(ARROW.findall(DOCUMENT.read_text()))
     assert {arrow for arrow in arrows if arrow[0] != "[*]"} == table()
 
 
-def test_every_transition_of_the_table_happens_and_no_other(
+def test_exactly_the_transitions_of_the_table_happen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen: set[Arrow] = set()

@@ -1,4 +1,4 @@
-"""A static voter without a vote: what it answers, and when it has its vote."""
+"""A static voter without a vote: its responses, and when it gets its vote."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ VOTERS = (1, 2, 3)
 
 
 def unproven_voter(log: MemoryLog | None = None, epoch: int = 0) -> RaftCore:
-    """Voter 3 of three, which began with an empty directory."""
+    """Voter 3 of three, which started with an empty directory."""
     voters = VoterSet.static(VOTERS, {each: ("host", each) for each in VOTERS}, "CONTROLLER")
     core = RaftCore(
         RaftConfig(3, VOTERS, is_unproven_voter=True),
@@ -51,14 +51,14 @@ def granted(effects: Effects) -> bool:
     return response.granted
 
 
-def test_it_grants_no_vote_and_no_pre_vote() -> None:
+def test_an_unproven_voter_grants_no_vote_and_no_pre_vote() -> None:
     core = unproven_voter()
     assert not granted(core.step(1, vote_of(1, 5, 4, 20, pre_vote=True)))
     assert not granted(core.step(2, vote_of(1, 5, 4, 20)))
     assert core.voted_id == -1
 
 
-def test_it_never_runs_for_leader() -> None:
+def test_an_unproven_voter_never_becomes_a_candidate() -> None:
     core = unproven_voter()
     for now_ms in range(0, 60_000, 100):
         core.tick(now_ms)
@@ -66,7 +66,7 @@ def test_it_never_runs_for_leader() -> None:
     assert not core.is_voter
 
 
-def test_it_has_its_vote_once_all_others_are_seen_to_be_empty() -> None:
+def test_an_unproven_voter_gets_its_vote_when_all_other_logs_are_empty() -> None:
     core = unproven_voter()
     core.step(1, vote_of(1, 1, 0, 0, pre_vote=True))
     assert not core.has_vote
@@ -76,7 +76,7 @@ def test_it_has_its_vote_once_all_others_are_seen_to_be_empty() -> None:
     assert granted(core.step(3, vote_of(1, 1, 0, 0)))
 
 
-def test_a_voter_that_has_a_record_keeps_it_from_its_vote() -> None:
+def test_a_voter_with_records_prevents_the_vote_of_an_unproven_voter() -> None:
     core = unproven_voter()
     core.step(1, vote_of(1, 2, 1, 7, pre_vote=True))
     core.step(2, fetch_of(2, 0, 0, 0))
@@ -97,7 +97,7 @@ def test_an_epoch_before_the_first_has_no_records() -> None:
     assert core.has_vote
 
 
-def test_the_leader_does_not_count_its_fetches() -> None:
+def test_the_leader_does_not_count_fetches_of_an_unproven_voter() -> None:
     log = log_of_four()
     core = unproven_voter(log, epoch=1)
     effects = core.step(0, BeginQuorumEpochRequest(leader_id=1, epoch=1))
@@ -106,7 +106,7 @@ def test_the_leader_does_not_count_its_fetches() -> None:
     assert (request.source.id, request.fetch_offset) == (-1, 4)
 
 
-def test_it_has_its_vote_when_a_record_is_committed_that_came_after_it() -> None:
+def test_an_unproven_voter_gets_its_vote_when_a_later_record_is_committed() -> None:
     log = log_of_four()
     core = unproven_voter(log, epoch=1)
     effects = core.step(0, BeginQuorumEpochRequest(leader_id=1, epoch=1))

@@ -44,7 +44,7 @@ class SnapshotLog(MemoryLog):
 
 
 class Leading:
-    """Node 1 of the voters 1, 2 and 3 has just been elected; nothing of its epoch is committed."""
+    """Node 1 of the voters 1, 2 and 3 was just elected, and has committed nothing in its epoch."""
 
     def __init__(self) -> None:
         self.log = SnapshotLog()
@@ -69,7 +69,7 @@ class Leading:
         self.core.on_synced(self.now_ms, 2)
 
     def fetch(self, node_id: int) -> None:
-        """A replica has everything."""
+        """Make a replica fetch everything."""
         source, offset = voter(node_id).key, self.log.end_offset
         epoch = self.log.last_epoch
         self.core.step(self.now_ms, FetchRequest(source, 2, offset, epoch))
@@ -82,7 +82,7 @@ class Leading:
         return self.core.step(self.now_ms, request)
 
     def add(self, node_id: int) -> Effects:
-        """Ask for a voter, which says that it supports what is needed."""
+        """Request a new voter that supports the required features."""
         effects = self.ask(AddVoterRequest(voter(node_id)))
         ((destination, asked),) = effects.requests
         assert (destination, type(asked)) == (node_id, SupportedVersionsRequest)
@@ -111,7 +111,7 @@ def test_no_change_begins_before_the_leader_has_committed_in_its_epoch(change: R
 
 
 @pytest.mark.parametrize("change", CHANGES[1:], ids=lambda each: type(each).__name__)
-def test_it_begins_when_that_is_done(change: Request) -> None:
+def test_a_change_begins_after_the_leader_has_committed_in_its_epoch(change: Request) -> None:
     leading = Leading()
     leading.commit()
     effects = leading.ask(change)
@@ -145,7 +145,7 @@ def test_a_replica_that_has_been_behind_for_an_hour_is_not_added() -> None:
     assert effects.control_records is None
 
 
-def test_a_replica_that_has_everything_is_added() -> None:
+def test_a_replica_that_has_caught_up_is_added() -> None:
     leading = Leading()
     leading.commit()
     leading.fetch(4)

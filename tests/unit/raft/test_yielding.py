@@ -1,4 +1,4 @@
-"""Two voters that lose their leader at once do not split the votes: one lets the other go first."""
+"""Two voters that lose their leader at the same time do not split the votes: one defers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOST_MS = 10_000.0
 
 
 def prospective(node_id: int) -> tuple[RaftCore, int, int]:
-    """A voter that wants an election; the other one, and the number of the request to it."""
+    """Return a prospective voter, the other voter, and the correlation id of the request to it."""
     core = core_of(node_id)
     core.start(0)
     following(core)
@@ -34,7 +34,7 @@ def word(token: int) -> VoteResponse:
     return VoteResponse(granted=True, token=token, epoch=1)
 
 
-def test_of_equals_the_one_with_the_smaller_id_goes_first() -> None:
+def test_with_equal_logs_the_voter_with_the_smaller_id_has_precedence() -> None:
     first, _, its_token = prospective(1)
     second, _, token = prospective(2)
     assert granted(first.step(LOST_MS, pre_vote(2)))
@@ -46,7 +46,7 @@ def test_of_equals_the_one_with_the_smaller_id_goes_first() -> None:
     assert granted(second.step(LOST_MS + 2, vote_of(1, 2, 0, 0)))
 
 
-def test_the_one_with_more_records_goes_first_whatever_its_id() -> None:
+def test_the_voter_with_the_longer_log_has_precedence() -> None:
     core, other, token = prospective(1)
     core.step(LOST_MS, pre_vote(other, end_offset=7))
     core.step(LOST_MS + 1, word(token))
@@ -54,7 +54,7 @@ def test_the_one_with_more_records_goes_first_whatever_its_id() -> None:
 
 
 @pytest.mark.parametrize("again_ms", [50.0, 150.0, 199.0])
-def test_one_that_asks_again_and_again_and_hears_nothing_holds_nobody_up(again_ms: float) -> None:
+def test_a_voter_without_responses_does_not_delay_other_candidates(again_ms: float) -> None:
     core, other, token = prospective(2)
     core.step(LOST_MS, pre_vote(other))
     core.step(LOST_MS + 1, word(token))
@@ -64,7 +64,7 @@ def test_one_that_asks_again_and_again_and_hears_nothing_holds_nobody_up(again_m
     assert isinstance(core.role, Candidate)
 
 
-def test_a_candidate_promises_nobody_else_its_vote() -> None:
+def test_a_candidate_grants_no_other_pre_vote() -> None:
     core, other, token = prospective(1)
     core.step(LOST_MS + 1, word(token))
     assert isinstance(core.role, Candidate)
@@ -72,7 +72,7 @@ def test_a_candidate_promises_nobody_else_its_vote() -> None:
     assert not granted(core.step(LOST_MS + 2, request))
 
 
-def test_a_follower_that_promises_its_vote_does_not_run_itself_for_a_while() -> None:
+def test_a_follower_that_granted_a_pre_vote_delays_its_own_election() -> None:
     core = core_of()
     core.start(0)
     core.step(100, RequestFailed(following(core), is_unreachable=True))

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from barnabas.raft.core.messages import Message, Request, Response
 
 LISTENER = "CONTROLLER"
-# A quorum that exchanges more messages without time passing would never come to rest.
+# Limit for messages at one time: a quorum above it would exchange messages forever.
 MESSAGES_MAX = 300
 SNAPSHOT_CONTENT = b"snapshot"
 
@@ -61,14 +61,14 @@ class TutorialRng(SeededRng):
 
     def randint(self, low: int, high: int) -> int:
         if high - low < 10:
-            # A choice between peers: one after the other.
+            # For a choice between peers: return them in turn.
             self._choices += 1
             return low + self._choices % (high - low + 1)
         return low + (high - low) * min(self._node_id, 10) // 10
 
 
 class Envelope(NamedTuple):
-    """A message on its way."""
+    """A message in transit."""
 
     source: int
     destination: int
@@ -87,7 +87,7 @@ class TutorialNode:
         self.disk = ElectionState()
         self.history = history
         self.core: RaftCore | None = None
-        # Goes up with each start.
+        # Increases with each start.
         self.process = 0
 
     @property
@@ -110,13 +110,13 @@ class TutorialNode:
 
 
 class TutorialCluster:
-    """Nodes, a clock and messages on their way. Each command returns through `lines`."""
+    """Nodes, a clock and messages in transit. Each command adds its output to `lines`."""
 
     def __init__(self, voters: list[int], observers: list[int], *, dynamic: bool) -> None:
         self.now = 0.0
         self.lines: list[str] = []
         self.nodes: dict[int, TutorialNode] = {}
-        # Pairs of nodes that cannot talk.
+        # Pairs of nodes that cannot communicate.
         self.cut: set[frozenset[int]] = set()
         self._voters = voters
         self._dynamic = dynamic
@@ -189,7 +189,7 @@ class TutorialCluster:
                 self._act(node, node.core.tick)
 
     def let_pass(self, duration_ms: int) -> None:
-        """Let time pass in steps of 100 ms, and deliver all messages after each."""
+        """Advance the clock in steps of 100 ms, and deliver all messages after each step."""
         for _ in range(0, duration_ms, 100):
             self.advance(100)
             self.stabilize()
@@ -242,7 +242,7 @@ class TutorialCluster:
             self._say(f"{node.id}: {node.state()}")
 
     def deliver(self, destination: int | None = None) -> None:
-        """Deliver the messages that are on their way now, and not those that they cause."""
+        """Deliver the messages in transit, but not the messages that they cause."""
         now, self._pending = self._pending, []
         for each in now:
             if destination is None or each.destination == destination:
@@ -251,7 +251,7 @@ class TutorialCluster:
                 self._pending.append(each)
 
     def stabilize(self) -> None:
-        """Sync all logs and deliver all messages until none is left. No time passes."""
+        """Sync all logs and deliver messages until none is left, without advancing the clock."""
         for _ in range(MESSAGES_MAX):
             if not (self._sync_one() or self._deliver_one()):
                 return

@@ -1,4 +1,4 @@
-"""The words in which the tutorials show messages: Kafka's names, without fields of no interest."""
+"""The text of messages in tutorials: Kafka's names, with the relevant fields only."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def test_columns_equal_the_records_with_and_without_gaps(compression: int, gap: 
     assert values == [b"", *(record.value for record in wanted)]
 
 
-def test_columns_of_records_whose_header_keys_are_no_utf8_come_all_the_same() -> None:
+def test_columns_of_records_with_invalid_header_keys_are_read() -> None:
     builder = BatchBuilder(base_offset=4)
     builder.append(1, None, b"first")
     builder.append(1, b"k", b"second", [("zz", b"x")])
@@ -74,7 +74,7 @@ def test_every_format_is_read_without_control_batches() -> None:
     assert [r.offset for r in iter_records(raw)] == [*range(40), *range(100, 120)]
 
 
-def test_a_header_key_that_is_no_utf8_is_shown_changed() -> None:
+def test_an_invalid_header_key_is_read_with_replacements() -> None:
     builder = BatchBuilder()
     builder.append(1, None, b"v", [("zz", b"x")])
     raw = bytes(builder.build()).replace(b"zz", b"\xff\xfe")
@@ -83,7 +83,9 @@ def test_a_header_key_that_is_no_utf8_is_shown_changed() -> None:
 
 @settings(max_examples=500)
 @given(position=st.integers(0, 10**6), byte=st.integers(0, 255), compression=st.integers(0, 4))
-def test_a_changed_byte_raises_nothing_else(position: int, byte: int, compression: int) -> None:
+def test_a_changed_byte_raises_only_corrupt_batch_errors(
+    position: int, byte: int, compression: int
+) -> None:
     raw = bytearray(v2(compression))
     raw[position % len(raw)] = byte
     with contextlib.suppress(CorruptBatchError):

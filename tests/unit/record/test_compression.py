@@ -1,4 +1,4 @@
-"""Compressions: foreign bytes are read, ours are read elsewhere, bombs are cut off."""
+"""Compression: compatible with other implementations; decompression bombs are refused."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_compressed_data_is_decompressed_again(code: int, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("code", REAL)
-def test_other_clients_read_ours_and_we_read_theirs(code: int) -> None:
+def test_compressed_data_is_compatible_with_other_clients(code: int) -> None:
     assert OTHERS_DECODE[code](bytes(compress(code, TEXT))) == TEXT
     assert decompress(code, OTHERS_ENCODE[code](TEXT)) == TEXT
     assert decompress(code, memoryview(bytearray(OTHERS_ENCODE[code](TEXT)))) == TEXT
@@ -69,7 +69,7 @@ def test_gzip_members_are_joined() -> None:
 
 @pytest.mark.parametrize("level", [1, 3, 9])
 @pytest.mark.parametrize("code", [GZIP, LZ4, ZSTD])
-def test_levels_make_valid_bytes(code: int, level: int) -> None:
+def test_all_levels_produce_valid_bytes(code: int, level: int) -> None:
     assert decompress(code, compress(code, TEXT, level)) == TEXT
 
 
@@ -97,7 +97,7 @@ def test_the_hash_of_lz4_headers_is_xxhash(data: bytes, digest: int) -> None:
 
 
 @pytest.mark.parametrize("code", REAL)
-def test_a_bomb_costs_no_more_than_the_limit(code: int) -> None:
+def test_a_decompression_bomb_is_limited(code: int) -> None:
     bomb = bytes(compress(code, bytes(32 << 20)))
     tracemalloc.start()
     with pytest.raises(CorruptBatchError):
@@ -129,7 +129,7 @@ def test_truncated_data_is_corrupt(code: int) -> None:
 
 @pytest.mark.parametrize("code", range(1, 8))
 @given(data=st.binary(max_size=300))
-def test_hostile_bytes_raise_nothing_else(code: int, data: bytes) -> None:
+def test_hostile_bytes_raise_only_corrupt_batch_errors(code: int, data: bytes) -> None:
     with contextlib.suppress(CorruptBatchError):
         decompress(code, data, max_bytes=1 << 16)
 

@@ -82,7 +82,7 @@ def test_old_consumers_read_down_converted_records(magic: int, compression: int)
 
 
 @pytest.mark.parametrize(("magic", "compression"), OLD)
-def test_up_and_down_again_keeps_offsets(magic: int, compression: int) -> None:
+def test_conversion_up_and_down_keeps_offsets(magic: int, compression: int) -> None:
     old = down_convert(v2(compression), magic)
     batches = [bytes(b) for b in to_v2_at_offsets(old, leader_epoch=3)]
     assert [r.offset for b in batches for r in records(b)] == list(range(50, 55))
@@ -109,7 +109,7 @@ def test_magic_1_becomes_magic_0_and_magic_0_is_unchanged() -> None:
     assert down_convert(older, 1) == older
 
 
-def test_a_wrappers_append_time_is_that_of_all() -> None:
+def test_the_append_time_of_a_wrapper_applies_to_all_messages() -> None:
     rows = [Record(i, 100 + i, 1, None, b"v") for i in range(3)]
     raw = write_message_set(1, rows, 2)
     assert {(r.timestamp, r.timestamp_type) for r in read_records(raw)} == {(102, 1)}
@@ -144,7 +144,7 @@ def test_an_empty_set_and_a_newer_batch_are_refused() -> None:
 
 @settings(max_examples=300)
 @given(pair=st.sampled_from(OLD), position=st.integers(0, 10**6), byte=st.integers(0, 255))
-def test_a_changed_byte_raises_nothing_else(
+def test_a_changed_byte_raises_only_corrupt_batch_errors(
     pair: tuple[int, int], position: int, byte: int
 ) -> None:
     raw = bytearray(down_convert(v2(pair[1]), pair[0]))
@@ -155,7 +155,7 @@ def test_a_changed_byte_raises_nothing_else(
 
 
 @given(data=st.binary(max_size=120), size=st.integers(0, 200), magic=st.sampled_from([0, 1, 2]))
-def test_hostile_bytes_raise_nothing_else(data: bytes, size: int, magic: int) -> None:
+def test_hostile_bytes_raise_only_corrupt_batch_errors(data: bytes, size: int, magic: int) -> None:
     raw = bytes(8) + size.to_bytes(4, "big") + bytes(4) + bytes([magic]) + data
     for work in (
         to_v2,
@@ -168,7 +168,9 @@ def test_hostile_bytes_raise_nothing_else(data: bytes, size: int, magic: int) ->
 
 
 @pytest.mark.parametrize("compression", [1, 2, 3])
-def test_large_sets_are_decompressed_and_compressed_off_the_loop(compression: int) -> None:
+def test_large_sets_are_decompressed_and_compressed_outside_the_event_loop(
+    compression: int,
+) -> None:
     value = bytes(3 << 20)
     old = write_message_set(1, [Record(0, 5, 0, b"k", value)], compression)
     asked: list[OffLoop] = []

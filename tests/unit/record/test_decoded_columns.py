@@ -128,7 +128,9 @@ def test_a_range_may_begin_and_end_within_a_batch() -> None:
 
 @settings(max_examples=500)
 @given(position=st.integers(0, 10**6), byte=st.integers(0, 255), compression=st.integers(0, 4))
-def test_a_changed_byte_raises_nothing_else(position: int, byte: int, compression: int) -> None:
+def test_a_changed_byte_raises_only_corrupt_batch_errors(
+    position: int, byte: int, compression: int
+) -> None:
     raw = bytearray(v2(3, 100, compression=compression))
     raw[position % len(raw)] = byte
     with contextlib.suppress(CorruptBatchError):

@@ -1,4 +1,4 @@
-"""Records in slices: as many as there are, a few at a time, whatever the bytes claim."""
+"""Records in slices: all records, a few at a time, for any content."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def number(value: int) -> bytes:
         pytest.param(bytes(300), id="zeros"),
     ],
 )
-def test_bytes_that_are_no_records_are_a_corrupt_batch(record: bytes) -> None:
+def test_malformed_records_are_a_corrupt_batch(record: bytes) -> None:
     whole, header = with_records(record, 1)
     with pytest.raises(CorruptBatchError):
         list(record_slices(whole, header))

@@ -1,4 +1,4 @@
-"""Broker 1 with its fetchers, and leaders 2, 3... whose answers the test gives."""
+"""Broker 1 with its fetchers, and leaders 2, 3... whose responses the test defines."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ SESSION = 77
 
 
 def records(*values: bytes, offset: int = 0, epoch: int = 0) -> bytes:
-    """One batch as a leader has it."""
+    """Return one batch of a leader."""
     made = batch(*values)
     set_offset_and_epoch(made, 0, offset, epoch)
     return bytes(made)
 
 
 def data(content: bytes = b"", **fields: Any) -> PartitionData:
-    """A partition's part of an answer."""
+    """Return the response data of a partition."""
     fields = {"error_code": 0, "high_watermark": 0, "log_start_offset": 0, **fields}
     diverging = fields.pop("diverging", None)
     if diverging is not None:
@@ -59,7 +59,7 @@ def data(content: bytes = b"", **fields: Any) -> PartitionData:
 
 
 class ScriptedChannel:
-    """A leader that says what the test says."""
+    """A channel to a leader, whose responses the test sends."""
 
     def __init__(self, broker_id: int, client_id: str) -> None:
         self.broker_id = broker_id
@@ -67,6 +67,8 @@ class ScriptedChannel:
         self.sent: list[tuple[Message, int, Any]] = []
         self.answered = 0
         self.closed = 0
+        self.is_connected = False
+        self.connections_created = 0
 
     def send(self, request: Message, version: int, on_response: Any, timeout_ms: float) -> None:
         assert len(self.sent) == self.answered, "one request in flight"
@@ -79,7 +81,7 @@ class ScriptedChannel:
 
     @property
     def waiting(self) -> Any:
-        """The request that has no answer yet; None if there is none."""
+        """The pending request; None if there is none."""
         return None if len(self.sent) == self.answered else self.sent[-1][0]
 
     @property
@@ -87,7 +89,7 @@ class ScriptedChannel:
         return self.sent[-1][1]
 
     def answer(self, response: Message) -> None:
-        assert self.waiting is not None, "nobody has asked"
+        assert self.waiting is not None, "no request is pending"
         self.answered = len(self.sent)
         self.sent[-1][2](response, None)
 
@@ -99,7 +101,7 @@ class ScriptedChannel:
     def give(
         self, parts: dict[TopicPartition, PartitionData], session_id: int = SESSION, error: int = 0
     ) -> None:
-        """Answer a fetch."""
+        """Answer the pending fetch."""
         assert isinstance(self.waiting, FetchRequest)
         response = FetchResponse(error_code=error, session_id=session_id, responses=[])
         for key, part in parts.items():
@@ -115,7 +117,7 @@ class ScriptedChannel:
         self.answer(response)
 
     def give_offset(self, key: TopicPartition, offset: int, error: int = 0) -> None:
-        """Answer a ListOffsets."""
+        """Answer the pending ListOffsets request."""
         part = ListOffsetsPartitionResponse(
             partition_index=key.partition, error_code=error, offset=offset
         )
@@ -128,7 +130,7 @@ class ScriptedChannel:
     def give_epoch_end(
         self, key: TopicPartition, epoch: int, end_offset: int, error: int = 0
     ) -> None:
-        """Answer an OffsetForLeaderEpoch."""
+        """Answer the pending OffsetForLeaderEpoch request."""
         part = AnsweredEpochEnd(
             partition=key.partition, error_code=error, leader_epoch=epoch, end_offset=end_offset
         )
@@ -152,14 +154,14 @@ class ScriptedChannels:
 
 
 class FollowingBroker:
-    """Follows broker 2 with the partitions of one topic, unless told otherwise."""
+    """Follows broker 2 with the partitions of one topic by default."""
 
     def __init__(self, partitions: int = 1, leader: int = 2, **settings: Any) -> None:
         self.channels = ScriptedChannels()
         node_settings = {"channels": self.channels, **settings.pop("node_settings", {})}
         self.cluster = ReplicatedCluster(1, node_settings=node_settings, **settings)
         self.node = self.cluster[1]
-        # A disk on which a checkpoint takes no time that counts.
+        # A disk with nearly instantaneous checkpoints.
         self.node.host.runtime.executor.delay_max_ms = 0.1
         for other in (2, 3):
             self.cluster.controller.register(other)
@@ -174,7 +176,7 @@ class FollowingBroker:
 
     @property
     def leader(self) -> ScriptedChannel:
-        """The one channel, or the last that was opened."""
+        """The channel that was opened last."""
         return self.channels.opened[-1]
 
     @property
@@ -197,7 +199,7 @@ class FollowingBroker:
         return state.delayed_until_ms > self.node.host.clock.monotonic_ms()
 
     def asked(self) -> dict[TopicPartition, Any]:
-        """Partitions that the fetch which waits names."""
+        """The partitions in the pending fetch."""
         names = {topic_id_of(TOPIC): TOPIC}
         return {
             TopicPartition(topic.topic or names[topic.topic_id], each.partition): each
@@ -209,6 +211,6 @@ class FollowingBroker:
         self.cluster.run_for(duration_ms)
 
     def lead(self, broker_id: int, key: TopicPartition = PARTITION) -> None:
-        """A new leadership of the partition."""
+        """Apply a new leader epoch of the partition."""
         self.cluster.controller.elect(broker_id, key, unclean=True)
         self.run_for(5)

@@ -54,7 +54,7 @@ class Logs:
         self.logs: dict[TopicPartition, Log] = {}
         self.checkpoints: list[dict[TopicPartition, int]] = []
         self.deleted: list[TopicPartition] = []
-        # What is raised for a partition, or for a topic, whatever is to be done to it.
+        # The exception that every operation raises, by partition or topic.
         self.broken: dict[TopicPartition | str, Exception] = {}
 
     def _check(self, key: TopicPartition | str) -> None:
@@ -97,7 +97,7 @@ class Logs:
 
 
 class Sender:
-    """Keeps proposals for the test to answer."""
+    """Stores proposals, so that the test can answer them."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[AlterPartitionProposal, Callable[[AlterPartitionResult], None]]] = []
@@ -112,7 +112,7 @@ class Sender:
 
 @dataclass
 class Answers:
-    """What came back, in order."""
+    """The responses, in order."""
 
     produced: list[dict[TopicPartition, ProduceResult]] = field(default_factory=list)
     fetched: list[list[tuple[TopicIdPartition, FetchResult]]] = field(default_factory=list)
@@ -130,7 +130,7 @@ def registered(broker_id: int, epoch: int) -> BrokerRegistration:
 
 
 class ReplicaSet:
-    """Broker 1 with its manager; brokers 2, 3… exist in metadata and in the test's calls only."""
+    """Broker 1 with its manager; brokers 2, 3… exist only in metadata and in calls of the test."""
 
     def __init__(self, replicas: tuple[int, ...] = (1,), **log_config: object) -> None:
         self.world, self.runtime = sim_runtime(1)

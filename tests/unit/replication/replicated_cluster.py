@@ -1,8 +1,8 @@
 """Several brokers' replica managers in one simulated world, and a controller outside of it.
 
-Brokers fetch from each other over the simulated network, through the very handlers of a broker;
-logs are the log manager's, on simulated disks. The controller keeps Kafka's rules of the ISR; what
-it decides reaches each broker after a delay of its own, in order.
+Brokers fetch from each other over the simulated network, with the real handlers of a broker. The
+log manager stores the logs on simulated disks. The controller applies Kafka's ISR rules; its
+decisions reach each broker in order, after a separate delay.
 """
 
 from __future__ import annotations
@@ -92,18 +92,18 @@ def fail_test(error: BaseException) -> None:
 
 
 class Controller:
-    """Decides at once; brokers learn it later. Its own link to a broker may be cut."""
+    """Decides at once and informs brokers later. Its link to a broker may be cut."""
 
     def __init__(self, cluster: ReplicatedCluster) -> None:
         self._cluster = cluster
         self.image = ClusterImage()
         self._next_epoch = 100
-        # Brokers that do not reach the controller: they learn nothing and their proposals fail.
+        # Brokers without a link to the controller: they get no metadata, and their proposals fail.
         self.unreachable: set[int] = set()
-        # Whether what is decided waits for `release`.
+        # Whether decisions are held until `release`.
         self.proposals: list[AlterPartitionProposal] = []
         self.answers: list[ErrorCode] = []
-        # Takes the place of the next answers.
+        # Replacements for the next responses.
         self.refusals: list[ErrorCode] = []
 
     def write(self, *records: object) -> None:
@@ -138,7 +138,7 @@ class Controller:
         return self._next_epoch
 
     def fence(self, node_id: int) -> None:
-        """The broker is dead, as far as anybody knows: it leaves its ISRs, others lead."""
+        """Fence a broker: it leaves its ISRs, and other replicas become leaders."""
         broker = self.image.brokers.get(node_id)
         if broker is None or broker.fenced:
             return
@@ -195,7 +195,7 @@ class Controller:
         return broker is not None and not broker.fenced
 
     def alter(self, proposal: AlterPartitionProposal) -> AlterPartitionResult:
-        """AlterPartition, with Kafka's checks in Kafka's order."""
+        """Handle AlterPartition, with Kafka's checks in Kafka's order."""
         self.proposals.append(proposal)
         answer = self._alter(proposal)
         self.answers.append(answer.error)
@@ -226,7 +226,7 @@ class Controller:
 
 
 class Node:
-    """One broker, over its restarts."""
+    """One broker, across restarts."""
 
     def __init__(self, cluster: ReplicatedCluster, node_id: int, **settings: object) -> None:
         self._cluster = cluster
@@ -235,13 +235,13 @@ class Node:
         self.host = cluster.world.host(self.name)
         self.settings = settings
         self.is_up = False
-        # Of the process that runs; raised by each start.
+        # Number of the running process; each start increases it.
         self.life = 0
         self._inbox: list[list[object]] = []
         self.failures: list[str] = []
 
     def start(self) -> None:
-        """A process on what the disk has, with the controller's image of this moment."""
+        """Start a process on the disk's data, with the controller's current image."""
         self.life += 1
         self.is_up = True
         self._inbox = []
@@ -310,6 +310,7 @@ class Node:
         self.sessions = FetchSessionCache(1_000, FETCH_SESSION_EVICTION_MS, runtime.clock,
                                           runtime.rng, self.manager.idle_partitions)  # fmt: skip
         parts = SimpleNamespace(
+            guard=None,
             served=served_apis(has_telemetry=False),
             cluster=self.view,
             quotas=quotas,
@@ -342,7 +343,7 @@ class Node:
         runtime.sockets.listen("", PORT, accept)
 
     def requests(self, api_key: int) -> int:
-        """How many requests of an API came to this node's listener."""
+        """Return the number of requests of an API at this node's listener."""
         statistics = self.handlers.find(api_key)
         assert statistics is not None
         return sum(statistics[4].versions)
@@ -373,7 +374,7 @@ class Node:
         self.changes = self.manager.apply_delta(delta, self.image)
 
     def replay_now(self, key: TopicPartition = PARTITION, **fields: object) -> None:
-        """A change of the partition that this node learns in this very turn."""
+        """Apply a change of the partition in the current turn."""
         change = PartitionChangeRecord(
             partition_id=key.partition, topic_id=topic_id_of(key.topic), **fields
         )
@@ -399,7 +400,7 @@ class Node:
 
         timer.call_later(self._cluster.draw(self._cluster.answer_delay_ms), arrive)
 
-    # Life.
+    # Lifecycle.
 
     def kill(self) -> None:
         self.is_up = False
@@ -411,7 +412,7 @@ class Node:
         self.host.lose_power()
         self.host.start()
 
-    # What tests look at.
+    # Queries of tests.
 
     def log(self, key: TopicPartition = PARTITION) -> Log:
         return self.logs.logs[key]
@@ -422,7 +423,7 @@ class Node:
         return found
 
     def values(self, key: TopicPartition = PARTITION) -> list[bytes]:
-        """Every record's value from the log start to the log end."""
+        """Return the values of all records in the log."""
         log = self.log(key)
         return [record.value for record in self.records(log.log_start_offset, key)]
 
@@ -449,7 +450,7 @@ class Node:
         timeout_ms: int = 10_000,
         key: TopicPartition = PARTITION,
     ) -> list[ProduceResult]:
-        """Append one batch; the answer appears in the list."""
+        """Append one batch; the response is added to the returned list."""
         answered: list[ProduceResult] = []
         self.manager.append_records(
             timeout_ms,
@@ -515,7 +516,7 @@ class ReplicatedCluster:
         assert self.until(lambda: all(self._has(topic, each) for each in replicas))
 
     def _has(self, topic: str, node_id: int) -> bool:
-        """Whether the node leads the topic, or has asked its leader for it."""
+        """Return whether the node leads the topic or has requested it from the leader."""
         node = self.nodes.get(node_id)
         if node is None or not node.is_up:
             return True
@@ -537,13 +538,13 @@ class ReplicatedCluster:
         return self.controller.image.topics.partition(*key)
 
     def produce(self, *values: bytes, **options: Any) -> ProduceResult:
-        """Append to the leader and wait for the answer."""
+        """Append to the leader and wait for the response."""
         answered = self.leader(options.get("key", PARTITION)).produce(*values, **options)
         assert self.until(lambda: bool(answered))
         return answered[0]
 
     def kill(self, node_id: int) -> None:
-        """kill -9, seen by the controller at once."""
+        """Kill a node; the controller detects it at once."""
         self.nodes[node_id].kill()
         self.controller.fence(node_id)
 
@@ -552,7 +553,7 @@ class ReplicatedCluster:
         self.nodes[node_id].start()
 
     def in_sync(self, key: TopicPartition = PARTITION) -> bool:
-        """Whether every replica is in the ISR and has all that the leader has."""
+        """Return whether every replica is in the ISR and has all records of the leader."""
         registration = self.registration(key)
         leader = self.nodes[registration.leader]
         return set(registration.isr) == set(registration.replicas) and all(

@@ -1,4 +1,4 @@
-"""Cases A to H in which a waiting fetch is answered, on a leader with fake followers."""
+"""Cases A to H that complete a delayed fetch, on a leader with simulated followers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WAIT = {"max_wait_ms": 500, "min_bytes": 1}
 
 @pytest.fixture
 def pair() -> ReplicaSet:
-    """Broker 1 leads, broker 2 follows; one record, which both have."""
+    """Broker 1 leads and broker 2 follows; both have one record."""
     replicas = ReplicaSet((1, 2))
     replicas.produce(b"first")
     replicas.follow(2, 1)
@@ -29,7 +29,7 @@ def waits(replicas: ReplicaSet) -> bool:
     return not replicas.answers.fetched
 
 
-def test_a_consumer_waits_at_the_high_watermark_until_its_time_is_over(pair: ReplicaSet) -> None:
+def test_a_consumer_fetch_at_the_high_watermark_waits_until_its_timeout(pair: ReplicaSet) -> None:
     pair.consume(1, **WAIT)
     pair.world.run_for(499)
     assert waits(pair)
@@ -40,13 +40,13 @@ def test_a_consumer_waits_at_the_high_watermark_until_its_time_is_over(pair: Rep
     assert pair.manager.metrics.delayed_fetch_follower_expires == 0
 
 
-def test_an_expired_follower_fetch_is_counted_apart(pair: ReplicaSet) -> None:
+def test_expired_fetches_of_followers_are_counted_separately(pair: ReplicaSet) -> None:
     pair.follow(2, 1, **WAIT)
     pair.world.run_for(502)
     assert pair.manager.metrics.delayed_fetch_follower_expires == 1
 
 
-def test_a_follower_is_woken_by_an_append_though_the_high_watermark_stays(
+def test_an_append_completes_a_follower_fetch_without_a_new_high_watermark(
     pair: ReplicaSet,
 ) -> None:
     pair.follow(2, 1, **WAIT)
@@ -55,7 +55,7 @@ def test_a_follower_is_woken_by_an_append_though_the_high_watermark_stays(
     assert len(pair.last_fetch().records) > 0
 
 
-def test_a_consumer_is_woken_only_once_the_high_watermark_moves(pair: ReplicaSet) -> None:
+def test_a_consumer_fetch_completes_only_when_the_high_watermark_advances(pair: ReplicaSet) -> None:
     pair.consume(1, **WAIT)
     pair.produce(b"second")
     assert waits(pair)
@@ -65,13 +65,13 @@ def test_a_consumer_is_woken_only_once_the_high_watermark_moves(pair: ReplicaSet
     assert consumed.high_watermark == 2
 
 
-def test_case_a_this_broker_does_not_lead_any_more(pair: ReplicaSet) -> None:
+def test_case_a_the_broker_is_no_longer_the_leader(pair: ReplicaSet) -> None:
     pair.follow(2, 1, **WAIT)
     pair.change(leader=2)
     assert pair.last_fetch().error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_case_b_the_replica_has_moved_elsewhere(pair: ReplicaSet) -> None:
+def test_case_b_the_replica_has_moved_to_another_broker(pair: ReplicaSet) -> None:
     pair.consume(1, **WAIT)
     pair.change(leader=2, replicas=[2, 3], isr=[2])
     assert pair.last_fetch().error is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -117,7 +117,7 @@ def test_case_f_the_fetch_offset_lies_in_an_older_segment_than_the_end(pair: Rep
     assert len(pair.last_fetch().records) > 0
 
 
-def test_a_roll_alone_completes_nothing(pair: ReplicaSet) -> None:
+def test_a_new_segment_alone_completes_no_fetch(pair: ReplicaSet) -> None:
     pair.follow(2, 1, **WAIT)
     pair.log.roll()
     pair.manager.wake(PARTITION)
@@ -133,7 +133,7 @@ def test_case_g_bytes_accumulate_up_to_the_minimum(pair: ReplicaSet) -> None:
     assert len(pair.last_fetch().records) == 2 * size
 
 
-def test_case_g_counts_what_all_partitions_have_together() -> None:
+def test_case_g_counts_the_bytes_of_all_partitions() -> None:
     replicas = ReplicaSet((1, 2))
     other = TopicPartition(TOPIC, 1)
     replicas.replay(
@@ -159,7 +159,7 @@ def test_case_g_counts_what_all_partitions_have_together() -> None:
 
 
 def test_case_f_the_end_lies_in_an_older_segment_than_the_fetch_offset(pair: ReplicaSet) -> None:
-    """For a consumer the end is the high watermark, which a cut has left behind."""
+    """For a consumer, the end is the high watermark, which is lower after a truncation."""
     pair.produce(b"second")
     pair.log.roll()
     pair.produce(b"third")
@@ -173,14 +173,14 @@ def test_case_f_the_end_lies_in_an_older_segment_than_the_fetch_offset(pair: Rep
 
 
 def test_case_h_the_leader_ends_the_epoch_with_an_earlier_one(pair: ReplicaSet) -> None:
-    """Its log never had the epoch of our last record."""
+    """The leader's log never had the epoch of the follower's last record."""
     pair.log.leader_epochs.replace([(0, 0), (2, 1)])
     pair.follow(2, 1, last_fetched_epoch=1, **WAIT)
     assert pair.last_fetch().diverging_epoch == (0, 1, ErrorCode.NONE)
 
 
-def test_case_g_a_throttled_partition_gives_nothing(pair: ReplicaSet) -> None:
-    """Nor does a new segment complete what is throttled (F)."""
+def test_case_g_a_throttled_partition_counts_no_bytes(pair: ReplicaSet) -> None:
+    """A new segment (case F) does not complete a fetch of a throttled partition either."""
     pair.change(isr=[1])
     throttle = pair.manager.throttles.leader
     throttle.set_replicas(TOPIC, ["*"], LEADER)
@@ -196,18 +196,18 @@ def test_case_g_a_throttled_partition_gives_nothing(pair: ReplicaSet) -> None:
     assert len(pair.last_fetch().records) > 0
 
 
-def test_case_g_a_partition_counts_no_more_than_its_own_maximum(pair: ReplicaSet) -> None:
+def test_case_g_a_partition_counts_at_most_its_own_maximum(pair: ReplicaSet) -> None:
     pair.follow(2, 1, max_wait_ms=500, min_bytes=100, max_bytes=90)
     pair.produce(b"x" * 200)
     assert waits(pair)
 
 
-def test_case_h_the_epoch_of_the_request_is_not_known_here_yet(pair: ReplicaSet) -> None:
+def test_case_h_the_epoch_of_the_request_is_unknown(pair: ReplicaSet) -> None:
     pair.consume(1, current_leader_epoch=7, **WAIT)
     assert pair.last_fetch().error is ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-def test_case_h_the_log_has_diverged_while_the_fetch_waited(pair: ReplicaSet) -> None:
+def test_case_h_the_log_diverged_during_the_wait(pair: ReplicaSet) -> None:
     pair.produce(b"second")
     pair.follow(2, 2)
     pair.answers.fetched.clear()
@@ -218,7 +218,7 @@ def test_case_h_the_log_has_diverged_while_the_fetch_waited(pair: ReplicaSet) ->
     assert pair.last_fetch().diverging_epoch == (0, 1, ErrorCode.NONE)
 
 
-def test_a_fetch_that_waited_is_read_again_without_moving_the_follower(pair: ReplicaSet) -> None:
+def test_a_delayed_fetch_reads_again_without_updating_the_follower(pair: ReplicaSet) -> None:
     pair.follow(2, 1, **WAIT)
     before = pair.partition.leader.remote_replicas[2].last_fetch_ms
     pair.world.run_for(10)
@@ -228,7 +228,7 @@ def test_a_fetch_that_waited_is_read_again_without_moving_the_follower(pair: Rep
     assert pair.manager.metrics.all_topics().fetch_requests == 2
 
 
-def test_what_a_woken_fetch_appends_wakes_others_after_it(pair: ReplicaSet) -> None:
+def test_an_append_by_a_completed_fetch_completes_later_fetches(pair: ReplicaSet) -> None:
     order: list[str] = []
 
     def appends_again(_: dict[object, object]) -> None:

@@ -1,4 +1,4 @@
-"""Metadata that cannot be applied to one partition: it goes offline, the others follow it."""
+"""Metadata that cannot be applied to one partition takes this partition offline, and no other."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ def assert_offline_alone(replicas: ReplicaSet, failed: TopicPartition) -> None:
 
 @pytest.mark.parametrize("error", [NOT_FORESEEN, KafkaStorageError("no disk")])
 @pytest.mark.parametrize("leader", [1, 2])
-def test_a_log_that_cannot_be_opened(replicas: ReplicaSet, leader: int, error: Exception) -> None:
+def test_a_log_that_cannot_be_opened_takes_only_its_partition_offline(
+    replicas: ReplicaSet, leader: int, error: Exception
+) -> None:
     replicas.logs.broken[key(2)] = error
     replicas.replay(*(made(each, leader) for each in (1, 2, 3)))
     assert_offline_alone(replicas, key(2))
@@ -65,20 +67,20 @@ def test_a_log_that_cannot_be_opened(replicas: ReplicaSet, leader: int, error: E
 
 
 class RaisingEpochs:
-    """What a leader announces its epoch to."""
+    """An epoch listener that raises an error."""
 
     def announce(self, *_: object) -> None:
         raise NOT_FORESEEN
 
 
 class RaisingLog:
-    """A log in which no epoch can begin."""
+    """A log that cannot start an epoch."""
 
     log_end_offset = 0
     leader_epochs = RaisingEpochs()
 
 
-def test_a_partition_that_cannot_begin_to_lead(replicas: ReplicaSet, caplog) -> None:
+def test_a_partition_that_cannot_become_leader_goes_offline(replicas: ReplicaSet, caplog) -> None:
     replicas.replay(*(made(each, 2) for each in (1, 2, 3)))
     replicas.manager.partition(key(2))._state.log = RaisingLog()
     replicas.replay(*(changed(each, LEADER) for each in (1, 2, 3)))
@@ -89,8 +91,8 @@ def test_a_partition_that_cannot_begin_to_lead(replicas: ReplicaSet, caplog) -> 
     assert f"partition={key(2)}" in caplog.text
 
 
-def test_who_waits_for_the_partition_is_answered(replicas: ReplicaSet) -> None:
-    """KAFKA_STORAGE_ERROR, as for a directory that is offline."""
+def test_pending_requests_of_an_offline_partition_are_answered(replicas: ReplicaSet) -> None:
+    """The error is KAFKA_STORAGE_ERROR, as for an offline directory."""
     replicas.produce(b"a", acks=-1, timeout_ms=10_000)
     assert replicas.answers.produced == []
     replicas.manager.partition(key(0))._state.log = RaisingLog()
@@ -99,8 +101,8 @@ def test_who_waits_for_the_partition_is_answered(replicas: ReplicaSet) -> None:
     assert replicas.last_produce().error is ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_a_log_that_cannot_be_deleted(replicas: ReplicaSet) -> None:
-    """The other partitions and topics of the same delta go on; no request is served from it."""
+def test_a_log_that_cannot_be_deleted_affects_no_other_partition(replicas: ReplicaSet) -> None:
+    """Other partitions and topics of the delta are applied; no request reads the log."""
     other_id = b"another-topic-id"
     replicas.replay(made(1), made(2))
     replicas.logs.broken[key(1)] = NOT_FORESEEN
@@ -126,7 +128,7 @@ def test_a_log_that_cannot_be_deleted(replicas: ReplicaSet) -> None:
 
 
 def test_the_next_metadata_leaves_a_failed_partition_offline(replicas: ReplicaSet) -> None:
-    """What went wrong may be half done in its log: only a start of the broker opens it again."""
+    """Its log may be in an inconsistent state: only a restart of the broker opens it again."""
     replicas.logs.broken[key(1)] = NOT_FORESEEN
     replicas.replay(made(1))
     del replicas.logs.broken[key(1)]
@@ -139,7 +141,9 @@ def config(topic: str, name: str, value: str) -> ConfigRecord:
 
 
 @pytest.mark.parametrize("value", ["a:b", "1", "1:", "1:2:3", "x"])
-def test_a_list_of_throttled_replicas_that_is_none(replicas: ReplicaSet, value: str) -> None:
+def test_an_invalid_list_of_throttled_replicas_affects_only_its_topic(
+    replicas: ReplicaSet, value: str
+) -> None:
     """The configuration of other topics is applied."""
     name = "leader.replication.throttled.replicas"
     replicas.replay(config("bad", name, value), config(TOPIC, name, "0:1"))
@@ -148,7 +152,7 @@ def test_a_list_of_throttled_replicas_that_is_none(replicas: ReplicaSet, value: 
     assert not throttle.is_throttled(TopicPartition("bad", 0))
 
 
-def test_a_topic_whose_configuration_cannot_be_applied(replicas: ReplicaSet) -> None:
+def test_an_invalid_topic_config_affects_only_its_topic(replicas: ReplicaSet) -> None:
     replicas.logs.broken["bad"] = NOT_FORESEEN
     name = "leader.replication.throttled.replicas"
     replicas.replay(config("bad", "retention.ms", "1"), config(TOPIC, name, "*"))

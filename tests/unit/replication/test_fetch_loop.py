@@ -1,4 +1,4 @@
-"""One fetcher and a leader whose answers the test gives: the loop, fetches and responses."""
+"""One fetcher and a leader with scripted responses: the loop, fetches and responses."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def broker() -> FollowingBroker:
 
 
 def give_one(broker: FollowingBroker, **fields: object) -> None:
-    """The first record of an empty log, in a session."""
+    """Send the first record of an empty log, in a session."""
     broker.leader.give({PARTITION: data(records(b"a"), high_watermark=1, **fields)})
 
 
 # The loop.
 
 
-def test_a_fetch_follows_every_answer_and_none_is_sent_before(broker) -> None:
-    """Forever maybe truncate, then maybe fetch; one request in flight (asserted there)."""
+def test_the_next_fetch_is_sent_after_the_response(broker) -> None:
+    """The loop truncates if needed, then fetches; one request is in flight (asserted there)."""
     for offset in range(3):
         content = records(b"%d" % offset, offset=offset)
         broker.leader.give({PARTITION: data(content, high_watermark=offset)})
@@ -43,14 +43,14 @@ def test_a_fetch_follows_every_answer_and_none_is_sent_before(broker) -> None:
     assert broker.state().fetch_offset == 3
 
 
-def test_an_empty_log_has_nothing_to_cut_and_is_fetched_at_once(broker) -> None:
+def test_an_empty_log_is_fetched_without_truncation(broker) -> None:
     """A log is truncated before it is fetched, in the same turn if no request is needed."""
     assert broker.state().phase.name == "FETCHING"
     assert broker.asked()[PARTITION].last_fetched_epoch == -1
 
 
-def test_who_had_data_or_an_error_goes_to_the_back_of_the_order() -> None:
-    """Fairness."""
+def test_a_partition_with_data_or_an_error_moves_to_the_end_of_the_order() -> None:
+    """Partitions are fetched fairly."""
     broker = FollowingBroker(partitions=3)
     first, second, third = (broker.key(index) for index in range(3))
     broker.leader.give(
@@ -65,8 +65,8 @@ def test_who_had_data_or_an_error_goes_to_the_back_of_the_order() -> None:
     assert order == [third, first, second]
 
 
-def test_with_nothing_to_fetch_it_waits_for_the_back_off_and_does_not_spin(broker) -> None:
-    """No request and hardly an event until the back-off is over."""
+def test_without_partitions_the_fetcher_waits_for_the_backoff(broker) -> None:
+    """No request and almost no event occurs until the backoff has passed."""
     broker.leader.give({PARTITION: data(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)})
     # What the leader may still have in the session is forgotten, then there is silence.
     assert broker.leader.waiting.forgotten_topics_data[0].partitions == [0]
@@ -81,15 +81,15 @@ def test_with_nothing_to_fetch_it_waits_for_the_back_off_and_does_not_spin(broke
 
 
 def test_an_added_partition_ends_the_wait(broker) -> None:
-    """Waits until a partition is added."""
+    """The fetcher waits until a partition is added."""
     broker.leader.give({PARTITION: data(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)}, 0)
     assert broker.leader.waiting is None
     broker.cluster.make_topic("other", replicas=(2, 1))
     assert [topic.topic_id for topic in broker.leader.waiting.topics] == [topic_id_of("other")]
 
 
-def test_an_added_partition_does_not_wait_for_a_fetch_that_waits_at_the_leader(broker) -> None:
-    """That fetch is given up, with its connection and session."""
+def test_an_added_partition_cancels_a_fetch_delayed_at_the_leader(broker) -> None:
+    """The connection and the session of that fetch are closed."""
     give_one(broker)
     broker.run_for(100)
     broker.cluster.make_topic("other", replicas=(2, 1))
@@ -102,8 +102,8 @@ def test_an_added_partition_does_not_wait_for_a_fetch_that_waits_at_the_leader(b
     }
 
 
-def test_an_error_that_escapes_ends_that_fetcher_only(broker, caplog) -> None:
-    """Logged, counted dead; the next leadership begins with another one."""
+def test_an_unexpected_error_ends_only_its_fetcher(broker, caplog) -> None:
+    """The error is logged and counted; the next leadership starts another fetcher."""
     broker.cluster.make_topic("other", replicas=(3, 1))
     mine, others = broker.channels.opened
 
@@ -123,7 +123,7 @@ def test_an_error_that_escapes_ends_that_fetcher_only(broker, caplog) -> None:
 
 
 def test_a_dead_fetcher_hands_its_partitions_to_its_successor() -> None:
-    """With the next leadership of one of them."""
+    """The next leadership of one of its partitions starts the successor."""
     broker = FollowingBroker(partitions=2)
     dead = broker.leader
 
@@ -141,8 +141,7 @@ def test_a_dead_fetcher_hands_its_partitions_to_its_successor() -> None:
     assert set(broker.asked()) == {broker.key(0), broker.key(1)}
 
 
-def test_an_error_while_shutting_down_is_silent(broker, caplog) -> None:
-    """Silent while shutting down."""
+def test_an_error_during_the_shutdown_is_not_logged(broker, caplog) -> None:
     leader = broker.leader
     request, _, on_response = leader.sent[-1]
     broker.node.manager.shutdown()
@@ -155,8 +154,7 @@ def test_an_error_while_shutting_down_is_silent(broker, caplog) -> None:
 # Building the fetch.
 
 
-def test_what_a_fetch_says(broker) -> None:
-    """Offsets, epochs and limits of the partition, and those of the request."""
+def test_a_fetch_contains_offsets_epochs_and_limits(broker) -> None:
     request, asked = broker.leader.waiting, broker.asked()[PARTITION]
     assert (request.max_wait_ms, request.min_bytes, request.max_bytes) == (500, 1, 10 << 20)
     assert (request.session_id, request.session_epoch) == (0, 0)
@@ -170,8 +168,8 @@ def test_what_a_fetch_says(broker) -> None:
     assert (asked.fetch_offset, asked.last_fetched_epoch) == (1, 0)
 
 
-def test_a_session_names_changes_only(broker) -> None:
-    """Full once, then only what was changed; nothing if nothing was (KIP-227)."""
+def test_a_session_request_names_only_changed_partitions(broker) -> None:
+    """The first request is full, and later ones contain only changes (KIP-227)."""
     give_one(broker)
     request = broker.leader.waiting
     assert (request.session_id, request.session_epoch) == (SESSION, 1)
@@ -181,8 +179,7 @@ def test_a_session_names_changes_only(broker) -> None:
     assert broker.asked() == {}
 
 
-def test_forgotten_partitions_alone_are_sent_too() -> None:
-    """Sent also when there are only forgotten ones."""
+def test_a_request_with_only_forgotten_partitions_is_sent() -> None:
     broker = FollowingBroker(partitions=2)
     broker.leader.give({broker.key(0): data(), broker.key(1): data()})
     broker.lead(3, broker.key(1))
@@ -193,7 +190,7 @@ def test_forgotten_partitions_alone_are_sent_too() -> None:
 
 
 def test_a_session_error_falls_back_to_a_full_fetch(broker) -> None:
-    """The answer is dropped; an unknown session is not even closed."""
+    """The response is dropped; an unknown session is not even closed."""
     give_one(broker)
     broker.leader.give({}, session_id=0, error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
     request = broker.leader.waiting
@@ -205,22 +202,22 @@ def test_a_session_error_falls_back_to_a_full_fetch(broker) -> None:
     assert (request.session_id, request.session_epoch) == (0, 0)
 
 
-def test_a_topic_id_error_of_the_session_delays_all(broker) -> None:
+def test_a_topic_id_error_of_the_session_delays_all_partitions(broker) -> None:
     """The request as a whole fails."""
     give_one(broker)
     broker.leader.give({}, session_id=0, error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
     assert broker.is_delayed()
 
 
-def test_an_answer_with_other_partitions_than_asked_is_dropped(broker) -> None:
-    """Nothing of it is appended."""
+def test_a_response_with_unrequested_partitions_is_dropped(broker) -> None:
+    """No record of it is appended."""
     broker.leader.give({PARTITION: data(records(b"a")), broker.key(7): data(records(b"b"))})
     assert broker.log.log_end_offset == 0
     assert broker.is_delayed()
 
 
 def fail_directory(broker: FollowingBroker, key: TopicPartition) -> None:
-    """The disk fails under a partition's directory, which the broker notices by a write to it."""
+    """Make the disk fail under a partition's directory; the broker detects it at the next write."""
     log = broker.node.log(key)
     directory = log.directory.rpartition("/")[0]
     broker.node.host.disk.faults.append(DiskFault(directory, ("write",)))
@@ -231,7 +228,7 @@ def fail_directory(broker: FollowingBroker, key: TopicPartition) -> None:
 
 
 def two_directories() -> tuple[FollowingBroker, TopicPartition, TopicPartition]:
-    """A broker whose two partitions lie in directories of their own."""
+    """A broker with two partitions in separate directories."""
     broker = FollowingBroker(partitions=2, node_settings={"directories": [DATA, "/more"]})
     first, second = broker.key(0), broker.key(1)
     parents = {broker.node.log(key).directory.rpartition("/")[0] for key in (first, second)}
@@ -239,8 +236,8 @@ def two_directories() -> tuple[FollowingBroker, TopicPartition, TopicPartition]:
     return broker, first, second
 
 
-def test_a_partition_whose_directory_fails_is_fetched_no_more_and_the_others_go_on() -> None:
-    """Also while an answer for it is on its way, which is ignored."""
+def test_a_partition_in_a_failed_directory_is_not_fetched_and_others_are() -> None:
+    """A response for it that arrives later is ignored."""
     broker, bad, good = two_directories()
     fail_directory(broker, bad)
     assert broker.state(bad) is None
@@ -253,10 +250,10 @@ def test_a_partition_whose_directory_fails_is_fetched_no_more_and_the_others_go_
     assert broker.fetchers.dead_count == 0
 
 
-def test_a_partition_that_goes_offline_while_it_is_delayed_is_not_asked_for() -> None:
-    """It goes to the error list when the next fetch is built, the others are asked for.
+def test_a_partition_that_goes_offline_while_delayed_is_not_fetched() -> None:
+    """The next fetch omits it and contains the other partitions.
 
-    Nothing tells the fetcher of it here, as when a partition goes offline alone.
+    The fetcher is not notified here, as when a single partition goes offline.
     """
     broker = FollowingBroker(partitions=2)
     bad, good = broker.key(0), broker.key(1)
@@ -271,8 +268,8 @@ def test_a_partition_that_goes_offline_while_it_is_delayed_is_not_asked_for() ->
     assert broker.is_delayed(bad)
 
 
-def test_an_answer_for_a_partition_that_went_offline_delays_it() -> None:
-    """It was asked for before; nothing can be appended, and the others go on."""
+def test_a_response_for_an_offline_partition_delays_it() -> None:
+    """It was requested before; nothing can be appended, and other partitions are not affected."""
     broker = FollowingBroker(partitions=2)
     bad, good = broker.key(0), broker.key(1)
     broker.node.manager._registry.take_offline(bad)
@@ -284,8 +281,8 @@ def test_an_answer_for_a_partition_that_went_offline_delays_it() -> None:
 # Processing the response.
 
 
-def test_a_request_that_fails_delays_all_and_begins_a_new_session() -> None:
-    """Connection closed, all partitions delayed, session reset, still counted."""
+def test_a_failed_request_delays_all_partitions_and_resets_the_session() -> None:
+    """The connection is closed, and the request is counted."""
     broker = FollowingBroker(partitions=2)
     broker.leader.give({broker.key(0): data(), broker.key(1): data()})
     broker.leader.fail()
@@ -298,8 +295,8 @@ def test_a_request_that_fails_delays_all_and_begins_a_new_session() -> None:
     assert len(broker.asked()) == 2
 
 
-def test_a_stale_answer_is_ignored(broker) -> None:
-    """The offset asked must be the current one, the partition still followed."""
+def test_a_stale_response_is_ignored(broker) -> None:
+    """The requested offset must be the current one, and the partition must still be followed."""
     on_response = broker.leader.sent[-1][2]
     waiting = broker.leader.waiting
     broker.state().fetch_offset = 5
@@ -309,8 +306,7 @@ def test_a_stale_answer_is_ignored(broker) -> None:
     assert on_response is not broker.leader.sent[-1][2]
 
 
-def test_a_partition_given_up_meanwhile_ignores_its_answer() -> None:
-    """Not followed any more."""
+def test_a_response_for_a_removed_partition_is_ignored() -> None:
     broker = FollowingBroker(partitions=2)
     broker.lead(1, broker.key(0))
     content = data(records(b"a"), high_watermark=1)
@@ -331,7 +327,7 @@ def test_a_partition_given_up_meanwhile_ignores_its_answer() -> None:
         ErrorCode.UNKNOWN_SERVER_ERROR,
     ],
 )
-def test_an_error_of_a_partition_delays_it_and_the_others_go_on(error: ErrorCode) -> None:
+def test_an_error_of_a_partition_delays_only_this_partition(error: ErrorCode) -> None:
     """Each of these errors means delayed."""
     broker = FollowingBroker(partitions=2)
     bad, good = broker.key(0), broker.key(1)
@@ -346,7 +342,7 @@ def test_an_error_of_a_partition_delays_it_and_the_others_go_on(error: ErrorCode
     assert bad in broker.asked()
 
 
-def test_a_fenced_epoch_that_is_ours_still_fails_the_partition_until_new_leadership(broker) -> None:
+def test_a_fenced_current_epoch_fails_the_partition_until_a_new_leadership(broker) -> None:
     """FENCED_LEADER_EPOCH, failed at once."""
     broker.leader.give({PARTITION: data(error_code=ErrorCode.FENCED_LEADER_EPOCH)})
     assert broker.fetchers.failed == [PARTITION]
@@ -358,11 +354,11 @@ def test_a_fenced_epoch_that_is_ours_still_fails_the_partition_until_new_leaders
     assert broker.asked()[PARTITION].current_leader_epoch == 1
 
 
-def test_a_fenced_epoch_that_we_have_left_meanwhile_delays_only() -> None:
-    """FENCED_LEADER_EPOCH in the answer to a request of an earlier epoch.
+def test_a_fenced_earlier_epoch_only_delays_the_partition() -> None:
+    """FENCED_LEADER_EPOCH is the response to a request of an earlier epoch.
 
-    The partition is led by the same broker in the next epoch; the fetch that names the earlier one
-    is answered before it is given up.
+    The same broker leads in the next epoch; the fetch with the earlier epoch is answered before it
+    is canceled.
     """
     broker = FollowingBroker(partitions=2)
     fenced, other = broker.key(0), broker.key(1)
@@ -387,8 +383,8 @@ def warnings(caplog) -> list[str]:
     return [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
 
 
-def test_a_change_of_leaders_is_no_reason_for_warnings(broker, caplog) -> None:
-    """A fenced epoch and a leader that knows nothing yet are a part of it."""
+def test_a_leader_change_logs_no_warnings(broker, caplog) -> None:
+    """A fenced epoch and a leader without the partition are normal during a leader change."""
     broker.leader.give({PARTITION: data(error_code=ErrorCode.FENCED_LEADER_EPOCH)})
     broker.lead(3)
     for error in (ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -399,7 +395,7 @@ def test_a_change_of_leaders_is_no_reason_for_warnings(broker, caplog) -> None:
     assert warnings(caplog) == []
 
 
-def test_a_usual_error_that_goes_on_is_warned_of_once(broker, caplog) -> None:
+def test_a_persistent_usual_error_logs_one_warning(broker, caplog) -> None:
     for _ in range(20):
         broker.leader.give({PARTITION: data(error_code=ErrorCode.UNKNOWN_TOPIC_ID)}, session_id=0)
         broker.run_for(BACKOFF_MS + 20)
@@ -407,7 +403,7 @@ def test_a_usual_error_that_goes_on_is_warned_of_once(broker, caplog) -> None:
     assert warnings(caplog) == expected
 
 
-def test_another_error_is_told_at_once_and_once_while_it_lasts(broker, caplog) -> None:
+def test_a_persistent_unusual_error_is_logged_immediately_and_once(broker, caplog) -> None:
     for error in 4 * [ErrorCode.KAFKA_STORAGE_ERROR] + 3 * [ErrorCode.UNKNOWN_SERVER_ERROR]:
         broker.leader.give({PARTITION: data(error_code=error)}, session_id=0)
         broker.run_for(BACKOFF_MS + 20)
@@ -420,7 +416,7 @@ def test_another_error_is_told_at_once_and_once_while_it_lasts(broker, caplog) -
     assert len(warnings(caplog)) == 3
 
 
-def test_a_partition_that_fails_for_another_reason_says_so_once(broker, caplog) -> None:
+def test_each_new_reason_of_a_failed_partition_is_logged_once(broker, caplog) -> None:
     broker.leader.give({PARTITION: data(records(b"x", b"y"), high_watermark=1)})
     broker.leader.give({PARTITION: data(records(b"a", offset=1), high_watermark=1)})
     assert broker.fetchers.failed == [PARTITION]
@@ -428,7 +424,7 @@ def test_a_partition_that_fails_for_another_reason_says_so_once(broker, caplog) 
     assert "Replication of a partition failed until its leader changes" in warnings(caplog)[0]
 
 
-def test_a_leader_that_cannot_be_reached_is_warned_of_once(broker, caplog) -> None:
+def test_an_unreachable_leader_logs_one_warning(broker, caplog) -> None:
     for _ in range(5):
         broker.leader.fail()
         broker.run_for(BACKOFF_MS + 20)
@@ -438,8 +434,8 @@ def test_a_leader_that_cannot_be_reached_is_warned_of_once(broker, caplog) -> No
     assert len(warnings(caplog)) == 2
 
 
-def test_an_answer_to_what_is_no_longer_asked_is_dropped(broker) -> None:
-    """The offset asked for is not the fetch offset any more, or the log is to be cut."""
+def test_a_response_for_another_fetch_offset_is_dropped(broker) -> None:
+    """The fetch offset has changed, or the log is to be truncated."""
     content = records(b"a")
     broker.state().fetch_offset = 7
     broker.leader.give({PARTITION: data(content, high_watermark=1)})
@@ -452,22 +448,21 @@ def test_an_answer_to_what_is_no_longer_asked_is_dropped(broker) -> None:
     assert (broker.log.log_end_offset, broker.fetchers.failed) == (0, [])
 
 
-def test_a_follower_appends_only_where_its_log_ends(broker) -> None:
-    """Refuses unless fetch offset = log end offset."""
+def test_a_follower_appends_only_at_its_log_end_offset(broker) -> None:
     fetched = Fetched(records(b"a", offset=2), 3, 0)
     with pytest.raises(OffsetMismatchError):
         broker.node.partition().follower.append(2, fetched, lambda _: None)
     assert broker.log.size == 0
 
 
-def test_the_high_watermark_is_the_leaders_if_that_is_lower(broker) -> None:
-    """The smaller of the leader's and the own log end offset."""
+def test_the_high_watermark_is_limited_by_the_leaders(broker) -> None:
+    """It is the smaller of the leader's high watermark and the follower's log end offset."""
     broker.leader.give({PARTITION: data(records(b"a", b"b", b"c"), high_watermark=1)})
     assert (broker.log.high_watermark, broker.log.log_end_offset) == (1, 3)
 
 
 def out_of_range(broker: FollowingBroker, records_there: int = 2) -> None:
-    """A follower with records whose next offset the leader does not have."""
+    """Return a follower with records whose next offset does not exist at the leader."""
     content = records(*[b"%d" % n for n in range(records_there)])
     broker.leader.give({PARTITION: data(content, high_watermark=1)}, session_id=0)
     broker.leader.give({PARTITION: data(error_code=ErrorCode.OFFSET_OUT_OF_RANGE)}, session_id=0)
@@ -477,8 +472,8 @@ def out_of_range(broker: FollowingBroker, records_there: int = 2) -> None:
     assert broker.leader.waiting.replica_id == 1
 
 
-def test_out_of_range_with_the_leaders_end_below_ours_is_cut(broker) -> None:
-    """OFFSET_OUT_OF_RANGE, end below ours."""
+def test_out_of_range_above_the_leaders_end_truncates_the_log(broker) -> None:
+    """OFFSET_OUT_OF_RANGE; the leader's end is below the follower's."""
     broker.leader.give({PARTITION: data(records(b"a"))}, session_id=0)
     broker.leader.give({PARTITION: data(records(b"b", offset=1))}, session_id=0)
     broker.leader.give({PARTITION: data(error_code=ErrorCode.OFFSET_OUT_OF_RANGE)}, session_id=0)
@@ -488,8 +483,8 @@ def test_out_of_range_with_the_leaders_end_below_ours_is_cut(broker) -> None:
     assert broker.state().lag == 0
 
 
-def test_out_of_range_with_the_leaders_start_above_ours_begins_anew(broker) -> None:
-    """OFFSET_OUT_OF_RANGE, start above ours."""
+def test_out_of_range_below_the_leaders_start_empties_the_log(broker) -> None:
+    """OFFSET_OUT_OF_RANGE; the leader's start is above the follower's end."""
     out_of_range(broker)
     broker.leader.give_offset(PARTITION, 9)
     assert broker.leader.waiting.topics[0].partitions[0].timestamp == -2
@@ -499,8 +494,8 @@ def test_out_of_range_with_the_leaders_start_above_ours_begins_anew(broker) -> N
     assert broker.state().lag == 4
 
 
-def test_out_of_range_within_the_leaders_range_goes_on_from_our_end(broker) -> None:
-    """OFFSET_OUT_OF_RANGE, else go on from our end; after a back-off, it was refused once."""
+def test_out_of_range_within_the_leaders_range_continues_at_the_log_end(broker) -> None:
+    """OFFSET_OUT_OF_RANGE; after a backoff, the follower fetches from its end again."""
     out_of_range(broker)
     broker.leader.give_offset(PARTITION, 9)
     broker.leader.give_offset(PARTITION, 1)
@@ -509,16 +504,16 @@ def test_out_of_range_within_the_leaders_range_goes_on_from_our_end(broker) -> N
     assert broker.asked()[PARTITION].fetch_offset == 2
 
 
-def test_out_of_range_with_equal_ends_asks_where_the_leaders_log_begins(broker) -> None:
-    """The leader's end is not below ours, so that nothing is cut."""
+def test_out_of_range_with_equal_ends_requests_the_leaders_log_start(broker) -> None:
+    """The leader's end is not below the follower's, so nothing is truncated."""
     out_of_range(broker)
     broker.leader.give_offset(PARTITION, 2)
     assert isinstance(broker.leader.waiting, ListOffsetsRequest)
     assert broker.leader.waiting.topics[0].partitions[0].timestamp == -2
 
 
-def test_out_of_range_with_the_leaders_start_at_our_end_keeps_our_log(broker) -> None:
-    """Only a start above our end leaves a gap."""
+def test_out_of_range_with_the_leaders_start_at_the_log_end_keeps_the_log(broker) -> None:
+    """Only a start above the follower's end leaves a gap."""
     out_of_range(broker)
     broker.leader.give_offset(PARTITION, 9)
     broker.leader.give_offset(PARTITION, 2)
@@ -527,8 +522,9 @@ def test_out_of_range_with_the_leaders_start_at_our_end_keeps_our_log(broker) ->
 
 
 @pytest.mark.parametrize("question", [0, 1])
-def test_out_of_range_when_asking_fails_is_delayed_or_fenced(broker, question: int) -> None:
-    """If asking fails: delayed, or as fenced."""
+def test_out_of_range_with_a_failed_offset_request_delays_or_fails_the_partition(
+    broker, question: int
+) -> None:
     out_of_range(broker)
     if question:
         broker.leader.give_offset(PARTITION, 9)
@@ -545,7 +541,7 @@ def test_out_of_range_when_asking_fails_is_delayed_or_fenced(broker, question: i
 
 
 def test_damaged_records_are_never_appended_and_delay_the_partition() -> None:
-    """Corrupt records mean delayed; the neighbour goes on."""
+    """Corrupt records mean delayed; other partitions are not affected."""
     broker = FollowingBroker(partitions=2)
     damaged = bytearray(records(b"a"))
     damaged[-1] ^= 1
@@ -559,8 +555,8 @@ def test_damaged_records_are_never_appended_and_delay_the_partition() -> None:
     assert broker.node.values(good) == [b"b"]
 
 
-def test_a_failing_disk_takes_the_directory_offline_and_the_others_go_on() -> None:
-    """A storage error while appending."""
+def test_a_failing_disk_takes_only_its_directory_offline() -> None:
+    """A storage error occurs during an append."""
     broker = FollowingBroker(partitions=2, node_settings={"directories": [DATA, "/more"]})
     bad, good = broker.key(0), broker.key(1)
     directory = broker.node.log(bad).directory
@@ -577,8 +573,8 @@ def test_a_failing_disk_takes_the_directory_offline_and_the_others_go_on() -> No
     assert list(broker.asked()) == [good]
 
 
-def test_anything_unexpected_while_appending_fails_the_partition(broker) -> None:
-    """Records that begin below the log end are nothing that a leader sends."""
+def test_an_unexpected_error_of_an_append_fails_the_partition(broker) -> None:
+    """A leader never sends records that begin below the requested offset."""
     broker.leader.give({PARTITION: data(records(b"a", b"b"))}, session_id=0)
     broker.leader.give({PARTITION: data(records(b"x", offset=0))}, session_id=0)
     assert broker.fetchers.failed == [PARTITION]

@@ -1,4 +1,4 @@
-"""How far who asks may see."""
+"""The end of the readable log for replicas and consumers."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ LOG_END, HIGH_WATERMARK = FetchIsolation.LOG_END, FetchIsolation.HIGH_WATERMARK
         (2, LOG_END, LOG_END),
     ],
 )
-def test_replicas_see_the_log_end_and_consumers_what_is_committed(
+def test_replicas_read_to_the_log_end_and_consumers_to_the_high_watermark(
     replica_id: int, fetch: FetchIsolation, lookup: FetchIsolation
 ) -> None:
     assert fetch_isolation(replica_id, 0) is fetch
     assert lookup_isolation(replica_id, 0) is lookup
 
 
-def test_read_committed_is_for_consumers() -> None:
+def test_read_committed_applies_to_consumers_only() -> None:
     assert lookup_isolation(-1, 1) is FetchIsolation.TXN_COMMITTED
     assert lookup_isolation(-2, 1) is LOG_END

@@ -1,4 +1,4 @@
-"""Incremental fetch sessions: what is asked, what is answered, and who gives way."""
+"""Incremental fetch sessions: requests, responses, and eviction."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def result(high_watermark: int = 5, records: bytes = b"") -> FetchResult:
 
 @dataclass
 class Client:
-    """Speaks to the cache as a fetcher does."""
+    """Uses the cache as a fetcher does."""
 
     cache: FetchSessionCache
     follower: bool = False
@@ -75,7 +75,7 @@ def numbers(entries: list) -> list[int]:
     return [each[0].partition for each in entries]
 
 
-def test_a_full_fetch_answers_all_and_begins_a_session(client: Client) -> None:
+def test_a_full_fetch_returns_all_partitions_and_starts_a_session(client: Client) -> None:
     context = client.open(0, 0, asked(0, 1))
     answer = context.answer([(where(0), result()), (where(1), result())])
     assert numbers(answer) == [0, 1]
@@ -83,7 +83,7 @@ def test_a_full_fetch_answers_all_and_begins_a_session(client: Client) -> None:
     assert client.cache.partition_count == 2
 
 
-def test_a_final_epoch_makes_no_session_and_ends_a_named_one(client: Client) -> None:
+def test_a_final_epoch_starts_no_session_and_closes_the_named_session(client: Client) -> None:
     session = client.begin(0)
     context = client.open(session, -1, asked(0))
     assert context.session_id == 0
@@ -91,7 +91,7 @@ def test_a_final_epoch_makes_no_session_and_ends_a_named_one(client: Client) -> 
     assert len(client.cache) == 0
 
 
-def test_an_incremental_fetch_reads_all_and_answers_what_has_changed(client: Client) -> None:
+def test_an_incremental_fetch_returns_only_changed_partitions(client: Client) -> None:
     session = client.begin(0, 1, 2)
     context = client.open(session, 1, [])
     assert numbers(context.partitions()) == [0, 1, 2]
@@ -109,14 +109,14 @@ def test_partitions_are_added_changed_and_forgotten(client: Client) -> None:
     ]
 
 
-def test_records_move_a_partition_to_the_end_of_the_order(client: Client) -> None:
+def test_a_partition_with_records_moves_to_the_end_of_the_order(client: Client) -> None:
     session = client.begin(0, 1)
     context = client.open(session, 1, [])
     context.answer([(where(0), result(5, b"records")), (where(1), result())])
     assert numbers(client.open(session, 2, []).partitions()) == [1, 0]
 
 
-def test_an_error_is_answered_and_so_is_its_end(client: Client) -> None:
+def test_the_start_and_the_end_of_an_error_are_returned(client: Client) -> None:
     session = client.begin(0)
     failed = failed_fetch(ErrorCode.KAFKA_STORAGE_ERROR)
     assert numbers(client.open(session, 1, []).answer([(where(0), failed)])) == [0]
@@ -135,7 +135,7 @@ def test_unknown_sessions_wrong_epochs_and_other_topic_naming_are_refused(client
     assert client.open(session, 1, []).error is ErrorCode.NONE
 
 
-def test_a_request_that_was_overtaken_gets_an_error_instead_of_an_answer(client: Client) -> None:
+def test_a_request_with_an_outdated_session_epoch_gets_an_error(client: Client) -> None:
     session = client.begin(0)
     slow = client.open(session, 1, [])
     client.open(session, 2, [])
@@ -150,7 +150,7 @@ def test_forgetting_the_last_partition_ends_the_session(client: Client) -> None:
     assert len(client.cache) == 0
 
 
-def test_a_request_that_ends_its_session_by_forgetting_all_stands_for_itself(
+def test_a_request_that_forgets_all_partitions_is_sessionless(
     client: Client,
 ) -> None:
     context = client.open(0, 0, asked(0, 1))
@@ -159,7 +159,7 @@ def test_a_request_that_ends_its_session_by_forgetting_all_stands_for_itself(
     assert (last.session_id, last.partitions()) == (0, asked(1))
 
 
-def test_a_topic_that_was_unknown_gets_its_name_later(client: Client) -> None:
+def test_an_unknown_topic_id_gets_its_name_later(client: Client) -> None:
     nameless = where(0, topic="")
     context = client.open(0, 0, [(nameless, FetchPartitionData(0, 100))])
     context.answer([(nameless, failed_fetch(ErrorCode.UNKNOWN_TOPIC_ID))])
@@ -167,21 +167,23 @@ def test_a_topic_that_was_unknown_gets_its_name_later(client: Client) -> None:
     assert client.open(context.session_id, 1, []).partitions()[0][0] == where(0)
 
 
-def test_a_replaced_topic_id_is_another_partition(client: Client) -> None:
+def test_a_partition_with_a_new_topic_id_is_a_new_partition(client: Client) -> None:
     session = client.begin(0)
     new = where(0, topic_id=b"n" * 16)
     context = client.open(session, 1, [(new, FetchPartitionData(0, 100))], (where(0),))
     assert [each for each, _ in context.partitions()] == [new]
 
 
-def test_a_full_cache_makes_no_session_for_a_consumer(client: Client) -> None:
+def test_a_full_cache_starts_no_session_for_a_consumer(client: Client) -> None:
     client.begin(0)
     client.begin(0)
     assert client.begin(0) == 0
     assert client.cache.evictions == 0
 
 
-def test_the_session_unused_for_longest_gives_way(client: Client, scheduler: SimScheduler) -> None:
+def test_the_least_recently_used_session_is_evicted(
+    client: Client, scheduler: SimScheduler
+) -> None:
     first, second = client.begin(0), client.begin(0)
     scheduler.run_for(EVICTION_MS)
     client.open(first, 1, [])
@@ -191,27 +193,27 @@ def test_the_session_unused_for_longest_gives_way(client: Client, scheduler: Sim
     assert client.open(first, 2, []).error is ErrorCode.NONE
 
 
-def test_a_follower_takes_the_place_of_the_smallest_consumer(client: Client) -> None:
+def test_a_follower_evicts_the_smallest_consumer_session(client: Client) -> None:
     large, small = client.begin(0, 1), client.begin(0)
     assert Client(client.cache, follower=True).begin(0) > 0
     assert client.open(small, 1, []).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert client.open(large, 1, []).error is ErrorCode.NONE
 
 
-def test_without_slots_every_fetch_is_full(scheduler: SimScheduler) -> None:
+def test_without_cache_slots_every_fetch_is_full(scheduler: SimScheduler) -> None:
     cache = FetchSessionCache(0, EVICTION_MS, SimClock(scheduler), SeededRng(1))
     assert Client(cache).begin(0) == 0
 
 
 def limited(scheduler: SimScheduler, slots: int = 1000, partitions: int = 5) -> Client:
-    """Of a cluster with so many partitions."""
+    """Return a cache for a cluster with this number of partitions."""
     cache = FetchSessionCache(
         slots, EVICTION_MS, SimClock(scheduler), SeededRng(1), partition_count=lambda: partitions
     )
     return Client(cache)
 
 
-def test_a_session_that_grows_beyond_what_the_cluster_has_is_forgotten(
+def test_a_session_with_more_partitions_than_the_cluster_is_removed(
     scheduler: SimScheduler,
 ) -> None:
     client = limited(scheduler)
@@ -229,7 +231,7 @@ def test_a_session_that_grows_beyond_what_the_cluster_has_is_forgotten(
     assert (context.error, context.session_id) == (ErrorCode.NONE, 0)
 
 
-def test_names_that_no_topic_can_have_count_by_their_length(scheduler: SimScheduler) -> None:
+def test_invalid_topic_names_count_by_their_length(scheduler: SimScheduler) -> None:
     client = limited(scheduler)
     client.uses_topic_ids = False
     long = [(where(0, f"{number}" * 8_000), FetchPartitionData(0, 100)) for number in range(10, 60)]
@@ -240,7 +242,7 @@ def test_names_that_no_topic_can_have_count_by_their_length(scheduler: SimSchedu
     assert context.error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_all_sessions_together_have_a_limit(scheduler: SimScheduler) -> None:
+def test_the_memory_of_all_sessions_is_limited(scheduler: SimScheduler) -> None:
     count = 50_000
     client = limited(scheduler, partitions=count)
     data = FetchPartitionData(0, 100)
@@ -264,7 +266,7 @@ def test_all_sessions_together_have_a_limit(scheduler: SimScheduler) -> None:
     assert client.cache.partition_count <= SIZE_MAX
 
 
-def test_what_is_forgotten_leaves_room(scheduler: SimScheduler) -> None:
+def test_forgotten_partitions_free_their_memory(scheduler: SimScheduler) -> None:
     client = limited(scheduler)
     session = client.begin(0)
     for round_ in range(5):

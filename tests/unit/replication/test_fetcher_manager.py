@@ -1,4 +1,4 @@
-"""The fetcher that a partition belongs to, and becoming a follower."""
+"""The assignment of partitions to fetchers, and the change to a follower."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ from unit.replication.replicated_cluster import (
         ("\u00e9\U0001f600", 1, 1 << 30, None),
     ],
 )
-def test_the_fetcher_of_a_partition_is_kafkas(topic, partition, fetchers, expected) -> None:
+def test_a_partition_has_the_same_fetcher_id_as_in_kafka(
+    topic, partition, fetchers, expected
+) -> None:
     """Fetcher id = hash(topic, partition) mod num.replica.fetchers."""
     if expected is None:
         units = [0xE9, 0xD83D, 0xDE00]
@@ -51,14 +53,14 @@ def test_the_fetcher_of_a_partition_is_kafkas(topic, partition, fetchers, expect
 
 
 def test_a_hundred_partitions_of_one_leader_need_one_fetcher_and_one_request() -> None:
-    """One cached fetcher per (leader, fetcher id), with one request in flight."""
+    """One fetcher per (leader, fetcher id) has one request in flight."""
     broker = FollowingBroker(partitions=100)
     assert len(broker.channels.opened) == 1
     assert len(broker.asked()) == 100
     assert broker.leader.client_id == "broker-1-fetcher-0"
 
 
-def test_partitions_of_two_leaders_have_two_fetchers_and_move_with_leadership() -> None:
+def test_partitions_of_two_leaders_have_two_fetchers_and_move_with_the_leadership() -> None:
     """Adds, removes and moves partitions; idle fetchers are closed."""
     broker = FollowingBroker(partitions=2)
     broker.lead(3, broker.key(1))
@@ -74,7 +76,7 @@ def test_partitions_of_two_leaders_have_two_fetchers_and_move_with_leadership() 
 
 
 def test_fetchers_are_resized_while_the_broker_runs() -> None:
-    """Partitions go on in the fetchers of the new number, from where they were."""
+    """Partitions continue in the new fetchers at their offsets."""
     broker = FollowingBroker(partitions=8)
     broker.leader.give(
         {broker.key(index): data(records(b"a"), high_watermark=1) for index in range(8)}
@@ -92,7 +94,7 @@ def test_fetchers_are_resized_while_the_broker_runs() -> None:
 
 
 def test_all_fetchers_are_closed_at_shutdown() -> None:
-    """No fetcher begins afterwards."""
+    """No fetcher starts afterwards."""
     broker = FollowingBroker(partitions=2)
     broker.lead(3, broker.key(1))
     broker.node.manager.shutdown()
@@ -101,8 +103,8 @@ def test_all_fetchers_are_closed_at_shutdown() -> None:
     assert len(broker.channels.opened) == 2
 
 
-def test_fetchers_are_measured_under_kafkas_names() -> None:
-    """Lag in all and per partition, rates, requests and bytes, failed and dead."""
+def test_fetcher_metrics_have_kafkas_names() -> None:
+    """Total lag and lag per partition, rates, requests and bytes, failed and dead fetchers."""
     broker = FollowingBroker(partitions=2)
     registry = MetricsRegistry(broker.node.host.clock)
     publish_replica_metrics(broker.node.manager, registry, lambda leader: (f"host-{leader}", 9092))
@@ -132,8 +134,8 @@ def test_fetchers_are_measured_under_kafkas_names() -> None:
     assert seen[names.REPLICATION_BYTES_IN,] == len(content)
 
 
-def test_a_broker_that_follows_nobody_has_no_fetcher() -> None:
-    """Nor any metric but zeros."""
+def test_a_broker_without_followed_partitions_has_no_fetcher() -> None:
+    """Its metrics are 0."""
     cluster = ReplicatedCluster(1)
     cluster.make_topic(replicas=(1,))
     assert cluster[1].manager.fetchers is None
@@ -143,7 +145,7 @@ def test_a_broker_that_follows_nobody_has_no_fetcher() -> None:
     assert found[names.MAX_LAG] == [((("clientId", "Replica"),), 0)]
 
 
-def test_a_leader_that_becomes_a_follower_does_it_in_order() -> None:
+def test_a_leader_becomes_a_follower_in_a_fixed_order() -> None:
     """Refuse appends, stop the fetcher, respond to waiting requests, then fetch from the new leader
     with its epoch, from the log end."""
     broker = FollowingBroker(leader=1, partitions=0)
@@ -186,7 +188,7 @@ SLOW_MS = 200.0
 
 
 def checkpointed(broker: FollowingBroker, key: TopicPartition = PARTITION) -> int | None:
-    """The partition's high watermark on the disk; None if the file does not name it."""
+    """Return the high watermark in the checkpoint file; None if the file has no such partition."""
     checkpoint = OffsetCheckpoint(broker.node.host.disk, DATA, HIGH_WATERMARKS)
     return checkpoint.read().get(key)
 
@@ -196,8 +198,8 @@ def slow_disk(broker: FollowingBroker) -> None:
 
 
 @pytest.mark.parametrize("was_leader", [False, True])
-def test_the_high_watermark_is_on_the_disk_when_the_first_fetch_leaves(was_leader: bool) -> None:
-    """For a follower, and for a leader that has followed no broker since its start."""
+def test_the_high_watermark_is_checkpointed_before_the_first_fetch(was_leader: bool) -> None:
+    """This holds for a follower, and for a leader that did not follow since its start."""
     broker = FollowingBroker(partitions=0)
     broker.cluster.make_topic(replicas=(1, 2) if was_leader else (2, 1), isr=(1,))
     if was_leader:
@@ -226,7 +228,7 @@ def test_the_high_watermark_is_on_the_disk_when_the_first_fetch_leaves(was_leade
     assert list(broker.asked()) == [PARTITION]
 
 
-def test_nothing_is_taken_from_the_old_leader_while_the_checkpoint_is_written() -> None:
+def test_the_old_leader_is_not_fetched_during_the_checkpoint() -> None:
     """The fetcher is stopped first."""
     broker = FollowingBroker()
     slow_disk(broker)
@@ -237,8 +239,8 @@ def test_nothing_is_taken_from_the_old_leader_while_the_checkpoint_is_written() 
     assert broker.log.log_end_offset == 0
 
 
-def test_a_leadership_that_ends_while_the_checkpoint_is_written_is_not_followed() -> None:
-    """Only the newest leader epoch is."""
+def test_a_leadership_that_ends_during_the_checkpoint_is_not_followed() -> None:
+    """Only the newest leader epoch is followed."""
     broker = FollowingBroker()
     slow_disk(broker)
     broker.lead(3)
@@ -253,7 +255,7 @@ def test_a_leadership_that_ends_while_the_checkpoint_is_written_is_not_followed(
     assert len(broker.fetchers) == 0
 
 
-def test_a_directory_that_fails_at_the_checkpoint_does_not_hold_up_the_others() -> None:
+def test_a_directory_that_fails_at_the_checkpoint_does_not_delay_others() -> None:
     """It goes offline with its partitions."""
     broker = FollowingBroker(partitions=2, node_settings={"directories": [DATA, "/more"]})
     first = broker.node.log(broker.key(0)).directory.startswith("/more/")
@@ -269,7 +271,7 @@ def test_a_directory_that_fails_at_the_checkpoint_does_not_hold_up_the_others() 
 
 
 def test_a_fetcher_whose_partitions_change_leaders_keeps_its_connection() -> None:
-    """It is not idle while the checkpoint is written."""
+    """It is not idle during the checkpoint."""
     broker = FollowingBroker()
     old = broker.leader
     slow_disk(broker)
@@ -280,7 +282,7 @@ def test_a_fetcher_whose_partitions_change_leaders_keeps_its_connection() -> Non
 
 
 def test_a_log_without_epochs_is_fetched_from_its_high_watermark() -> None:
-    """Offset = log end offset, or the high watermark if the log has no epoch."""
+    """The fetch offset is the log end offset, or the high watermark if the log has no epoch."""
     broker = FollowingBroker()
     broker.log.append_as_follower(records(b"a", b"b", epoch=-1))
     broker.log.update_high_watermark(1)
@@ -291,7 +293,7 @@ def test_a_log_without_epochs_is_fetched_from_its_high_watermark() -> None:
 
 
 def test_a_partition_without_a_leader_is_not_fetched() -> None:
-    """It stops leading or following all the same."""
+    """It stops leading or following nevertheless."""
     broker = FollowingBroker()
     broker.cluster.controller.change(leader=-1)
     broker.run_for(5)
@@ -299,8 +301,7 @@ def test_a_partition_without_a_leader_is_not_fetched() -> None:
     assert broker.node.partition().leader_id == -1
 
 
-def test_the_same_epoch_again_does_not_restart_the_fetcher() -> None:
-    """Only a new leader epoch does."""
+def test_a_repeated_leader_epoch_does_not_restart_the_fetcher() -> None:
     broker = FollowingBroker()
     state = broker.state()
     broker.cluster.controller.change(isr=[2])
@@ -308,7 +309,7 @@ def test_the_same_epoch_again_does_not_restart_the_fetcher() -> None:
     assert broker.state() is state
 
 
-def test_a_broker_that_shuts_down_starts_to_follow_only_where_it_is_in_the_isr() -> None:
+def test_a_broker_that_shuts_down_follows_only_partitions_with_it_in_the_isr() -> None:
     broker = FollowingBroker(partitions=2)
     broker.node.manager.begin_controlled_shutdown()
     broker.cluster.controller.change(broker.key(0), leader=3, isr=[3])
@@ -318,8 +319,8 @@ def test_a_broker_that_shuts_down_starts_to_follow_only_where_it_is_in_the_isr()
     assert broker.state(broker.key(1)) is not None
 
 
-def test_a_storage_error_takes_that_partition_offline_and_the_others_go_on() -> None:
-    """Returns those that became followers."""
+def test_a_storage_error_takes_only_its_partition_offline() -> None:
+    """The call returns the partitions that became followers."""
     broker = FollowingBroker(partitions=0, node_settings={"directories": [DATA, "/more"]})
     broker.node.host.disk.faults.append(DiskFault(DATA, ("write",)))
     broker.cluster.make_topic(partitions=2, replicas=(2, 1))

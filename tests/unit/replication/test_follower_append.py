@@ -12,24 +12,23 @@ __all__ = ["broker"]
 # Appending as follower.
 
 
-def test_an_answer_to_another_offset_than_the_log_end_fails_the_partition(broker) -> None:
-    """Refuses unless fetch offset = log end offset."""
+def test_a_response_for_another_offset_than_the_log_end_fails_the_partition(broker) -> None:
     broker.log.append_as_follower(records(b"mine"))
     give_one(broker)
     assert broker.node.values() == [b"mine"]
     assert broker.fetchers.failed == [PARTITION]
 
 
-def test_an_oversized_batch_is_taken_with_a_warning(caplog) -> None:
-    """Warns when the first record exceeds replica.fetch.max.bytes."""
+def test_an_oversized_batch_is_appended_with_a_warning(caplog) -> None:
+    """The warning appears when the first record exceeds replica.fetch.max.bytes."""
     broker = FollowingBroker(replica_fetch_max_bytes=100)
     broker.leader.give({PARTITION: data(records(b"x" * 500), high_watermark=1)})
     assert "Batch is larger than replica.fetch.max.bytes" in caplog.text
     assert broker.log.log_end_offset == 1
 
 
-def test_watermarks_follow_the_leaders_in_order(broker) -> None:
-    """Bytes, then high watermark = min(leader's, own end), then log start, upwards only."""
+def test_the_high_watermark_and_log_start_follow_the_leaders(broker) -> None:
+    """High watermark = min(leader's, log end offset); the log start only increases."""
     content = records(b"a", b"b", b"c")
     broker.leader.give({PARTITION: data(content, high_watermark=9, log_start_offset=2)})
     log = broker.log
@@ -38,7 +37,7 @@ def test_watermarks_follow_the_leaders_in_order(broker) -> None:
     assert log.log_start_offset == 2
 
 
-def test_the_next_offset_and_the_lag(broker) -> None:
+def test_an_append_updates_the_next_offset_and_the_lag(broker) -> None:
     """Next = last + 1, unchanged without bytes; lag = max(0, leader's high watermark - next)."""
     broker.leader.give({PARTITION: data(records(b"a", b"b"), high_watermark=5)})
     assert (broker.state().fetch_offset, broker.state().lag) == (2, 3)
@@ -47,23 +46,23 @@ def test_the_next_offset_and_the_lag(broker) -> None:
     assert (broker.state().fetch_offset, broker.state().lag) == (2, 0)
 
 
-def test_a_cut_off_batch_is_left_for_the_next_fetch(broker) -> None:
-    """The byte limits of a fetch cut the last batch."""
+def test_an_incomplete_batch_is_left_for_the_next_fetch(broker) -> None:
+    """The byte limits of a fetch truncate the last batch."""
     content = records(b"a") + records(b"b", offset=1)[:-3]
     broker.leader.give({PARTITION: data(content, high_watermark=2)})
     assert broker.node.values() == [b"a"]
     assert broker.asked()[PARTITION].fetch_offset == 1
 
 
-def test_records_of_a_later_epoch_than_is_followed_are_left_out(broker) -> None:
-    """The leader may have lost its leadership, and truncated, while it sent them."""
+def test_records_of_a_later_epoch_are_not_appended(broker) -> None:
+    """The leader may have lost its leadership and truncated its log before it sent them."""
     content = records(b"a") + records(b"b", offset=1, epoch=3)
     broker.leader.give({PARTITION: data(content, high_watermark=1)})
     assert broker.node.values() == [b"a"]
 
 
 def test_the_leaders_log_may_begin_within_a_batch(broker) -> None:
-    """The first records of it were deleted; the whole batch comes."""
+    """The first records of the batch were deleted; the leader sends the whole batch."""
     broker.leader.give({PARTITION: data(error_code=ErrorCode.OFFSET_OUT_OF_RANGE)}, session_id=0)
     broker.leader.give_offset(PARTITION, 7)
     broker.leader.give_offset(PARTITION, 5)
@@ -74,8 +73,8 @@ def test_the_leaders_log_may_begin_within_a_batch(broker) -> None:
     assert broker.node.values() == [b"5", b"6"]
 
 
-def test_bytes_in_are_counted_and_those_of_a_reassignment_apart(broker) -> None:
-    """Reassignment bytes in while this replica is being added."""
+def test_bytes_in_of_a_reassignment_are_counted_separately(broker) -> None:
+    """Reassignment bytes are counted while this replica is being added."""
     give_one(broker)
     size = len(records(b"a"))
     metrics = broker.node.manager.metrics
@@ -86,8 +85,8 @@ def test_bytes_in_are_counted_and_those_of_a_reassignment_apart(broker) -> None:
     assert (metrics.replication_bytes_in, metrics.reassignment_bytes_in) == (2 * size, size)
 
 
-def test_with_flush_messages_a_fetch_says_only_what_is_synced() -> None:
-    """What the leader counts as replicated survives the loss of power here."""
+def test_with_flush_messages_a_fetch_has_the_synced_offset() -> None:
+    """What the leader counts as replicated survives a power loss of this broker."""
     broker = FollowingBroker(log_settings={"flush_messages": 1})
     give_one(broker)
     assert broker.leader.waiting is None

@@ -1,4 +1,4 @@
-"""A leader whose answers are damaged, unknown or impossible: only their partition is concerned."""
+"""A leader with damaged, unknown or impossible responses: only their partitions are affected."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def broker() -> FollowingBroker:
 
 
 def give_both(broker: FollowingBroker, bad: PartitionData, **fields: Any) -> None:
-    """Answer for partition 0 with `bad`, and for partition 1 with one good record."""
+    """Respond for partition 0 with `bad`, and for partition 1 with one good record."""
     good = data(records(b"good"), high_watermark=1)
     broker.leader.give({broker.key(0): bad, broker.key(1): good}, session_id=0, **fields)
 
 
-def assert_only_the_first_is_concerned(broker: FollowingBroker) -> None:
+def assert_only_the_first_is_affected(broker: FollowingBroker) -> None:
     assert broker.node.values(broker.key(1)) == [b"good"]
     assert broker.fetchers.dead_count == 0
     assert list(broker.asked()) == [broker.key(1)]
@@ -69,23 +69,23 @@ def test_a_damaged_marker_delays_its_partition_and_is_not_written(broker, name: 
     damaged = bytearray(DAMAGED[name])
     set_offset_and_epoch(damaged, 0, 0, 0)
     give_both(broker, data(bytes(damaged), high_watermark=1))
-    assert_only_the_first_is_concerned(broker)
+    assert_only_the_first_is_affected(broker)
     assert broker.is_delayed()
     assert broker.log.size == 0
 
 
 def test_an_unexpected_error_of_an_append_fails_its_partition_only(broker, caplog) -> None:
-    """Anything unexpected means failed, until the leadership changes."""
+    """An unexpected error means failed, until the leadership changes."""
     break_log(broker.node, broker.key(0))
     give_both(broker, data(records(b"bad"), high_watermark=1))
-    assert_only_the_first_is_concerned(broker)
+    assert_only_the_first_is_affected(broker)
     assert broker.fetchers.failed == [broker.key(0)]
     assert "RuntimeError: not foreseen" in caplog.text
     assert broker.key(0) in [each.args[0] for each in caplog.records]
 
 
-def test_an_unexpected_error_of_a_cut_fails_its_partition_only(broker) -> None:
-    """The others are cut, and fetched on."""
+def test_an_unexpected_error_of_a_truncation_fails_only_its_partition(broker) -> None:
+    """The other partitions are truncated and fetched."""
     for index in (0, 1):
         broker.node.log(broker.key(index)).append_as_follower(records(b"0"))
         broker.node.log(broker.key(index)).append_as_follower(records(b"1", offset=1, epoch=1))
@@ -104,7 +104,7 @@ def test_an_unexpected_error_of_a_cut_fails_its_partition_only(broker) -> None:
 @pytest.mark.parametrize("code", UNKNOWN_CODES)
 def test_an_unknown_error_code_of_a_partition_delays_it(broker, code: int) -> None:
     give_both(broker, data(error_code=code))
-    assert_only_the_first_is_concerned(broker)
+    assert_only_the_first_is_affected(broker)
     assert broker.is_delayed()
 
 
@@ -119,16 +119,16 @@ def test_an_unknown_error_code_of_a_fetch_delays_its_partitions(broker, code: in
 
 @pytest.mark.parametrize("offset_and_code", [(9, 999), (9, -7), (-1, 0), (-(1 << 63), 0)])
 @pytest.mark.parametrize("question", ["end", "start"])
-def test_an_impossible_answer_to_list_offsets_delays_the_partition(
+def test_an_impossible_list_offsets_response_delays_the_partition(
     broker, question: str, offset_and_code: tuple[int, int]
 ) -> None:
-    """It is asked again later; until then the other partition is fetched."""
+    """It is requested again later; until then the other partition is fetched."""
     give_both(broker, data(error_code=ErrorCode.OFFSET_OUT_OF_RANGE))
     assert isinstance(broker.leader.waiting, ListOffsetsRequest)
     if question == "start":
         broker.leader.give_offset(PARTITION, 9)
     broker.leader.give_offset(PARTITION, *offset_and_code)
-    assert_only_the_first_is_concerned(broker)
+    assert_only_the_first_is_affected(broker)
     assert broker.is_delayed()
     broker.leader.give({broker.key(1): data()}, session_id=0)
     broker.run_for(BACKOFF_MS + 20)
@@ -148,17 +148,17 @@ def test_a_list_offsets_response_that_cannot_be_read_delays_the_partition(broker
 @pytest.mark.parametrize("end", [(3, -5), (-5, 3), (-2, -2), (1, -(1 << 63))])
 def test_an_impossible_diverging_epoch_delays_the_partition(broker, end: tuple[int, int]) -> None:
     give_both(broker, data(diverging=end))
-    assert_only_the_first_is_concerned(broker)
+    assert_only_the_first_is_affected(broker)
     assert broker.is_delayed()
 
 
 @pytest.mark.parametrize(
     ("epoch", "end_offset", "code"), [(0, 1, 999), (0, 1, -7), (3, -5, 0), (-5, 3, 0)]
 )
-def test_an_impossible_end_of_an_epoch_delays_the_partition(
+def test_an_impossible_end_offset_of_an_epoch_delays_the_partition(
     monkeypatch: pytest.MonkeyPatch, epoch: int, end_offset: int, code: int
 ) -> None:
-    """Of a leader that does not find divergence, and is asked with OffsetForLeaderEpoch."""
+    """The leader does not detect divergence itself, so it gets OffsetForLeaderEpoch requests."""
     monkeypatch.setattr(ImageBrokers, "fetch_version", lambda _: 11)
     broker = FollowingBroker()
     broker.log.append_as_follower(records(b"0"))
@@ -184,7 +184,7 @@ CODES = st.sampled_from([0, 0, 0, 1, 3, 6, 56, 74, 75, 100, 999, -1, -7])
 
 @st.composite
 def contents(draw: st.DrawFn) -> bytes:
-    """Batches as a leader has them, at any offset, and damage with and without a right CRC."""
+    """Batches as a leader has them, at any offset; damaged ones with and without a valid CRC."""
     made = bytearray()
     for _ in range(draw(st.integers(0, 3))):
         if draw(st.booleans()):
@@ -216,8 +216,8 @@ def parts(draw: st.DrawFn) -> PartitionData:
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(parts(), NUMBERS, CODES), min_size=1, max_size=6))
-def test_whatever_a_leader_answers_about_a_partition_its_neighbor_is_fetched(steps: list) -> None:
-    """No answer ends the fetcher, breaks an invariant or holds up the other partition."""
+def test_random_responses_for_a_partition_do_not_affect_another(steps: list) -> None:
+    """No response ends the fetcher, breaks an invariant or delays the other partition."""
     broker = FollowingBroker(partitions=2)
     bad, good = broker.key(0), broker.key(1)
     expected = []

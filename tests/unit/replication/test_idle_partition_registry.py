@@ -24,7 +24,7 @@ SWEPT = 64
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[TopicPartition]]:
-    """How often each partition was read."""
+    """Return how often each partition was read."""
     counts: Counter[TopicPartition] = Counter()
     read = Partition.read
 
@@ -43,7 +43,7 @@ def cluster_of(partitions: int, **settings: object) -> ReplicatedCluster:
     return cluster
 
 
-def test_idle_partitions_are_not_read_when_another_one_gets_records(
+def test_idle_partitions_are_not_read_for_records_of_another_partition(
     reads: Counter[TopicPartition],
 ) -> None:
     cluster = cluster_of(MANY)
@@ -56,7 +56,7 @@ def test_idle_partitions_are_not_read_when_another_one_gets_records(
     assert cluster.until(cluster.in_sync)
 
 
-def test_idle_partitions_are_looked_at_in_turn_all_the_same(
+def test_idle_partitions_are_still_read_in_turn(
     reads: Counter[TopicPartition],
 ) -> None:
     cluster = cluster_of(MANY)
@@ -67,7 +67,7 @@ def test_idle_partitions_are_looked_at_in_turn_all_the_same(
 
 
 def test_each_fetch_counts_all_partitions_of_its_session() -> None:
-    """Every fetch is counted once per partition, also where nothing was read."""
+    """Every fetch is counted once per partition, also for partitions that are not read."""
     cluster = cluster_of(50)
     node = cluster[1]
     before = node.manager.metrics.all_topics().fetch_requests, node.requests(FETCH)
@@ -78,7 +78,7 @@ def test_each_fetch_counts_all_partitions_of_its_session() -> None:
 
 
 def test_a_follower_is_caught_up_at_its_last_fetch_of_an_idle_partition() -> None:
-    """Records that come after a long silence do not make it look long gone."""
+    """Records after a long idle time do not make the follower look out of sync."""
     cluster = cluster_of(3)
     cluster.run_for(20 * LAG_MS)
     replica = cluster[1].partition().leader.remote_replicas[2]
@@ -92,15 +92,15 @@ def test_a_follower_is_caught_up_at_its_last_fetch_of_an_idle_partition() -> Non
     assert cluster.until(lambda: 2 not in cluster[1].partition().leader.isr_state.isr, 2 * LAG_MS)
 
 
-def test_a_follower_that_was_put_out_of_the_isr_comes_back_by_fetching() -> None:
+def test_a_follower_removed_from_the_isr_rejoins_by_fetching() -> None:
     cluster = cluster_of(3)
     cluster.controller.change(isr=[1, 3])
     assert cluster.until(lambda: 2 not in cluster[1].partition().leader.isr_state.isr, 1_000)
     assert cluster.until(lambda: set(cluster.registration().isr) == {1, 2, 3}, 3_000)
 
 
-def test_a_log_start_that_moves_by_itself_is_learned() -> None:
-    """As retention moves it: nobody is woken."""
+def test_a_log_start_moved_by_retention_is_sent_to_followers() -> None:
+    """Retention completes no delayed fetch."""
     cluster = cluster_of(MANY)
     cluster.produce(b"a", b"b", b"c")
     cluster.run_for(3_000)
@@ -109,8 +109,8 @@ def test_a_log_start_that_moves_by_itself_is_learned() -> None:
     assert cluster.until(lambda: cluster[2].log().log_start_offset == 2, turn_ms)
 
 
-def test_a_followers_own_log_start_is_told() -> None:
-    """The low watermark needs it."""
+def test_the_log_start_of_a_follower_reaches_the_leader() -> None:
+    """The low watermark depends on it."""
     cluster = cluster_of(MANY)
     cluster.produce(b"a", b"b", b"c")
     cluster.run_for(3_000)
@@ -119,8 +119,8 @@ def test_a_followers_own_log_start_is_told() -> None:
     assert cluster.until(lambda: replica.log_start_offset == 1, 500 * (MANY / SWEPT + 2))
 
 
-def test_fetches_of_an_earlier_life_do_not_count_for_idle_partitions() -> None:
-    """KIP-903: A broker that has registered anew is known by its new epoch alone."""
+def test_fetches_of_an_earlier_broker_epoch_do_not_count_for_idle_partitions() -> None:
+    """KIP-903: a broker that has registered again is known only by its new epoch."""
     cluster = cluster_of(3)
     cluster.controller.register(2)
     cluster.controller.unfence(2)
@@ -130,7 +130,7 @@ def test_fetches_of_an_earlier_life_do_not_count_for_idle_partitions() -> None:
     assert now_ms - replica.last_fetch_ms > 4_000
 
 
-def test_a_new_leadership_begins_without_what_was_known_in_the_old_one() -> None:
+def test_a_new_leader_epoch_discards_the_state_of_the_earlier_one() -> None:
     cluster = cluster_of(3)
     cluster.controller.elect(2)
     assert cluster.until(lambda: cluster[2].partition().is_leader)
@@ -142,7 +142,7 @@ def test_a_new_leadership_begins_without_what_was_known_in_the_old_one() -> None
     assert cluster.until(cluster.in_sync)
 
 
-def test_a_replica_that_is_taken_away_and_comes_back_is_looked_at_again() -> None:
+def test_a_removed_and_added_replica_is_read_again() -> None:
     cluster = cluster_of(MANY)
     cluster.controller.change(replicas=[1, 3], isr=[1, 3])
     cluster.run_for(3_000)

@@ -1,7 +1,8 @@
-"""Each rule of idle partitions alone: a follower's fetches of a session, made by hand.
+"""Each rule of idle partitions separately, with manual fetches of a follower's session.
 
-With more partitions than a sweep looks at these rules decide what a leader knows of its followers;
-with few, the sweep of twice a second hides most of them. So all happens within one sweep here.
+With more partitions than one sweep reads, these rules decide what a leader knows about its
+followers. With few partitions, the sweep (twice a second) hides most of them, so each test runs
+within one sweep.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def where(index: int) -> TopicIdPartition:
 
 
 class Follower:
-    """A broker that fetches in one session, from the log end of all partitions at first."""
+    """A broker that fetches in one session, initially from the log end of all partitions."""
 
     def __init__(self, replicas: ReplicaSet, sessions: FetchSessionCache, broker_id: int) -> None:
         self._replicas = replicas
@@ -94,7 +95,7 @@ def at(offset: int, **fields: int) -> FetchPartitionData:
 
 
 class Scene:
-    """A leader of three empty partitions, and followers whose sessions are hushed."""
+    """A leader with three empty partitions, and followers whose sessions are idle."""
 
     def __init__(self) -> None:
         self.replicas = ReplicaSet((1, 2, 3))
@@ -119,8 +120,8 @@ class Scene:
         self.idle = self.replicas.manager.idle_partitions
         self.sessions = FetchSessionCache(10, 120_000, runtime.clock, runtime.rng, self.idle)
 
-    def hushed(self, broker_id: int = 2) -> Follower:
-        """A follower of whose partitions there is nothing to be said, just behind a sweep."""
+    def idle_follower(self, broker_id: int = 2) -> Follower:
+        """Return a follower whose partitions are all idle, just after a sweep."""
         follower = Follower(self.replicas, self.sessions, broker_id)
         follower.fetch()
         follower.fetch()
@@ -148,8 +149,8 @@ def scene() -> Scene:
     return Scene()
 
 
-def test_each_fetch_of_the_session_tells_that_the_follower_is_caught_up(scene: Scene) -> None:
-    follower = scene.hushed()
+def test_each_fetch_of_the_session_updates_the_caught_up_time(scene: Scene) -> None:
+    follower = scene.idle_follower()
     scene.run_for(100)
     follower.fetch()
     assert follower.read == []
@@ -157,15 +158,15 @@ def test_each_fetch_of_the_session_tells_that_the_follower_is_caught_up(scene: S
     assert replica.last_fetch_ms == replica.last_caught_up_ms == scene.now_ms
 
 
-def test_each_fetch_counts_the_partitions_that_are_not_read(scene: Scene) -> None:
-    follower = scene.hushed()
+def test_each_fetch_counts_partitions_that_are_not_read(scene: Scene) -> None:
+    follower = scene.idle_follower()
     before = scene.replicas.manager.metrics.topics[TOPIC].fetch_requests
     follower.fetch()
     assert scene.replicas.manager.metrics.topics[TOPIC].fetch_requests == before + PARTITIONS
 
 
-def test_another_epoch_of_the_broker_is_looked_at_once(scene: Scene) -> None:
-    follower = scene.hushed()
+def test_a_fetch_with_a_new_broker_epoch_is_read(scene: Scene) -> None:
+    follower = scene.idle_follower()
     follower.epoch += 1
     follower.fetch()
     assert follower.read == [0, 1, 2]
@@ -173,9 +174,9 @@ def test_another_epoch_of_the_broker_is_looked_at_once(scene: Scene) -> None:
     assert follower.read == []
 
 
-def test_an_epoch_that_a_newer_registration_has_replaced_is_looked_at(scene: Scene) -> None:
-    """KIP-903: each partition refuses it, and its fetches do not count."""
-    follower = scene.hushed()
+def test_a_fetch_with_a_replaced_broker_epoch_is_read(scene: Scene) -> None:
+    """KIP-903: each partition refuses the fetch, and it does not count."""
+    follower = scene.idle_follower()
     brokers = scene.replicas.manager._brokers
     image = scene.replicas.image
     newer = {**image.brokers, 2: replace(image.brokers[2], epoch=200)}
@@ -189,9 +190,9 @@ def test_an_epoch_that_a_newer_registration_has_replaced_is_looked_at(scene: Sce
     assert scene.replica().last_fetch_ms < scene.now_ms
 
 
-def test_who_is_out_of_the_isr_is_looked_at(scene: Scene) -> None:
-    """Else its fetches would not bring it back."""
-    follower = scene.hushed()
+def test_a_partition_with_the_follower_outside_the_isr_is_read(scene: Scene) -> None:
+    """Otherwise its fetches would not add it to the ISR again."""
+    follower = scene.idle_follower()
     scene.replicas.change(isr=[1, 3])
     for _ in range(2):
         follower.fetch()
@@ -200,8 +201,8 @@ def test_who_is_out_of_the_isr_is_looked_at(scene: Scene) -> None:
         on_done(AlterPartitionResult(ErrorCode.INELIGIBLE_REPLICA))
 
 
-def test_who_does_not_know_the_high_watermark_is_looked_at(scene: Scene) -> None:
-    follower, other = scene.hushed(2), scene.hushed(3)
+def test_a_partition_whose_high_watermark_the_follower_lacks_is_read(scene: Scene) -> None:
+    follower, other = scene.idle_follower(2), scene.idle_follower(3)
     scene.replicas.produce(b"a")
     follower.fetch({0: at(1)})
     assert scene.replicas.log.high_watermark == 0
@@ -212,8 +213,8 @@ def test_who_does_not_know_the_high_watermark_is_looked_at(scene: Scene) -> None
     assert follower.answers[-1][0].high_watermark == 1
 
 
-def test_who_is_behind_is_looked_at(scene: Scene) -> None:
-    follower = scene.hushed()
+def test_a_partition_on_which_the_follower_lags_is_read(scene: Scene) -> None:
+    follower = scene.idle_follower()
     scene.replicas.produce(b"a")
     for _ in range(3):
         follower.fetch()
@@ -222,9 +223,9 @@ def test_who_is_behind_is_looked_at(scene: Scene) -> None:
     assert PARTITION not in scene.idle_keys()
 
 
-def test_who_gets_nothing_because_the_answer_is_full_is_looked_at(scene: Scene) -> None:
-    """The limit of the answer leaves records out, of which no change will tell."""
-    follower = scene.hushed()
+def test_a_partition_omitted_from_a_full_response_is_read(scene: Scene) -> None:
+    """The response limit omits records, and no later change announces them."""
+    follower = scene.idle_follower()
     for index in (0, 1):
         key = TopicPartition(TOPIC, index)
         entries = {key: batch(b"x")}
@@ -240,20 +241,20 @@ def result(**fields: Any) -> FetchResult:
     return FetchResult(ErrorCode.NONE, 5, 5, 0, b"", **fields)
 
 
-def test_what_a_session_answers_though_no_offset_has_changed() -> None:
-    """A diverging epoch, another replica to read from; and all again behind a diverging epoch."""
+def test_a_session_returns_changes_other_than_offsets() -> None:
+    """A diverging epoch, a preferred replica; and all partitions after a diverging epoch."""
     partition = SessionPartition((TOPIC_ID, 0), where(0), at(0))
     partition.note(result())
-    assert not partition.has_news(result())
-    assert partition.has_news(result(preferred_read_replica=2))
+    assert not partition.has_changes(result())
+    assert partition.has_changes(result(preferred_read_replica=2))
     diverging = result(diverging_epoch=EpochEndOffset(0, 3))
-    assert partition.has_news(diverging)
+    assert partition.has_changes(diverging)
     partition.note(diverging)
-    assert partition.has_news(result()), "the follower looked at nothing but where to cut"
+    assert partition.has_changes(result()), "the follower looked at nothing but where to cut"
 
 
-def test_records_that_come_while_the_fetch_waits_are_answered_at_once(scene: Scene) -> None:
-    follower = scene.hushed()
+def test_records_that_arrive_during_the_wait_complete_the_fetch(scene: Scene) -> None:
+    follower = scene.idle_follower()
     answers = len(follower.answers)
     follower.fetch(max_wait_ms=400)
     assert follower.read == []
@@ -264,17 +265,17 @@ def test_records_that_come_while_the_fetch_waits_are_answered_at_once(scene: Sce
     assert len(follower.answers[-1][0].records) > 0
 
 
-def test_a_partition_that_changes_tells_every_session(scene: Scene) -> None:
-    followers = scene.hushed(2), scene.hushed(3)
+def test_a_changed_partition_notifies_every_session(scene: Scene) -> None:
+    followers = scene.idle_follower(2), scene.idle_follower(3)
     scene.replicas.produce(b"a")
     for follower in followers:
         follower.fetch()
         assert follower.read == [0]
 
 
-def test_a_partition_that_changes_keeps_the_time_of_the_last_fetch(scene: Scene) -> None:
-    """From then on each fetch is noted at the partition again, or not at all."""
-    follower = scene.hushed()
+def test_a_changed_partition_keeps_the_time_of_the_last_fetch(scene: Scene) -> None:
+    """From then on, each fetch is recorded in the partition again, or not at all."""
+    follower = scene.idle_follower()
     scene.run_for(100)
     follower.fetch()
     fetched_ms = scene.now_ms
@@ -287,25 +288,25 @@ def test_a_partition_that_changes_keeps_the_time_of_the_last_fetch(scene: Scene)
     assert replica.last_caught_up_ms == fetched_ms
 
 
-def test_a_partition_that_the_request_names_is_looked_at(scene: Scene) -> None:
-    follower = scene.hushed()
+def test_a_partition_named_in_the_request_is_read(scene: Scene) -> None:
+    follower = scene.idle_follower()
     follower.fetch({1: at(0)})
     assert follower.read == [1]
 
 
-def test_another_leader_epoch_in_the_request_is_answered_though_nothing_has_changed(
+def test_a_request_with_another_leader_epoch_is_answered_without_changes(
     scene: Scene,
 ) -> None:
-    """A follower drops what it was answered in an earlier leader epoch."""
-    follower = scene.hushed()
+    """A follower drops responses of an earlier leader epoch."""
+    follower = scene.idle_follower()
     follower.fetch({1: at(0)})
     assert follower.answers[-1] == {}
     follower.fetch({1: at(0, current_leader_epoch=0)})
     assert set(follower.answers[-1]) == {1}
 
 
-def test_a_forgotten_partition_is_out_of_the_session(scene: Scene) -> None:
-    follower = scene.hushed()
+def test_a_forgotten_partition_is_removed_from_the_session(scene: Scene) -> None:
+    follower = scene.idle_follower()
     follower.fetch(forgotten=(0,))
     assert PARTITION not in scene.idle_keys()
     assert scene.replica().idle_fetches is None
@@ -314,8 +315,8 @@ def test_a_forgotten_partition_is_out_of_the_session(scene: Scene) -> None:
     assert follower.read == []
 
 
-def test_a_session_that_ends_leaves_nothing_behind(scene: Scene) -> None:
-    follower = scene.hushed()
+def test_a_closed_session_leaves_no_state(scene: Scene) -> None:
+    follower = scene.idle_follower()
     follower.session_epoch = -1
     follower.fetch({})
     assert scene.idle_keys() == set()
@@ -323,10 +324,10 @@ def test_a_session_that_ends_leaves_nothing_behind(scene: Scene) -> None:
     scene.replicas.produce(b"a")
 
 
-def test_a_session_that_ends_does_not_end_what_another_one_tells(scene: Scene) -> None:
-    """A follower may begin a session before its last one is given up."""
-    first = scene.hushed()
-    second = scene.hushed()
+def test_a_closed_session_does_not_affect_another_session(scene: Scene) -> None:
+    """A follower may start a session before its last one is removed."""
+    first = scene.idle_follower()
+    second = scene.idle_follower()
     first.session_epoch = -1
     first.fetch({})
     scene.run_for(100)
@@ -335,10 +336,10 @@ def test_a_session_that_ends_does_not_end_what_another_one_tells(scene: Scene) -
     assert scene.replica().last_fetch_ms == scene.now_ms
 
 
-def test_a_log_start_that_moved_while_the_fetch_waited_is_told_by_the_next(scene: Scene) -> None:
-    """Nothing wakes the fetch, whose answer still says the old one."""
+def test_a_log_start_that_moved_during_the_wait_is_in_the_next_response(scene: Scene) -> None:
+    """It does not complete the delayed fetch, whose response has the earlier one."""
     for broker_id in (2, 3):
-        scene.hushed(broker_id)
+        scene.idle_follower(broker_id)
     follower = Follower(scene.replicas, scene.sessions, 2)
     scene.replicas.produce(b"a")
     for broker_id in (2, 3):
@@ -354,5 +355,5 @@ def test_a_log_start_that_moved_while_the_fetch_waited_is_told_by_the_next(scene
     assert follower.answers[-1][0].log_start_offset == 1
 
 
-def test_session_epochs_begin_anew_behind_the_last() -> None:
+def test_session_epochs_wrap_around() -> None:
     assert [next_epoch(each) for each in (0, 1, (1 << 31) - 1)] == [1, 2, 1]

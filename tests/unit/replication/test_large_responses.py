@@ -26,7 +26,7 @@ def many(count: int = COUNT) -> bytearray:
 
 
 def give(broker: FollowingBroker) -> bytearray:
-    """Answer for two partitions; returns the receive buffer."""
+    """Respond for two partitions; return the receive buffer."""
     buffer = many()
     other = data(records(b"other"), high_watermark=1)
     first = data(memoryview(buffer), high_watermark=COUNT)  # type: ignore[arg-type]
@@ -34,7 +34,7 @@ def give(broker: FollowingBroker) -> bytearray:
     return buffer
 
 
-def test_the_loop_does_other_work_between_the_steps(broker: FollowingBroker) -> None:
+def test_the_event_loop_runs_other_work_between_steps(broker: FollowingBroker) -> None:
     buffer = give(broker)
     # The next turn receives into the same buffer.
     buffer[:] = bytes(len(buffer))
@@ -71,7 +71,9 @@ def test_small_responses_of_several_partitions_survive_the_next_receive(
     assert broker.fetchers.failed == []
 
 
-def test_a_new_leadership_between_two_steps_drops_the_rest(broker: FollowingBroker) -> None:
+def test_a_new_leader_epoch_between_steps_drops_the_remaining_batches(
+    broker: FollowingBroker,
+) -> None:
     give(broker)
     appended = broker.log.log_end_offset
     broker.lead(3)
@@ -82,7 +84,7 @@ def test_a_new_leadership_between_two_steps_drops_the_rest(broker: FollowingBrok
     assert broker.fetchers.failed == []
 
 
-def test_a_fetcher_that_is_closed_between_two_steps_appends_no_more(
+def test_a_fetcher_closed_between_steps_appends_no_more_batches(
     broker: FollowingBroker,
 ) -> None:
     give(broker)
@@ -93,7 +95,7 @@ def test_a_fetcher_that_is_closed_between_two_steps_appends_no_more(
     assert broker.log.log_end_offset == appended
 
 
-def test_steps_end_where_batches_end() -> None:
+def test_steps_end_at_batch_boundaries() -> None:
     content = bytes(many())
     ends = [0]
     while ends[-1] < len(content):
@@ -104,7 +106,7 @@ def test_steps_end_where_batches_end() -> None:
 
 
 @pytest.mark.parametrize("length", [-1, 0x7FFF_FFFF])
-def test_a_wrong_length_makes_one_step_of_the_rest(length: int) -> None:
+def test_a_wrong_length_puts_the_remaining_bytes_into_one_step(length: int) -> None:
     content = many()
     content[8:12] = length.to_bytes(4, "big", signed=True)
     assert _end_of_step(bytes(content), 0) == len(content)

@@ -39,7 +39,7 @@ def cluster() -> ReplicatedCluster:
 
 
 def fetch(node: Node, offset: int, **options: object) -> list[list[tuple[object, FetchResult]]]:
-    """A fetch of a consumer, or of who `replica_id` says; answers appear in the list."""
+    """Send a consumer fetch, or that of `replica_id`; responses are added to the list."""
     replica_id = options.pop("replica_id", -1)
     data = FetchPartitionData(
         offset, 1 << 20, 0, options.pop("epoch", -1), options.pop("last_fetched_epoch", -1)
@@ -64,8 +64,8 @@ def result(answers: list[list[tuple[object, FetchResult]]]) -> FetchResult:
     return answers[0][0][1]
 
 
-def test_idle_followers_ask_no_more_often_than_the_wait_says(cluster) -> None:
-    """A fetch at the log end waits at the leader, and is answered when records come."""
+def test_idle_followers_fetch_once_per_max_wait(cluster) -> None:
+    """A fetch at the log end waits at the leader until records arrive."""
     before = cluster[1].requests(FETCH)
     cluster.run_for(10_000)
     # Two followers, a request per replica.fetch.wait.max.ms of 500 each.
@@ -75,8 +75,7 @@ def test_idle_followers_ask_no_more_often_than_the_wait_says(cluster) -> None:
     assert cluster.world.scheduler.now_ms - begin < 20
 
 
-def test_followers_read_to_the_log_end_consumers_to_the_high_watermark(cluster) -> None:
-    """Isolation."""
+def test_followers_read_to_the_log_end_and_consumers_to_the_high_watermark(cluster) -> None:
     for other in (2, 3):
         cluster.world.network.partition("b1", f"b{other}")
     cluster[1].produce(b"not yet")
@@ -84,8 +83,7 @@ def test_followers_read_to_the_log_end_consumers_to_the_high_watermark(cluster) 
     assert len(result(fetch(cluster[1], 1, replica_id=2, epoch=0)).records) > 0
 
 
-def test_a_fetch_that_waits_is_answered_when_the_leadership_goes(cluster) -> None:
-    """The leader moved away."""
+def test_a_delayed_fetch_is_answered_when_the_leadership_is_lost(cluster) -> None:
     answers = fetch(cluster[1], 1, version=10, max_wait_ms=10_000)
     assert not answers
     cluster.controller.elect(2)
@@ -93,10 +91,9 @@ def test_a_fetch_that_waits_is_answered_when_the_leadership_goes(cluster) -> Non
     assert result(answers).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_a_consumer_that_waits_at_a_follower_is_answered_when_it_learns_what_is_committed(
+def test_a_delayed_fetch_at_a_follower_is_answered_when_the_high_watermark_advances(
     cluster,
 ) -> None:
-    """A follower's new high watermark completes the fetches that wait at the follower."""
     answers = fetch(cluster[2], 1, max_wait_ms=10_000)
     assert not answers
     cluster.produce(b"second")
@@ -104,7 +101,7 @@ def test_a_consumer_that_waits_at_a_follower_is_answered_when_it_learns_what_is_
     assert len(result(answers).records) > 0
 
 
-def test_who_is_no_replica_is_told_so() -> None:
+def test_a_broker_without_the_replica_returns_an_error() -> None:
     """UNKNOWN_LEADER_EPOCH if it sent an epoch, else NOT_LEADER_OR_FOLLOWER."""
     replicas = ReplicaSet((1, 2))
     replicas.follow(4, 0, current_leader_epoch=0)
@@ -113,8 +110,8 @@ def test_who_is_no_replica_is_told_so() -> None:
     assert replicas.last_fetch().error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_a_fetch_of_an_earlier_life_of_a_broker_changes_nothing(cluster) -> None:
-    """KIP-903: its broker epoch is older than the one that is registered."""
+def test_a_fetch_with_an_earlier_broker_epoch_changes_nothing(cluster) -> None:
+    """KIP-903: the broker epoch is older than the registered one."""
     end = cluster[1].partition().leader.remote_replicas[2].log_end_offset
     cluster.world.network.partition("b1", "b2")
     answers = fetch(cluster[1], 0, replica_id=2, epoch=0, replica_epoch=cluster[2].epoch - 50)
@@ -122,7 +119,7 @@ def test_a_fetch_of_an_earlier_life_of_a_broker_changes_nothing(cluster) -> None
     assert cluster[1].partition().leader.remote_replicas[2].log_end_offset == end
 
 
-def test_what_the_leader_knows_of_its_followers(cluster) -> None:
+def test_the_leader_keeps_the_state_of_its_followers(cluster) -> None:
     """Log end, log start, fetch and caught-up times, broker epoch."""
     cluster.run_for(600)
     now_ms = cluster.world.scheduler.now_ms
@@ -133,10 +130,10 @@ def test_what_the_leader_knows_of_its_followers(cluster) -> None:
         assert replica.broker_epoch == cluster[replica.broker_id].epoch
 
 
-def test_a_follower_that_lags_leaves_the_isr_and_comes_back_when_it_has_everything(
+def test_a_lagging_follower_leaves_the_isr_and_rejoins_when_it_has_caught_up(
     cluster,
 ) -> None:
-    """Shrinks after replica.lag.time.max.ms, expands at the high watermark; both counted."""
+    """It leaves after replica.lag.time.max.ms, and joins at the high watermark; both count."""
     metrics = cluster[1].manager.metrics
     cluster.world.network.partition("b1", "b3")
     produced = cluster[1].produce(b"second")
@@ -151,7 +148,7 @@ def test_a_follower_that_lags_leaves_the_isr_and_comes_back_when_it_has_everythi
 
 
 def test_a_fenced_follower_does_not_join_the_isr(cluster) -> None:
-    """It is not fenced or shutting down."""
+    """The follower must be unfenced and not shutting down."""
     cluster.controller.fence(3)
     cluster.run_for(5_000)
     assert cluster[3].log().log_end_offset == cluster[1].log().log_end_offset
@@ -161,8 +158,7 @@ def test_a_fenced_follower_does_not_join_the_isr(cluster) -> None:
     assert cluster.until(cluster.in_sync)
 
 
-def test_while_a_proposal_is_in_flight_the_larger_isr_counts(cluster) -> None:
-    """The maximal ISR."""
+def test_during_a_proposal_the_maximal_isr_applies(cluster) -> None:
     cluster.world.network.partition("b1", "b3")
     produced = cluster[1].produce(b"second")
     cluster.controller.unreachable.add(1)
@@ -174,7 +170,7 @@ def test_while_a_proposal_is_in_flight_the_larger_isr_counts(cluster) -> None:
     assert cluster.until(lambda: bool(produced))
 
 
-def test_a_proposal_that_is_refused_is_made_again(cluster) -> None:
+def test_a_refused_proposal_is_repeated(cluster) -> None:
     """INELIGIBLE_REPLICA withdraws it, NETWORK_EXCEPTION repeats it; failures are counted."""
     cluster.controller.refusals = [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.NETWORK_EXCEPTION]
     cluster.world.network.partition("b1", "b3")
@@ -188,8 +184,8 @@ def test_a_proposal_that_is_refused_is_made_again(cluster) -> None:
     assert cluster[1].manager.metrics.failed_isr_updates == 1
 
 
-def test_a_leader_with_outdated_metadata_waits_for_it(cluster) -> None:
-    """The partition epoch guards against stale answers."""
+def test_a_leader_with_outdated_metadata_waits_for_the_update(cluster) -> None:
+    """The partition epoch protects against stale responses."""
     cluster.controller.refusals = [ErrorCode.INVALID_UPDATE_VERSION]
     cluster.world.network.partition("b1", "b3")
     cluster[1].produce(b"second")
@@ -200,7 +196,7 @@ def test_a_leader_with_outdated_metadata_waits_for_it(cluster) -> None:
     assert cluster.until(lambda: set(cluster.registration().isr) == {1, 2})
 
 
-def test_below_min_isr_nothing_is_committed() -> None:
+def test_below_min_insync_replicas_nothing_is_committed() -> None:
     """KIP-966: the high watermark waits for min.insync.replicas."""
     cluster = ReplicatedCluster(
         2, replica_lag_time_max_ms=500, log_settings={"min_insync_replicas": 2}
@@ -217,8 +213,8 @@ def test_below_min_isr_nothing_is_committed() -> None:
     assert cluster.until(lambda: cluster[1].log().high_watermark == 2)
 
 
-def test_high_watermarks_are_there_again_after_a_restart(cluster) -> None:
-    """Checkpointed; reloaded at start."""
+def test_high_watermarks_are_restored_after_a_restart(cluster) -> None:
+    """They are checkpointed and loaded at the start."""
     cluster.run_for(6_000)
     cluster.kill(3)
     cluster.world.network.partition("b1", "b3")
@@ -227,7 +223,7 @@ def test_high_watermarks_are_there_again_after_a_restart(cluster) -> None:
 
 
 def test_a_sync_that_ends_after_the_leadership_moves_no_high_watermark() -> None:
-    """What only we had need not be in the new leader's log (seed 1010 of the random lives)."""
+    """Records that only this broker has may be missing at the new leader (seed 1010)."""
     cluster = ReplicatedCluster(log_settings={"flush_messages": 1})
     cluster.make_topic()
     for other in (2, 3):
@@ -239,7 +235,7 @@ def test_a_sync_that_ends_after_the_leadership_moves_no_high_watermark() -> None
     assert cluster[1].log().high_watermark == 0
 
 
-def test_an_append_that_loses_its_isr_meanwhile_is_told_so() -> None:
+def test_an_append_without_enough_replicas_gets_an_error() -> None:
     """NOT_ENOUGH_REPLICAS before the append; REQUEST_TIMED_OUT if no follower fetches in time."""
     cluster = ReplicatedCluster(2, log_settings={"min_insync_replicas": 2})
     cluster.make_topic(replicas=(1, 2))
@@ -251,7 +247,7 @@ def test_an_append_that_loses_its_isr_meanwhile_is_told_so() -> None:
 
 
 def test_delete_records_waits_for_every_live_replica(cluster) -> None:
-    """Until every live replica's log start offset reached it."""
+    """It waits until the log start offset of every live replica has reached the offset."""
     cluster.produce(b"second")
     cluster.world.network.partition("b1", "b3")
     answers: list[object] = []
@@ -266,8 +262,7 @@ def test_delete_records_waits_for_every_live_replica(cluster) -> None:
     assert cluster[3].log().log_start_offset == 1
 
 
-def test_delete_records_does_not_wait_for_the_dead(cluster) -> None:
-    """Live replicas only."""
+def test_delete_records_does_not_wait_for_dead_replicas(cluster) -> None:
     cluster.produce(b"second")
     cluster.kill(3)
     cluster.run_for(5)
@@ -289,7 +284,7 @@ def racks() -> ReplicatedCluster:
 
 
 def test_a_consumer_is_sent_to_the_replica_in_its_rack(racks) -> None:
-    """At once, without records."""
+    """The response is immediate and has no records."""
     found = result(fetch(racks[1], 0, rack_id="west", max_wait_ms=10_000))
     assert (found.preferred_read_replica, len(found.records)) == (2, 0)
     assert found.high_watermark == 1
@@ -308,15 +303,15 @@ def test_a_consumer_is_sent_to_the_replica_in_its_rack(racks) -> None:
         {"rack_id": "west", "replica_id": 2, "epoch": 0},
     ],
 )
-def test_who_reads_from_the_leader(racks, options: dict[str, object]) -> None:
-    """The leader's own rack, an unknown one, none, old versions, followers."""
+def test_these_clients_read_from_the_leader(racks, options: dict[str, object]) -> None:
+    """Clients of the leader's rack, an unknown rack, no rack, or an old version; and followers."""
     found = result(fetch(racks[1], 0, **options))
     assert found.preferred_read_replica == -1
     assert len(found.records) > 0
 
 
-def test_only_followers_in_sync_that_have_the_offset_are_preferred(racks) -> None:
-    """One that lags would make the consumer lag."""
+def test_only_in_sync_followers_with_the_offset_are_preferred(racks) -> None:
+    """A lagging follower would delay the consumer."""
     assert result(fetch(racks[1], 1, rack_id="west")).preferred_read_replica == 2
     racks.world.network.partition("b1", "b2")
     racks[1].produce(b"second", acks=1)
@@ -326,20 +321,20 @@ def test_only_followers_in_sync_that_have_the_offset_are_preferred(racks) -> Non
     assert result(fetch(racks[1], 0, rack_id="west")).preferred_read_replica == -1
 
 
-def test_a_wrong_leader_epoch_is_not_sent_elsewhere(racks) -> None:
+def test_a_wrong_leader_epoch_gets_an_error_and_no_preferred_replica(racks) -> None:
     """Fencing comes first."""
     found = result(fetch(racks[1], 0, rack_id="west", epoch=7))
     assert found.error is ErrorCode.UNKNOWN_LEADER_EPOCH
     assert found.preferred_read_replica == -1
 
 
-def test_without_a_selector_everybody_reads_from_the_leader(cluster) -> None:
+def test_without_a_selector_all_consumers_read_from_the_leader(cluster) -> None:
     """`replica.selector.class` is not set."""
     assert result(fetch(cluster[1], 0, rack_id="west")).preferred_read_replica == -1
 
 
-def test_epochs_are_on_every_replica_and_fence_who_is_behind(cluster) -> None:
-    """Each batch carries its epoch; starts are cached and checkpointed everywhere."""
+def test_leader_epochs_are_on_every_replica_and_fence_outdated_requests(cluster) -> None:
+    """Each batch has its epoch; start offsets are cached and checkpointed on every replica."""
     cluster.controller.elect(2)
     assert cluster.until(lambda: cluster[2].partition().is_leader)
     cluster.produce(b"second")
@@ -354,7 +349,7 @@ def test_epochs_are_on_every_replica_and_fence_who_is_behind(cluster) -> None:
 
 
 def test_an_unregistered_broker_is_no_live_replica(cluster) -> None:
-    """Nor is it eligible for the ISR."""
+    """It is not eligible for the ISR either."""
     cluster.kill(3)
     cluster.controller.write(UnregisterBrokerRecord(broker_id=3, broker_epoch=cluster[3].epoch))
     cluster.run_for(5)

@@ -1,4 +1,4 @@
-"""What a leader may commit, whom it takes in, and what it counts: rules that need a second look."""
+"""Rules of a leader: commits, ISR changes and counters."""
 
 from __future__ import annotations
 
@@ -23,15 +23,14 @@ def three() -> ReplicaSet:
     return ReplicaSet((1, 2, 3), min_insync_replicas=2)
 
 
-def test_exactly_the_minimum_is_enough_to_answer_at_once(alone) -> None:
-    """Min bytes reached."""
+def test_exactly_min_bytes_complete_a_fetch_immediately(alone) -> None:
     alone.produce(b"a")
     alone.consume(0, max_wait_ms=500, min_bytes=len(batch(b"a")))
     assert len(alone.last_fetch().records) == len(batch(b"a"))
 
 
 def test_outdated_metadata_changes_nothing_on_a_follower(three) -> None:
-    """A registration of an earlier partition epoch."""
+    """The registration has an earlier partition epoch."""
     before = three.image.topics.partition(TOPIC, 0)
     three.change(leader=2)
     partition = three.partition
@@ -40,7 +39,7 @@ def test_outdated_metadata_changes_nothing_on_a_follower(three) -> None:
     assert (partition.leader_id, partition.leader_epoch) == (2, 1)
 
 
-def test_a_follower_joins_only_with_what_this_leadership_began_with() -> None:
+def test_a_follower_joins_the_isr_only_from_the_start_of_the_leader_epoch() -> None:
     """Its log end offset >= the start of the current leader epoch, wherever the high watermark
     of a new leader is."""
     replicas = ReplicaSet((1, 2, 3))
@@ -55,8 +54,8 @@ def test_a_follower_joins_only_with_what_this_leadership_began_with() -> None:
     assert len(replicas.sender.sent) == 1
 
 
-def test_only_the_registration_that_is_known_joins() -> None:
-    """KIP-903: its broker epoch matches."""
+def test_only_the_known_broker_epoch_joins_the_isr() -> None:
+    """KIP-903: the broker epoch must match."""
     replicas = ReplicaSet((1, 2, 3))
     replicas.change(isr=[1, 2])
     replicas.follow(3, 0, replica_epoch=104)
@@ -65,8 +64,8 @@ def test_only_the_registration_that_is_known_joins() -> None:
     assert len(replicas.sender.sent) == 1
 
 
-def test_an_answer_to_an_earlier_proposal_is_ignored() -> None:
-    """Partition epoch guards against stale answers."""
+def test_a_response_to_an_earlier_proposal_is_ignored() -> None:
+    """The partition epoch protects against stale responses."""
     replicas = ReplicaSet((1, 2, 3))
     replicas.change(isr=[1])
     replicas.follow(2, 0)
@@ -79,8 +78,7 @@ def test_an_answer_to_an_earlier_proposal_is_ignored() -> None:
 
 
 @pytest.mark.parametrize("is_reassignment", [False, True])
-def test_bytes_for_replicas_that_are_added_are_counted_apart(alone, is_reassignment) -> None:
-    """Reassignment traffic measured apart."""
+def test_bytes_for_added_replicas_are_counted_separately(alone, is_reassignment) -> None:
     alone.produce(b"a")
     alone.consume(0)
     result = alone.last_fetch()
@@ -91,8 +89,8 @@ def test_bytes_for_replicas_that_are_added_are_counted_apart(alone, is_reassignm
     assert metrics.reassignment_bytes_out == (size if is_reassignment else 0)
 
 
-def test_what_is_sent_of_a_throttled_partition_counts_once(alone) -> None:
-    """The leader counts throttled partitions' bytes, when the answer is sent."""
+def test_bytes_of_a_throttled_partition_are_counted_once(alone) -> None:
+    """The leader counts them when the response is sent."""
     throttle = alone.manager.throttles.leader
     throttle.set_replicas(TOPIC, ["*"], LEADER)
     alone.produce(b"a")
@@ -102,8 +100,8 @@ def test_what_is_sent_of_a_throttled_partition_counts_once(alone) -> None:
     assert throttle.byte_rate() == len(alone.last_fetch().records)
 
 
-def test_a_member_that_is_only_proposed_holds_the_high_watermark_however_far_it_lags() -> None:
-    """The controller may have taken it in already."""
+def test_a_proposed_isr_member_holds_back_the_high_watermark() -> None:
+    """The controller may have added it already."""
     replicas = ReplicaSet((1, 2, 3))
     replicas.change(isr=[1, 2])
     replicas.follow(3, 0)
@@ -116,8 +114,8 @@ def test_a_member_that_is_only_proposed_holds_the_high_watermark_however_far_it_
     assert replicas.log.high_watermark == 1
 
 
-def test_the_high_watermark_waits_for_a_follower_that_may_join_while_another_is_proposed() -> None:
-    """Else it would run ahead of that follower for good."""
+def test_the_high_watermark_waits_for_a_follower_that_may_join_next() -> None:
+    """Otherwise the high watermark would stay ahead of that follower."""
     replicas = ReplicaSet((1, 2, 3))
     replicas.change(isr=[1])
     replicas.follow(2, 0)
@@ -130,8 +128,8 @@ def test_the_high_watermark_waits_for_a_follower_that_may_join_while_another_is_
     assert replicas.log.high_watermark == 1
 
 
-def test_an_answer_that_moves_the_high_watermark_wakes_who_waits() -> None:
-    """The last one that was waited for has left the ISR."""
+def test_a_response_that_advances_the_high_watermark_completes_delayed_requests() -> None:
+    """The last replica that held it back has left the ISR."""
     replicas = ReplicaSet((1, 2))
     replicas.manager.start()
     replicas.produce(b"a", acks=-1, timeout_ms=10 * LAG_MS)
@@ -143,8 +141,8 @@ def test_an_answer_that_moves_the_high_watermark_wakes_who_waits() -> None:
     assert replicas.last_produce().error is ErrorCode.NONE
 
 
-def test_an_answer_of_an_earlier_partition_epoch_than_ours_says_nothing() -> None:
-    """Metadata has told of it, and of what came after it, before the answer did."""
+def test_a_response_of_an_earlier_partition_epoch_is_ignored() -> None:
+    """Metadata with a later epoch arrived before the response."""
     replicas = ReplicaSet((1, 2, 3))
     replicas.change(isr=[1, 2])
     replicas.follow(3, 0)

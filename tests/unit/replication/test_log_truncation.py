@@ -22,28 +22,28 @@ def cut(epochs: list[tuple[int, int]], end: int, leader_end: tuple[int, int]) ->
     return truncation_offset(bench.log, EpochEndOffset(*leader_end), FETCH_OFFSET)
 
 
-def test_the_leaders_epoch_ends_before_ours() -> None:
+def test_an_epoch_that_ends_earlier_at_the_leader_is_truncated_there() -> None:
     assert cut([(1, 0)], 8, (1, 5)) == (5, True)
 
 
-def test_our_epoch_ends_before_the_leaders() -> None:
-    """What we have of a later epoch is not in the leader's log."""
+def test_an_epoch_that_ends_earlier_at_the_follower_is_truncated_there() -> None:
+    """The follower's records of later epochs are not in the leader's log."""
     assert cut([(1, 0), (2, 5)], 8, (1, 10)) == (5, True)
 
 
-def test_never_beyond_our_own_end() -> None:
+def test_the_truncation_offset_never_exceeds_the_log_end() -> None:
     assert cut([(1, 0)], 8, (1, 10)) == (8, True)
 
 
-def test_an_epoch_that_we_do_not_have_is_followed_by_another_question() -> None:
+def test_an_epoch_unknown_to_the_follower_causes_another_request() -> None:
     assert cut([(1, 0), (3, 5)], 8, (2, 7)) == (5, False)
 
 
-def test_a_leader_that_knows_no_epoch_is_fetched_from_where_it_was_to_begin() -> None:
+def test_a_leader_without_the_epoch_is_fetched_from_the_initial_offset() -> None:
     assert cut([(1, 0)], 8, (-1, -1)) == (FETCH_OFFSET, True)
 
 
-def test_a_log_that_begins_with_a_later_epoch_has_nothing_of_the_leaders() -> None:
+def test_a_log_that_begins_with_a_later_epoch_is_emptied() -> None:
     bench = Bench()
     bench.log.truncate_fully_and_start_at(4)
     for _ in range(4):

@@ -1,4 +1,4 @@
-"""Brokers that follow each other in a simulated world."""
+"""Brokers that replicate from each other in a simulated world."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from unit.replication.replicated_cluster import PARTITION, ReplicatedCluster
 
 
 def test_followers_have_the_leaders_bytes_and_acks_all_waits_for_them() -> None:
-    """The loop fetches, appends the bytes as they are, and fetches on."""
+    """The loop fetches and appends the bytes unchanged."""
     cluster = ReplicatedCluster()
     cluster.make_topic()
     result = cluster.produce(b"a", b"b")
@@ -20,8 +20,8 @@ def test_followers_have_the_leaders_bytes_and_acks_all_waits_for_them() -> None:
         assert node.log().leader_epochs.entries == [(0, 0)]
 
 
-def test_a_killed_leader_comes_back_as_a_follower_and_catches_up() -> None:
-    """The others go on without it, and its log follows theirs afterwards."""
+def test_a_killed_leader_returns_as_a_follower_and_catches_up() -> None:
+    """The other brokers continue without it, and its log follows theirs afterwards."""
     cluster = ReplicatedCluster()
     cluster.make_topic()
     cluster.produce(b"a")
@@ -36,7 +36,7 @@ def test_a_killed_leader_comes_back_as_a_follower_and_catches_up() -> None:
 
 
 def test_a_new_leaders_first_commit_does_not_wait_for_an_idle_fetch() -> None:
-    """The follower asks it about other partitions at that time, and waits for data."""
+    """At that time, a fetch of the follower for other partitions waits at the new leader."""
     cluster = ReplicatedCluster()
     cluster.make_topic("idle", replicas=(2, 3, 1))
     cluster.make_topic()

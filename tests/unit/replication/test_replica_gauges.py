@@ -9,7 +9,7 @@ from barnabas.replication.replica_metrics import ReplicaMetrics
 from unit.replication.replica_set import TOPIC, ReplicaSet
 
 
-def test_gauges_follow_what_happens() -> None:
+def test_gauges_follow_the_state_of_replicas() -> None:
     replicas = ReplicaSet((1, 2), min_insync_replicas=2)
     registry = MetricsRegistry(replicas.runtime.clock)
     publish_replica_metrics(replicas.manager, registry)
@@ -38,7 +38,7 @@ def test_gauges_follow_what_happens() -> None:
     assert seen[(names.LOG_SIZE, *where)] == replicas.log.size
 
 
-def test_what_a_deleted_topic_counted_stays_in_the_counts_of_all() -> None:
+def test_totals_keep_the_counts_of_a_deleted_topic() -> None:
     metrics = ReplicaMetrics()
     metrics.topics["gone"].messages_in += 3
     metrics.topics["here"].messages_in += 4

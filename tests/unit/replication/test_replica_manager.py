@@ -32,7 +32,7 @@ def alone() -> ReplicaSet:
 
 @pytest.fixture
 def three() -> ReplicaSet:
-    """Brokers 1, 2 and 3, two of which must have what acks=all acknowledges."""
+    """Brokers 1, 2 and 3 with min.insync.replicas=2."""
     return ReplicaSet((1, 2, 3), min_insync_replicas=2)
 
 
@@ -47,12 +47,12 @@ def test_a_single_replica_acknowledges_before_the_call_returns(alone, acks: int)
     assert alone.log.high_watermark == 2
 
 
-def test_other_acks_are_refused_for_every_partition(alone) -> None:
+def test_invalid_acks_are_refused_for_every_partition(alone) -> None:
     alone.produce(b"a", acks=2)
     assert alone.last_produce().error is ErrorCode.INVALID_REQUIRED_ACKS
 
 
-def test_an_unknown_or_broken_partition_does_not_fail_its_neighbour(alone) -> None:
+def test_an_unknown_or_broken_partition_does_not_affect_another(alone) -> None:
     broken = batch(b"b")
     broken[-1] ^= 0xFF
     entries = {UNKNOWN: batch(b"a"), PARTITION: batch(b"c")}
@@ -76,14 +76,14 @@ def test_acks_all_waits_for_every_in_sync_replica(three) -> None:
     assert three.last_produce().base_offset == 0
 
 
-def test_acks_all_that_nobody_confirms_times_out(three) -> None:
+def test_acks_all_times_out_without_replication(three) -> None:
     three.produce(b"a", acks=-1, timeout_ms=100)
     three.world.run_for(102)
     assert three.last_produce().error is ErrorCode.REQUEST_TIMED_OUT
     assert three.manager.metrics.delayed_produce_expires == 1
 
 
-def test_acks_all_ends_when_the_leadership_does(three) -> None:
+def test_acks_all_fails_when_the_leadership_is_lost(three) -> None:
     three.produce(b"a", acks=-1)
     three.change(leader=2)
     assert three.last_produce().error is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -98,7 +98,7 @@ def test_too_few_in_sync_replicas_refuse_acks_all_before_the_append(three) -> No
     assert three.last_produce().error is ErrorCode.NONE
 
 
-def test_an_isr_that_shrinks_below_its_minimum_meanwhile_commits_nothing(three) -> None:
+def test_an_isr_that_shrinks_below_its_minimum_commits_nothing(three) -> None:
     three.produce(b"a", acks=-1, timeout_ms=100)
     three.change(isr=[1])
     assert three.log.high_watermark == 0
@@ -106,7 +106,9 @@ def test_an_isr_that_shrinks_below_its_minimum_meanwhile_commits_nothing(three) 
     assert three.last_produce().error is ErrorCode.REQUEST_TIMED_OUT
 
 
-def test_not_enough_replicas_after_append(three) -> None:
+def test_an_isr_that_shrinks_after_the_append_returns_not_enough_replicas_after_append(
+    three,
+) -> None:
     three.produce(b"a", acks=-1)
     three.follow(2, 1)
     # The minimum rises at the very moment at which the record is committed.
@@ -135,7 +137,7 @@ def test_with_flush_messages_acks_0_does_not_wait() -> None:
     assert replicas.last_produce().error is ErrorCode.NONE
 
 
-def test_appends_during_a_sync_wait_for_the_next_one() -> None:
+def test_appends_during_a_sync_wait_for_the_next_sync() -> None:
     replicas = ReplicaSet((1,), flush_messages=1)
     for value in (b"a", b"b", b"c"):
         replicas.produce(value, acks=-1)
@@ -148,7 +150,7 @@ def test_appends_during_a_sync_wait_for_the_next_one() -> None:
 # Fetch.
 
 
-def test_a_fetch_is_answered_at_once_when_there_is_enough(alone) -> None:
+def test_a_fetch_with_min_bytes_is_answered_immediately(alone) -> None:
     alone.produce(b"a")
     alone.consume(0, max_wait_ms=500)
     result = alone.last_fetch()
@@ -157,14 +159,14 @@ def test_a_fetch_is_answered_at_once_when_there_is_enough(alone) -> None:
 
 
 @pytest.mark.parametrize("offset", [-1, 5])
-def test_an_offset_outside_the_log_is_answered_at_once(alone, offset: int) -> None:
+def test_an_offset_outside_the_log_is_answered_immediately(alone, offset: int) -> None:
     alone.consume(offset, max_wait_ms=500)
     result = alone.last_fetch()
     assert result.error is ErrorCode.OFFSET_OUT_OF_RANGE
     assert (result.high_watermark, result.log_start_offset, result.records) == (-1, -1, b"")
 
 
-def test_no_partitions_are_answered_at_once(alone) -> None:
+def test_a_fetch_without_partitions_is_answered_immediately(alone) -> None:
     params = FetchParams(17, -1, -1, 500, 1, 100, FetchIsolation.HIGH_WATERMARK)
     alone.manager.fetch(params, [], alone.answers.fetched.append)
     assert alone.answers.fetched == [[]]
@@ -178,12 +180,12 @@ def test_no_partitions_are_answered_at_once(alone) -> None:
         (TopicIdPartition(b"another topic id", "", 0), ErrorCode.UNKNOWN_TOPIC_ID),
     ],
 )
-def test_a_partition_that_is_not_the_one_meant(alone, where, error: ErrorCode) -> None:
+def test_an_unknown_partition_or_topic_id_is_refused(alone, where, error: ErrorCode) -> None:
     alone.consume(0, where=where, max_wait_ms=500)
     assert alone.last_fetch().error is error
 
 
-def test_consumers_see_the_high_watermark_and_followers_the_log_end(three) -> None:
+def test_consumers_read_to_the_high_watermark_and_followers_to_the_log_end(three) -> None:
     three.produce(b"a")
     three.consume(0)
     assert three.last_fetch().records == b""
@@ -191,7 +193,7 @@ def test_consumers_see_the_high_watermark_and_followers_the_log_end(three) -> No
     assert len(three.last_fetch().records) > 0
 
 
-def test_only_old_consumers_need_the_leader(three) -> None:
+def test_consumers_of_old_versions_must_fetch_from_the_leader(three) -> None:
     three.change(leader=2)
     three.consume(0, version=10)
     assert three.last_fetch().error is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -199,7 +201,7 @@ def test_only_old_consumers_need_the_leader(three) -> None:
     assert three.last_fetch().error is ErrorCode.NONE
 
 
-def test_the_first_batch_is_whole_above_the_limits_and_cut_in_old_versions(alone) -> None:
+def test_the_first_batch_exceeds_the_limits_except_in_old_versions(alone) -> None:
     alone.produce(b"x" * 500)
     alone.consume(0, max_bytes=10)
     assert len(alone.last_fetch().records) > 500
@@ -207,7 +209,7 @@ def test_the_first_batch_is_whole_above_the_limits_and_cut_in_old_versions(alone
     assert len(alone.last_fetch().records) == 10
 
 
-def test_the_limit_of_the_answer_holds_across_partitions(alone) -> None:
+def test_the_response_limit_applies_to_all_partitions_together(alone) -> None:
     alone.produce(b"x" * 500)
     params = FetchParams(17, -1, -1, 0, 1, 600, FetchIsolation.HIGH_WATERMARK)
     asked = [(WHERE, FetchPartitionData(0, 10_000)), (WHERE, FetchPartitionData(0, 10_000))]
@@ -228,7 +230,7 @@ def test_epochs_are_fenced_in_both_directions(alone) -> None:
     assert alone.last_fetch().error is ErrorCode.NONE
 
 
-def test_a_diverging_follower_is_told_where_and_is_not_taken_in(three) -> None:
+def test_a_diverging_follower_gets_the_diverging_epoch_and_does_not_join(three) -> None:
     three.produce(b"a", b"b")
     three.change(leader=LEADER)
     three.produce(b"c")
@@ -239,14 +241,14 @@ def test_a_diverging_follower_is_told_where_and_is_not_taken_in(three) -> None:
     assert three.partition.leader.remote_replicas[2].log_end_offset == -1
 
 
-def test_a_broker_that_has_no_replica_may_not_follow(three) -> None:
+def test_a_broker_without_a_replica_may_not_fetch_as_a_follower(three) -> None:
     three.follow(4, 0)
     assert three.last_fetch().error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     three.follow(4, 0, current_leader_epoch=0)
     assert three.last_fetch().error is ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-def test_a_fetch_of_an_earlier_life_of_a_follower_moves_nothing(three) -> None:
+def test_a_fetch_with_an_earlier_broker_epoch_changes_no_follower_state(three) -> None:
     three.produce(b"a")
     three.follow(2, 1, replica_epoch=50)
     assert three.last_fetch().error is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -265,7 +267,7 @@ def test_the_high_watermark_is_the_smallest_log_end_of_the_isr(three) -> None:
     assert three.log.high_watermark == 2
 
 
-def test_a_lagging_follower_leaves_the_isr_once_the_controller_agrees(three) -> None:
+def test_a_lagging_follower_leaves_the_isr_after_the_controllers_response(three) -> None:
     three.manager.start()
     three.produce(b"a")
     three.follow(2, 1)
@@ -281,7 +283,7 @@ def test_a_lagging_follower_leaves_the_isr_once_the_controller_agrees(three) -> 
     assert three.manager.metrics.isr_shrinks == 1
 
 
-def test_a_follower_that_has_all_that_is_committed_joins_the_isr(three) -> None:
+def test_a_follower_at_the_high_watermark_joins_the_isr(three) -> None:
     three.change(isr=[1, 2])
     three.produce(b"a")
     three.follow(2, 1)
@@ -296,7 +298,7 @@ def test_a_follower_that_has_all_that_is_committed_joins_the_isr(three) -> None:
     assert three.manager.metrics.isr_expands == 1
 
 
-def test_a_leader_by_unclean_election_says_with_its_next_proposal_that_it_has_recovered(
+def test_an_unclean_leader_reports_its_recovery_in_the_next_proposal(
     three,
 ) -> None:
     three.change(isr=[1], leader=1, leader_recovery_state=1)
@@ -316,7 +318,7 @@ def test_a_fenced_follower_does_not_join(three) -> None:
     assert not three.sender.sent
 
 
-def test_an_answer_to_an_outdated_proposal_is_ignored(three) -> None:
+def test_a_response_to_an_outdated_proposal_is_ignored(three) -> None:
     three.change(isr=[1, 2])
     three.follow(3, 0)
     ((_, on_done),) = three.sender.sent
@@ -326,7 +328,7 @@ def test_an_answer_to_an_outdated_proposal_is_ignored(three) -> None:
     assert three.partition.partition_epoch == 2
 
 
-def test_a_refused_proposal_is_withdrawn_and_another_error_tried_again(three) -> None:
+def test_a_refused_proposal_is_withdrawn_and_other_errors_are_retried(three) -> None:
     three.change(isr=[1, 2])
     three.follow(3, 0)
     three.sender.sent.pop()[1](AlterPartitionResult(ErrorCode.NETWORK_EXCEPTION))
@@ -352,7 +354,7 @@ def list_offset(replicas: ReplicaSet, timestamp: int, isolation=FetchIsolation.H
     return (result.error, result.timestamp, result.offset, result.leader_epoch)
 
 
-def test_offsets_by_special_timestamps_and_by_time(alone) -> None:
+def test_list_offsets_supports_special_timestamps_and_times(alone) -> None:
     alone.produce(b"a", b"b")
     alone.produce(b"c")
     ok = ErrorCode.NONE
@@ -372,7 +374,7 @@ def test_the_latest_offset_depends_on_the_isolation(three) -> None:
     assert list_offset(three, 0)[2] == -1, "not committed yet"
 
 
-def test_a_new_leader_whose_high_watermark_lags_gives_no_offset(three) -> None:
+def test_a_new_leader_with_a_lagging_high_watermark_returns_offset_not_available(three) -> None:
     three.produce(b"a")
     three.change(leader=LEADER)
     assert list_offset(three, -1)[0] is ErrorCode.OFFSET_NOT_AVAILABLE
@@ -394,7 +396,7 @@ def old_offsets(replicas: ReplicaSet, timestamp: int, isolation=FetchIsolation.H
     return replicas.manager.offsets_before(PARTITION, timestamp, 10, isolation)
 
 
-def test_offsets_of_the_old_kind_end_where_the_asker_may_see(three) -> None:
+def test_list_offsets_v0_ends_at_the_visible_end(three) -> None:
     log = three.manager.partition(PARTITION).log
     three.produce(b"a")
     log.roll()
@@ -406,7 +408,7 @@ def test_offsets_of_the_old_kind_end_where_the_asker_may_see(three) -> None:
     assert old_offsets(three, -1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_the_end_of_an_epoch(alone) -> None:
+def test_the_end_offset_of_a_leader_epoch_is_returned(alone) -> None:
     alone.produce(b"a", b"b")
     alone.change(leader=LEADER)
     alone.produce(b"c")
@@ -417,7 +419,7 @@ def test_the_end_of_an_epoch(alone) -> None:
     assert unknown.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_deleting_records_waits_for_the_followers_log_start(three) -> None:
+def test_delete_records_waits_for_the_log_start_of_followers(three) -> None:
     three.produce(b"a", b"b")
     three.follow(2, 2)
     three.follow(3, 2)
@@ -431,8 +433,8 @@ def test_deleting_records_waits_for_the_followers_log_start(three) -> None:
     assert three.log.log_start_offset == 1
 
 
-def test_deleting_from_minus_one_on_means_the_high_watermark(three) -> None:
-    """Not the log end, whose records may still be lost."""
+def test_delete_records_to_minus_one_uses_the_high_watermark(three) -> None:
+    """The log end may include records that are not committed."""
     three.produce(b"a", b"b", b"c")
     for broker_id in (2, 3):
         three.follow(broker_id, 1, log_start_offset=0)
@@ -446,8 +448,8 @@ def test_deleting_from_minus_one_on_means_the_high_watermark(three) -> None:
 
 
 @pytest.mark.parametrize("offset", [-2, -(1 << 63), 1 << 62])
-def test_deleting_from_an_impossible_offset_on_is_refused(alone, offset: int) -> None:
-    """OFFSET_OUT_OF_RANGE, and nothing is deleted."""
+def test_delete_records_refuses_an_impossible_offset(alone, offset: int) -> None:
+    """The error is OFFSET_OUT_OF_RANGE, and nothing is deleted."""
     alone.produce(b"a")
     answers: list[object] = []
     alone.manager.delete_records(1_000, {PARTITION: offset}, answers.append)
@@ -459,7 +461,7 @@ def test_deleting_from_an_impossible_offset_on_is_refused(alone, offset: int) ->
     ("policy", "error"),
     [("compact", ErrorCode.POLICY_VIOLATION), ("compact,delete", ErrorCode.NONE)],
 )
-def test_records_of_a_topic_that_is_only_compacted_are_not_deleted(
+def test_delete_records_refuses_a_topic_that_is_only_compacted(
     policy: str, error: ErrorCode
 ) -> None:
     """As in Kafka."""
@@ -470,7 +472,7 @@ def test_records_of_a_topic_that_is_only_compacted_are_not_deleted(
 
 
 def test_a_follower_that_catches_up_slowly_joins_before_the_high_watermark_passes_it() -> None:
-    """Its fetch expands the ISR first, and then the high watermark counts it."""
+    """Its fetch expands the ISR first, and then the high watermark includes it."""
     pair = ReplicaSet((1, 2))
     pair.change(isr=[LEADER])
     pair.produce(*[b"x"] * 5)
@@ -485,8 +487,8 @@ def test_a_follower_that_catches_up_slowly_joins_before_the_high_watermark_passe
     assert pair.log.high_watermark == 7
 
 
-def test_enough_replicas_are_those_of_the_maximal_isr() -> None:
-    """One that is about to join counts, as for the high watermark."""
+def test_min_insync_replicas_counts_the_maximal_isr() -> None:
+    """A replica that is about to join counts, as for the high watermark."""
     pair = ReplicaSet((1, 2), min_insync_replicas=2)
     pair.produce(b"a")
     pair.follow(2, 1)
@@ -501,7 +503,7 @@ def test_enough_replicas_are_those_of_the_maximal_isr() -> None:
     assert pair.partition.leader.check_enough_replicas(2) is None
 
 
-def test_deleting_above_the_high_watermark_is_refused(alone) -> None:
+def test_delete_records_refuses_an_offset_above_the_high_watermark(alone) -> None:
     alone.produce(b"a")
     answers: list = []
     alone.manager.delete_records(1_000, {PARTITION: 2, UNKNOWN: 0}, answers.append)
@@ -520,7 +522,7 @@ def test_high_watermarks_are_checkpointed_at_intervals(alone) -> None:
     assert len(alone.logs.checkpoints) == 2
 
 
-def test_what_a_delta_changes_is_told(three) -> None:
+def test_a_delta_reports_its_changes(three) -> None:
     assert [each.topic_partition for each in three.changes.leaders] == [PARTITION]
     three.change(leader=2)
     assert [each.topic_partition for each in three.changes.followers] == [PARTITION]
@@ -535,7 +537,7 @@ def test_a_led_partition_caches_its_epoch_before_the_first_append(three) -> None
     assert three.partition.topic_id == TOPIC_ID
 
 
-def test_a_log_of_a_deleted_topic_of_the_same_name_makes_room(alone) -> None:
+def test_a_log_of_a_deleted_topic_with_the_same_name_is_removed(alone) -> None:
     alone.produce(b"old")
     again = ReplicaSet.__new__(ReplicaSet)
     again.__dict__.update(alone.__dict__)
@@ -547,7 +549,7 @@ def test_a_log_of_a_deleted_topic_of_the_same_name_makes_room(alone) -> None:
     assert again.partition.topic_id == b"another topic id"
 
 
-def test_a_restart_leads_on_with_what_the_log_has(alone) -> None:
+def test_a_restarted_leader_continues_with_its_log(alone) -> None:
     alone.produce(b"a", b"b")
     manager = alone.manager
     alone.manager = alone.new_manager()

@@ -34,8 +34,8 @@ def throttle(scheduler: SimScheduler) -> ReplicationThrottle:
     return ReplicationThrottle(SimClock(scheduler), 11, 1_000.0)
 
 
-def test_the_rate_is_that_of_the_last_windows(throttle, scheduler) -> None:
-    """Bytes over the time since the oldest window began, one window at least."""
+def test_the_rate_covers_the_last_windows(throttle, scheduler) -> None:
+    """Bytes divided by the time since the oldest window began, which is at least one window."""
     throttle.bytes_per_second = 100
     throttle.record(80)
     assert (throttle.byte_rate(), throttle.is_exceeded) == (80.0, False)
@@ -48,8 +48,8 @@ def test_the_rate_is_that_of_the_last_windows(throttle, scheduler) -> None:
     assert throttle.byte_rate() == 0.0
 
 
-def test_which_replicas_are_throttled(throttle) -> None:
-    """A list of PARTITION:BROKER, all of them, or none."""
+def test_the_list_of_throttled_replicas_is_parsed(throttle) -> None:
+    """A list of PARTITION:BROKER, all replicas, or none."""
     throttle.set_replicas("t", ["0:1", "1:2", "2:1"], 1)
     assert [throttle.is_throttled(TopicPartition("t", index)) for index in range(3)] == [
         True, False, True,
@@ -71,8 +71,8 @@ def out_of_sync() -> ReplicatedCluster:
     return cluster
 
 
-def test_a_leader_over_its_rate_sends_nothing_to_who_is_not_in_sync() -> None:
-    """Throttled partitions are left out while over quota; counted when the answer is sent."""
+def test_a_leader_over_its_rate_sends_nothing_to_followers_outside_the_isr() -> None:
+    """Throttled partitions are omitted; bytes are counted when the response is sent."""
     cluster = ReplicatedCluster(2, replica_fetch_max_bytes=10_000)
     cluster.controller.configure(**{LEADER: "*"})
     cluster[1].manager.throttles.leader.bytes_per_second = 5_000
@@ -92,7 +92,6 @@ def test_a_leader_over_its_rate_sends_nothing_to_who_is_not_in_sync() -> None:
 
 
 def test_members_of_the_isr_are_exempt_on_the_leader() -> None:
-    """Exempt: on the leader ISR members."""
     cluster = out_of_sync()
     cluster.controller.configure(**{LEADER: "*"})
     cluster[1].manager.throttles.leader.bytes_per_second = 1
@@ -102,8 +101,8 @@ def test_members_of_the_isr_are_exempt_on_the_leader() -> None:
     assert cluster[1].manager.throttles.leader.is_exceeded
 
 
-def test_a_follower_over_its_rate_leaves_throttled_partitions_out() -> None:
-    """Those that are throttled and behind; the others are fetched on."""
+def test_a_follower_over_its_rate_omits_throttled_partitions() -> None:
+    """It omits lagging throttled partitions, and fetches the others."""
     broker = FollowingBroker(partitions=2)
     broker.cluster.controller.configure(**{FOLLOWER: "0:1"})
     broker.node.manager.throttles.follower.bytes_per_second = 100
@@ -124,7 +123,6 @@ def test_a_follower_over_its_rate_leaves_throttled_partitions_out() -> None:
 
 
 def test_a_partition_without_lag_is_exempt_on_the_follower() -> None:
-    """Exempt: on the follower partitions with no lag."""
     broker = FollowingBroker()
     broker.cluster.controller.configure(**{FOLLOWER: "*"})
     broker.node.manager.throttles.follower.bytes_per_second = 100
@@ -134,8 +132,7 @@ def test_a_partition_without_lag_is_exempt_on_the_follower() -> None:
     assert list(broker.asked()) == [PARTITION]
 
 
-def test_with_everything_held_back_the_fetcher_waits_without_spinning() -> None:
-    """Looks again after a back-off."""
+def test_with_all_partitions_throttled_the_fetcher_waits_for_the_backoff() -> None:
     broker = FollowingBroker()
     broker.cluster.controller.configure(**{FOLLOWER: "*"})
     broker.node.manager.throttles.follower.bytes_per_second = 100
@@ -149,16 +146,15 @@ def test_with_everything_held_back_the_fetcher_waits_without_spinning() -> None:
     assert list(broker.asked()) == [PARTITION]
 
 
-def test_what_is_not_throttled_is_not_counted() -> None:
-    """Only throttled partitions' bytes."""
+def test_only_bytes_of_throttled_partitions_are_counted() -> None:
     cluster = out_of_sync()
     cluster.produce(LARGE)
     assert cluster[1].manager.throttles.leader.byte_rate() == 0.0
     assert cluster[2].manager.throttles.follower.byte_rate() == 0.0
 
 
-def test_reassignment_traffic_is_measured_apart() -> None:
-    """In and out, while a replica is being added."""
+def test_reassignment_traffic_is_counted_separately() -> None:
+    """In both directions, while a replica is being added."""
     cluster = ReplicatedCluster(2)
     cluster.make_topic(replicas=(1,))
     cluster.produce(LARGE)

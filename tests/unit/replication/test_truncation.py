@@ -1,4 +1,4 @@
-"""Logs that diverge from their leader's are truncated (KIP-101, KIP-279, KIP-320)."""
+"""Follower logs that diverge from the leader's log are truncated (KIP-101, KIP-279, KIP-320)."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def offsets_and_epochs(broker: FollowingBroker) -> list[tuple[int, int]]:
     return [(each.offset, epochs.epoch_for_offset(each.offset)) for each in broker.node.records(0)]
 
 
-def test_a_diverging_epoch_in_the_answer_cuts_to_the_common_point() -> None:
-    """The leader knows our epoch, and it ended earlier there."""
+def test_a_diverging_epoch_in_the_response_truncates_to_the_common_offset() -> None:
+    """The leader has the epoch, and it ended earlier there."""
     broker = FollowingBroker()
     with_log(broker, (0, 0), (1, 1), (2, 1), (3, 1))
     assert broker.asked()[PARTITION].last_fetched_epoch == 1
@@ -39,16 +39,16 @@ def test_a_diverging_epoch_in_the_answer_cuts_to_the_common_point() -> None:
     assert (asked.fetch_offset, asked.last_fetched_epoch) == (2, 1)
 
 
-def test_a_diverging_answer_moves_no_watermark() -> None:
-    """Watermarks wait for the fetch after the cut."""
+def test_a_diverging_response_changes_no_high_watermark() -> None:
+    """It changes with the fetch after the truncation."""
     broker = FollowingBroker()
     with_log(broker, (0, 0), (1, 1))
     broker.leader.give({PARTITION: data(high_watermark=9, log_start_offset=1, diverging=(0, 1))})
     assert (broker.log.log_start_offset, broker.log.high_watermark) == (0, 0)
 
 
-def test_epochs_that_the_leader_never_had_are_cut_one_by_one() -> None:
-    """KIP-279: repeating while epochs differ."""
+def test_epochs_unknown_to_the_leader_are_truncated_one_by_one() -> None:
+    """KIP-279: the truncation repeats while epochs differ."""
     broker = FollowingBroker()
     with_log(broker, (0, 0), (1, 1), (2, 3), (3, 5))
     # The leader had epochs 0, 2 and 4: asked for 5 it names 4, of which we have nothing.
@@ -62,8 +62,8 @@ def test_epochs_that_the_leader_never_had_are_cut_one_by_one() -> None:
     assert broker.asked()[PARTITION].last_fetched_epoch == 0
 
 
-def test_a_former_leader_that_appended_nothing_forgets_its_epoch() -> None:
-    """The present leader may not know that epoch; nothing else is cut."""
+def test_a_former_leader_without_appends_removes_its_epoch() -> None:
+    """The current leader may not know that epoch; nothing else is truncated."""
     broker = FollowingBroker()
     broker.log.append_as_follower(records(b"a"))
     broker.lead(1)
@@ -76,16 +76,15 @@ def test_a_former_leader_that_appended_nothing_forgets_its_epoch() -> None:
     assert broker.asked()[PARTITION].last_fetched_epoch == 0
 
 
-def test_a_cut_that_changes_nothing_is_not_asked_for_again_at_once() -> None:
-    """Never spins, whatever a leader answers."""
+def test_a_truncation_without_effect_is_not_repeated_immediately() -> None:
+    """The fetcher never spins, regardless of the leader's responses."""
     broker = FollowingBroker()
     with_log(broker, (0, 0), (1, 1))
     broker.leader.give({PARTITION: data(diverging=(1, 2))})
     assert broker.is_delayed()
 
 
-def test_a_cut_below_the_high_watermark_is_done_with_a_warning(caplog) -> None:
-    """Below the high watermark: a warning."""
+def test_a_truncation_below_the_high_watermark_logs_a_warning(caplog) -> None:
     broker = FollowingBroker()
     with_log(broker, (0, 0), (1, 0), (2, 0))
     broker.log.update_high_watermark(3)
@@ -94,8 +93,7 @@ def test_a_cut_below_the_high_watermark_is_done_with_a_warning(caplog) -> None:
     assert (broker.log.log_end_offset, broker.log.high_watermark) == (1, 1)
 
 
-def test_lag_epoch_and_delay_stay() -> None:
-    """The state after a cut."""
+def test_a_truncation_keeps_lag_epoch_and_delay() -> None:
     broker = FollowingBroker()
     broker.leader.give({PARTITION: data(records(b"a", epoch=0), high_watermark=7)})
     state = broker.state()
@@ -104,8 +102,8 @@ def test_lag_epoch_and_delay_stay() -> None:
     assert (state.lag, state.current_leader_epoch, state.fetch_offset) == (6, 0, 0)
 
 
-def test_a_cut_that_fails_fails_its_partition_and_the_others_go_on() -> None:
-    """Its offset unchanged."""
+def test_a_failed_truncation_fails_only_its_partition() -> None:
+    """Its offset does not change."""
     broker = FollowingBroker(partitions=2, node_settings={"directories": [DATA, "/more"]})
     bad, good = broker.key(0), broker.key(1)
     broker.leader.give(
@@ -128,13 +126,13 @@ def test_a_cut_that_fails_fails_its_partition_and_the_others_go_on() -> None:
 
 @pytest.fixture
 def old(monkeypatch: pytest.MonkeyPatch) -> FollowingBroker:
-    """Fetches in version 11, which knows nothing of diverging epochs."""
+    """Return a broker that fetches in version 11, which has no diverging epochs."""
     monkeypatch.setattr(ImageBrokers, "fetch_version", lambda _: 11)
     return FollowingBroker()
 
 
-def test_the_leader_is_asked_where_our_epoch_ends(old) -> None:
-    """OffsetForLeaderEpoch, then the cut, then the fetch."""
+def test_the_leader_gets_an_offset_for_leader_epoch_request(old) -> None:
+    """OffsetForLeaderEpoch, then the truncation, then the fetch."""
     with_log(old, (0, 0), (1, 1), (2, 1))
     request = old.leader.waiting
     assert isinstance(request, OffsetForLeaderEpochRequest)
@@ -148,8 +146,8 @@ def test_the_leader_is_asked_where_our_epoch_ends(old) -> None:
     assert old.leader.waiting.replica_id == 1
 
 
-def test_the_leader_is_asked_again_while_epochs_differ(old) -> None:
-    """KIP-279: still truncating, so asked again."""
+def test_the_request_is_repeated_while_epochs_differ(old) -> None:
+    """KIP-279: the partition is still truncating."""
     with_log(old, (0, 0), (1, 1), (2, 3))
     old.leader.give_epoch_end(PARTITION, 2, 5)
     assert offsets_and_epochs(old) == [(0, 0), (1, 1)]
@@ -164,8 +162,8 @@ def test_the_leader_is_asked_again_while_epochs_differ(old) -> None:
     ("error", "fails"),
     [(ErrorCode.UNKNOWN_LEADER_EPOCH, False), (ErrorCode.FENCED_LEADER_EPOCH, True)],
 )
-def test_a_leader_that_does_not_say_leaves_the_log_as_it_is(old, error, fails) -> None:
-    """Delayed, or failed if our epoch is over."""
+def test_an_error_of_the_leader_leaves_the_log_unchanged(old, error, fails) -> None:
+    """The partition is delayed, or failed if the epoch is fenced."""
     with_log(old, (0, 0), (1, 1))
     old.leader.give_epoch_end(PARTITION, -1, -1, error)
     assert old.log.log_end_offset == 2
@@ -173,8 +171,8 @@ def test_a_leader_that_does_not_say_leaves_the_log_as_it_is(old, error, fails) -
     assert fails or old.is_delayed()
 
 
-def test_an_answer_for_an_earlier_leadership_goes_by(old) -> None:
-    """Leadership changed while the leader was asked."""
+def test_a_response_of_an_earlier_leader_epoch_is_ignored(old) -> None:
+    """The leadership changed during the request."""
     with_log(old, (0, 0), (1, 1), (2, 1))
     leader = old.leader
     old.lead(2)
@@ -182,16 +180,16 @@ def test_an_answer_for_an_earlier_leadership_goes_by(old) -> None:
     assert old.log.log_end_offset == 3
 
 
-def test_a_failing_connection_delays_those_that_were_asked_for(old) -> None:
-    """And the log stays as it is."""
+def test_a_failed_connection_delays_the_requested_partitions(old) -> None:
+    """Their logs do not change."""
     with_log(old, (0, 0), (1, 1))
     old.leader.fail()
     assert old.is_delayed()
     assert old.log.log_end_offset == 2
 
 
-def test_the_version_of_fetch_is_that_of_the_cluster() -> None:
-    """By metadata.version, as in Kafka."""
+def test_the_fetch_version_depends_on_metadata_version() -> None:
+    """As in Kafka."""
     brokers = ImageBrokers()
     versions = {}
     for level in (7, 8, 9, 10, 19, 21, 27, 33):
@@ -203,8 +201,8 @@ def test_the_version_of_fetch_is_that_of_the_cluster() -> None:
 # Whole stories.
 
 
-def test_a_former_leader_cuts_what_only_it_had() -> None:
-    """A former leader that comes back cuts its log too (KIP-101's lost and differing logs)."""
+def test_a_former_leader_truncates_its_unreplicated_records() -> None:
+    """A former leader that returns truncates its log (KIP-101: lost and diverging logs)."""
     cluster = ReplicatedCluster()
     cluster.make_topic()
     cluster.produce(b"everywhere")
@@ -221,8 +219,8 @@ def test_a_former_leader_cuts_what_only_it_had() -> None:
     assert cluster[1].bytes() == cluster[2].bytes()
 
 
-def test_two_leaders_that_both_died_with_records_of_their_own() -> None:
-    """KIP-279: epochs alternate on two brokers that never saw each other's records."""
+def test_two_former_leaders_with_unreplicated_records_converge() -> None:
+    """KIP-279: epochs alternate on two brokers that never replicated each other's records."""
     cluster = ReplicatedCluster(2)
     cluster.make_topic(replicas=(1, 2))
     cluster.produce(b"both")
@@ -240,8 +238,8 @@ def test_two_leaders_that_both_died_with_records_of_their_own() -> None:
     assert cluster[2].values() == [b"both", b"0 of 1", b"1 of 1"]
 
 
-def test_a_future_replica_is_cut_with_its_log() -> None:
-    """A move to another directory that is under way ends with the cut log."""
+def test_a_future_replica_is_truncated_with_its_log() -> None:
+    """A running move to another directory ends with the truncated log."""
     broker = FollowingBroker(node_settings={"directories": [DATA, "/more"]})
     node = broker.node
 

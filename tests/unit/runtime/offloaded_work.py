@@ -1,4 +1,4 @@
-"""Pieces of work for tests of the offload doors; a child process imports them by name."""
+"""Tasks for tests of the offload interface; a child process imports them by name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def copy(disk: Disk, argument: tuple[str, str]) -> Iterator[object]:
-    """Copies a file, and tells its content."""
+    """Copy a file, and yield its content."""
     source, target = argument
     content = disk.read(source)
     yield len(content)
@@ -24,7 +24,7 @@ def copy(disk: Disk, argument: tuple[str, str]) -> Iterator[object]:
 
 
 def large(_: Disk, size: int) -> Iterator[object]:
-    """Tells much, twice."""
+    """Yield two large messages."""
     yield bytes(size)
     yield bytes(size)
 
@@ -35,7 +35,7 @@ def failing(_: Disk, error: Exception) -> Iterator[object]:
 
 
 def endless(disk: Disk, path: str) -> Iterator[object]:
-    """Counts in a file."""
+    """Write increasing numbers to a file."""
     file = disk.open(path)
     while True:
         file.append(b".")
@@ -44,7 +44,7 @@ def endless(disk: Disk, path: str) -> Iterator[object]:
 
 
 def counted(_: Disk, count: int) -> Iterator[object]:
-    """Many slices of a thousand bytes."""
+    """Yield many slices of a thousand bytes."""
     for _ in range(count):
         yield 1000
 
@@ -56,7 +56,7 @@ def dying(_: Disk, __: object) -> Iterator[object]:
 
 
 class Unpicklable(Exception):
-    """An error that cannot be sent as it is."""
+    """An error that cannot be pickled."""
 
     def __init__(self, first: str, second: str) -> None:
         super().__init__(f"{first} {second}")

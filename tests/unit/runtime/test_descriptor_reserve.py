@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import resource
 from contextlib import contextmanager
@@ -19,9 +20,15 @@ if TYPE_CHECKING:
 RESERVE = 16
 
 
+@pytest.fixture(autouse=True)
+def no_garbage() -> None:
+    """Close files of earlier tests, whose release would change the lowest free number."""
+    gc.collect()
+
+
 @contextmanager
 def no_free_descriptor() -> Iterator[None]:
-    """A time in which nothing can be opened, for this process is at its limit."""
+    """Exhaust the descriptors of this process during the block."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     held: list[int] = []
     lowest = os.open(os.devnull, os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""What both disks promise, the machine's and the simulated one."""
+"""The contract of both disks: the machine's and the simulated one."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_write_atomically_replaces_the_content(disk: Disk, root: str) -> None:
     assert disk.list(root) == ["f"]
 
 
-def test_names_come_sorted_and_without_those_below(disk: Disk, root: str) -> None:
+def test_names_are_sorted_and_not_recursive(disk: Disk, root: str) -> None:
     disk.make_directory(f"{root}/b/c/d")
     disk.make_directory(f"{root}/b")
     disk.open(f"{root}/a").close()
@@ -107,7 +107,7 @@ def test_names_come_sorted_and_without_those_below(disk: Disk, root: str) -> Non
     assert not disk.is_directory(f"{root}/a")
 
 
-def test_rename_takes_a_directory_with_all_in_it(disk: Disk, root: str) -> None:
+def test_rename_moves_a_directory_with_its_content(disk: Disk, root: str) -> None:
     disk.make_directory(f"{root}/t-0")
     file = disk.open(f"{root}/t-0/f")
     file.append(b"x")
@@ -126,7 +126,7 @@ def test_rename_replaces_a_file(disk: Disk, root: str) -> None:
     assert disk.read(f"{root}/b") == b"a"
 
 
-def test_an_open_file_outlives_its_name(disk: Disk, root: str) -> None:
+def test_an_open_file_is_readable_after_its_removal(disk: Disk, root: str) -> None:
     file = disk.open(f"{root}/f")
     file.append(b"abc")
     disk.remove(f"{root}/f")
@@ -141,7 +141,7 @@ def test_remove_tree_leaves_nothing(disk: Disk, root: str) -> None:
     assert disk.list(root) == []
 
 
-def test_a_lock_is_held_by_one(disk: Disk, root: str) -> None:
+def test_a_lock_has_one_holder(disk: Disk, root: str) -> None:
     lock = disk.lock(f"{root}/.lock")
     assert lock is not None
     assert disk.lock(f"{root}/.lock") is None

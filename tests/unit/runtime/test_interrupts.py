@@ -1,4 +1,4 @@
-"""Ctrl-C while a private loop runs: never lost, never within a callback, and the loop goes on."""
+"""Ctrl-C during a private loop: never lost, never inside a callback, and the loop stays usable."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def never() -> bool:
 
 
 class Pressing:
-    """Speaks to itself over a socket, and presses Ctrl-C in the midst of receiving."""
+    """A connection to itself that presses Ctrl-C while it receives."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
@@ -70,7 +70,7 @@ class Pressing:
         self.seen.append("closed")
 
 
-def test_it_is_raised_by_the_call_that_ran_the_loop(stepper: LoopStepper) -> None:
+def test_an_interrupt_is_raised_by_the_call_that_ran_the_loop(stepper: LoopStepper) -> None:
     done: list[str] = []
 
     def callback() -> None:
@@ -85,7 +85,7 @@ def test_it_is_raised_by_the_call_that_ran_the_loop(stepper: LoopStepper) -> Non
     assert stepper.run_until(lambda: done[-1] == "again", LIMIT_MS)
 
 
-def test_a_connection_that_was_receiving_stays_open(stepper: LoopStepper) -> None:
+def test_a_receiving_connection_survives_an_interrupt(stepper: LoopStepper) -> None:
     sockets = stepper.runtime.sockets
     accepting, connecting = Pressing(), Pressing()
     listening = sockets.listen("127.0.0.1", 0, lambda: accepting)
@@ -99,7 +99,7 @@ def test_a_connection_that_was_receiving_stays_open(stepper: LoopStepper) -> Non
     assert accepting.seen == ["connected", "received", "received", "received"]
 
 
-def test_it_ends_a_wait_in_which_nothing_happens(stepper: LoopStepper) -> None:
+def test_an_interrupt_ends_an_idle_wait(stepper: LoopStepper) -> None:
     timer = threading.Timer(0.05, press)
     # From within the wait: pressed before it, this would end the run of all tests.
     stepper.runtime.timer.call_later(1, timer.start)
@@ -109,7 +109,8 @@ def test_it_ends_a_wait_in_which_nothing_happens(stepper: LoopStepper) -> None:
 
 
 def press_at(line: int, times: int, run: Callable[[], object]) -> bool:
-    """Run it, pressing in the line that is executed `line`th in our own files; False if it ended.
+    """Run it, and press Ctrl-C at the `line`th executed line of our files; False if it ended
+    before.
 
     Pressed several times, it is at as many lines one after the other.
     """
@@ -134,7 +135,7 @@ def press_at(line: int, times: int, run: Callable[[], object]) -> bool:
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_in_whatever_line_it_comes_the_loop_can_be_run_again(
+def test_the_loop_is_usable_after_an_interrupt_at_any_line(
     stepper: LoopStepper, times: int
 ) -> None:
     before = signal.getsignal(signal.SIGINT)
@@ -152,7 +153,7 @@ def test_in_whatever_line_it_comes_the_loop_can_be_run_again(
     assert interrupted == line - 1 > 20
 
 
-def test_pressed_twice_it_breaks_a_callback_that_does_not_return(stepper: LoopStepper) -> None:
+def test_a_second_interrupt_ends_a_callback_that_does_not_return(stepper: LoopStepper) -> None:
     seen: list[str] = []
 
     def callback() -> None:
@@ -169,7 +170,7 @@ def test_pressed_twice_it_breaks_a_callback_that_does_not_return(stepper: LoopSt
     assert seen == ["broken"]
 
 
-def test_the_handler_from_before_has_its_place_back(stepper: LoopStepper) -> None:
+def test_the_previous_signal_handler_is_restored(stepper: LoopStepper) -> None:
     pressed: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, _frame: pressed.append(number))
     try:
@@ -182,7 +183,7 @@ def test_the_handler_from_before_has_its_place_back(stepper: LoopStepper) -> Non
         signal.signal(signal.SIGINT, before)
 
 
-def test_a_thread_beside_the_main_one_steps_too() -> None:
+def test_a_thread_other_than_the_main_thread_can_step() -> None:
     results: list[bool] = []
 
     def work() -> None:
@@ -197,7 +198,7 @@ def test_a_thread_beside_the_main_one_steps_too() -> None:
     assert results == [True, False]
 
 
-def test_where_it_is_ignored_it_stays_so(stepper: LoopStepper) -> None:
+def test_an_ignored_sigint_stays_ignored(stepper: LoopStepper) -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         stepper.runtime.timer.call_later(1, press)

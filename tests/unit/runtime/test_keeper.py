@@ -1,4 +1,4 @@
-"""Who steps the loop of a blocking client that has to be heard of between its user's calls."""
+"""The thread that steps the loop of a blocking client between calls of the user."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from waiting import eventually
 
 @pytest.fixture
 def stepper() -> Iterator[LoopStepper]:
-    """Of which a thread takes care, and no user is inside."""
+    """A stepper with a keeper thread, and no user call in progress."""
     made = LoopStepper()
     assert made.enter()
     made.keep_alive()
@@ -23,7 +23,7 @@ def stepper() -> Iterator[LoopStepper]:
     made.leave()
 
 
-def test_timers_run_while_the_user_is_away(stepper: LoopStepper) -> None:
+def test_timers_run_between_calls_of_the_user(stepper: LoopStepper) -> None:
     ran: list[bool] = []
     assert stepper.enter()
     stepper.runtime.timer.call_later(10, lambda: ran.append(True))
@@ -31,7 +31,7 @@ def test_timers_run_while_the_user_is_away(stepper: LoopStepper) -> None:
     eventually(lambda: ran)
 
 
-def test_timers_run_while_the_user_makes_calls_that_step_nothing(stepper: LoopStepper) -> None:
+def test_timers_run_during_calls_that_do_not_step_the_loop(stepper: LoopStepper) -> None:
     ran: list[bool] = []
     assert stepper.enter()
     for number in range(20):

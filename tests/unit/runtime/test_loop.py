@@ -39,7 +39,7 @@ def test_sigterm_calls_back_once_and_finish_ends_the_loop() -> None:
     assert seen == ["stop"]
 
 
-def test_a_second_signal_ends_at_once() -> None:
+def test_a_second_signal_ends_the_process_immediately() -> None:
     def main(runtime: Runtime, control: ProcessControl) -> None:
         control.on_stop(lambda: None)
         for _ in range(2):
@@ -59,7 +59,7 @@ def test_a_broken_invariant_ends_the_process() -> None:
         run(main)
 
 
-def test_work_runs_off_the_loop_and_answers_on_it(stepper: LoopStepper) -> None:
+def test_work_runs_in_a_thread_and_its_callback_on_the_loop(stepper: LoopStepper) -> None:
     answers: list[tuple[object, object]] = []
     stepper.runtime.executor.submit(os.getpid, lambda *answer: answers.append(answer))
     assert answers == []
@@ -67,14 +67,14 @@ def test_work_runs_off_the_loop_and_answers_on_it(stepper: LoopStepper) -> None:
     assert answers == [(os.getpid(), None)]
 
 
-def test_an_error_of_the_work_is_handed_over(stepper: LoopStepper) -> None:
+def test_an_error_of_the_work_is_passed_to_the_callback(stepper: LoopStepper) -> None:
     answers: list[tuple[object, object]] = []
     stepper.runtime.executor.submit(lambda: 1 // 0, lambda *answer: answers.append(answer))
     assert stepper.run_until(lambda: bool(answers), LIMIT_MS)
     assert isinstance(answers[0][1], ZeroDivisionError)
 
 
-def test_inline_work_answers_before_the_call_returns() -> None:
+def test_inline_work_calls_back_before_the_call_returns() -> None:
     answers: list[tuple[object, object]] = []
     InlineExecutor().submit(lambda: 1 // 0, lambda *answer: answers.append(answer))
     InlineExecutor().submit(lambda: 5, lambda *answer: answers.append(answer))
@@ -89,7 +89,7 @@ def test_a_wait_ends_with_its_condition(stepper: LoopStepper) -> None:
     assert stepper.run_until(lambda: True, 0)
 
 
-def test_a_wait_ends_with_its_time(stepper: LoopStepper) -> None:
+def test_a_wait_ends_at_its_timeout(stepper: LoopStepper) -> None:
     started = stepper.runtime.clock.monotonic_ms()
     assert not stepper.run_until(lambda: False, 20)
     assert stepper.runtime.clock.monotonic_ms() - started >= 19

@@ -1,4 +1,4 @@
-"""The watch over the turns of the event loop, with clocks that the test moves."""
+"""Measurement of event loop turns, with simulated clocks."""
 
 from __future__ import annotations
 
@@ -80,13 +80,13 @@ def test_busy_turns_below_the_limit_are_not_added_up(clocks: Clocks) -> None:
     assert clocks.watch.longest_cpu_ms <= 90 + LOOK_MS
 
 
-def test_a_machine_that_stood_still_is_not_our_computation(clocks: Clocks) -> None:
+def test_a_paused_machine_does_not_count_as_cpu_time(clocks: Clocks) -> None:
     clocks.next_turn()
     clocks.work(5000, cpu_ms=3)
     assert (clocks.watch.long_turns, clocks.watch.long_cpu_turns) == (1, 0)
 
 
-def test_time_without_requests_is_no_turn(clocks: Clocks) -> None:
+def test_idle_time_is_no_turn(clocks: Clocks) -> None:
     for _ in range(5):
         clocks.next_turn(idle_ms=10_000)
         clocks.work(1)
@@ -95,7 +95,7 @@ def test_time_without_requests_is_no_turn(clocks: Clocks) -> None:
     assert clocks.watch.longest_ms == 1.0
 
 
-def test_between_two_looks_the_usual_cost_is_a_comparison(clocks: Clocks) -> None:
+def test_the_usual_cost_between_two_checks_is_one_comparison(clocks: Clocks) -> None:
     for _ in range(1000):
         clocks.work(0.01)
     assert clocks.cpu_reads <= 1000 * 0.01 / LOOK_MS + 1
@@ -167,7 +167,7 @@ def test_the_log_line_has_the_time_of_garbage_collection(
     assert "turn_ms=120 cpu_ms=120 gc_ms=70" in caplog.text
 
 
-def test_a_watch_that_has_ended_measures_nothing(clocks: Clocks) -> None:
+def test_a_closed_watch_measures_nothing(clocks: Clocks) -> None:
     callbacks = len(gc.callbacks)
     clocks.watch.end()
     clocks.watch.end()
@@ -176,7 +176,7 @@ def test_a_watch_that_has_ended_measures_nothing(clocks: Clocks) -> None:
     assert len(gc.callbacks) == callbacks - 1
 
 
-def test_a_machine_that_stood_still_is_logged_below_warnings(
+def test_a_turn_of_a_paused_machine_is_logged_below_warning(
     clocks: Clocks, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -202,7 +202,7 @@ def test_nothing_is_measured_before_the_node_serves() -> None:
     assert clocks.watch.long_turns == 0
 
 
-def test_an_unused_watch_stays_unused() -> None:
+def test_a_watch_that_was_not_started_measures_nothing() -> None:
     watch = unused_watch()
     watch.begin()
     watch.run(lambda: None)
@@ -210,7 +210,7 @@ def test_an_unused_watch_stays_unused() -> None:
 
 
 class Watched:
-    """A real loop of which the watch's clocks jump by 150 ms in each callback."""
+    """A real loop; the clocks of the watch advance by 150 ms in each callback."""
 
     def __init__(self) -> None:
         self.loop = new_loop()
@@ -274,7 +274,7 @@ def test_the_input_of_outgoing_connections_is_measured(watched: Watched) -> None
     listening.close()
 
 
-def test_a_real_loop_runs_the_mark_once_a_turn_and_then_rests() -> None:
+def test_a_real_loop_runs_the_mark_once_per_turn_and_then_idles() -> None:
     loop = new_loop()
     watch = loop_watch(loop)
     watch.begin()

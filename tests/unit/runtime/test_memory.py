@@ -1,4 +1,4 @@
-"""Freed memory stays with the process: what is freed and wanted again costs no page faults."""
+"""Freed memory stays with the process: its reuse causes no page faults."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ def faults(mode: str) -> int:
     return int(done.stdout)
 
 
-def test_memory_that_is_freed_and_wanted_again_is_not_given_back_in_between() -> None:
+def test_freed_memory_is_not_returned_to_the_system() -> None:
     assert faults("kept") * 4 < faults("usual")

@@ -1,4 +1,4 @@
-"""The offload door, in a child process and in slices on the loop: one contract."""
+"""The offload interface, with a child process and with slices on the loop: one contract."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_an_argument_may_be_larger_than_a_pipe(runner: Runner) -> None:
     assert (error.errno, len(error.strerror)) == (5, 1_000_000)
 
 
-def test_an_error_ends_the_work_and_is_handed_over(runner: Runner) -> None:
+def test_an_error_ends_the_work_and_is_passed_to_the_callback(runner: Runner) -> None:
     runner.run(work.failing, FileNotFoundError(2, "gone", "/path"))
     (error,) = runner.ended
     assert isinstance(error, FileNotFoundError)
@@ -125,9 +125,7 @@ def test_an_error_ends_the_work_and_is_handed_over(runner: Runner) -> None:
     assert "odd failure" in str(runner.ended[1])
 
 
-def test_work_that_is_called_off_stops_and_is_not_heard_of_again(
-    runner: Runner, tmp_path: Path
-) -> None:
+def test_canceled_work_stops_and_calls_no_callback(runner: Runner, tmp_path: Path) -> None:
     path = tmp_path / "count"
     handle = runner.submit(work.endless, str(path))
     runner.run_until(lambda: path.exists() and path.stat().st_size > 3)
@@ -142,7 +140,7 @@ def test_work_that_is_called_off_stops_and_is_not_heard_of_again(
     assert len(runner.ended) == 2
 
 
-def test_several_pieces_of_work_run_side_by_side(runner: Runner, tmp_path: Path) -> None:
+def test_several_tasks_run_concurrently(runner: Runner, tmp_path: Path) -> None:
     for name in ("a", "b"):
         runner.submit(work.endless, str(tmp_path / name))
     paths = [tmp_path / "a", tmp_path / "b"]
@@ -156,7 +154,7 @@ def test_work_is_throttled(runner: Runner) -> None:
     assert time.monotonic() - before >= 0.25
 
 
-def test_the_child_is_kept_for_the_next_piece_of_work(children: Runner) -> None:
+def test_the_child_process_is_reused(children: Runner) -> None:
     children.run(work.counted, 1)
     first = children.offload.process_ids
     children.run(work.counted, 1)
@@ -179,7 +177,7 @@ def test_no_child_is_started_before_there_is_work(children: Runner) -> None:
     assert children.offload.process_ids == []
 
 
-def test_the_child_is_niced(children: Runner) -> None:
+def test_the_child_has_a_low_priority(children: Runner) -> None:
     children.run(work.counted, 1)
     (pid,) = children.offload.process_ids
     assert os.getpriority(os.PRIO_PROCESS, pid) == os.getpriority(os.PRIO_PROCESS, 0) + 10

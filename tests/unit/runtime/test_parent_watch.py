@@ -1,4 +1,4 @@
-"""The end of another process is seen, once, whether it is the parent or not."""
+"""The end of another process is reported once, for parents and other processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is sent to a service manager, received by a real datagram socket."""
+"""Notifications to a service manager, received by a real datagram socket."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from barnabas.runtime.service_manager import (
 
 
 class ManualTimer:
-    """Timers that the test lets go off."""
+    """A timer whose callbacks the test runs."""
 
     def __init__(self) -> None:
         self.armed: list[tuple[float, Callable[[], None]]] = []
@@ -32,8 +32,8 @@ class ManualTimer:
     def cancel(self) -> None:
         self.armed.clear()
 
-    def go_off(self) -> float:
-        """Call the oldest one back; returns its delay in milliseconds."""
+    def run_oldest(self) -> float:
+        """Run the oldest callback; return its delay in milliseconds."""
         delay_ms, callback = self.armed.pop(0)
         callback()
         return delay_ms
@@ -84,15 +84,17 @@ def test_an_abstract_address_is_reached() -> None:
         assert received(receiver) == ["READY=1\nSTATUS=x"]
 
 
-def test_signs_of_life_come_twice_within_the_limit(manager_socket: socket.socket) -> None:
+def test_watchdog_notifications_are_sent_twice_within_the_limit(
+    manager_socket: socket.socket,
+) -> None:
     timer = ManualTimer()
     watchdog = {"WATCHDOG_USEC": "6000000", "WATCHDOG_PID": str(os.getpid())}
     manager = service_manager(timer, environment(manager_socket, **watchdog))
     manager.starting("loading")
     assert not timer.armed
     manager.ready("x")
-    assert timer.go_off() == 3000
-    assert timer.go_off() == 3000
+    assert timer.run_oldest() == 3000
+    assert timer.run_oldest() == 3000
     assert received(manager_socket)[1:] == ["READY=1\nSTATUS=x", *["WATCHDOG=1"] * 3]
 
 
@@ -105,7 +107,7 @@ def test_signs_of_life_come_twice_within_the_limit(manager_socket: socket.socket
         {"WATCHDOG_USEC": "6000000", "WATCHDOG_PID": "1"},
     ],
 )
-def test_there_are_no_signs_of_life_without_a_watchdog_of_this_process(
+def test_no_watchdog_notifications_are_sent_without_a_watchdog_for_this_process(
     manager_socket: socket.socket, watchdog: dict[str, str]
 ) -> None:
     timer = ManualTimer()
@@ -133,15 +135,15 @@ def test_notifications_that_do_not_fit_are_sent_later(
     while not timer.armed:
         manager.starting("filling the queue")
     manager.ready("x")
-    timer.go_off()
+    timer.run_oldest()
     assert timer.armed, "the queue is still full, so it is tried again"
     received(manager_socket)
-    timer.go_off()
+    timer.run_oldest()
     assert received(manager_socket) == ["STATUS=x\nREADY=1"]
     assert not timer.armed
 
 
-def test_a_missing_service_manager_does_no_harm(tmp_path: Path) -> None:
+def test_a_missing_service_manager_causes_no_error(tmp_path: Path) -> None:
     timer = ManualTimer()
     manager = SystemdServiceManager(str(tmp_path / "nobody"), None, timer)
     manager.ready("x")

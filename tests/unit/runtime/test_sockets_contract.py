@@ -1,4 +1,4 @@
-"""What both networks promise, the machine's and the simulated one."""
+"""The contract of all networks: real and simulated, with and without TLS."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from barnabas.runtime.disk import File, FileSlice
 from barnabas.runtime.loop_stream import LoopStream
 from barnabas.runtime.sockets import ListenOptions, Stream
 from barnabas.runtime.stepper import LoopStepper
-from unit.runtime.streams import LIMIT_MS, Place, Recorder, real_place, sim_place
+from unit.runtime.streams import LIMIT_MS, Place, Recorder, real_place, sim_place, tls_place
 
 
-@pytest.fixture(params=["real", "sim 1", "sim 2"])
+@pytest.fixture(params=["real", "sim 1", "sim 2", "tls real", "tls sim 1", "tls sim 2"])
 def place(request: pytest.FixtureRequest) -> Iterator[Place]:
-    if request.param != "real":
-        yield sim_place(int(request.param[-1]))
-        return
-    stepper = LoopStepper()
-    yield real_place(stepper)
-    stepper.close()
+    kind = request.param.removeprefix("tls ")
+    stepper = LoopStepper() if kind == "real" else None
+    place = sim_place(int(kind[-1])) if stepper is None else real_place(stepper)
+    yield tls_place(place) if request.param.startswith("tls") else place
+    if stepper is not None:
+        stepper.close()
 
 
 class Pair:
@@ -62,7 +62,7 @@ def file_of(place: Place, tmp_path: Path, data: bytes) -> File:
     return file
 
 
-def test_a_listener_has_a_port_at_once(place: Place) -> None:
+def test_a_listener_has_a_port_immediately(place: Place) -> None:
     listening = place.runtime.sockets.listen("127.0.0.1", 0, Recorder)
     assert listening.port > 0
     listening.close()
@@ -125,6 +125,14 @@ def test_close_sends_the_buffered_output(place: Place) -> None:
     assert (pair.server.error, pair.client.error) == (None, None)
 
 
+def test_the_address_of_the_peer_is_known_at_the_end(place: Place) -> None:
+    pair = Pair(place)
+    address = pair.far.peer
+    pair.near.abort()
+    place.until(lambda: pair.server.closed)
+    assert pair.server.peer_at_end == address
+
+
 def test_abort_ends_both_sides(place: Place) -> None:
     pair = Pair(place)
     pair.near.write([bytes(8_000_000)])
@@ -133,7 +141,7 @@ def test_abort_ends_both_sides(place: Place) -> None:
     assert len(pair.server.data) < 8_000_000
 
 
-def test_a_peer_that_does_not_read_is_felt_and_released(place: Place) -> None:
+def test_a_peer_that_does_not_read_causes_backpressure_until_it_reads(place: Place) -> None:
     pair = Pair(place)
     pair.far.pause_reading()
     place.settle()
@@ -146,7 +154,7 @@ def test_a_peer_that_does_not_read_is_felt_and_released(place: Place) -> None:
     place.until(lambda: pair.client.writable == [False, True])
 
 
-def test_the_end_of_a_peer_is_known_while_reading_is_paused(place: Place) -> None:
+def test_a_closed_peer_is_detected_while_reading_is_paused(place: Place) -> None:
     pair = Pair(place)
     pair.far.pause_reading()
     pair.near.write([b"unread"])
@@ -181,7 +189,7 @@ def test_a_cancelled_attempt_calls_no_callback(place: Place) -> None:
     listening.close()
 
 
-def test_an_attempt_without_time_fails(place: Place) -> None:
+def test_a_connection_attempt_with_timeout_zero_fails(place: Place) -> None:
     listening = place.runtime.sockets.listen("127.0.0.1", 0, Recorder)
     failures: list[OSError] = []
     handler = Recorder()

@@ -1,4 +1,4 @@
-"""System calls that are not there: what takes their place does the same."""
+"""Replacements for missing system calls have the same effect."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OFD = ("F_OFD_SETLK", "F_OFD_GETLK")
 
 
 def load() -> ModuleType:
-    """The door anew, as it is on a system that has what `os` and `fcntl` have now."""
+    """Load the module again, with the functions that `os` and `fcntl` have now."""
     spec = importlib.util.spec_from_file_location("door", str(system_calls.__file__))
     assert spec is not None
     assert spec.loader is not None
@@ -34,8 +34,8 @@ def load() -> ModuleType:
 
 
 @pytest.fixture(params=["Linux", "without"])
-def door(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The door with all calls, and with none of those that only Linux has."""
+def calls_module(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The module with all calls, and without those that only Linux has."""
     if request.param == "without":
         for name in ("fdatasync", "pwritev", "sendfile"):
             monkeypatch.delattr(os, name, raising=False)
@@ -52,16 +52,18 @@ def descriptor(tmp_path: Path) -> Iterator[int]:
     os.close(opened)
 
 
-def test_several_buffers_are_written_at_a_position(door: Any, descriptor: int) -> None:
-    assert door.write_vector(descriptor, [b"ab", bytearray(b"cd"), memoryview(b"e")], 3) == 5
+def test_several_buffers_are_written_at_a_position(calls_module: Any, descriptor: int) -> None:
+    assert (
+        calls_module.write_vector(descriptor, [b"ab", bytearray(b"cd"), memoryview(b"e")], 3) == 5
+    )
     assert os.pread(descriptor, 10, 0) == b"\0\0\0abcde"
 
 
-def test_data_is_synced(door: Any, descriptor: int) -> None:
+def test_data_is_synced(calls_module: Any, descriptor: int) -> None:
     os.write(descriptor, b"x")
-    door.sync_data(descriptor)
+    calls_module.sync_data(descriptor)
     with pytest.raises(OSError, match="Bad file descriptor"):
-        door.sync_data(1 << 20)
+        calls_module.sync_data(1 << 20)
 
 
 def test_macos_flushes_the_cache_of_the_drive(
@@ -79,42 +81,44 @@ def test_macos_flushes_the_cache_of_the_drive(
         return 0
 
     monkeypatch.setattr(fcntl, "fcntl", control)
-    door = load()
-    door.sync_data(descriptor)
+    calls_module = load()
+    calls_module.sync_data(descriptor)
     assert called == [(descriptor, 51)]
     refused.append(errno.ENOTSUP)
-    door.sync_data(descriptor)
+    calls_module.sync_data(descriptor)
     refused[0] = errno.EIO
     with pytest.raises(OSError, match="Input/output error"):
-        door.sync_data(descriptor)
+        calls_module.sync_data(descriptor)
 
 
-def test_a_lock_excludes_another_description_of_this_process(door: Any, tmp_path: Path) -> None:
+def test_a_lock_excludes_another_description_of_this_process(
+    calls_module: Any, tmp_path: Path
+) -> None:
     path = tmp_path / "lock"
     first, second = (os.open(path, os.O_RDWR | os.O_CREAT) for _ in range(2))
-    assert not door.is_locked(second)
-    door.lock(first)
-    assert door.is_locked(second)
+    assert not calls_module.is_locked(second)
+    calls_module.lock(first)
+    assert calls_module.is_locked(second)
     with pytest.raises(OSError, match=r"temporarily unavailable|Permission denied") as refused:
-        door.lock(second)
+        calls_module.lock(second)
     assert refused.value.errno in (errno.EAGAIN, errno.EACCES)
     os.close(first)
-    assert not door.is_locked(second)
-    door.lock(second)
+    assert not calls_module.is_locked(second)
+    calls_module.lock(second)
     os.close(second)
 
 
-def test_the_file_system_is_synced(door: Any, tmp_path: Path) -> None:
+def test_the_file_system_is_synced(calls_module: Any, tmp_path: Path) -> None:
     directory = os.open(tmp_path, os.O_RDONLY)
-    door.sync_file_system(directory)
+    calls_module.sync_file_system(directory)
     os.close(directory)
 
 
-def test_sendfile_is_there_or_is_said_to_be_missing(door: Any) -> None:
-    assert door.HAS_SENDFILE is hasattr(os, "sendfile")
+def test_the_presence_of_sendfile_is_reported(calls_module: Any) -> None:
+    assert calls_module.HAS_SENDFILE is hasattr(os, "sendfile")
 
 
-def test_a_process_knows_whether_the_kernel_ends_it_with_its_parent(
+def test_the_presence_of_parent_death_signals_is_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Library:
@@ -147,7 +151,7 @@ def test_a_rejected_infinite_limit_is_raised_to_the_largest_accepted_one(
 
 
 @pytest.mark.parametrize(("soft", "hard"), [(1024, 4096), (4096, 4096), (100, 20_000)])
-def test_a_hard_limit_is_taken_and_never_passed(
+def test_the_hard_limit_is_used_and_never_exceeded(
     soft: int, hard: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken: list[tuple[int, int]] = []

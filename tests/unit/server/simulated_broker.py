@@ -1,4 +1,4 @@
-"""A whole broker in virtual time, on a simulated host, and a client that asks it."""
+"""A complete broker in virtual time on a simulated host, and a client."""
 
 from __future__ import annotations
 
@@ -24,8 +24,12 @@ from barnabas.sim.world import SimWorld
 from barnabas.waiting.timing_wheel import TimingWheel
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from barnabas.network.network_error import NetworkError
     from barnabas.protocol.schema import Message
+    from barnabas.runtime.loop import Runtime
+    from barnabas.runtime.sockets import Sockets
     from barnabas.sim.world import SimHost
 
 HOST, PORT = "broker", 9092
@@ -33,7 +37,7 @@ TIMEOUT_MS = 30_000
 
 
 class SimulatedBroker:
-    """Starts at once; `ask` lets time pass until the answer is there."""
+    """Starts at once; `ask` advances virtual time until the response has arrived."""
 
     def __init__(self, seed: int = 1, **settings: str) -> None:
         self.world = SimWorld(seed)
@@ -66,13 +70,13 @@ class SimulatedBroker:
         self.host.kill()
 
     def restart(self) -> None:
-        """A new process on the same disk, and a new connection to it."""
+        """Start a new process on the same disk, and connect to it."""
         self.host.start()
         self.start()
         self.client = SimulatedClient(self.world, f"client-{self.world.scheduler.now_ms}")
 
     def ask(self, request: Message, version: int) -> Any:
-        """The answer to a request of the one client."""
+        """Send a request of the client, and return the response."""
         return self.client.ask(request, version)
 
     def make_topic(self, name: str, partitions: int = 1, **configs: str) -> None:
@@ -95,17 +99,17 @@ class SimulatedBroker:
         assert self.ask(request, 5).topics[0].error_code == 0
 
     def metadata(self, *names: str, version: int = 12) -> Any:
-        """Metadata of topics."""
+        """Return the metadata of topics."""
         topics = [MetadataRequestTopic(name=name) for name in names]
         return self.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=False), version)
 
     def produce(self, topic: str, *values: bytes, version: int = 9, **options: int) -> Any:
-        """Append one batch to partition 0; the partition's answer."""
+        """Append one batch to partition 0, and return the partition's response."""
         request = produce_request(topic, self.batch(*values, **options))
         return self.ask(request, version).responses[0].partition_responses[0]
 
     def batch(self, *values: bytes, **options: int) -> bytes:
-        """A batch of these values."""
+        """Return a batch of these values."""
         builder = BatchBuilder(**options)
         for value in values:
             builder.append(self.host.clock.wall_ms(), None, value)
@@ -113,14 +117,20 @@ class SimulatedBroker:
 
 
 class SimulatedClient:
-    """One connection from a host of its own."""
+    """One connection from a separate host."""
 
-    def __init__(self, world: SimWorld, name: str, port: int = PORT) -> None:
+    def __init__(
+        self,
+        world: SimWorld,
+        name: str,
+        port: int = PORT,
+        wrap: Callable[[Runtime], Sockets] = lambda runtime: runtime.sockets,
+    ) -> None:
         self._world = world
         runtime = world.host(name).runtime
         wheel = TimingWheel(runtime.clock, runtime.timer)
         doors = ChannelDependencies(
-            runtime.clock, runtime.timer, runtime.sockets, wheel, new_receive_buffer()
+            runtime.clock, runtime.timer, wrap(runtime), wheel, new_receive_buffer()
         )
         self.closed: list[NetworkError] = []
         self.channel = Channel(doors, name, lambda _, error: self.closed.append(error))
@@ -129,13 +139,13 @@ class SimulatedClient:
         assert world.run_until(lambda: bool(connected or self.closed))
 
     def send(self, request: Message, version: int) -> list[tuple[Any, NetworkError | None]]:
-        """Send; the outcome appears in the list."""
+        """Send a request; the outcome is added to the returned list."""
         outcome: list[tuple[Any, NetworkError | None]] = []
         self.channel.send(request, version, lambda *result: outcome.append(result), TIMEOUT_MS)
         return outcome
 
     def ask(self, request: Message, version: int) -> Any:
-        """Send, let time pass, and return the answer."""
+        """Send a request, advance virtual time, and return the response."""
         outcome = self.send(request, version)
         assert self._world.run_until(lambda: bool(outcome))
         response, error = outcome[0]
@@ -144,7 +154,7 @@ class SimulatedClient:
 
 
 def produce_request(topic: str, records: bytes | None, acks: int = -1) -> ProduceRequest:
-    """One record set for partition 0."""
+    """Return a request with one record set for partition 0."""
     return ProduceRequest(
         transactional_id=None,
         acks=acks,

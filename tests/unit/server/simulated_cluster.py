@@ -1,4 +1,4 @@
-"""Several nodes in one simulated world, each on a host of its own, and clients that ask them."""
+"""Several nodes in one simulated world, each on a separate host, and their clients."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LIMIT_MS = 120_000.0
 
 
 class SimulatedCluster:
-    """Nodes by id, with the roles that `roles` gives them; `start` waits until all are ready."""
+    """Nodes by id, with their roles; `start` waits until all are ready."""
 
     def __init__(self, roles: Mapping[int, str], seed: int = 1, **settings: str) -> None:
         self.world = SimWorld(seed)
@@ -37,7 +37,7 @@ class SimulatedCluster:
         self._connections = 0
 
     def properties(self, node_id: int) -> dict[str, str]:
-        """The node's server.properties."""
+        """Return the node's server.properties."""
         roles = self.roles[node_id]
         listeners = []
         if "broker" in roles:
@@ -57,11 +57,11 @@ class SimulatedCluster:
             "log.dirs": "/data",
             **self.settings,
         }
-        # An empty setting takes its key out.
+        # An empty value removes the key.
         return {key: value for key, value in given.items() if value}
 
     def launch(self, node_id: int) -> None:
-        """Start a node, or start it anew; does not wait."""
+        """Start or restart a node without waiting."""
         host = self.world.host(f"node-{node_id}")
         if node_id in self.nodes:
             host.start()
@@ -76,7 +76,7 @@ class SimulatedCluster:
         node.start()
 
     def start(self) -> SimulatedCluster:
-        """Start all, and wait until they are ready."""
+        """Start all nodes, and wait until they are ready."""
         for node_id in self.roles:
             self.launch(node_id)
         self.until(lambda: self.ready == set(self.roles))
@@ -90,19 +90,19 @@ class SimulatedCluster:
         self.kill(node_id)
 
     def kill(self, node_id: int) -> None:
-        """kill -9."""
+        """Kill a node (kill -9)."""
         self.ready.discard(node_id)
         self.world.host(f"node-{node_id}").kill()
         for key in [key for key in self._clients if key[0] == node_id]:
             del self._clients[key]
 
     def until(self, predicate: Callable[[], bool], limit_ms: float = LIMIT_MS) -> None:
-        """Let time pass until it holds."""
+        """Advance virtual time until the condition holds."""
         assert self.world.run_until(predicate, limit_ms), (self.ready, self.failures)
 
     @property
     def active(self) -> int:
-        """The node of the active controller; waits for one."""
+        """The node with the active controller; waits until there is one."""
 
         def found() -> list[int]:
             return [
@@ -116,15 +116,15 @@ class SimulatedCluster:
         return found()[0]
 
     def image(self, node_id: int) -> Any:
-        """The cluster as a node has it."""
+        """Return the cluster image of a node."""
         return self.nodes[node_id].shared.cluster.image
 
     def live_brokers(self, node_id: int) -> set[int]:
-        """Brokers that are not fenced, as a node has it."""
+        """Return the unfenced brokers in the image of a node."""
         return {each.id for each in self.image(node_id).brokers.values() if not each.fenced}
 
     def ask(self, node_id: int, request: Message, version: int, port: int = CLIENT_PORT) -> Any:
-        """Send to a node, let time pass, and return the answer."""
+        """Send a request to a node, advance virtual time, and return the response."""
         outcome = self.send(node_id, request, version, port)
         self.until(lambda: bool(outcome))
         response, error = outcome[0]
@@ -134,7 +134,7 @@ class SimulatedCluster:
     def send(
         self, node_id: int, request: Message, version: int, port: int = CLIENT_PORT
     ) -> list[tuple[Any, NetworkError | None]]:
-        """Send to a node; the outcome appears in the list."""
+        """Send a request to a node; the outcome is added to the returned list."""
         outcome: list[tuple[Any, NetworkError | None]] = []
         channel = self._channel(node_id, port)
         channel.send(request, version, lambda *result: outcome.append(result), TIMEOUT_MS)
@@ -166,5 +166,5 @@ class SimulatedCluster:
 
 
 def three_nodes(seed: int = 1, **settings: str) -> SimulatedCluster:
-    """Three brokers that are controllers too, ready."""
+    """Return three ready brokers that are also controllers."""
     return SimulatedCluster(dict.fromkeys((1, 2, 3), "broker,controller"), seed, **settings).start()

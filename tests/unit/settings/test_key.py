@@ -1,4 +1,4 @@
-"""Values of configuration keys, among them texts that are made to take long."""
+"""Values of configuration keys, including texts that are slow to parse."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.replication.replication_throttle import ReplicationThrottle
-from barnabas.server.configs.config_admin import names_broker
+from barnabas.server.configs.dynamic.config_admin import names_broker
 from barnabas.server.configs.endpoint import parse_address
 from barnabas.server.quotas.config import parse_overrides
 from barnabas.settings import key as key_module
@@ -52,12 +52,12 @@ def test_lists_are_split_at_commas_without_the_blanks_around_them(text: str) -> 
 @pytest.mark.parametrize(
     "text", ["1" * _LONG + "x", "1" * _LONG + "." + "1" * _LONG + "x", "1e" + "9" * _LONG + "x"]
 )
-def test_long_texts_that_are_no_number_are_refused(text: str) -> None:
+def test_long_invalid_numbers_are_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         _NUMBER.parse(text)
 
 
-def test_long_numbers_are_numbers() -> None:
+def test_long_numbers_are_parsed() -> None:
     assert _NUMBER.parse("1" * _LONG) == float("inf")
     assert _NUMBER.parse("0." + "0" * _LONG + "1") == 0.0
     assert _NUMBER.parse("1e-" + "9" * _LONG) == 0.0

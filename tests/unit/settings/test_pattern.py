@@ -63,7 +63,7 @@ def test_a_pattern_matches_as_in_python(expression: str, text: str) -> None:
         ("a{0}b", "b", True),
     ],
 )
-def test_patterns_that_users_write(expression: str, text: str, expected: bool) -> None:
+def test_usual_patterns_match_as_in_python(expression: str, text: str, expected: bool) -> None:
     assert Pattern(expression).matches(text) is expected
 
 
@@ -93,7 +93,7 @@ def test_patterns_that_users_write(expression: str, text: str, expected: bool) -
         "[a[b]]",
     ],
 )
-def test_other_patterns_are_refused_in_words(expression: str) -> None:
+def test_unsupported_patterns_are_refused_with_a_message(expression: str) -> None:
     with pytest.raises(PatternError):
         Pattern(expression)
 

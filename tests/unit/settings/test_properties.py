@@ -31,7 +31,7 @@ from barnabas.settings.properties import PropertiesError, format_properties, par
         ("\n \n", {}),
     ],
 )
-def test_text_is_read_as_java_reads_it(text: str, expected: dict[str, str]) -> None:
+def test_properties_are_parsed_as_in_java(text: str, expected: dict[str, str]) -> None:
     assert parse_properties(text) == expected
 
 

@@ -1,4 +1,4 @@
-"""What the simulated disk adds: it loses, tears, fills up and fails."""
+"""Faults of the simulated disk: lost and torn writes, full disk, errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def disk_with_file(seed: int) -> tuple[SimDisk, File]:
     return disk, file
 
 
-def test_it_is_a_disk() -> None:
+def test_the_simulated_disk_implements_the_disk_interface() -> None:
     disk: Disk = disk_with_file(1)[0]
     assert disk.exists("/d/f")
 
@@ -67,7 +67,7 @@ def test_a_crash_keeps_synced_data_and_a_prefix_of_the_rest(
     assert whole or torn
 
 
-def test_all_is_kept_by_some_seed_and_nothing_by_another() -> None:
+def test_some_seeds_keep_all_unsynced_data_and_others_none() -> None:
     outcomes = set()
     for seed in range(60):
         disk, file = disk_with_file(seed)
@@ -77,7 +77,7 @@ def test_all_is_kept_by_some_seed_and_nothing_by_another() -> None:
     assert {0, 10} < outcomes
 
 
-def test_names_that_were_not_synced_may_be_lost() -> None:
+def test_unsynced_names_may_be_lost() -> None:
     seen = set()
     for seed in range(30):
         disk, _ = disk_with_file(seed)
@@ -124,7 +124,7 @@ def test_unsynced_files_of_a_renamed_directory_are_lost_under_the_new_name() -> 
     assert seen == {True, False}
 
 
-def test_a_synced_atomic_write_is_there() -> None:
+def test_a_synced_atomic_write_survives() -> None:
     for seed in range(30):
         disk, _ = disk_with_file(seed)
         disk.write_atomically("/d/c", b"old")
@@ -147,7 +147,7 @@ def test_an_interrupted_atomic_write_leaves_the_old_or_the_new() -> None:
     assert seen == {b"old", b"newer"}
 
 
-def test_handles_and_locks_die_with_the_process_but_not_the_bytes() -> None:
+def test_a_dead_process_loses_handles_and_locks_but_no_data() -> None:
     disk, file = disk_with_file(1)
     assert disk.lock("/d/.lock")
     file.append(b"abc")
@@ -158,7 +158,7 @@ def test_handles_and_locks_die_with_the_process_but_not_the_bytes() -> None:
     assert disk.lock("/d/.lock")
 
 
-def test_a_full_disk_takes_a_part_and_says_so() -> None:
+def test_a_full_disk_writes_a_part_and_returns_the_count() -> None:
     disk, file = disk_with_file(1)
     disk.capacity_bytes = 10
     file.append(b"12345678")
@@ -168,7 +168,7 @@ def test_a_full_disk_takes_a_part_and_says_so() -> None:
     assert disk.read("/d/f") == b"12345678ab"
 
 
-def test_a_fault_hits_its_path_and_operation_only() -> None:
+def test_a_fault_affects_only_its_path_and_operation() -> None:
     disk, file = disk_with_file(1)
     disk.faults.append(DiskFault("/d/f", ("sync",)))
     file.append(b"x")

@@ -1,4 +1,4 @@
-"""Virtual time, and a network that is bad by the seed."""
+"""Virtual time, and a simulated network whose failures depend on the seed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def story(seed: int) -> tuple[int, float, bytes]:
     return world.scheduler.events_run, world.scheduler.now_ms, bytes(server.data)
 
 
-def test_one_seed_is_one_story_and_another_seed_another() -> None:
+def test_one_seed_gives_the_same_run_and_another_seed_another_run() -> None:
     assert story(5) == story(5)
     assert story(5)[:2] != story(6)[:2]
     assert story(5)[2] == story(6)[2]
@@ -43,7 +43,7 @@ def test_an_hour_passes_at_once() -> None:
     assert runtime.clock.wall_ms() - began == 3_600_000
 
 
-def test_timers_of_one_moment_fire_in_the_order_of_their_making() -> None:
+def test_timers_of_the_same_time_fire_in_the_order_of_their_creation() -> None:
     world = SimWorld(1)
     timer = world.host("a").runtime.timer
     fired: list[int] = []
@@ -53,7 +53,7 @@ def test_timers_of_one_moment_fire_in_the_order_of_their_making() -> None:
     assert fired == [0, 1, 2, 3, 4]
 
 
-def test_a_partition_holds_bytes_up_until_it_heals() -> None:
+def test_a_network_partition_delays_bytes_until_it_heals() -> None:
     world = SimWorld(1)
     server, client = joined(world)
     world.network.partition("a", "b")
@@ -74,7 +74,7 @@ def test_a_killed_process_resets_its_connections() -> None:
     assert not server.closed
 
 
-def test_a_machine_without_power_is_silent() -> None:
+def test_a_machine_without_power_sends_nothing() -> None:
     world = SimWorld(1)
     _, client = joined(world)
     world.host("a").lose_power()
@@ -83,7 +83,7 @@ def test_a_machine_without_power_is_silent() -> None:
     assert not client.closed
 
 
-def test_nothing_of_a_dead_process_runs_in_the_next_one() -> None:
+def test_no_callback_of_a_dead_process_runs_in_the_next_one() -> None:
     world = SimWorld(1)
     server, client = joined(world)
     host = world.host("a")
@@ -104,7 +104,7 @@ def test_connections_can_be_reset() -> None:
     assert client.closed
 
 
-def test_bad_weather_resets_some_writes() -> None:
+def test_an_unreliable_network_resets_some_connections() -> None:
     world = SimWorld(1)
     world.network.weather = replace(world.network.weather, reset_chance=0.5)
     server, client = joined(world)
@@ -113,3 +113,27 @@ def test_bad_weather_resets_some_writes() -> None:
     world.run_for(100)
     assert client.closed
     assert server.closed
+
+
+def test_a_resumed_process_runs_overdue_callbacks_in_order() -> None:
+    world = SimWorld(1)
+    host = world.host("a")
+    seen: list[str] = []
+    host.timer.call_later(10, lambda: seen.append("first"))
+    host.timer.call_later(20, lambda: seen.append("second"))
+    host.timer.pause(100)
+    world.run_for(99)
+    assert seen == []
+    world.run_for(2)
+    assert seen == ["first", "second"]
+
+
+def test_an_overdue_callback_of_a_paused_process_can_be_canceled() -> None:
+    world = SimWorld(1)
+    host = world.host("a")
+    seen: list[str] = []
+    second = host.timer.call_later(20, lambda: seen.append("second"))
+    host.timer.call_later(10, second.cancel)
+    host.timer.pause(100)
+    world.run_for(200)
+    assert seen == []

@@ -1,4 +1,4 @@
-"""The clients of the Spark source: a query that reaches no broker says so and ends."""
+"""The clients of the Spark source: a query that reaches no broker reports it and ends."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from barnabas.client.errors import NoBrokersError
 from barnabas.spark.clients import planning_client
 
 
-def test_a_query_that_reaches_no_broker_says_so_and_ends(
+def test_a_query_that_reaches_no_broker_reports_it_and_ends(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with socket.socket() as closed:

@@ -27,7 +27,7 @@ def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
     assert (find_java(environment).home, find_java(environment).version) == (str(home), 21)
 
 
-def test_a_java_that_is_too_old_is_passed_over(tmp_path: Path) -> None:
+def test_a_java_that_is_too_old_is_ignored(tmp_path: Path) -> None:
     old = fake_java(tmp_path / "old", 'java version "1.8.0_292"')
     new = fake_java(tmp_path / "new", 'openjdk version "17.0.9"')
     environment = {"JAVA_HOME": str(old), "PATH": f"{new}/bin"}
@@ -53,6 +53,6 @@ def test_without_a_java_the_one_from_pypi_is_used(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("answer", ["", "no version here"])
-def test_what_does_not_say_its_version_is_no_java(tmp_path: Path, answer: str) -> None:
+def test_a_command_without_a_version_is_no_java(tmp_path: Path, answer: str) -> None:
     assert java_version(str(fake_java(tmp_path, answer) / "bin" / "java")) is None
     assert java_version(str(tmp_path / "absent")) is None

@@ -1,4 +1,4 @@
-"""The lag that a query's progress tells."""
+"""The lag computed from a query's progress."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_the_lag_is_the_latest_offset_minus_the_end_of_the_batch() -> None:
     assert lag.avg_offsets_behind_latest == 13 / 3
 
 
-def test_a_progress_of_a_listener_is_taken_too() -> None:
+def test_a_progress_of_a_listener_is_accepted() -> None:
     source = SimpleNamespace(latestOffset='{"t": {"0": 5}}', endOffset=None)
     (lag,) = source_lags(SimpleNamespace(sources=[source]))
     assert lag.max_offsets_behind_latest == 5

@@ -1,10 +1,13 @@
-"""Options: names, defaults and errors that say what would do."""
+"""Options of the source and sink: names, defaults and errors with valid values."""
 
 from __future__ import annotations
+
+import pickle
 
 import pytest
 
 from barnabas.client.topic_partition import TopicPartition
+from barnabas.spark.client_options import ClientOptions
 from barnabas.spark.errors import OptionError
 from barnabas.spark.offsets import from_json, to_json
 from barnabas.spark.options import (
@@ -34,6 +37,59 @@ def test_defaults_are_those_of_sparks_connector() -> None:
     assert stream().max_trigger_delay_ms == 900_000
 
 
+SECRET = "do-not-show-me"
+JAAS = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+SECURED = {
+    "kafka.security.protocol": "SASL_SSL",
+    "kafka.sasl.mechanism": "SCRAM-SHA-512",
+    "kafka.sasl.jaas.config": f'{JAAS} username="u" password="{SECRET}";',
+    "kafka.ssl.truststore.location": "/ca.pem",
+    "kafka.ssl.truststore.type": "PEM",
+    "kafka.ssl.truststore.password": SECRET,
+    "kafka.ssl.keystore.key": SECRET,
+    "kafka.ssl.key.password": SECRET,
+    "kafka.ssl.endpoint.identification.algorithm": "",
+}
+
+
+def test_security_options_reach_workers_and_are_not_shown() -> None:
+    sink = parse_sink_options({"kafka.bootstrap.servers": "h:1", "topic": "t", **SECURED})
+    for options in (batch(**SECURED), stream(**SECURED), sink):
+        for shown in (options, pickle.loads(pickle.dumps(options))):
+            assert shown.client == {
+                "bootstrap.servers": "h:1",
+                **{key.removeprefix("kafka."): value for key, value in SECURED.items()},
+            }
+            for text in (repr(shown), str(shown), f"{shown.client}"):
+                assert SECRET not in text
+                assert "/ca.pem" in text
+
+
+@pytest.mark.parametrize("name", ["sasl.password", "ssl.key.pem", "sasl.oauthbearer.client.secret"])
+def test_other_clients_names_of_secrets_are_not_shown(name: str) -> None:
+    options = ClientOptions({"bootstrap.servers": "h:1", name: SECRET})
+    assert SECRET not in repr(options)
+    assert name in repr(options)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"kafka.sasl.jaas.config": f"{JAAS} username=u password={SECRET}"},
+        {"kafka.sasl.jaas.config": f'other required username=u password="{SECRET}";'},
+        {"kafka.security.protocol": "PLAINTEXT"},
+        {"kafka.sasl.mechanism": "NONE"},
+        {"kafka.sasl.password": SECRET},
+        {"kafka.ssl.truststore.passwort": SECRET},
+        {"sasl.password": SECRET},
+    ],
+)
+def test_errors_of_security_options_show_no_secrets(wrong: dict[str, str]) -> None:
+    with pytest.raises(OptionError) as caught:
+        batch(**{**SECURED, **wrong})
+    assert SECRET not in str(caught.value)
+
+
 def test_keys_of_the_client_are_passed_on_without_their_prefix() -> None:
     options = batch(**{"kafka.fetch.max.bytes": "7", "kafka.group.id": "g"})
     assert options.client == {"bootstrap.servers": "h:1", "fetch.max.bytes": "7"}
@@ -50,14 +106,14 @@ def test_offsets_are_read_from_json() -> None:
     assert bound.numbers == {TopicPartition("t", 0): 5, TopicPartition("t", 1): -2}
 
 
-def test_one_time_beats_times_and_offsets() -> None:
+def test_a_single_timestamp_overrides_timestamps_and_offsets() -> None:
     bound = batch(
         startingtimestamp="9", startingoffsetsbytimestamp='{"t": {"0": 5}}', startingoffsets="x"
     ).starting
     assert (bound.kind, bound.timestamp) == (BoundKind.TIMESTAMP, 9)
 
 
-def test_offsets_come_back_from_a_checkpoint() -> None:
+def test_offsets_are_read_back_from_a_checkpoint() -> None:
     offsets = {TopicPartition("t", 10): 1, TopicPartition("t", 2): 3}
     assert from_json(to_json(offsets)) == offsets
     assert to_json(offsets) == {"t": {"2": 3, "10": 1}}
@@ -104,12 +160,12 @@ def test_a_wrong_option_of_a_stream_is_named(more: dict[str, str], words: str) -
         stream(**more)
 
 
-def test_what_to_read_and_where_from_must_be_said() -> None:
+def test_a_read_requires_topics_and_servers() -> None:
     with pytest.raises(OptionError, match="got none"):
         parse_source_options({"kafka.bootstrap.servers": "h:1"}, streaming=False)
     with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers is missing"):
         parse_source_options({"subscribe": "t"}, streaming=False)
-    with pytest.raises(OptionError, match="no pattern"):
+    with pytest.raises(OptionError, match="not a valid pattern"):
         parse_source_options(
             {"kafka.bootstrap.servers": "h:1", "subscribepattern": "("}, streaming=False
         )
@@ -126,7 +182,7 @@ def test_durations_are_read(text: str, ms: int) -> None:
     assert stream(maxtriggerdelay=text).max_trigger_delay_ms == ms
 
 
-def test_a_sink_takes_a_topic_and_what_spark_adds() -> None:
+def test_a_sink_accepts_a_topic_and_the_options_that_spark_adds() -> None:
     options = parse_sink_options(
         {"kafka.bootstrap.servers": "h:1", "topic": "out", "checkpointlocation": "/x"}
     )
@@ -164,7 +220,7 @@ def test_a_wrong_option_of_a_write_is_refused_early(options: dict[str, str], wor
         parse_sink_options({"kafka.bootstrap.servers": "h:1", "topic": "t"} | options)
 
 
-def test_options_without_effect_are_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_options_without_effect_log_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     given = {"kafka.bootstrap.servers": "h:1", "subscribe": "t", "fetchOffset.numRetries": "3"}
     parse_source_options(given, streaming=True)
     assert "fetchOffset.numRetries has no effect" in caplog.text

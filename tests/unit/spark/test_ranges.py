@@ -1,4 +1,4 @@
-"""Ranges: cut, limited and derived from offsets, always the same way."""
+"""Ranges: split, limited and derived from offsets, deterministically."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_partition_without_a_start_begins_at_zero() -> None:
     assert ranges_between({}, {B: 2}) == [OffsetRange("b", 1, 0, 2)]
 
 
-def test_large_ranges_are_cut_into_more_parts() -> None:
+def test_large_ranges_are_split_into_more_parts() -> None:
     split = split_ranges([OffsetRange("a", 0, 0, 900), OffsetRange("a", 1, 0, 100)], 10)
     assert len([r for r in split if r.partition == 0]) == 9
     assert len([r for r in split if r.partition == 1]) == 1
@@ -37,7 +37,7 @@ def test_no_range_is_larger_than_the_maximum() -> None:
     parts=st.none() | st.integers(1, 40),
     limit=st.none() | st.integers(1, 10**5),
 )
-def test_cut_ranges_cover_the_whole_without_overlap(
+def test_split_ranges_cover_the_whole_without_overlap(
     sizes: list[int], parts: int | None, limit: int | None
 ) -> None:
     whole = [OffsetRange("t", i, 10, 10 + size) for i, size in enumerate(sizes)]
@@ -52,7 +52,7 @@ def test_cut_ranges_cover_the_whole_without_overlap(
         assert all(r.size > 0 for r in pieces)
 
 
-def test_a_limit_is_shared_by_what_each_partition_has() -> None:
+def test_a_limit_is_distributed_in_proportion_to_pending_offsets() -> None:
     assert limit_offsets({A: 0, B: 100}, {A: 300, B: 200}, 100) == {A: 75, B: 125}
 
 
@@ -65,7 +65,7 @@ def test_a_small_partition_is_not_starved() -> None:
     assert limit_offsets({A: 0, B: 0}, {A: 10**6, B: 1}, 10)[B] == 1
 
 
-def test_all_is_taken_if_it_is_within_the_limit() -> None:
+def test_all_offsets_are_taken_within_the_limit() -> None:
     assert limit_offsets({A: 0}, {A: 10}, 10) == {A: 10}
 
 
@@ -73,7 +73,7 @@ def test_all_is_taken_if_it_is_within_the_limit() -> None:
     have=st.dictionaries(st.integers(0, 9), st.integers(0, 10**9), min_size=1),
     limit=st.integers(1, 10**6),
 )
-def test_a_limited_trigger_always_moves_and_never_passes_the_end(
+def test_a_limited_trigger_makes_progress_and_never_passes_the_end(
     have: dict[int, int], limit: int
 ) -> None:
     latest = {TopicPartition("t", p): n for p, n in have.items()}

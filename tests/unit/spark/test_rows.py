@@ -71,7 +71,7 @@ def test_without_any_header_the_column_is_null() -> None:
     assert batch.column("headers").to_pylist() == [None]
 
 
-def test_batches_have_many_rows_however_small_the_sets_are() -> None:
+def test_small_record_sets_are_collected_into_large_batches() -> None:
     batches = RowBatches("t", 0, SCHEMA)
     sizes = []
     for number in range(13):

@@ -1,4 +1,4 @@
-"""The stream reader's decisions, over a planner that answers from a dictionary."""
+"""The stream reader's decisions, with a planner that reads from a dictionary."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def reader(ends: Offsets, **options: str) -> tuple[TopicStreamReader, FixedPlann
     return made, planner, clock
 
 
-def test_without_a_limit_a_trigger_takes_all() -> None:
+def test_without_a_limit_a_trigger_takes_all_offsets() -> None:
     stream, _, _ = reader({A: 10, B: 5})
     assert isinstance(stream.getDefaultReadLimit(), ReadAllAvailable)
     start = stream.initialOffset()
@@ -77,7 +77,7 @@ def test_without_a_limit_a_trigger_takes_all() -> None:
     assert stream.latestOffset(start, ReadAllAvailable()) == {"t": {"0": 10, "1": 5}}
 
 
-def test_a_limit_is_kept_unless_spark_asks_for_all() -> None:
+def test_a_limit_applies_unless_spark_requests_all() -> None:
     stream, _, _ = reader({A: 100}, maxoffsetspertrigger="30")
     limit = stream.getDefaultReadLimit()
     assert limit == ReadMaxRows(30)
@@ -111,7 +111,7 @@ def test_a_minimum_waits_until_the_longest_delay_is_over() -> None:
     assert stream.latestOffset(taken, limit) == {"t": {"0": 15}}
 
 
-def test_a_minimum_does_not_hold_available_now_up() -> None:
+def test_a_minimum_does_not_delay_available_now() -> None:
     stream, _, _ = reader({A: 5}, minoffsetspertrigger="10")
     stream.prepareForTriggerAvailableNow()
     assert stream.latestOffset({"t": {"0": 0}}, stream.getDefaultReadLimit()) == {"t": {"0": 5}}
@@ -135,7 +135,7 @@ def test_lost_partitions_and_offsets_fail_the_query(start: dict[str, int], words
     assert lenient.latestOffset({"t": start}, ReadAllAvailable()) == {"t": {"0": 10}}
 
 
-def test_a_topic_made_anew_fails_the_query_however_long_it_is() -> None:
+def test_a_recreated_topic_of_any_length_fails_the_query() -> None:
     stream, planner, _ = reader({A: 10})
     planner.made_anew = ["t"]
     with pytest.raises(DataLossError, match="Topic t was deleted and created again"):
@@ -154,7 +154,7 @@ def test_a_deleted_topic_fails_the_query_unless_data_loss_is_allowed() -> None:
     assert lenient.latestOffset(after, ReadAllAvailable()) == after
 
 
-def test_a_topic_that_was_never_there_fails_the_query() -> None:
+def test_a_topic_that_never_existed_fails_the_query() -> None:
     stream, planner, _ = reader({A: 10}, subscribe="t,u")
     planner.gone = {"u"}
     with pytest.raises(UnknownTopicError):
@@ -179,7 +179,7 @@ class Group:
         return {tp: self.offsets[tp] for tp in partitions if tp in self.offsets}
 
 
-def test_the_group_shows_a_finished_batch_once_and_without_waiting_for_the_next(
+def test_a_finished_batch_is_committed_to_the_group_once_and_immediately(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     group = Group(monkeypatch)
@@ -192,7 +192,7 @@ def test_the_group_shows_a_finished_batch_once_and_without_waiting_for_the_next(
     assert (group.offsets[A].offset, group.commits) == (10, 2)
 
 
-def test_a_group_that_another_query_commits_to_is_told_once(
+def test_a_group_shared_with_another_query_logs_one_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     group = Group(monkeypatch)
@@ -216,6 +216,6 @@ def test_the_same_offsets_give_the_same_ranges() -> None:
     assert not stream.partitions(end, end)
 
 
-def test_workers_get_a_copy_without_the_drivers_connection() -> None:
+def test_the_copy_for_workers_has_no_connection() -> None:
     stream, _, _ = reader({A: 1})
     assert pickle.loads(pickle.dumps(stream))._planner is None

@@ -1,4 +1,4 @@
-"""Rows to records: which columns, which targets, in which order."""
+"""Conversion of rows to records: columns, targets and order."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from pyspark.sql.types import IntegerType, StringType, StructType
 
 from barnabas.spark.errors import OptionError, RowError
 from barnabas.spark.options import SinkOptions
-from barnabas.spark.writer import _send, sink_columns
+from barnabas.spark.sink.columns import sink_columns
+from barnabas.spark.sink.rows import SinkRows
 
 WITH_TOPIC = SinkOptions({}, "out")
 WITHOUT_TOPIC = SinkOptions({}, None)
 
 
 class SentBatches:
-    """A producer that keeps what it is given."""
+    """A producer that keeps the batches."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, int | None, list[Any]]] = []
@@ -30,23 +31,24 @@ class SentBatches:
 def sent(options: SinkOptions, schema: StructType, **columns: list[Any]) -> list[Any]:
     producer = SentBatches()
     batch = pa.record_batch(list(columns.values()), names=list(columns))
-    _send(producer, options.topic, sink_columns(schema, options), batch)  # type: ignore[arg-type]
+    rows = SinkRows.read(sink_columns(schema, options), batch)
+    rows.send(producer, options.topic)  # type: ignore[arg-type]
     return producer.sent
 
 
-def test_a_value_alone_makes_a_record() -> None:
+def test_a_row_with_only_a_value_is_a_record() -> None:
     schema = StructType().add("value", StringType())
     assert sent(WITH_TOPIC, schema, value=["a", None]) == [
         ("out", None, [(None, b"a", [], None), (None, None, [], None)])
     ]
 
 
-def test_the_topic_option_beats_the_column() -> None:
+def test_the_topic_option_overrides_the_column() -> None:
     schema = StructType().add("topic", StringType()).add("value", StringType())
     assert [s[0] for s in sent(WITH_TOPIC, schema, topic=["x"], value=["a"])] == ["out"]
 
 
-def test_rows_are_sorted_by_target_in_their_order() -> None:
+def test_rows_are_grouped_by_target_in_order() -> None:
     schema = (
         StructType()
         .add("topic", StringType())

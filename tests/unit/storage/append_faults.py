@@ -1,7 +1,7 @@
-"""Appends of which one system call fails, and a checker that finds records lost and doubled.
+"""Appends in which one system call fails, and a check for lost and duplicate records.
 
-A plan is a list of appends that a producer wants in the log. One of them, the victim, runs on a
-disk that fails; then the producer sends again what was not acknowledged, and all the rest.
+A plan is a list of appends of a producer. One of them, the victim, runs on a failing disk. Then the
+producer sends the unacknowledged appends again, and all later ones.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ VALUE_BYTES = 90
 class Append(msgspec.Struct, frozen=True):
     """One append of a plan."""
 
-    # Of the batch, and in its value; -1 for the marker that aborts the transaction.
+    # Sequence of the batch, also its value; -1 for the abort marker of the transaction.
     sequence: int
     epoch: int = 3
     is_transactional: bool = False
 
     def records(self) -> bytearray:
-        """Its bytes, as the producer sends them each time."""
+        """Return the bytes of the append, which are the same for each retry."""
         if self.sequence < 0:
             return marker(ControlType.ABORT, PRODUCER)
         return batch(
@@ -55,15 +55,15 @@ class Append(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What is appended before the victim, the victim, and what comes after it."""
+    """The appends before the victim, the victim, and the appends after it."""
 
     config: LogConfig
     before: list[Append]
     victim: Append
     after: list[Append]
-    # What happens to the log just before the victim.
+    # Prepares the log directly before the victim.
     prepare: Callable[[Log], None] = lambda _: None
-    # Whether the victim needs a file that is not open.
+    # Whether the victim needs a file that is closed.
     needs_file: bool = False
 
 
@@ -91,7 +91,7 @@ PLANS = {
         _appends(4, 9, epoch=4),
         needs_file=True,
     ),
-    # 64 entries of the time index are written at once.
+    # The time index writes 64 entries at a time.
     "one that writes the index": Plan(_DENSE, _appends(0, 64), Append(64), _appends(65, 67)),
     "one after a long time": Plan(_DENSE, _appends(0, 5), Append(5), _appends(6, 8), _idle, True),
     "an abort marker": Plan(
@@ -107,7 +107,7 @@ PLANS = {
 
 
 class Side:
-    """A log that takes appends, and what was acknowledged of them."""
+    """A log, and the acknowledged appends."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -116,34 +116,34 @@ class Side:
 
     @property
     def log(self) -> Log:
-        """The log as it is now."""
+        """The current log."""
         return self.bench.log
 
     def put(self, append: Append) -> None:
-        """Append, or raise."""
+        """Append; raise the error of a failure."""
         raise NotImplementedError
 
     def take(self, append: Append) -> None:
-        """Append and note it as acknowledged."""
+        """Append, and record the append as acknowledged."""
         self.put(append)
         if append.sequence >= 0:
             self.acknowledged.append(append.sequence)
 
     def sync_if_due(self) -> None:
-        """What the broker does after an append that says so."""
+        """Sync if the append requires it, like the broker."""
         if not self.log.sync.is_due:
             return
         errors: list[BaseException | None] = []
         self.log.flush_async(errors.append)
         for _ in range(3):
-            # A sync that found no descriptor is tried again by timer.
+            # A timer retries a sync without a free descriptor.
             self.bench.timer.run()
         if not errors or errors[0] is not None:
             raise KafkaStorageError("not synced")
 
 
 class LeaderSide(Side):
-    """Takes a producer's batches."""
+    """A leader's log, which appends a producer's batches."""
 
     def put(self, append: Append) -> None:
         origin = AppendOrigin.CLIENT if append.sequence >= 0 else AppendOrigin.COORDINATOR
@@ -153,7 +153,7 @@ class LeaderSide(Side):
 
 
 class FollowerSide(Side):
-    """Takes a leader's bytes from its own log end on, however often it must."""
+    """A follower's log, which appends the leader's bytes from its log end on, with retries."""
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
@@ -171,7 +171,7 @@ class FollowerSide(Side):
 
 
 def calls_of_victim(side: Side) -> list[tuple[str, str]]:
-    """The system calls that the victim makes on a disk that is in order."""
+    """Return the system calls of the victim on an intact disk."""
     _run_before(side)
     side.bench.disk.call_log = []
     side.take(side.plan.victim)
@@ -180,9 +180,9 @@ def calls_of_victim(side: Side) -> list[tuple[str, str]]:
 
 
 def faults_for(calls: list[tuple[str, str]]) -> Iterator[FailingCall]:
-    """Every call fails, by every error that it can have."""
+    """Return the failures: each call with each of its possible errors."""
     for number, (operation, _) in enumerate(calls):
-        # Only opening a file takes a descriptor.
+        # Only opening a file needs a descriptor.
         errors = ERRORS if operation == "open" else (errno.EIO, errno.ENOSPC)
         shares = (0.0, 0.5, 1.0) if operation == "write" else (0.0,)
         for error in errors:
@@ -198,10 +198,10 @@ def _run_before(side: Side) -> None:
 
 
 def run_with(side: Side, failing: FailingCall, ending: str, what: str) -> None:
-    """Let the victim meet the failure, go on as a client does, and check all along.
+    """Run the victim with the failure, continue like a client, and check after each step.
 
     Args:
-        ending: what happens next, if the log is still online: "go on", "kill" or "stop".
+        ending: the next step if the log is still online: "go on", "kill" or "stop".
     """
     bench, plan = side.bench, side.plan
     _run_before(side)
@@ -216,11 +216,11 @@ def run_with(side: Side, failing: FailingCall, ending: str, what: str) -> None:
     is_offline = bool(bench.failures)
     if failing.error in NO_DESCRIPTOR:
         assert not is_offline, what
-        assert raised is None or plan.needs_file, f"{what}: refused for no need"
+        assert raised is None or plan.needs_file, f"{what}: rejected without need"
     if raised is None:
         assert not is_offline, f"{what}: acknowledged by a log whose disk has failed"
     elif not is_offline:
-        assert state_of(side.log) == before, f"{what}: refused, but changed"
+        assert state_of(side.log) == before, f"{what}: rejected, but the log changed"
     if is_offline or ending == "kill":
         bench.kill_and_reopen()
     elif ending == "stop":
@@ -239,24 +239,26 @@ def run_with(side: Side, failing: FailingCall, ending: str, what: str) -> None:
 
 
 def state_of(log: Log) -> object:
-    """What a refused append must leave as it was; an epoch without records does not count."""
+    """Return the state that a rejected append must not change."""
     entries = [entry for entry in log.leader_epochs.entries if entry[1] < log.log_end_offset]
     size = sum(segment.size for segment in log.segments)
     return log.log_end_offset, size, dict(log.producer_state.entries), entries
 
 
 def check(side: Side, what: str) -> None:
-    """No record is lost or doubled, and the memory says what the file has."""
+    """Check that no record is lost or duplicate, and that memory and file agree."""
     log = side.log
     headers = list(headers_of(log))
     markers = {header.base_offset for header in headers if header.is_control}
     values = [int(each.value[:6]) for each in all_records(log) if each.offset not in markers]
-    assert len(values) == len(set(values)), f"{what}: doubled in {values}"
+    assert len(values) == len(set(values)), f"{what}: duplicates in {values}"
     lost = [sequence for sequence in side.acknowledged if sequence not in values]
     assert not lost, f"{what}: lost {lost}"
     assert values == sorted(values), f"{what}: out of order {values}"
     end = headers[-1].next_offset if headers else log.log_start_offset
-    assert log.log_end_offset == end, f"{what}: the log end is {log.log_end_offset}, not {end}"
+    assert log.log_end_offset == end, (
+        f"{what}: the log end is {log.log_end_offset} instead of {end}"
+    )
     for header in headers:
         first = next(iter(read_batches(content(read(log, header.base_offset)))))[0]
         assert first.base_offset == header.base_offset, f"{what}: {header.base_offset} is not found"
@@ -266,7 +268,7 @@ def check(side: Side, what: str) -> None:
     known = [entry for entry in log.leader_epochs.entries if entry[1] < end]
     assert known == list(epochs.items()), f"{what}: epochs {known}, the log has {epochs}"
     check_producer(log, headers, what)
-    # A marker that is sent again, because the first one was not acknowledged, ends nothing.
+    # A marker that is sent again after a missing acknowledgement ends no transaction.
     ended = [
         header
         for before, header in pairwise(headers)
@@ -276,7 +278,7 @@ def check(side: Side, what: str) -> None:
 
 
 def check_producer(log: Log, headers: list[BatchHeader], what: str) -> None:
-    """The producer's last sequence is the one of its last batch."""
+    """Check that the producer's last sequence is that of its last batch."""
     data = [header for header in headers if not header.is_control]
     entry = log.producer_state.entries.get(PRODUCER)
     last = entry.last_sequence if entry else -1
@@ -285,7 +287,7 @@ def check_producer(log: Log, headers: list[BatchHeader], what: str) -> None:
 
 
 def headers_of(log: Log) -> Iterator[BatchHeader]:
-    """The header of each batch in the log."""
+    """Return the header of each batch in the log."""
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         for header, _ in read_batches(content(read(log, offset))):

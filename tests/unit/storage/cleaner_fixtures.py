@@ -29,7 +29,7 @@ COMPACTED = LogConfig(
 
 
 class DueTimer:
-    """Callbacks in order of their time; a test lets time pass."""
+    """Callbacks in the order of their time; a test advances the time."""
 
     def __init__(self) -> None:
         self.now_ms = 0.0
@@ -51,7 +51,7 @@ class DueTimer:
         self._waiting = [each for each in self._waiting if each[1] != number]
 
     def step(self) -> bool:
-        """Run the next callback that is due; returns whether there was one."""
+        """Run the next due callback; return whether there was one."""
         due = min(self._waiting, default=None, key=lambda each: each[:2])
         if due is None or due[0] > self.now_ms:
             return False
@@ -104,7 +104,7 @@ class CleanerBench(Bench):
         return self.data_directory if partition == PARTITION else None
 
     def open(self, **opening: object) -> Log:
-        # Timers die with their process.
+        # The process has ended, and its timers with it.
         self.due.clear()
         log = super().open(**opening)
         if self.data_directory is not None:
@@ -119,17 +119,17 @@ class CleanerBench(Bench):
         self.append(keyed(pairs, **options))
 
     def replicate(self) -> None:
-        """All that is written is on every replica."""
+        """Raise the high watermark to the log end."""
         self.log.update_high_watermark(self.log.log_end_offset)
 
     def seal(self) -> None:
-        """Roll, so that all that is written may be compacted."""
+        """Roll the log, so that all records can be compacted."""
         self.replicate()
         self.log.roll()
         self.log.flush(force=True)
 
     def clean(self) -> None:
-        """Compact until nothing is left to do."""
+        """Compact until no work is left."""
         self.cleaner.start()
         while self.due.step():
             pass
@@ -140,7 +140,7 @@ class CleanerBench(Bench):
         self.clean()
 
     def pass_time(self, duration_ms: int) -> None:
-        """Let clock and timers go on together."""
+        """Advance the clock and the timers together."""
         for _ in range(0, duration_ms, 10):
             self.clock.now_ms += 10
             self.due.run_for(10)
@@ -156,13 +156,13 @@ class CleanerBench(Bench):
         return self.data_directory.cleaner_offsets.read().get(PARTITION)
 
     def suffixes(self) -> list[str]:
-        """What the files are named that a compaction leaves behind while it is under way."""
+        """Return the suffixes of the temporary files of a running compaction."""
         ends = (".cleaned", ".swap")
         return [name for name in self.disk.list(DIRECTORY) if name.endswith(ends)]
 
 
 def all_batches(log: Log) -> list[tuple[BatchHeader, list[Record]]]:
-    """Every batch of every segment, as the files have them."""
+    """Return all batches of all segments, read from the files."""
     found = []
     for segment in log.segments:
         found += read_batches(segment.file.read_at(segment.size, 0))
@@ -170,7 +170,7 @@ def all_batches(log: Log) -> list[tuple[BatchHeader, list[Record]]]:
 
 
 def data_records(log: Log) -> list[Record]:
-    """All records but those of control batches."""
+    """Return all records except those of control batches."""
     return [
         record
         for header, records in all_batches(log)
@@ -180,7 +180,7 @@ def data_records(log: Log) -> list[Record]:
 
 
 def keyed(pairs: Iterable[tuple[bytes | None, bytes | None]], **options: object) -> bytearray:
-    """A producer's batch of keys and values."""
+    """Return a producer's batch of keys and values."""
     timestamp = int(options.pop("timestamp", NOW_MS))
     builder = BatchBuilder(**options)
     for key, value in pairs:

@@ -33,7 +33,7 @@ LEADER_EPOCH = 3
 
 
 class ManualClock:
-    """Time that a test sets."""
+    """A clock that a test sets."""
 
     def __init__(self) -> None:
         self.now_ms = 0
@@ -46,7 +46,7 @@ class ManualClock:
 
 
 class ManualTimer:
-    """Callbacks that a test runs."""
+    """A timer whose callbacks a test runs."""
 
     def __init__(self) -> None:
         self.waiting: list[tuple[float, Callable[[], None]]] = []
@@ -59,7 +59,7 @@ class ManualTimer:
         self.waiting.append((0.0, callback))
 
     def cancel(self) -> None:
-        """Timers here run only when a test says so."""
+        """Do nothing: a test runs the timers."""
 
     def run(self) -> None:
         waiting, self.waiting = self.waiting, []
@@ -68,7 +68,7 @@ class ManualTimer:
 
 
 class LaterExecutor:
-    """Work that is done when a test says so."""
+    """An executor whose work a test runs."""
 
     def __init__(self) -> None:
         self.waiting: list[tuple[Callable[[], object], Callable[..., None]]] = []
@@ -86,7 +86,7 @@ class LaterExecutor:
 
 
 class Bench:
-    """One log that can be killed, crashed and opened again."""
+    """One log that can be killed, crashed and reopened."""
 
     def __init__(
         self, config: LogConfig | None = None, seed: int = 1, disk: type[SimDisk] = SimDisk
@@ -143,7 +143,7 @@ class Bench:
 
 
 def batch(values: list[bytes | None], **options: object) -> bytearray:
-    """A producer's batch; `timestamp` is that of every record."""
+    """Return a producer's batch; all records have `timestamp`."""
     timestamp = int(options.pop("timestamp", NOW_MS))
     key = options.pop("key", b"key")
     builder = BatchBuilder(**options)
@@ -153,7 +153,7 @@ def batch(values: list[bytes | None], **options: object) -> bytearray:
 
 
 def marker(kind: ControlType, producer_id: int, epoch: int = 0, coordinator: int = 0) -> bytearray:
-    """The batch that ends a transaction."""
+    """Return the batch that ends a transaction."""
     builder = BatchBuilder(
         producer_id=producer_id, producer_epoch=epoch, transactional=True, control=True
     )
@@ -176,7 +176,7 @@ def content(result: ReadResult) -> bytes:
 
 
 def all_records(log: Log) -> list[Record]:
-    """Every record from the log start on, read slice by slice."""
+    """Return all records of the log, read in slices."""
     found: list[Record] = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:

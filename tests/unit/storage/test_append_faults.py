@@ -1,4 +1,4 @@
-"""Each system call of an append fails in turn: nothing is lost, and nothing is there twice."""
+"""Each system call of an append fails in turn: no record is lost or duplicate."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from unit.storage.storage_fixtures import DIRECTORY, Bench
 
 @pytest.mark.parametrize("side", [LeaderSide, FollowerSide])
 @pytest.mark.parametrize("name", PLANS)
-def test_no_failing_call_of_an_append_loses_or_doubles_a_record(
+def test_a_failed_system_call_of_an_append_loses_or_duplicates_no_record(
     name: str, side: type[Side]
 ) -> None:
     plan = PLANS[name]

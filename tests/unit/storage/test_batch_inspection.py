@@ -1,4 +1,4 @@
-"""Looking into producers' batches: what is refused, what is mended, and in how many steps."""
+"""Validation of producer batches: refusals, corrections, and number of steps."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def changed(made: bytearray, count: int | None = None, largest: int | None = Non
 
 
 class Noting:
-    """Runs steps, and notes what they ask for."""
+    """Runs steps, and records their requests."""
 
     def __init__(self) -> None:
         self.asked: list[OffLoop | None] = []
@@ -98,7 +98,7 @@ class Noting:
 
 
 def look_into(made: bytearray, config: LogConfig) -> tuple[bytes, list[OffLoop | None]]:
-    """What is to be written, and what the steps asked for in between."""
+    """Return the bytes to write, and the requests of the steps."""
     asked: list[OffLoop | None] = []
     try:
         content, _ = validate(memoryview(made), config, AppendOrigin.CLIENT, NOW_MS)
@@ -137,14 +137,14 @@ def test_a_largest_timestamp_that_no_record_has_is_corrected(
 
 @pytest.mark.parametrize("largest", [-1, 5, FAR])
 @pytest.mark.parametrize("config", [COMPACTED, LogConfig(compression_type="gzip")])
-def test_where_records_are_read_the_header_says_their_largest_time(
+def test_the_header_gets_the_largest_timestamp_of_read_records(
     config: LogConfig, largest: int
 ) -> None:
     content, _ = look_into(changed(batch(), largest=largest), config)
     assert read_header(content).max_timestamp == NOW_MS - 1
 
 
-def test_a_time_that_a_record_has_indeed_is_refused_and_named() -> None:
+def test_an_invalid_timestamp_of_a_record_is_refused_and_named() -> None:
     builder = BatchBuilder()
     for at in (NOW_MS, FAR, NOW_MS):
         builder.append(at, None, b"v")
@@ -167,7 +167,7 @@ def test_few_records_are_inspected_at_once(config: LogConfig) -> None:
         assert asked == []
 
 
-def test_long_calls_are_not_made_on_the_loop() -> None:
+def test_long_calls_do_not_run_on_the_event_loop() -> None:
     # 3 MB of one record in 200 bytes.
     builder = BatchBuilder(compression=ZSTD)
     builder.append(NOW_MS, b"k", bytes(3 << 20))
@@ -190,7 +190,7 @@ def test_a_decompression_bomb_is_rejected_by_its_decompressed_size(code: int) ->
         ))  # fmt: skip
 
 
-def test_a_batch_may_always_have_the_topics_uncompressed_limit() -> None:
+def test_a_batch_may_decompress_to_the_limit_of_the_topic() -> None:
     builder = BatchBuilder(compression=ZSTD)
     builder.append(NOW_MS, b"k", bytes(9 << 20))
     config = LogConfig(cleanup_policy=("compact",), max_message_bytes=10 << 20)
@@ -198,7 +198,7 @@ def test_a_batch_may_always_have_the_topics_uncompressed_limit() -> None:
     assert read_header(content).record_count == 1
 
 
-def test_the_faulty_records_that_are_named_are_bounded() -> None:
+def test_the_number_of_named_invalid_records_is_bounded() -> None:
     with pytest.raises(InvalidRecordError) as refused:
         look_into(batch(5 * RECORD_ERRORS_MAX, key=None), COMPACTED)
     assert len(refused.value.record_errors) == RECORD_ERRORS_MAX
@@ -216,9 +216,7 @@ def test_the_faulty_records_that_are_named_are_bounded() -> None:
     ids=["garbage", "zeros", "too-short", "number-of-eleven-bytes", "nothing"],
 )
 @pytest.mark.parametrize("name", ["producer", "gzip", "uncompressed"])
-def test_bytes_that_are_no_records_are_refused_where_records_are_read(
-    payload: bytes, name: str
-) -> None:
+def test_malformed_records_are_refused_if_records_are_read(payload: bytes, name: str) -> None:
     config = LogConfig(cleanup_policy=("compact",), compression_type=name)
     for code in range(5):
         with pytest.raises(InvalidRecordError):
@@ -227,7 +225,7 @@ def test_bytes_that_are_no_records_are_refused_where_records_are_read(
         look_into(changed(packed(batch(3)[HEADER_SIZE:], 1)), config)
 
 
-def test_compressed_bytes_that_are_none_are_refused_where_records_are_read() -> None:
+def test_malformed_compressed_bytes_are_refused_if_records_are_read() -> None:
     for code in range(1, 5):
         made = packed(b"", 1, 0)[:HEADER_SIZE] + bytes(range(100, 200))
         made[8:12] = (len(made) - 12).to_bytes(4, "big")
@@ -244,7 +242,7 @@ def test_records_with_unordered_offsets_are_rejected_if_records_are_read() -> No
 
 
 @pytest.mark.parametrize("name", ["gzip", "snappy", "lz4", "zstd", "uncompressed"])
-def test_another_compression_keeps_the_records_as_they_are(name: str) -> None:
+def test_recompression_does_not_change_the_records(name: str) -> None:
     source = batch(
         2000, 4 if name != "zstd" else 1, producer_id=7, producer_epoch=3, base_sequence=9
     )
@@ -264,13 +262,13 @@ def test_records_that_decompress_to_too_much_are_not_copied() -> None:
         look_into(builder.build(), LogConfig(compression_type="uncompressed"))
 
 
-def test_a_producer_epoch_that_cannot_be_is_refused() -> None:
+def test_an_impossible_producer_epoch_is_refused() -> None:
     made = batch(producer_id=7, producer_epoch=-2, base_sequence=0)
     with pytest.raises(InvalidProducerEpochError):
         validate(memoryview(made), LogConfig(), AppendOrigin.CLIENT, NOW_MS)
 
 
-def test_the_receive_buffer_is_left_as_it_is_when_the_work_takes_turns() -> None:
+def test_inspection_in_several_turns_does_not_change_the_receive_buffer() -> None:
     made = changed(batch(3 * RECORDS_PER_SLICE), largest=FAR)
     before = bytes(made)
     view = memoryview(made)

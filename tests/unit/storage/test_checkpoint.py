@@ -14,7 +14,7 @@ from barnabas.storage.topic_partition import TopicPartition, parse_directory_nam
 from unit.storage.storage_fixtures import Bench, LaterExecutor
 
 
-def test_offsets_are_written_as_kafka_writes_them() -> None:
+def test_the_checkpoint_has_kafkas_format() -> None:
     disk = Bench().disk
     checkpoint = OffsetCheckpoint(disk, "/data", RECOVERY_POINTS)
     offsets = {TopicPartition("a.b", 0): 5, TopicPartition("c-d", 12): 1 << 40}
@@ -25,7 +25,7 @@ def test_offsets_are_written_as_kafka_writes_them() -> None:
     assert checkpoint.read() == offsets
 
 
-def test_every_flipped_bit_of_a_checkpoint_is_noticed() -> None:
+def test_every_flipped_bit_of_a_checkpoint_is_detected() -> None:
     disk = Bench().disk
     checkpoint = OffsetCheckpoint(disk, "/data", RECOVERY_POINTS)
     checkpoint.write({TopicPartition("a", 0): 5, TopicPartition("b", 1): 900})
@@ -54,7 +54,7 @@ def test_an_absent_or_empty_checkpoint_has_no_offsets(content: bytes) -> None:
 @pytest.mark.parametrize(
     "content", [b"1\n0\n", b"0\n2\na 0 1\n", b"0\n1\na 0\n", b"0\n1\na x 1\n", b"0"]
 )
-def test_a_damaged_checkpoint_is_noticed(content: bytes) -> None:
+def test_a_damaged_checkpoint_is_detected(content: bytes) -> None:
     disk = Bench().disk
     checkpoint = OffsetCheckpoint(disk, "/data", RECOVERY_POINTS)
     disk.write_atomically(checkpoint.path, content)
@@ -62,7 +62,7 @@ def test_a_damaged_checkpoint_is_noticed(content: bytes) -> None:
         checkpoint.read()
 
 
-def test_writes_off_the_loop_follow_each_other_and_the_last_values_win() -> None:
+def test_asynchronous_writes_do_not_overlap_and_the_last_values_win() -> None:
     executor = LaterExecutor()
     checkpoint = OffsetCheckpoint(Bench().disk, "/data", RECOVERY_POINTS)
     partition = TopicPartition("a", 0)
@@ -76,7 +76,7 @@ def test_writes_off_the_loop_follow_each_other_and_the_last_values_win() -> None
     assert executor.waiting == []
 
 
-def test_the_clean_marker_is_taken_once() -> None:
+def test_the_clean_shutdown_marker_is_consumed_once() -> None:
     disk = Bench().disk
     assert take_marker(disk, "/data") is None
     write_marker(disk, "/data", 42)
@@ -86,7 +86,7 @@ def test_the_clean_marker_is_taken_once() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"nonsense", b"[]"])
-def test_a_marker_without_an_epoch_is_a_marker_all_the_same(content: bytes) -> None:
+def test_a_marker_without_an_epoch_is_valid(content: bytes) -> None:
     disk = Bench().disk
     disk.write_atomically("/data/.kafka_cleanshutdown", content)
     assert take_marker(disk, "/data") == -1
@@ -130,7 +130,7 @@ def test_a_directory_in_use_is_refused() -> None:
         ("a-0.0123456789abcdef0123456789abcdef-delete", None),
     ],
 )
-def test_directory_names_say_the_partition(name: str, partition: TopicPartition | None) -> None:
+def test_directory_names_contain_the_partition(name: str, partition: TopicPartition | None) -> None:
     assert parse_directory_name(name) == partition
 
 

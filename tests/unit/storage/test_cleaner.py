@@ -23,7 +23,7 @@ def test_the_last_value_of_each_key_stays_at_its_offset() -> None:
     assert bench.log.log_end_offset == 5
 
 
-def test_records_of_the_active_segment_neither_go_nor_take_the_place_of_others() -> None:
+def test_records_of_the_active_segment_neither_are_removed_nor_supersede_others() -> None:
     bench = CleanerBench()
     bench.put((b"a", b"1"))
     bench.seal()
@@ -102,7 +102,7 @@ def test_records_without_a_time_are_compacted_as_others() -> None:
     assert header.max_timestamp == -1
 
 
-def test_batches_of_which_all_stays_are_not_changed_by_a_bit() -> None:
+def test_batches_without_removed_records_are_copied_unchanged() -> None:
     bench = CleanerBench()
     bench.put((b"a", b"1"), (b"b", b"1"))
     bench.put((b"c", b"1"))
@@ -114,7 +114,7 @@ def test_batches_of_which_all_stays_are_not_changed_by_a_bit() -> None:
     assert bench.checkpoint() == 3
 
 
-def test_records_without_a_key_from_before_the_topic_was_compacted_go() -> None:
+def test_records_without_a_key_are_removed() -> None:
     bench = CleanerBench(replace(COMPACTED, cleanup_policy=("delete",)))
     bench.append(batch([b"x", b"y"], key=None))
     bench.log.update_config(COMPACTED)
@@ -123,7 +123,7 @@ def test_records_without_a_key_from_before_the_topic_was_compacted_go() -> None:
     assert bench.pairs() == [(b"a", b"1")]
 
 
-def test_the_last_batch_stays_without_records_so_that_the_end_is_not_lost() -> None:
+def test_the_last_batch_is_kept_empty_to_preserve_the_log_end() -> None:
     bench = CleanerBench(replace(COMPACTED, cleanup_policy=("delete",)))
     bench.append(batch([b"x", b"y"], key=None))
     bench.log.update_config(COMPACTED)
@@ -174,7 +174,7 @@ def test_the_delete_horizon_changes_no_timestamp() -> None:
     assert found == {0: NOW_MS, 3: NOW_MS, 4: NOW_MS, 5: -1}
 
 
-def test_a_horizon_that_is_set_is_never_moved() -> None:
+def test_a_delete_horizon_never_changes() -> None:
     bench = CleanerBench()
     bench.put((b"a", None), (b"b", b"1"))
     bench.seal_and_clean()
@@ -204,7 +204,7 @@ def test_a_log_is_compacted_when_its_dirty_part_is_large_enough() -> None:
     assert bench.offsets() == [7, 8, 9, 10, 11, 12]
 
 
-def test_records_younger_than_the_least_lag_stay() -> None:
+def test_records_younger_than_min_compaction_lag_are_kept() -> None:
     bench = CleanerBench(replace(COMPACTED, min_compaction_lag_ms=1000))
     bench.put((b"a", b"1"), (b"a", b"2"))
     bench.seal_and_clean()
@@ -214,7 +214,7 @@ def test_records_younger_than_the_least_lag_stay() -> None:
     assert bench.offsets() == [1]
 
 
-def test_records_older_than_the_largest_lag_are_compacted_however_clean_the_log_is() -> None:
+def test_records_older_than_max_compaction_lag_are_compacted_at_any_dirty_ratio() -> None:
     lagging = replace(COMPACTED, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=1000)
     bench = CleanerBench(lagging)
     bench.put((b"a", b"1"), (b"a", b"2"))
@@ -225,7 +225,7 @@ def test_records_older_than_the_largest_lag_are_compacted_however_clean_the_log_
     assert bench.offsets() == [1]
 
 
-def test_the_largest_lag_rolls_segments_that_would_stay_active_for_longer() -> None:
+def test_max_compaction_lag_rolls_active_segments() -> None:
     bench = CleanerBench(replace(COMPACTED, max_compaction_lag_ms=1000))
     for offset in (0, 1000, 1001):
         bench.put((b"a", b"1"), timestamp=NOW_MS + offset)
@@ -262,7 +262,7 @@ def test_the_dirtiest_log_comes_first() -> None:
     assert ratios == [1.0, 0.5, 0.25]
 
 
-def test_a_disabled_or_paused_log_is_left_alone() -> None:
+def test_a_disabled_or_paused_log_is_not_compacted() -> None:
     bench = CleanerBench()
     bench.put((b"a", b"1"), (b"a", b"2"))
     bench.seal()
@@ -274,7 +274,7 @@ def test_a_disabled_or_paused_log_is_left_alone() -> None:
     assert bench.offsets() == [1]
 
 
-def test_the_back_off_is_waited_for_when_there_is_nothing_to_do() -> None:
+def test_an_idle_cleaner_waits_for_the_backoff() -> None:
     bench = CleanerBench(COMPACTED, CleanerConfig(log_cleaner_backoff_ms=5000))
     bench.cleaner.start()
     bench.due.run_for(1)
@@ -328,7 +328,7 @@ def test_segments_whose_offsets_do_not_fit_one_index_are_not_joined() -> None:
     assert bench.offsets() == [0, 10, 1 << 31, (1 << 31) + 10]
 
 
-def test_indexes_of_a_cleaned_segment_lead_to_its_batches() -> None:
+def test_the_indexes_of_a_compacted_segment_find_its_batches() -> None:
     bench = CleanerBench()
     for index in range(200):
         bench.put((b"k%d" % (index % 50), bytes(50)), timestamp=NOW_MS + index)
@@ -345,7 +345,7 @@ def test_indexes_of_a_cleaned_segment_lead_to_its_batches() -> None:
     assert bench.disk.size(segment.path(TIME_INDEX_SUFFIX)) == 12 * len(segment.time_index)
 
 
-def test_a_cleaned_segment_is_as_old_as_the_last_of_those_it_replaces() -> None:
+def test_a_compacted_segment_has_the_modification_time_of_its_last_source() -> None:
     bench = CleanerBench()
     bench.put((b"a", b"1"), (b"a", b"2"), timestamp=-1)
     bench.seal()
@@ -369,7 +369,7 @@ def test_a_reader_of_the_old_segment_is_not_disturbed() -> None:
     assert not [name for name in bench.names() if name.endswith(".deleted")]
 
 
-def test_snapshots_of_producers_go_with_the_segments_they_belong_to() -> None:
+def test_producer_snapshots_are_removed_with_their_segments() -> None:
     bench = CleanerBench()
     for sequence in range(4):
         bench.put(
@@ -414,7 +414,7 @@ def test_compact_alone_deletes_only_segments_below_the_log_start() -> None:
 
 
 def half_way(bench: CleanerBench) -> None:
-    """Begin a pass and let it write something."""
+    """Begin a pass and stop after it has written a part."""
     bench.cleaner.start()
     while not bench.suffixes():
         assert bench.due.step()
@@ -486,7 +486,7 @@ def test_a_disk_that_fails_takes_the_directory_offline() -> None:
     assert (path, error.errno) == ("/data", errno.ENOSPC)
 
 
-def test_a_pass_that_was_interrupted_is_tried_again() -> None:
+def test_an_interrupted_pass_is_retried() -> None:
     from barnabas.runtime.offload import OffloadError
 
     bench = filled()

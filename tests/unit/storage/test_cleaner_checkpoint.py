@@ -1,4 +1,4 @@
-"""The cleaner's checkpoint: what is known to be clean, and what happens when it is wrong."""
+"""The cleaner's checkpoint: the clean part of each log, and invalid checkpoints."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_after_a_restart_only_new_records_are_read_for_keys() -> None:
     assert bench.cleaner.statistics.passes == 0
 
 
-def test_a_checkpoint_below_the_log_start_is_put_right() -> None:
+def test_a_checkpoint_below_the_log_start_is_corrected() -> None:
     bench = CleanerBench(replace(COMPACTED, segment_bytes=100))
     for index in range(4):
         bench.put((b"k%d" % index, bytes(20)))
@@ -48,7 +48,7 @@ def test_a_checkpoint_above_the_log_end_is_reset() -> None:
     assert bench.checkpoint() == 2
 
 
-def test_a_damaged_checkpoint_costs_a_pass_and_nothing_else() -> None:
+def test_a_damaged_checkpoint_only_causes_one_more_pass() -> None:
     bench = CleanerBench()
     bench.put((b"a", b"1"), (b"a", b"2"))
     bench.seal_and_clean()
@@ -75,7 +75,7 @@ def test_a_truncated_log_is_dirty_from_the_truncation_on() -> None:
     assert bench.pairs() == [(b"a", b"2")]
 
 
-def test_a_deleted_partition_leaves_the_checkpoint() -> None:
+def test_a_deleted_partition_is_removed_from_the_checkpoint() -> None:
     bench = CleanerBench()
     bench.put((b"a", b"1"))
     bench.seal_and_clean()

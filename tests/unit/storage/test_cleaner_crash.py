@@ -1,4 +1,4 @@
-"""A compaction that a crash interrupts at any step: the log reads as before, or as after."""
+"""A compaction that a crash interrupts at any step leaves the old or the new content of the log."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ OPERATIONS = ("open", "remove", "rename", "write_atomically", "sync_directory", 
 
 
 class ProcessDeath(BaseException):
-    """No code gets to handle this."""
+    """The death of the process; no code can handle it."""
 
 
 class CountingDisk:
-    """Counts what changes the disk below, and dies at a given count."""
+    """Counts changes of the disk, and raises ProcessDeath at a given count."""
 
     def __init__(self, disk: SimDisk) -> None:
         self._disk = disk
@@ -50,7 +50,7 @@ class CountingDisk:
 
 
 class CountingFile:
-    """A file whose writes count too."""
+    """A file whose writes are counted."""
 
     def __init__(self, disk: CountingDisk, file: File) -> None:
         self._disk = disk
@@ -64,7 +64,7 @@ class CountingFile:
 
 
 class MortalBench(CleanerBench):
-    """Its process can die within any operation of the disk."""
+    """A bench whose process can die in any operation of the disk."""
 
     def __init__(self, seed: int = 1) -> None:
         self.counting: CountingDisk | None = None
@@ -152,7 +152,7 @@ def test_a_loss_of_power_leaves_the_old_or_the_new_content(step: int) -> None:
 
 
 @pytest.mark.parametrize("step", range(FIRST, LAST, 3))
-def test_a_second_death_while_the_swap_is_completed_loses_nothing_either(step: int) -> None:
+def test_a_second_kill_during_the_completion_of_the_swap_loses_no_record(step: int) -> None:
     for second in range(1, 12):
         bench, before, after = die_at(step)
         assert bench.counting is not None
@@ -211,7 +211,7 @@ def test_a_truncation_waits_for_the_renaming() -> None:
     assert contents(bench) == [each for each in after if each[0] < 20]
 
 
-def test_a_stop_comes_after_the_renaming() -> None:
+def test_a_stop_waits_for_the_renaming() -> None:
     bench, after = swapping()
     bench.cleaner.stop()
     bench.reopen_cleanly()

@@ -1,4 +1,4 @@
-"""Compaction and producers: sequences outlive their records, aborted records and markers go."""
+"""Compaction and producers: sequences are kept without records; aborted data is removed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_the_last_batch_of_an_active_producer_stays_without_its_records() -> Non
     assert (kept.base_sequence, kept.last_sequence, kept.max_timestamp) == (1, 1, NOW_MS)
 
 
-def test_duplicates_are_known_after_cleaning_and_a_crash() -> None:
+def test_duplicates_are_detected_after_compaction_and_a_crash() -> None:
     bench = CleanerBench()
     bench.put((b"a", b"1"), base_sequence=0, **PRODUCER)
     bench.put((b"a", b"2"))
@@ -58,7 +58,7 @@ def test_duplicates_are_known_after_cleaning_and_a_crash() -> None:
     assert bench.append(keyed([(b"a", b"9")], base_sequence=1, **PRODUCER)).first_offset == 2
 
 
-def test_batches_of_a_forgotten_producer_go() -> None:
+def test_empty_batches_of_an_expired_producer_are_removed() -> None:
     bench = CleanerBench()
     bench.put((b"a", b"1"), base_sequence=0, **PRODUCER)
     bench.put((b"a", b"2"))
@@ -92,7 +92,7 @@ def test_records_from_an_open_transaction_on_are_not_compacted() -> None:
     assert bench.offsets() == [3]
 
 
-def test_records_of_an_aborted_transaction_go_and_hide_no_older_ones() -> None:
+def test_aborted_records_are_removed_and_supersede_no_older_records() -> None:
     bench = CleanerBench()
     bench.put((b"a", b"1"))
     abort(bench)
@@ -102,7 +102,7 @@ def test_records_of_an_aborted_transaction_go_and_hide_no_older_ones() -> None:
     assert bench.pairs() == [(b"a", b"1")]
 
 
-def test_the_marker_of_an_aborted_transaction_outlives_its_records() -> None:
+def test_the_marker_of_an_aborted_transaction_is_kept_longer_than_its_records() -> None:
     bench = CleanerBench()
     abort(bench)
     bench.put((b"b", b"1"), base_sequence=1, **PRODUCER)
@@ -118,7 +118,7 @@ def test_the_marker_of_an_aborted_transaction_outlives_its_records() -> None:
     assert 1 not in by_base(bench)
 
 
-def test_the_marker_of_a_committed_transaction_stays_as_long_as_its_records() -> None:
+def test_the_marker_of_a_committed_transaction_is_kept_with_its_records() -> None:
     bench = CleanerBench()
     commit(bench)
     bench.put((b"b", b"1"), base_sequence=1, **PRODUCER)
@@ -137,7 +137,7 @@ def test_the_marker_of_a_committed_transaction_stays_as_long_as_its_records() ->
     assert 1 not in by_base(bench)
 
 
-def test_a_marker_on_which_a_producers_epoch_rests_stays_without_its_record() -> None:
+def test_a_marker_with_the_last_epoch_of_a_producer_is_kept_empty() -> None:
     bench = CleanerBench()
     bench.coordinate(marker(ControlType.ABORT, 7, epoch=3))
     for _ in range(3):
@@ -150,7 +150,7 @@ def test_a_marker_on_which_a_producers_epoch_rests_stays_without_its_record() ->
     assert (kept.record_count, kept.is_control, kept.producer_epoch) == (0, True, 3)
 
 
-def test_the_index_of_aborted_transactions_has_those_with_a_kept_marker() -> None:
+def test_the_index_of_aborted_transactions_matches_the_kept_markers() -> None:
     bench = CleanerBench()
     abort(bench)
     bench.put((b"b", b"1"), base_sequence=1, **PRODUCER)

@@ -47,7 +47,7 @@ def fetched(bench: CleanerBench) -> bytes:
 
 
 @pytest.mark.parametrize("compression", [NONE, GZIP, ZSTD])
-def test_our_client_reads_them(compression: int) -> None:
+def test_the_barnabas_client_reads_a_compacted_log(compression: int) -> None:
     data = fetched(cleaned(compression))
     assert scan_records(data, check_crcs=True)[:2] == (10, len(data))
     records = read_records(RecordSet("t", 0, 0, 10, data, 10, 0, ()))
@@ -55,7 +55,7 @@ def test_our_client_reads_them(compression: int) -> None:
 
 
 @pytest.mark.parametrize("compression", [NONE, GZIP, ZSTD])
-def test_spark_reads_them(compression: int) -> None:
+def test_the_spark_source_reads_a_compacted_log(compression: int) -> None:
     offsets = [
         offset
         for part in decode_record_set(fetched(cleaned(compression)))
@@ -72,13 +72,13 @@ def test_spark_reads_a_set_of_empty_batches() -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_old_clients_read_them(magic: int) -> None:
+def test_old_clients_read_a_compacted_log(magic: int) -> None:
     converted = down_convert(fetched(cleaned(NONE)), magic)
     found = [(each.offset, each.key, each.value) for each in messages(memoryview(converted))]
     assert found == EXPECTED
 
 
-def test_a_coordinator_loads_them() -> None:
+def test_a_coordinator_loads_a_compacted_log() -> None:
     class Replayed:
         """Notes what it is given."""
 
@@ -96,7 +96,7 @@ def test_a_coordinator_loads_them() -> None:
     assert (shard.records, outcomes) == (EXPECTED, [True])
 
 
-def test_every_fetch_offset_gets_on() -> None:
+def test_a_fetch_at_every_offset_makes_progress() -> None:
     bench = cleaned(NONE)
     for offset in range(10):
         data = content(read(bench.log, offset, max_bytes=1))

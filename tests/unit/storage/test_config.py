@@ -42,7 +42,7 @@ def test_the_most_specific_broker_key_wins(given: dict[str, str], expected: int)
     assert log_config({}, defaults).retention_ms == expected
 
 
-def test_a_value_out_of_range_names_the_key() -> None:
+def test_the_error_of_a_value_out_of_range_names_the_key() -> None:
     with pytest.raises(ConfigError, match=r"segment\.bytes"):
         log_config({"segment.bytes": "100"})
 

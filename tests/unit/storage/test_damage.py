@@ -1,4 +1,4 @@
-"""Flipped bits in a log's files: what is cut, what is told, and that a start always succeeds."""
+"""Flipped bits in log files: truncation and log messages; every start succeeds."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LOWER_EPOCHS = [15 * 8 + bit for bit in range(8) if LEADER_EPOCH >> bit & 1]
 
 
 def flip(bench: Bench, path: str, bit: int) -> None:
-    """Turn one bit of a file over."""
+    """Flip one bit of a file."""
     file = bench.disk.open(path, create=False)
     byte = file.read_at(1, bit // 8)[0]
     file.write_at(bytes([byte ^ 1 << bit % 8]), bit // 8)
@@ -54,7 +54,7 @@ def bench_of(batches: int, config: LogConfig | None = None) -> tuple[Bench, int]
 
 
 @pytest.mark.parametrize("which", [0, 3, BATCHES - 1])
-def test_any_flipped_bit_of_a_header_ends_the_log_there_after_a_kill(which: int) -> None:
+def test_a_flipped_header_bit_truncates_the_log_after_a_kill(which: int) -> None:
     for bit in range(HEADER_BITS):
         bench, size = bench_of(BATCHES)
         whole = values(bench)
@@ -73,7 +73,7 @@ def test_any_flipped_bit_of_a_header_ends_the_log_there_after_a_kill(which: int)
         assert [offset for offset, _ in values(bench)] == list(range(which + 2)), bit
 
 
-def test_a_flipped_bit_of_a_header_is_served_as_no_other_record_after_a_clean_stop() -> None:
+def test_a_flipped_header_bit_never_serves_another_record_after_a_clean_stop() -> None:
     config = LogConfig(index_interval_bytes=300)
     for bit in range(BATCHES * HEADER_BITS):
         which = bit // HEADER_BITS
@@ -111,7 +111,7 @@ def read_one(bench: Bench, offset: int, refused: set[int]) -> list[tuple[int, by
 def test_a_batch_of_many_records_with_a_wrong_base_offset_is_not_found_by_the_index(
     interval: int,
 ) -> None:
-    """The index leads right to the batch: what it knows of its last offset tells."""
+    """The index finds the batch; the last offset in the index reveals the damage."""
     for bit in range(64):
         bench = Bench(LogConfig(index_interval_bytes=interval))
         for number in range(4):
@@ -128,7 +128,7 @@ def test_a_batch_of_many_records_with_a_wrong_base_offset_is_not_found_by_the_in
         assert bench.doors.damage.counts, bit
 
 
-def test_flipped_bits_of_a_body_end_the_log_there_after_a_kill() -> None:
+def test_flipped_body_bits_truncate_the_log_after_a_kill() -> None:
     for bit in range(HEADER_BITS, HEADER_BITS + 400, 37):
         bench, size = bench_of(BATCHES)
         whole = values(bench)

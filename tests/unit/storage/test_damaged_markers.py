@@ -32,7 +32,7 @@ def control_batch(
 
 
 def torn_record() -> bytearray:
-    """The length of the record says more than the batch holds; the CRC is right."""
+    """The record's length exceeds the batch; the CRC is valid."""
     made = control_batch(COMMIT, VALUE)
     made[61] = 0x7E
     set_crc(made, 0, len(made))
@@ -71,7 +71,7 @@ def test_a_follower_checks_markers_before_it_writes_anything(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DAMAGED)
-def test_a_leader_refuses_a_coordinators_damaged_marker(name: str) -> None:
+def test_a_leader_refuses_a_damaged_marker(name: str) -> None:
     bench = Bench()
     with pytest.raises(CorruptRecordError):
         bench.coordinate(DAMAGED[name])
@@ -79,7 +79,7 @@ def test_a_leader_refuses_a_coordinators_damaged_marker(name: str) -> None:
 
 
 def test_a_follower_refuses_a_batch_outside_of_its_producers_open_transaction() -> None:
-    """As Kafka: InvalidTxnStateException, before the batch is written."""
+    """As in Kafka: InvalidTxnStateException, before the batch is written."""
     bench = Bench()
     bench.append(open_transaction())
     plain = batch([b"b"], producer_id=1, producer_epoch=0, base_sequence=1)
@@ -90,8 +90,8 @@ def test_a_follower_refuses_a_batch_outside_of_its_producers_open_transaction() 
     assert (bench.log.log_end_offset, bench.log.size) == (1, size)
 
 
-def test_a_follower_takes_several_transactions_of_a_producer_in_one_fetch() -> None:
-    """Each batch is judged by the state after the one before it."""
+def test_a_follower_appends_several_transactions_of_a_producer_in_one_fetch() -> None:
+    """Each batch is checked against the state after the previous batch."""
     leader, follower = Bench(), Bench()
     leader.append(open_transaction())
     leader.coordinate(marker(ControlType.ABORT, 1))
@@ -116,8 +116,8 @@ def test_a_batch_whose_last_offset_exceeds_63_bits_is_rejected() -> None:
     assert bench.log.size == 0
 
 
-def write_behind_the_back(bench: Bench, name: str) -> int:
-    """One good batch through the log, and a damaged marker straight into the file."""
+def write_past_the_log(bench: Bench, name: str) -> int:
+    """Append one good batch through the log, and write a damaged marker directly to the file."""
     bench.append(open_transaction())
     size = bench.log.size
     damaged = bytearray(DAMAGED[name])
@@ -128,9 +128,9 @@ def write_behind_the_back(bench: Bench, name: str) -> int:
 
 @pytest.mark.parametrize("name", DAMAGED)
 def test_recovery_truncates_the_log_at_an_unreadable_marker(name: str) -> None:
-    """As Kafka's recovery: like a batch whose CRC is wrong."""
+    """As in Kafka's recovery: like a batch with a wrong CRC."""
     bench = Bench()
-    size = write_behind_the_back(bench, name)
+    size = write_past_the_log(bench, name)
     bench.kill_and_reopen(recovery_point=0)
     assert (bench.log.log_end_offset, bench.log.size) == (1, size)
     assert bench.coordinate(marker(ControlType.COMMIT, 1)).first_offset == 1
@@ -138,9 +138,9 @@ def test_recovery_truncates_the_log_at_an_unreadable_marker(name: str) -> None:
 
 @pytest.mark.parametrize("name", DAMAGED)
 def test_a_log_that_was_closed_cleanly_opens_past_a_damaged_marker(name: str, caplog) -> None:
-    """Nothing is cut; only the state of producers lacks it, which the log tells."""
+    """Nothing is truncated; only the producer state lacks the marker, which is logged."""
     bench = Bench()
-    write_behind_the_back(bench, name)
+    write_past_the_log(bench, name)
     bench.disk.kill()
     bench.open(clean_shutdown=True, recovery_point=2)
     assert bench.log.log_end_offset == 2

@@ -1,4 +1,4 @@
-"""The flush policy: what is synced, and who waits for it."""
+"""The flush policy: what is synced, and which callers wait for it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def bench_with_threads(config: LogConfig | None = None) -> tuple[Bench, LaterExe
     return bench, executor
 
 
-def test_an_append_says_when_flush_messages_is_reached() -> None:
+def test_an_append_reports_that_flush_messages_is_reached() -> None:
     bench = Bench(LogConfig(flush_messages=2))
     assert not bench.append(batch([b"a"])).needs_flush
     assert bench.append(batch([b"b"])).needs_flush
@@ -42,7 +42,7 @@ def test_a_flush_raises_the_recovery_point_to_the_log_end() -> None:
     assert bench.log.recovery_point == 3
 
 
-def test_a_flush_off_the_loop_covers_the_log_end_at_submission_only() -> None:
+def test_an_asynchronous_flush_covers_the_log_end_at_its_submission() -> None:
     bench, executor = bench_with_threads()
     done: list[object] = []
     bench.append(batch([b"a"]))
@@ -69,7 +69,7 @@ def test_a_flush_requested_during_a_flush_waits_for_the_next_one() -> None:
     assert bench.log.recovery_point == 2
 
 
-def test_nothing_to_flush_is_answered_at_once() -> None:
+def test_a_flush_without_new_records_completes_immediately() -> None:
     bench, executor = bench_with_threads()
     done: list[object] = []
     bench.log.flush_async(done.append)
@@ -110,7 +110,7 @@ def test_a_roll_syncs_the_sealed_segment_off_the_loop() -> None:
     assert bench.log.recovery_point == 3
 
 
-def test_a_sync_that_finds_no_descriptor_is_done_again() -> None:
+def test_a_sync_without_a_free_descriptor_is_retried() -> None:
     bench, executor = bench_with_threads()
     done: list[object] = []
     bench.append(batch([b"a"]))

@@ -1,4 +1,4 @@
-"""Leader epochs and where they begin."""
+"""Leader epochs and their start offsets."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_an_empty_cache_knows_no_epoch() -> None:
     assert cache.end_offset_for(0, 5) == (-1, -1)
 
 
-def test_entries_that_contradict_a_new_one_go(cache: LeaderEpochCache) -> None:
+def test_a_new_entry_removes_contradicting_entries(cache: LeaderEpochCache) -> None:
     cache.assign(5, 20)
     assert cache.entries == [(1, 0), (3, 10), (5, 20)]
 
@@ -54,13 +54,13 @@ def test_a_truncation_at_the_start_raises_the_first_epoch_that_remains(
     assert cache.entries == [(4, 100)]
 
 
-def test_epochs_of_offsets_and_neighbours(cache: LeaderEpochCache) -> None:
+def test_epochs_are_found_by_offset_with_their_neighbors(cache: LeaderEpochCache) -> None:
     assert [cache.epoch_for_offset(offset) for offset in (0, 9, 10, 30)] == [1, 1, 3, 4]
     assert cache.previous_epoch(4) == 3
     assert cache.previous_epoch(1) is None
 
 
-def test_the_file_is_kafkas_and_is_read_again(cache: LeaderEpochCache) -> None:
+def test_the_file_has_kafkas_format_and_is_read_back(cache: LeaderEpochCache) -> None:
     disk = cache._disk
     lines = disk.read("/data/leader-epoch-checkpoint").split(b"\n")
     assert [line.rstrip() for line in lines] == [b"0", b"3", b"1 0", b"3 10", b"4 25", b""]
@@ -83,7 +83,7 @@ def test_an_epoch_without_records_is_not_written_before_its_first_record() -> No
     assert again.entries == [(1, 0), (2, 10)]
 
 
-def test_epochs_at_the_end_of_an_opened_log_are_forgotten(cache: LeaderEpochCache) -> None:
+def test_epochs_without_records_are_removed_when_the_log_opens(cache: LeaderEpochCache) -> None:
     cache.forget_from(25)
     assert cache.entries == [(1, 0), (3, 10)]
     cache.announce(7, 25)

@@ -40,7 +40,7 @@ def test_the_leader_assigns_offsets_and_its_epoch_in_place() -> None:
     assert content(read(bench.log, 2)) == bytes(records)
 
 
-def test_the_bytes_but_for_offset_and_epoch_stay_as_they_were_sent() -> None:
+def test_an_append_changes_only_offset_and_epoch() -> None:
     bench = Bench()
     sent = batch([b"a"], compression=4)
     bench.append(sent)
@@ -49,14 +49,14 @@ def test_the_bytes_but_for_offset_and_epoch_stay_as_they_were_sent() -> None:
     assert stored[16:] == sent[16:]
 
 
-def test_the_log_end_moves_with_each_append_and_the_high_watermark_does_not() -> None:
+def test_an_append_advances_the_log_end_but_not_the_high_watermark() -> None:
     bench = Bench()
     bench.append(batch([b"a", b"b"]))
     assert bench.log.log_end_offset == 2
     assert bench.log.high_watermark == 0
 
 
-def test_several_batches_of_one_append_follow_each_other() -> None:
+def test_batches_of_one_append_get_consecutive_offsets() -> None:
     bench = Bench()
     info = bench.coordinate(batch([b"a", b"b"]) + batch([b"c"]))
     assert (info.first_offset, info.last_offset, info.record_count) == (0, 2, 3)
@@ -135,7 +135,7 @@ def test_a_timestamp_too_far_ahead_is_refused() -> None:
     bench.append(batch([b"a"], timestamp=NOW_MS + 3_600_000))
 
 
-def test_a_timestamp_too_old_is_refused_where_the_topic_says_so() -> None:
+def test_a_timestamp_older_than_the_topics_limit_is_refused() -> None:
     bench = Bench(LogConfig(message_timestamp_before_max_ms=1000))
     with pytest.raises(InvalidTimestampError):
         bench.append(batch([b"a"], timestamp=NOW_MS - 1001))
@@ -149,7 +149,7 @@ def test_log_append_time_replaces_the_producers_time() -> None:
     assert [record.timestamp for record in all_records(bench.log)] == [NOW_MS, NOW_MS]
 
 
-def test_a_producer_that_claims_log_append_time_is_not_believed() -> None:
+def test_log_append_time_of_a_producer_is_corrected_or_refused() -> None:
     bench = Bench()
     bench.append(batch([b"a"], timestamp_type=1, log_append_time_ms=NOW_MS))
     stored = content(read(bench.log))
@@ -160,7 +160,7 @@ def test_a_producer_that_claims_log_append_time_is_not_believed() -> None:
         bench.append(batch([b"a"], timestamp_type=1, log_append_time_ms=NOW_MS))
 
 
-def test_a_batch_that_grows_beyond_the_limit_when_it_is_unpacked_is_refused() -> None:
+def test_a_batch_that_decompresses_beyond_the_limit_is_refused() -> None:
     packed = batch([bytes(10_000)], compression=1)
     bench = Bench(LogConfig(max_message_bytes=2000, compression_type="uncompressed"))
     with pytest.raises(RecordTooLargeError):
@@ -171,9 +171,7 @@ def test_a_batch_that_grows_beyond_the_limit_when_it_is_unpacked_is_refused() ->
 @pytest.mark.parametrize(
     ("name", "code"), [("gzip", 1), ("snappy", 2), ("lz4", 3), ("zstd", 4), ("uncompressed", 0)]
 )
-def test_a_topic_with_a_compression_of_its_own_stores_all_batches_in_it(
-    name: str, code: int
-) -> None:
+def test_a_topic_compression_applies_to_all_batches(name: str, code: int) -> None:
     bench = Bench(LogConfig(compression_type=name))
     for source in range(5):
         bench.append(batch([b"value" * 20, None], compression=source))
@@ -183,7 +181,7 @@ def test_a_topic_with_a_compression_of_its_own_stores_all_batches_in_it(
     assert [record.offset for record in all_records(bench.log)] == list(range(10))
 
 
-def test_a_compacted_topic_refuses_records_without_key_and_says_which() -> None:
+def test_a_compacted_topic_refuses_and_names_records_without_a_key() -> None:
     bench = Bench(LogConfig(cleanup_policy=("compact",)))
     with pytest.raises(InvalidRecordError) as caught:
         bench.append(batch([b"a", b"b"], key=None))
@@ -200,7 +198,7 @@ def test_an_old_message_set_is_converted() -> None:
     assert [record.value for record in all_records(bench.log)] == [b"v", b"w"]
 
 
-def test_raft_batches_must_have_their_offsets() -> None:
+def test_raft_batches_must_have_the_expected_offsets() -> None:
     bench = Bench()
     right = memoryview(batch([b"a"], base_offset=0))
     bench.log.append_as_leader(right, 1, AppendOrigin.RAFT, NOW_MS)
@@ -218,7 +216,7 @@ def test_a_follower_keeps_the_leaders_bytes() -> None:
     assert bench.log.leader_epochs.entries == [(4, 0), (5, 2)]
 
 
-def test_a_follower_refuses_bytes_that_begin_below_its_end() -> None:
+def test_a_follower_refuses_records_below_its_log_end() -> None:
     bench = Bench()
     bench.log.append_as_follower(batch([b"a", b"b"]))
     with pytest.raises(UnexpectedAppendOffsetError) as caught:
@@ -226,7 +224,7 @@ def test_a_follower_refuses_bytes_that_begin_below_its_end() -> None:
     assert (caught.value.first_offset, caught.value.log_end_offset) == (1, 2)
 
 
-def test_a_follower_refuses_offsets_that_do_not_grow() -> None:
+def test_a_follower_refuses_offsets_that_do_not_increase() -> None:
     bench = Bench()
     with pytest.raises(CorruptRecordError):
         bench.log.append_as_follower(batch([b"a", b"b"]) + batch([b"c"], base_offset=1))

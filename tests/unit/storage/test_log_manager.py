@@ -84,7 +84,7 @@ def test_high_watermarks_and_log_starts_come_from_their_checkpoints() -> None:
     assert (log.log_start_offset, log.high_watermark) == (3, 7)
 
 
-def test_new_logs_go_to_the_directory_with_the_fewest() -> None:
+def test_new_logs_are_placed_in_the_directory_with_the_fewest_logs() -> None:
     broker = Broker("/one", "/two")
     for partition in PARTITIONS:
         broker.append(partition)
@@ -100,7 +100,7 @@ def test_an_existing_log_of_another_topic_id_is_refused() -> None:
         broker.manager.get_or_create(PARTITIONS[0], bytes(16), CONFIG)
 
 
-def test_deleting_a_log_removes_it_at_once_and_its_files_later() -> None:
+def test_a_deleted_log_is_removed_immediately_and_its_files_later() -> None:
     broker = Broker()
     broker.append(PARTITIONS[0])
     assert broker.manager.delete_async(PARTITIONS[0])
@@ -125,7 +125,7 @@ def test_a_deletion_interrupted_by_a_kill_is_completed() -> None:
     assert not [name for name in broker.disk.list("/logs") if name.endswith("-delete")]
 
 
-def test_the_metadata_log_is_left_to_its_owner() -> None:
+def test_the_log_manager_ignores_the_metadata_log() -> None:
     broker = Broker()
     broker.disk.make_directory("/logs/__cluster_metadata-0")
     broker.manager.shutdown()
@@ -232,7 +232,7 @@ def test_a_stop_syncs_the_names_of_all_logs_once() -> None:
     assert synced.count(broker.paths[0]) <= 1 + len(broker.manager.directories[0].checkpoints) + 1
 
 
-def test_a_log_without_records_has_little_to_be_synced_at_a_stop() -> None:
+def test_a_stop_makes_few_syncs_for_an_empty_log() -> None:
     broker = Broker()
     for partition in PARTITIONS:
         broker.append(partition, 0)

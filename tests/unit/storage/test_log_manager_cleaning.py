@@ -1,4 +1,4 @@
-"""What befalls a log while it is compacted: the log manager calls that off, or pauses it."""
+"""Operations on a log during its compaction abort or pause the compaction."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OTHER = TopicPartition("other", 0)
 
 
 class Managed:
-    """A log manager with two directories, whose tasks have begun."""
+    """A running log manager with two directories."""
 
     def __init__(self, **cleaner: object) -> None:
         self.bench = Bench()
@@ -58,7 +58,7 @@ class Managed:
             pass
 
     def half_way(self, log: Log) -> None:
-        """Begin to compact, and stop in the midst."""
+        """Begin to compact, and stop in the middle."""
         self.manager.start_tasks()
         while not self.half_made(log):
             assert self.due.step()
@@ -67,7 +67,7 @@ class Managed:
         return [name for name in self.disk.list(log.directory) if name.endswith(".cleaned")]
 
     def checkpoint(self, partition: TopicPartition) -> list[str]:
-        """The directories whose checkpoint has the partition."""
+        """Return the directories whose checkpoint contains the partition."""
         return [
             each.path
             for each in self.manager.directories
@@ -98,7 +98,7 @@ def test_logs_are_compacted_once_the_tasks_have_begun() -> None:
     assert managed.checkpoint(KEYS) == [owner.path]
 
 
-def test_nothing_is_compacted_when_the_cleaner_is_switched_off() -> None:
+def test_nothing_is_compacted_if_the_cleaner_is_disabled() -> None:
     managed = Managed(log_cleaner_enable=False)
     log = managed.fill(KEYS)
     managed.manager.start_tasks()
@@ -118,7 +118,7 @@ def test_several_logs_are_compacted_side_by_side_with_several_threads() -> None:
     assert managed.manager.cleaner.statistics.passes == 2
 
 
-def test_no_thread_at_all_compacts_nothing() -> None:
+def test_without_cleaner_threads_nothing_is_compacted() -> None:
     managed = Managed(log_cleaner_threads=0)
     log = managed.fill(KEYS)
     managed.manager.start_tasks()
@@ -126,7 +126,7 @@ def test_no_thread_at_all_compacts_nothing() -> None:
     assert records(log) == 10
 
 
-def test_retention_of_compacted_logs_is_the_cleaners_business() -> None:
+def test_the_cleaner_applies_retention_to_compacted_logs() -> None:
     managed = Managed(log_cleaner_backoff_ms=DAY_MS)
     both = replace(COMPACTED, cleanup_policy=("compact", "delete"), retention_ms=1000)
     managed.manager.start_tasks()
@@ -140,7 +140,7 @@ def test_retention_of_compacted_logs_is_the_cleaners_business() -> None:
     assert log.log_start_offset == 10
 
 
-def test_deleting_a_log_calls_its_cleaning_off() -> None:
+def test_deleting_a_log_aborts_its_compaction() -> None:
     managed = Managed()
     log = managed.fill(KEYS)
     managed.half_way(log)
@@ -153,7 +153,7 @@ def test_deleting_a_log_calls_its_cleaning_off() -> None:
     assert managed.offline == []
 
 
-def test_truncating_a_log_aborts_its_cleaning_which_starts_again() -> None:
+def test_truncating_a_log_restarts_its_compaction() -> None:
     managed = Managed()
     log = managed.fill(KEYS)
     managed.half_way(log)
@@ -175,7 +175,7 @@ def test_emptying_a_log_aborts_its_cleaning() -> None:
     assert (managed.half_made(log), log.log_end_offset) == ([], 50)
 
 
-def test_a_topic_that_is_not_compacted_any_more_is_left_alone() -> None:
+def test_a_topic_without_the_compact_policy_is_no_longer_compacted() -> None:
     managed = Managed()
     log = managed.fill(KEYS)
     managed.half_way(log)
@@ -214,7 +214,7 @@ def test_a_log_that_is_being_moved_is_not_compacted_and_its_checkpoint_moves_too
     assert records(future) == 2
 
 
-def test_a_move_that_is_given_up_lets_the_cleaner_go_on() -> None:
+def test_a_canceled_move_resumes_compaction() -> None:
     managed = Managed()
     log = managed.fill(KEYS)
     source = managed.manager.directory_of(KEYS)
@@ -242,7 +242,7 @@ def test_a_directory_that_fails_ends_the_cleanings_in_it_alone() -> None:
     assert records(other) == 2
 
 
-def test_a_stop_leaves_no_half_made_file() -> None:
+def test_a_stop_leaves_no_incomplete_file() -> None:
     managed = Managed()
     log = managed.fill(KEYS)
     managed.half_way(log)

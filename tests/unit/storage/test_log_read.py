@@ -1,4 +1,4 @@
-"""Reading slices of the file."""
+"""Reading slices of log files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from unit.storage.storage_fixtures import (
 SMALL = LogConfig(segment_bytes=2000, index_interval_bytes=300)
 
 
-def test_a_read_gives_a_slice_of_the_file() -> None:
+def test_a_read_returns_a_slice_of_the_file() -> None:
     bench = Bench()
     bench.append(batch([b"a"]))
     assert isinstance(read(bench.log).records, FileSlice)
@@ -40,7 +40,7 @@ def test_every_offset_is_found_in_the_batch_that_holds_it() -> None:
         assert header.base_offset <= offset <= header.last_offset
 
 
-def test_a_read_at_the_log_end_is_empty_and_touches_no_segment() -> None:
+def test_a_read_at_the_log_end_is_empty_and_opens_no_segment() -> None:
     bench = Bench()
     bench.append(batch([b"a"]))
     bench.disk.faults.clear()
@@ -77,7 +77,7 @@ def test_the_byte_limit_truncates_the_slice_but_not_the_first_batch() -> None:
     assert len(read(bench.log, 0, sizes[0] + 5).records) == sizes[0] + 5
 
 
-def test_a_hard_limit_below_the_first_batch_says_that_it_is_incomplete() -> None:
+def test_a_hard_limit_below_the_first_batch_returns_it_incomplete() -> None:
     bench = Bench()
     bench.append(batch([bytes(100)]))
     result = bench.log.read(0, 10, FetchIsolation.LOG_END, False)
@@ -85,7 +85,7 @@ def test_a_hard_limit_below_the_first_batch_says_that_it_is_incomplete() -> None
     assert result.first_batch_incomplete
 
 
-def test_no_bytes_asked_give_a_position_and_no_records() -> None:
+def test_a_read_of_zero_bytes_returns_a_position_and_no_records() -> None:
     bench = Bench()
     bench.append_many(2)
     result = bench.log.read(1, 0, FetchIsolation.LOG_END, False)
@@ -105,7 +105,7 @@ def test_consumers_see_nothing_above_the_high_watermark() -> None:
     assert above.position.message_offset == 2
 
 
-def test_between_high_watermark_and_log_end_a_consumer_gets_nothing_and_no_error() -> None:
+def test_a_consumer_read_above_the_high_watermark_is_empty_without_error() -> None:
     bench = Bench()
     bench.append_many(5)
     bench.log.update_high_watermark(1)
@@ -143,9 +143,7 @@ def with_gaps() -> Bench:
 
 
 @pytest.mark.parametrize(("offset", "found"), [(1, 7), (4, 7), (5, 7), (8, 12), (9, 12)])
-def test_a_segment_that_has_nothing_at_the_offset_hands_over_to_the_next(
-    offset: int, found: int
-) -> None:
+def test_a_read_continues_in_the_next_segment_after_a_gap(offset: int, found: int) -> None:
     bench = with_gaps()
     result = read(bench.log, offset)
     assert read_header(content(result)).base_offset == found
@@ -156,7 +154,7 @@ def test_a_segment_that_has_nothing_at_the_offset_hands_over_to_the_next(
 def test_records_of_the_next_segment_above_the_high_watermark_are_not_returned(
     high_watermark: int,
 ) -> None:
-    """Nor what a segment behind it has."""
+    """Records of later segments are not returned either."""
     bench = with_gaps()
     bench.log.update_high_watermark(high_watermark)
     result = read(bench.log, 1, isolation=FetchIsolation.HIGH_WATERMARK)
@@ -188,7 +186,7 @@ def test_the_record_with_the_largest_timestamp_is_found() -> None:
     assert run_steps(bench.log.reader.max_timestamp_offset()) == (90, 1, 3)
 
 
-def test_the_largest_timestamp_is_that_of_the_records_that_are_left() -> None:
+def test_the_largest_timestamp_is_that_of_the_remaining_records() -> None:
     bench = Bench()
     bench.append(batch([b"a", b"b"], timestamp=90))
     for timestamp in (20, 70, 40):
@@ -201,7 +199,7 @@ def test_the_largest_timestamp_is_that_of_the_records_that_are_left() -> None:
     assert run_steps(bench.log.reader.max_timestamp_offset()) is None
 
 
-def test_of_records_without_a_time_the_first_one_has_the_largest() -> None:
+def test_the_first_of_records_without_a_timestamp_has_the_largest_timestamp() -> None:
     bench = Bench()
     bench.append_many(0)
     assert run_steps(bench.log.reader.max_timestamp_offset()) is None

@@ -25,14 +25,14 @@ def test_a_full_segment_is_rolled_at_the_log_end() -> None:
     assert bench.log.segments.base_offsets == [0, 3, 6]
 
 
-def test_a_segment_is_rolled_when_its_time_is_over_by_the_records_own_clock() -> None:
+def test_segment_ms_uses_record_timestamps() -> None:
     bench = Bench(LogConfig(segment_ms=1000))
     for offset in (0, 1000, 1001):
         bench.append(batch([b"a"], timestamp=NOW_MS + offset))
     assert bench.log.segments.base_offsets == [0, 2]
 
 
-def test_records_without_time_roll_by_the_age_of_the_segment() -> None:
+def test_segment_ms_uses_the_segment_age_without_timestamps() -> None:
     bench = Bench(LogConfig(segment_ms=1000))
     bench.append(batch([b"a"], timestamp=-1))
     bench.clock.now_ms = 1001
@@ -46,7 +46,7 @@ def test_a_full_index_rolls_its_segment() -> None:
     assert len(bench.log.segments) > 2
 
 
-def test_an_offset_too_far_from_the_base_rolls() -> None:
+def test_an_offset_too_far_from_the_base_offset_rolls_the_segment() -> None:
     bench = Bench()
     bench.log.append_as_follower(batch([b"a"]))
     bench.log.append_as_follower(batch([b"b"], base_offset=1 << 31))
@@ -66,7 +66,7 @@ def test_a_roll_takes_a_snapshot_of_the_producers() -> None:
     assert "00000000000000000001.snapshot" in bench.names()
 
 
-def test_segments_older_than_the_retention_time_go() -> None:
+def test_segments_older_than_the_retention_time_are_deleted() -> None:
     bench = Bench(LogConfig(retention_ms=1000, segment_bytes=SIZE * 2))
     for index in range(6):
         bench.append(batch([bytes(100)], timestamp=NOW_MS + index))
@@ -89,7 +89,7 @@ def test_an_empty_active_segment_stays() -> None:
     assert bench.log.delete_old_segments(NOW_MS + 10) == 0
 
 
-def test_the_oldest_segments_go_while_the_log_is_larger_than_its_retention_size() -> None:
+def test_the_oldest_segments_are_deleted_above_the_retention_size() -> None:
     bench = Bench(LogConfig(retention_bytes=SIZE * 4, segment_bytes=SIZE * 2))
     bench.append_many(0)
     for _ in range(9):
@@ -107,7 +107,7 @@ def test_nothing_above_the_high_watermark_is_deleted() -> None:
     assert bench.log.delete_old_segments(NOW_MS) == 1
 
 
-def test_segments_below_the_log_start_go_whatever_the_policy_says() -> None:
+def test_segments_below_the_log_start_are_deleted_under_any_policy() -> None:
     bench = Bench(LogConfig(cleanup_policy=("compact",), retention_ms=0, segment_bytes=SIZE * 2))
     for _ in range(6):
         bench.append(batch([bytes(100)]))
@@ -145,8 +145,8 @@ def test_the_log_start_moves_up_only_and_not_above_the_high_watermark() -> None:
         bench.log.maybe_increment_log_start_offset(5, "test")
 
 
-def test_leader_epochs_begin_where_the_log_does() -> None:
-    """However records go: deleted on request, or with the segments of their time."""
+def test_leader_epochs_begin_at_the_log_start() -> None:
+    """Records are deleted on request, or with their segments by time."""
     bench = Bench(LogConfig(retention_ms=1000, segment_bytes=SIZE * 2))
     for epoch in range(6):
         bench.append(batch([bytes(100)], timestamp=NOW_MS + epoch), epoch=epoch)

@@ -1,4 +1,4 @@
-"""Cutting a log: everything that knows offsets follows."""
+"""Truncating a log updates everything that refers to its offsets."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def offsets(bench: Bench) -> list[int]:
 
 
 @pytest.mark.parametrize("target", [0, 1, 5, 17, 29])
-def test_nothing_at_or_above_the_target_is_left(target: int) -> None:
+def test_records_at_and_above_the_target_are_removed(target: int) -> None:
     bench = Bench(SMALL)
     bench.append_many(30)
     assert bench.log.truncate_to(target)
@@ -55,7 +55,7 @@ def test_a_target_at_or_above_the_end_changes_nothing() -> None:
     assert bench.log.log_end_offset == 3
 
 
-def test_watermark_recovery_point_and_epochs_follow() -> None:
+def test_high_watermark_recovery_point_and_epochs_are_truncated() -> None:
     bench = Bench(SMALL)
     for epoch in range(10):
         bench.append(batch([b"a"]), epoch=epoch)
@@ -68,7 +68,7 @@ def test_watermark_recovery_point_and_epochs_follow() -> None:
     assert bench.log.end_offset_for_epoch(3) == (3, 4)
 
 
-def test_producers_are_as_they_were_at_the_target() -> None:
+def test_the_producer_state_is_that_of_the_target_offset() -> None:
     bench = Bench(SMALL)
     for sequence in range(12):
         bench.append(batch([bytes(80)], producer_id=1, producer_epoch=0, base_sequence=sequence))

@@ -1,4 +1,4 @@
-"""A log of many segments: what a request looks for is found without a look at each of them."""
+"""A log with many segments: requests do not look at each segment."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FEW, MANY = 40, 640
 
 
 class NotingDisk(SimDisk):
-    """Remembers which files were looked at."""
+    """Records which files were accessed."""
 
     opened: ClassVar[list[str]] = []
 
@@ -59,7 +59,7 @@ def bench_of(segments: int) -> Bench:
 
 
 def calls(work: Callable[[], object]) -> int:
-    """How many calls of Python functions it takes, generators' steps among them."""
+    """Return the number of Python function calls, including steps of generators."""
     count = 0
 
     def on_event(_frame: FrameType, event: str, _argument: object) -> None:
@@ -94,7 +94,9 @@ def by_largest_time(log: Log) -> object:
 
 
 @pytest.mark.parametrize("ask", [by_offset, committed, by_time, by_largest_time])
-def test_a_read_costs_as_much_in_many_segments_as_in_few(ask: Callable[[Log], object]) -> None:
+def test_the_cost_of_a_read_does_not_depend_on_the_number_of_segments(
+    ask: Callable[[Log], object],
+) -> None:
     taken = []
     for segments in (FEW, MANY):
         bench = bench_of(segments)
@@ -116,7 +118,7 @@ def test_the_first_read_after_a_start_opens_files_of_one_segment(
 
 
 def expected(segments: Segments, timestamp: int, start: int) -> list[int]:
-    """Those that reach a time, by looking at each."""
+    """Return the segments that reach a time, by looking at each."""
     following = segments.from_offset(start)
     return [each.base_offset for each in following if each.max_timestamp >= timestamp]
 
@@ -137,7 +139,7 @@ def check_times(bench: Bench, generator: random.Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_times_in_any_order_are_found_whatever_becomes_of_the_segments(seed: int) -> None:
+def test_timestamps_in_any_order_are_found_after_segment_changes(seed: int) -> None:
     generator = random.Random(seed)
     bench = Bench(TINY)
 
@@ -184,7 +186,7 @@ def test_timestamps_are_found_after_a_damaged_index_was_rebuilt() -> None:
     )
 
 
-def test_aborted_transactions_are_found_in_whichever_segments_they_ended() -> None:
+def test_aborted_transactions_are_found_in_all_segments() -> None:
     bench = Bench(TINY)
     ended: list[tuple[int, int, int]] = []
     generator = random.Random(1)

@@ -1,4 +1,4 @@
-"""Looking for a time takes steps, whatever batches and segments hold, and notices what is cut."""
+"""A search by timestamp runs in steps, and detects concurrent truncation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def append(bench: Bench, records: bytearray) -> None:
 
 
 def followed(steps: Any) -> tuple[Any, list[OffLoop | None]]:
-    """What the steps return, and what they asked for."""
+    """Return the result of the steps, and their requests."""
     asked: list[OffLoop | None] = []
     answer = None
     while True:
@@ -49,7 +49,7 @@ def test_a_batch_of_many_records_is_searched_in_slices() -> None:
     assert followed(bench.log.reader.offset_for_timestamp(1000))[1] == []
 
 
-def test_large_batches_are_decompressed_off_the_loop() -> None:
+def test_large_batches_are_decompressed_outside_the_event_loop() -> None:
     bench = Bench()
     append(bench, built(range(1000, 1002), ZSTD, bytes(1 << 20)))
     found, asked = followed(bench.log.reader.offset_for_timestamp(1001))
@@ -92,7 +92,7 @@ def test_a_truncation_during_a_search_is_an_error() -> None:
         next(steps)
 
 
-def test_a_batch_that_holds_no_records_is_an_error_of_its_partition() -> None:
+def test_a_batch_without_valid_records_is_an_error_of_its_partition() -> None:
     bench = Bench()
     garbage = built(range(1000, 1003))
     garbage[61:] = bytes(len(garbage) - 61)

@@ -1,4 +1,4 @@
-"""Opening a log after a clean stop, a kill, a loss of power, and damage."""
+"""Opening a log after a clean stop, a kill, a power loss, and damage."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_an_empty_log_opens_empty() -> None:
     assert bench.log.log_end_offset == 0
 
 
-def test_after_a_clean_stop_all_is_there() -> None:
+def test_a_log_is_complete_after_a_clean_stop() -> None:
     bench = Bench(SMALL)
     bench.append_many(30)
     bench.log.update_high_watermark(20)
@@ -37,7 +37,7 @@ def test_after_a_clean_stop_all_is_there() -> None:
     assert offsets(bench) == list(range(31))
 
 
-def test_after_a_kill_all_that_was_appended_is_there() -> None:
+def test_a_log_is_complete_after_a_kill() -> None:
     bench = Bench(SMALL)
     bench.append_many(30)
     bench.kill_and_reopen()
@@ -66,7 +66,7 @@ def test_a_clean_marker_does_not_hide_a_torn_tail() -> None:
     assert offsets(bench) == [0, 1]
 
 
-def test_a_flipped_bit_above_the_recovery_point_ends_the_log_there(
+def test_a_flipped_bit_above_the_recovery_point_truncates_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     bench = Bench(SMALL)
@@ -149,7 +149,7 @@ def test_an_index_without_its_segment_is_dropped() -> None:
     assert "00000000000000000077.index" not in bench.names()
 
 
-def test_files_that_waited_for_deletion_are_dropped() -> None:
+def test_files_marked_for_deletion_are_removed() -> None:
     bench = Bench()
     bench.append_many(1)
     for name in ("00000000000000000000.log.deleted", "00000000000000000000.log.cleaned"):
@@ -209,7 +209,7 @@ def test_an_open_transaction_holds_the_last_stable_offset_after_a_kill() -> None
 
 
 @pytest.mark.parametrize("damage", [b"", b"0\n1\n", b"nonsense\n1\n2 3\n"])
-def test_damaged_leader_epochs_are_found_again_in_the_log(damage: bytes) -> None:
+def test_damaged_leader_epochs_are_rebuilt_from_the_log(damage: bytes) -> None:
     bench = Bench(SMALL)
     for epoch in range(5):
         for _ in range(3):
@@ -237,7 +237,7 @@ def test_the_log_start_is_kept() -> None:
     assert offsets(bench) == [3, 4]
 
 
-def test_the_topic_id_is_kept_and_another_one_refused() -> None:
+def test_the_topic_id_is_kept_and_another_id_is_refused() -> None:
     bench = Bench()
     bench.log.identity.assign_topic_id(bytes(range(16)))
     assert bench.disk.read(f"{DIRECTORY}/partition.metadata") == (
@@ -289,7 +289,7 @@ def test_snapshots_where_no_segment_begins_are_removed_but_for_the_latest() -> N
     assert [name for name in bench.names() if name.endswith(".snapshot")] == kept
 
 
-def test_deleted_records_stay_deleted_when_the_note_of_it_is_lost() -> None:
+def test_deleted_records_stay_deleted_after_the_loss_of_the_checkpoint() -> None:
     bench = Bench(SMALL)
     bench.append_many(10)
     bench.log.update_high_watermark(10)
@@ -299,7 +299,7 @@ def test_deleted_records_stay_deleted_when_the_note_of_it_is_lost() -> None:
     assert offsets(bench) == [7, 8, 9]
 
 
-def test_records_that_were_all_deleted_stay_deleted_when_the_note_of_it_is_lost() -> None:
+def test_a_fully_deleted_log_stays_empty_after_the_loss_of_the_checkpoint() -> None:
     bench = Bench(SMALL)
     bench.append_many(1)
     bench.log.update_high_watermark(1)

@@ -1,4 +1,4 @@
-"""The time by which things expire: a jump of the wall clock is not believed for a while."""
+"""The clock for expiry: a jump of the wall clock is not trusted for a while."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TwoClocks:
         self.monotonic += duration_ms
 
 
-def test_the_wall_clock_is_believed_as_it_runs() -> None:
+def test_a_steady_wall_clock_is_trusted() -> None:
     clocks = TwoClocks()
     trusted = TrustedClock(clocks, HOLD_MS)
     for _ in range(50):
@@ -51,7 +51,7 @@ def test_a_jump_forward_is_not_trusted_and_time_continues() -> None:
     assert trusted.held_back_ms == 8 * DAY_MS
 
 
-def test_a_jump_that_is_taken_back_leaves_no_trace() -> None:
+def test_a_reverted_jump_has_no_effect() -> None:
     clocks = TwoClocks()
     trusted = TrustedClock(clocks, HOLD_MS)
     clocks.wall += 8 * DAY_MS
@@ -64,7 +64,7 @@ def test_a_jump_that_is_taken_back_leaves_no_trace() -> None:
     assert trusted.state() == TrustedTime(clocks.wall, -1)
 
 
-def test_a_jump_that_lasts_is_believed() -> None:
+def test_a_lasting_jump_is_trusted_later() -> None:
     clocks = TwoClocks()
     trusted = TrustedClock(clocks, HOLD_MS)
     clocks.wall += 8 * DAY_MS
@@ -91,7 +91,7 @@ def test_a_further_jump_is_held_back_again() -> None:
     assert trusted.held_back_ms == 0
 
 
-def test_corrections_of_a_clock_and_a_clock_set_back_are_believed_at_once() -> None:
+def test_small_corrections_and_backward_jumps_are_trusted_immediately() -> None:
     clocks = TwoClocks()
     trusted = TrustedClock(clocks, HOLD_MS)
     for step in (JUMP_MS, -JUMP_MS, -8 * DAY_MS):
@@ -99,14 +99,14 @@ def test_corrections_of_a_clock_and_a_clock_set_back_are_believed_at_once() -> N
         assert trusted.wall_ms() == clocks.wall
 
 
-def test_without_a_hold_every_clock_is_believed() -> None:
+def test_with_a_hold_of_zero_every_jump_is_trusted() -> None:
     clocks = TwoClocks()
     trusted = TrustedClock(clocks, 0)
     clocks.wall += 8 * DAY_MS
     assert trusted.wall_ms() == clocks.wall
 
 
-def test_the_operator_ends_a_hold_by_the_key() -> None:
+def test_the_operator_ends_a_hold_by_a_config_change() -> None:
     clocks = TwoClocks()
     trusted = TrustedClock(clocks, HOLD_MS)
     clocks.wall += 8 * DAY_MS
@@ -117,7 +117,7 @@ def test_the_operator_ends_a_hold_by_the_key() -> None:
     assert trusted.wall_ms() == clocks.wall
 
 
-def test_a_restart_does_not_make_a_jump_believed() -> None:
+def test_a_restart_does_not_make_a_jump_trusted() -> None:
     clocks = TwoClocks()
     first = TrustedClock(clocks, HOLD_MS)
     clocks.wall += 8 * DAY_MS
@@ -134,7 +134,7 @@ def test_a_restart_does_not_make_a_jump_believed() -> None:
 
 
 @pytest.mark.parametrize(("off_ms", "is_believed"), [(OFF_MS_MAX, True), (30 * DAY_MS, False)])
-def test_a_broker_that_was_off_for_long_does_not_believe_its_clock_at_once(
+def test_after_a_long_downtime_the_clock_is_not_trusted_immediately(
     off_ms: int, is_believed: bool
 ) -> None:
     clocks = TwoClocks()

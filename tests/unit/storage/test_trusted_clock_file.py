@@ -12,7 +12,7 @@ from unit.storage.storage_fixtures import Bench, LaterExecutor
 HOUR_MS = 3_600_000
 
 
-def test_a_write_waits_for_the_one_before_and_the_stop_waits_too() -> None:
+def test_a_write_and_the_stop_wait_for_the_previous_write() -> None:
     bench, executor = Bench(), LaterExecutor()
     doors: Any = SimpleNamespace(disk=bench.disk, executor=executor)
     file = TrustedClockFile(TrustedClock(bench.doors.clock, HOUR_MS), doors)

@@ -1,4 +1,4 @@
-"""What one sync is about to do is done by whoever needs it first."""
+"""Pending syncs of files are shared between callers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TOPIC_ID = bytes(range(16))
 
 
 @pytest.mark.parametrize("is_closed", [True, False])
-def test_a_sync_under_way_leaves_nothing_out_of_the_next_one(is_closed: bool) -> None:
+def test_a_running_sync_removes_nothing_from_the_next_sync(is_closed: bool) -> None:
     for seed in range(20):
         bench = Bench()
         executor = LaterExecutor()
@@ -56,7 +56,7 @@ def test_files_that_changed_during_a_sync_are_synced_again() -> None:
     assert asked == [["/a/x", "/a/y"], ["/a/y"], []]
 
 
-def test_the_names_follow_the_directory() -> None:
+def test_file_names_follow_a_renamed_directory() -> None:
     files = UnsyncedFiles()
     files.add(["/a/x"])
     files.on_directory_renamed("/a", "/b")

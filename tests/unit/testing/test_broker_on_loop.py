@@ -1,4 +1,4 @@
-"""Brokers in this process, on the loop of an asyncio test: what they do and what they leave."""
+"""Brokers in this process, on the loop of an asyncio test: function and cleanup."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_records_pass_through_a_broker_on_the_loop(run: Run) -> None:
     run(test())
 
 
-def test_two_brokers_on_one_loop_know_nothing_of_each_other(run: Run) -> None:
+def test_two_brokers_on_one_loop_are_independent(run: Run) -> None:
     async def test() -> None:
         async with running_broker() as one, running_broker() as other:
             await one.create_topic("orders", partitions=2)
@@ -141,7 +141,7 @@ def test_a_given_directory_stays_and_can_be_used_again(run: Run, tmp_path: Path)
     run(test())
 
 
-def test_an_error_of_the_test_comes_through_and_the_broker_ends(run: Run) -> None:
+def test_an_error_of_the_test_is_raised_and_the_broker_ends(run: Run) -> None:
     async def test() -> None:
         with pytest.raises(KeyError, match="of the test"):
             async with running_broker() as broker:
@@ -200,7 +200,7 @@ def test_a_topic_with_a_name_that_is_not_allowed_is_refused(run: Run) -> None:
     run(test())
 
 
-def test_a_broker_that_fails_is_told_at_the_end_of_the_block(
+def test_a_broker_failure_is_raised_at_the_end_of_the_block(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def test() -> None:
@@ -213,7 +213,7 @@ def test_a_broker_that_fails_is_told_at_the_end_of_the_block(
         asyncio.run(test())
 
 
-def test_a_servers_runtime_gives_its_reserve_of_descriptors_back() -> None:
+def test_a_server_runtime_releases_its_reserve_of_descriptors() -> None:
     before = open_descriptors()
     loop = new_loop()
     runtime = watched_runtime(loop)

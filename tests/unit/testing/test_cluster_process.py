@@ -1,4 +1,4 @@
-"""What a cluster of processes is started with."""
+"""Settings of a cluster of processes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def keys_of(cluster: ClusterProcess, number: int) -> dict[str, str]:
     return parse_properties(node.properties_file.read_text())
 
 
-def test_brokers_are_their_own_controllers_unless_there_are_others(tmp_path: Path) -> None:
+def test_brokers_are_controllers_unless_separate_controllers_exist(tmp_path: Path) -> None:
     cluster = ClusterProcess(3, directory=tmp_path)
     keys = keys_of(cluster, 2)
     assert keys["process.roles"] == "broker,controller"
@@ -36,7 +36,7 @@ def test_brokers_are_their_own_controllers_unless_there_are_others(tmp_path: Pat
     assert keys["inter.broker.listener.name"] == "PLAINTEXT"
 
 
-def test_controllers_of_their_own_are_the_only_voters(tmp_path: Path) -> None:
+def test_separate_controllers_are_the_only_voters(tmp_path: Path) -> None:
     cluster = ClusterProcess(2, 1, tmp_path)
     assert [node.node_id for node in cluster.brokers] == [1, 2]
     assert [node.node_id for node in cluster.controllers] == [101]
@@ -56,7 +56,9 @@ def test_internal_topics_have_as_many_replicas_as_there_are_brokers(tmp_path: Pa
     assert key not in keys_of(ClusterProcess(3, directory=tmp_path / "3"), 1)
 
 
-def test_settings_are_everybodys_and_a_nodes_own_hold_from_its_next_start(tmp_path: Path) -> None:
+def test_common_settings_apply_to_all_nodes_and_node_settings_after_its_restart(
+    tmp_path: Path,
+) -> None:
     cluster = ClusterProcess(2, directory=tmp_path, settings={"num.partitions": "7"})
     cluster.node(2).settings["broker.rack"] = "east"
     assert keys_of(cluster, 1)["num.partitions"] == "7"
@@ -75,7 +77,7 @@ class OneMore:
         return address[0], address[1] + 1
 
 
-def test_with_a_network_others_reach_a_node_through_its_relays_and_clients_do_not(
+def test_with_a_network_nodes_connect_through_relays_and_clients_directly(
     tmp_path: Path,
 ) -> None:
     cluster = ClusterProcess(2, 1, tmp_path, network=OneMore())
@@ -98,7 +100,7 @@ def test_free_ports_differ_and_lie_below_those_of_outgoing_connections() -> None
     assert max(ports) < 32_768
 
 
-def test_processes_that_share_a_run_have_ports_of_their_own(
+def test_processes_of_one_test_run_use_different_ports(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PYTEST_XDIST_WORKER_COUNT", "2")

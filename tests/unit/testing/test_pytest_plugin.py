@@ -1,4 +1,4 @@
-"""The pytest plugin as its users have it: pytest runs in processes of their own."""
+"""The pytest plugin as users run it, with pytest in separate processes."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_run_that_uses_no_fixture_imports_four_small_modules(run) -> None:
     assert line.split() == ["barnabas", "barnabas.testing", NAME, "barnabas.version"]
 
 
-def test_topics_are_fresh_and_the_broker_is_one(run, temporary: Path) -> None:
+def test_tests_share_a_broker_and_have_new_topics(run, temporary: Path) -> None:
     result = run(
         SENDS
         + """
@@ -121,7 +121,7 @@ def test_partitions(kafka_broker):
     run(source.format(wanted=5)).assert_outcomes(passed=1)
 
 
-def test_a_broker_that_a_test_killed_or_paused_serves_the_next_one(run) -> None:
+def test_a_killed_or_paused_broker_is_restored_for_the_next_test(run) -> None:
     result = run(
         SENDS
         + """
@@ -144,7 +144,7 @@ def test_after(kafka_broker, kafka_topic):
     result.assert_outcomes(passed=4)
 
 
-def test_a_broker_that_ended_by_itself_is_an_error_of_that_test_alone(run) -> None:
+def test_a_broker_that_dies_is_an_error_of_that_test_only(run) -> None:
     result = run(
         SENDS
         + """
@@ -169,7 +169,7 @@ def test_a_failed_test_shows_the_log_of_the_broker(run, pytester: pytest.Pyteste
     result.stdout.fnmatch_lines(["*Log of kafka_broker*", "*Node ready: id=1*"])
 
 
-def test_the_links_of_a_cluster_break_and_are_whole_for_the_next_test(run, temporary: Path) -> None:
+def test_broken_links_are_restored_for_the_next_test(run, temporary: Path) -> None:
     result = run(
         SENDS
         + """
@@ -200,7 +200,7 @@ def test_other_sizes(kafka_cluster):
     assert not list(temporary.iterdir())
 
 
-def test_workers_of_xdist_have_a_broker_each(run, tmp_path: Path) -> None:
+def test_each_worker_of_xdist_has_its_own_broker(run, tmp_path: Path) -> None:
     addresses = tmp_path / "addresses"
     result = run(
         SENDS
@@ -246,7 +246,7 @@ def test_a_scope_can_be_a_single_test(run, pytester: pytest.Pytester) -> None:
         ),
     ],
 )
-def test_wrong_options_are_told(
+def test_invalid_options_are_reported(
     run, pytester: pytest.Pytester, ini: str, source: str, complaint: str
 ) -> None:
     pytester.makeini(f"[pytest]\n{ini}\n")

@@ -1,4 +1,4 @@
-"""Relays between nodes: they pass bytes, delay, stall and cut them, link by link."""
+"""Relays between nodes pass, delay, stall and cut bytes, link by link."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def is_ended(connection: socket.socket) -> bool:
         return True
 
 
-def test_bytes_pass_and_the_relay_knows_who_has_connected(
+def test_bytes_pass_and_the_relay_identifies_the_node(
     relays: Relays, connection: socket.socket
 ) -> None:
     data = os.urandom(3_000_000)
@@ -117,12 +117,12 @@ def test_a_cut_link_ends_connections_and_new_ones_until_it_is_healed(
     assert ask(connect(address), b"again") == b"again"
 
 
-def test_a_cut_between_others_changes_nothing(relays: Relays, connection: socket.socket) -> None:
+def test_a_cut_between_other_nodes_has_no_effect(relays: Relays, connection: socket.socket) -> None:
     relays.cut(THERE, 3)
     assert ask(connection, b"still") == b"still"
 
 
-def test_nothing_passes_a_stalled_link_and_everything_after(
+def test_a_stalled_link_delivers_its_bytes_after_it_is_healed(
     relays: Relays, connection: socket.socket
 ) -> None:
     relays.stall(HERE, THERE)

@@ -1,4 +1,4 @@
-"""The inode of a socket by its ports, as the kernel and as /proc tell it."""
+"""The inode of a socket by its ports, from the kernel and from /proc."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def test_each_end_of_a_connection_is_found(way: str, monkeypatch: pytest.MonkeyP
                 assert socket_inode(HOST, port, own) == str(os.fstat(accepted.fileno()).st_ino)
 
 
-def test_there_is_none_without_such_a_connection() -> None:
+def test_no_inode_is_found_without_a_connection() -> None:
     with socket.create_server((HOST, 0)) as server:
         port = server.getsockname()[1]
         assert socket_inode(HOST, port, port) is None
 
 
-def test_the_tables_serve_where_netlink_is_not_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proc_tables_are_used_if_netlink_is_not_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> str | None:
         raise PermissionError("netlink")
 

@@ -1,4 +1,4 @@
-"""Delayed operations: tried, watched, tried again, completed once."""
+"""Delayed operations: tried, watched, tried again, and completed once."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_check_of_any_key_completes_and_leaves_all_keys() -> None:
 
 
 def test_an_error_of_one_operation_does_not_prevent_the_completion_of_others(caplog) -> None:
-    """Nor does it reach the caller, whose own request it is no part of."""
+    """The error does not reach the caller either, which made another request."""
     _, _, purgatory = purgatory_in_world()
 
     class Raising(Operation):
@@ -97,7 +97,7 @@ def test_an_error_of_one_operation_does_not_prevent_the_completion_of_others(cap
     assert "RuntimeError: not foreseen" in caplog.text
 
 
-def test_the_time_out_completes_and_is_counted() -> None:
+def test_a_timeout_completes_an_operation_and_is_counted() -> None:
     world, _, purgatory = purgatory_in_world()
     operation = Operation(delay_ms=50)
     purgatory.try_complete_else_watch(operation, ["a"])
@@ -135,7 +135,7 @@ def test_the_completion_of_an_operation_may_check_its_key_again() -> None:
     assert (first.completed, second.completed, purgatory.watched()) == (1, 1, 0)
 
 
-def test_a_cancelled_key_hands_out_its_operations_which_wait_on() -> None:
+def test_a_canceled_key_returns_its_operations_which_keep_waiting() -> None:
     world, _, purgatory = purgatory_in_world()
     operation = Operation(delay_ms=50)
     purgatory.try_complete_else_watch(operation, ["a", "b"])
@@ -146,7 +146,7 @@ def test_a_cancelled_key_hands_out_its_operations_which_wait_on() -> None:
     assert operation.expired == 1
 
 
-def test_after_shutdown_nothing_waits() -> None:
+def test_after_shutdown_no_operation_waits() -> None:
     world, wheel, purgatory = purgatory_in_world()
     operation = Operation()
     purgatory.try_complete_else_watch(operation, ["a", "b"])
@@ -156,7 +156,7 @@ def test_after_shutdown_nothing_waits() -> None:
     assert (operation.completed, purgatory.watched(), wheel.waiting_count) == (0, 0, 0)
 
 
-def test_the_oldest_are_completed_when_too_much_is_watched() -> None:
+def test_the_oldest_operations_are_completed_above_the_watch_limit() -> None:
     _, runtime = sim_runtime(1)
     wheel = TimingWheel(runtime.clock, runtime.timer)
     purgatory = Purgatory("test", wheel, watched_max=100)

@@ -1,4 +1,4 @@
-"""Generators in small steps, and how they run in slices."""
+"""Generators that run in small steps and in slices."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_small_work_finishes_in_one_turn() -> None:
     assert (results, loop.queue) == (["done"], [])
 
 
-def test_much_work_takes_a_slice_of_each_turn() -> None:
+def test_large_work_takes_one_slice_per_turn() -> None:
     loop, results = Loop(), []
     run_in_slices(work(loop, 22), loop, loop.call_soon, results.append)
     turns = 1

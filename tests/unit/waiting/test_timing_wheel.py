@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -47,7 +48,7 @@ def test_every_entry_fires_once_in_order_and_at_its_time(
     assert wheel.waiting_count == 0
 
 
-def test_an_entry_may_cancel_another_of_the_same_moment() -> None:
+def test_an_entry_may_cancel_another_entry_of_the_same_time() -> None:
     world, wheel = wheel_in_world()
     fired: list[str] = []
     wheel.add(5, lambda: (fired.append("first"), second.cancel()))
@@ -64,6 +65,27 @@ def test_an_entry_added_while_firing_waits_for_its_own_time() -> None:
     assert fired == [6.0]
 
 
+@pytest.mark.parametrize("start_ms", [number / 97 for number in range(1, 97)])
+def test_an_entry_without_delay_that_is_added_while_firing_waits_for_the_next_tick(
+    start_ms: float,
+) -> None:
+    # The times of ticks are rounded, here to just above or below the start plus whole numbers.
+    world, runtime = sim_runtime(1)
+    world.run_for(start_ms)
+    wheel = TimingWheel(runtime.clock, runtime.timer)
+    fired: list[float] = []
+
+    def fire() -> None:
+        fired.append(world.scheduler.now_ms)
+        if len(fired) < 50:
+            wheel.add(0.0, fire)
+
+    wheel.add(3.0, fire)
+    world.run_for(100)
+    assert len(fired) == 50
+    assert all(later - earlier > 0.5 for earlier, later in pairwise(fired))
+
+
 def test_an_error_of_one_entry_does_not_affect_others() -> None:
     world, wheel = wheel_in_world()
     fired: list[str] = []
@@ -75,7 +97,7 @@ def test_an_error_of_one_entry_does_not_affect_others() -> None:
     assert fired == ["second"]
 
 
-def test_the_loop_is_woken_for_buckets_with_something_in_them_only() -> None:
+def test_the_loop_wakes_only_for_non_empty_buckets() -> None:
     world, wheel = wheel_in_world()
     wheel.add(100_000, lambda: None)
     for _ in range(1000):
@@ -94,7 +116,7 @@ def test_nothing_fires_after_close() -> None:
 
 @pytest.mark.parametrize("is_canceled", [True, False])
 def test_a_finished_entry_releases_its_callback(is_canceled: bool) -> None:
-    """A callback often leads back to its entry: only a collection of garbage would free both."""
+    """A callback often references its entry: only garbage collection would free both."""
 
     class Delay:
         entry: WheelEntry

@@ -1,4 +1,4 @@
-"""`barnabas brokers`: list the registered brokers, and unregister those that were removed."""
+"""`barnabas brokers`: list and unregister brokers."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _FENCED = "fenced"
 
 @click.group(epilog=EXAMPLES)
 def brokers() -> None:
-    """List brokers, unregister those that were removed."""
+    """List and unregister brokers."""
 
 
 @brokers.command(
     "list",
     epilog="\b\nExamples:\n  barnabas brokers list\n\n"
-    "A fenced broker is registered and does not serve: it is stopped, dead, or not ready yet.\n",
+    "A fenced broker is registered but serves no clients: it is stopped, dead, or not ready yet.\n",
 )
 @client_options
 def list_brokers(bootstrap: str, properties: Sequence[str], as_json: bool) -> None:
@@ -69,17 +69,19 @@ def list_brokers(bootstrap: str, properties: Sequence[str], as_json: bool) -> No
 @brokers.command(
     "unregister",
     epilog="\b\nExamples:\n  barnabas brokers unregister 3 --yes\n\n"
-    "Move its partitions to other brokers first: barnabas partitions reassign --help. A broker "
-    "that still runs registers itself again; --force takes its registration away all the same.\n",
+    "Move its partitions to other brokers first: barnabas partitions reassign --help. "
+    "A running broker registers itself again; --force unregisters it anyway.\n",
 )
 @click.argument("broker", type=click.IntRange(0), metavar="BROKER")
-@click.option("-f", "--force", is_flag=True, help="Also a broker that still serves.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option(
+    "-f", "--force", is_flag=True, help="Unregister the broker even if it still serves clients."
+)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @client_options
 def unregister_broker(
     broker: int, force: bool, yes: bool, bootstrap: str, properties: Sequence[str], as_json: bool
 ) -> None:
-    """Remove a broker that does not return from the metadata. Asks first on a terminal."""
+    """Remove a broker from the cluster's metadata. Asks for confirmation on a terminal."""
     if not yes and sys.stdin.isatty():
         click.confirm(f"Unregister broker {broker}?", abort=True, err=True)
     with connected(bootstrap, properties) as client:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import click
 
@@ -39,7 +39,7 @@ Examples:
 
 \b
 A resource is a TYPE and a NAME. Types: topic, broker, group, client-metrics, logger. The broker
-named "default" stands for all brokers; loggers are those of the broker whose id is the name.
+name "default" means all brokers. The name of a logger resource is the id of its broker.
 """
 
 _TYPES = {
@@ -66,7 +66,7 @@ def configs() -> None:
 def list_resources(
     kinds: Sequence[str], bootstrap: str, properties: Sequence[str], as_json: bool
 ) -> None:
-    """List what has configs: topics, brokers, and groups and client metrics with their own."""
+    """List topics and brokers, and the groups and client metrics that have configs."""
     with connected(bootstrap, properties) as client:
         found = _resources(client, [_TYPES[kind] for kind in kinds])
         rows = [(_WORDS[resource.type], resource.name or _ALL_BROKERS) for resource in found]
@@ -106,9 +106,9 @@ class Shown(NamedTuple):
 @type_argument
 @click.argument("name")
 @click.argument("keys", nargs=-1, metavar="[KEY...]", shell_complete=complete_config_keys)
-@click.option("-a", "--all", "is_all", is_flag=True, help="Values at their default too.")
-@click.option("-s", "--sources", is_flag=True, help="Every place where a value is set.")
-@click.option("--docs", is_flag=True, help="What the keys mean.")
+@click.option("-a", "--all", "is_all", is_flag=True, help="Show default values too.")
+@click.option("-s", "--sources", is_flag=True, help="Show every source that sets a value.")
+@click.option("--docs", is_flag=True, help="Show the documentation of the keys.")
 @client_options
 def describe_configs(
     kind: str,
@@ -210,31 +210,53 @@ def _entry_json(entry: ConfigEntry, shown: Shown) -> dict[str, Any]:
 
 @configs.command(
     "set",
-    epilog="\b\nExamples:\n  barnabas configs set topic flights retention.ms=1000 --dry-run\n",
+    epilog="\b\nExamples:\n  barnabas configs set topic flights retention.ms=1000 --dry-run\n"
+    "  barnabas configs set broker 1 --file passwords.properties\n",
 )
 @type_argument
 @click.argument("name")
 @click.argument(
     "pairs",
     nargs=-1,
-    required=True,
-    metavar="KEY=VALUE...",
+    metavar="[KEY=VALUE...]",
     shell_complete=complete_config_keys,
 )
-@click.option("--dry-run", is_flag=True, help="Have the values checked, change nothing.")
+@click.option(
+    "--file",
+    "file",
+    type=click.File("rb"),
+    metavar="FILE",
+    help="A properties file with configs, - for standard input: for passwords, since other users "
+    "see the arguments of commands.",
+)
+@click.option("--dry-run", is_flag=True, help="Validate the values without changing anything.")
 @client_options
 def set_configs(
     kind: str,
     name: str,
     pairs: Sequence[str],
+    file: BinaryIO | None,
     dry_run: bool,
     bootstrap: str,
     properties: Sequence[str],
     as_json: bool,
 ) -> None:
-    """Set configs of a resource; the others stay as they are."""
-    changes: dict[str, str | None] = dict(key_values(pairs, "set"))
+    """Set configs of a resource; its other configs do not change."""
+    changes: dict[str, str | None] = {**_in_file(file), **key_values(pairs, "set")}
+    if not changes:
+        raise click.UsageError("Give KEY=VALUE or --file.")
     _alter(_resource(kind, name), changes, (bootstrap, properties, as_json), dry_run=dry_run)
+
+
+def _in_file(file: BinaryIO | None) -> dict[str, str]:
+    if file is None:
+        return {}
+    from barnabas.settings.properties import PropertiesError, parse_properties
+
+    try:
+        return parse_properties(file.read().decode("latin-1"))
+    except PropertiesError as error:
+        raise click.UsageError(f"--file: {error}") from None
 
 
 @configs.command(
@@ -246,7 +268,7 @@ def set_configs(
 @click.argument(
     "keys", nargs=-1, required=True, metavar="KEY...", shell_complete=complete_config_keys
 )
-@click.option("--dry-run", is_flag=True, help="Have the change checked, change nothing.")
+@click.option("--dry-run", is_flag=True, help="Validate the change without applying it.")
 @client_options
 def unset_configs(
     kind: str,
@@ -257,7 +279,7 @@ def unset_configs(
     properties: Sequence[str],
     as_json: bool,
 ) -> None:
-    """Take configs of a resource back to what holds without them."""
+    """Remove configs from a resource, so that the inherited or default values apply."""
     changes: dict[str, str | None] = dict.fromkeys(keys)
     _alter(_resource(kind, name), changes, (bootstrap, properties, as_json), dry_run=dry_run)
 

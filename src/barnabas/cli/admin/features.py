@@ -31,14 +31,14 @@ Supported = dict[str, tuple[int, int]]
 
 @click.group(epilog=EXAMPLES)
 def features() -> None:
-    """List the levels of features, upgrade and downgrade them."""
+    """List, upgrade and downgrade feature levels."""
 
 
 @features.command(
     "list",
     epilog="\b\nExamples:\n  barnabas features list --json\n\n"
-    "The finalized level is the one in force; 0 means that the feature is off. The supported "
-    "levels are those that every serving broker has.\n",
+    "The finalized level is active in the cluster; 0 means that the feature is "
+    "disabled. Every active broker supports the supported levels.\n",
 )
 @client_options
 def list_features(bootstrap: str, properties: Sequence[str], as_json: bool) -> None:
@@ -93,12 +93,12 @@ def _levels(client: Client) -> tuple[Supported, dict[str, int]]:
     "  barnabas features upgrade metadata.version=33 --dry-run\n",
 )
 @click.argument("pairs", nargs=-1, required=True, metavar="FEATURE=LEVEL...")
-@click.option("--dry-run", is_flag=True, help="Have the levels checked, change nothing.")
+@click.option("--dry-run", is_flag=True, help="Validate the levels without applying them.")
 @client_options
 def upgrade_features(
     pairs: Sequence[str], dry_run: bool, bootstrap: str, properties: Sequence[str], as_json: bool
 ) -> None:
-    """Raise the levels of features, all of them or none."""
+    """Raise the levels of features, all or none of them."""
     from barnabas.client.admin.cluster.features import UpgradeType
 
     options = (bootstrap, properties, as_json)
@@ -111,8 +111,8 @@ def upgrade_features(
     "  barnabas features downgrade metadata.version=25 --dry-run\n",
 )
 @click.argument("pairs", nargs=-1, required=True, metavar="FEATURE=LEVEL...")
-@click.option("--unsafe", is_flag=True, help="Also where the lower level loses metadata.")
-@click.option("--dry-run", is_flag=True, help="Have the levels checked, change nothing.")
+@click.option("--unsafe", is_flag=True, help="Downgrade even if the lower level loses metadata.")
+@click.option("--dry-run", is_flag=True, help="Validate the levels without applying them.")
 @client_options
 def downgrade_features(
     pairs: Sequence[str],
@@ -122,7 +122,7 @@ def downgrade_features(
     properties: Sequence[str],
     as_json: bool,
 ) -> None:
-    """Lower the levels of features, all of them or none; level 0 turns a feature off."""
+    """Lower the levels of features, all or none of them; level 0 disables a feature."""
     from barnabas.client.admin.cluster.features import UpgradeType
 
     kind = UpgradeType.UNSAFE_DOWNGRADE if unsafe else UpgradeType.SAFE_DOWNGRADE

@@ -27,9 +27,9 @@ Examples:
   barnabas log-dirs --json
 
 \b
-Lag: records by which a replica is behind the high watermark; of a future replica, behind the
-replica that it will replace. A future replica is the copy that a move between two directories of
-one broker makes. Ends with status 1 if a directory cannot be used or a broker does not answer.
+The lag is the number of records by which a replica is behind the high watermark, or a future
+replica behind the current one. A future replica is the copy of a replica that moves between two
+directories of a broker. Exit status 1: a directory cannot be used, or a broker does not answer.
 """
 # Timeouts are short, because a broker that does not answer is part of the output.
 _DEFAULTS = {"request.timeout.ms": "5000"}
@@ -62,9 +62,13 @@ class _Place(NamedTuple):
 @click.command("log-dirs", epilog=EXAMPLES)
 @topic_arguments("names", required=False)
 @click.option(
-    "--broker", "wanted", type=click.IntRange(0), multiple=True, help="Only these brokers."
+    "--broker",
+    "wanted",
+    type=click.IntRange(0),
+    multiple=True,
+    help="Show only these brokers. May be repeated.",
 )
-@click.option("-r", "--replicas", "each_replica", is_flag=True, help="A line for each replica.")
+@click.option("-r", "--replicas", "each_replica", is_flag=True, help="Show one line per replica.")
 @client_options
 def log_dirs(
     names: Sequence[str],
@@ -101,7 +105,9 @@ def _brokers(client: Client, wanted: Sequence[int]) -> list[int]:
     for node in wanted:
         if node not in serving:
             known = ", ".join(map(str, sorted(serving)))
-            raise click.UsageError(f"--broker {node}: the brokers that serve are: {known}")
+            raise click.UsageError(
+                f"--broker {node}: no such active broker; active brokers: {known}"
+            )
     return list(wanted) or serving
 
 

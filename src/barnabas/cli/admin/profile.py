@@ -28,23 +28,26 @@ Examples:
   barnabas profile create staging -b broker.example:9092 -X request.timeout.ms=5000
   barnabas profile use staging
   barnabas topics list --profile staging
-  barnabas profile edit staging -X client.id=ann --unset request.timeout.ms
+  barnabas profile edit staging -X client.id=reporter --unset request.timeout.ms
   barnabas profile list
 
 \b
 A command takes each setting from the first place that has it: its flags, the environment
 (BARNABAS_BOOTSTRAP), the profile, the defaults. The profile is that of --profile, else of
-BARNABAS_PROFILE, else the one in use. --profile counts as a flag: its servers go before
-BARNABAS_BOOTSTRAP. --profile '' is for no profile. Values of passwords and the like are never
+BARNABAS_PROFILE, else the current one. --profile counts as a flag: its servers override
+BARNABAS_BOOTSTRAP. --profile '' selects no profile. Secret values such as passwords are never
 printed; the file has mode 0600.
 """
 _HIDDEN = "(hidden)"
-_EDITED = "# The settings of the profile {name}, one KEY=VALUE a line, as of Kafka's clients.\n"
+_EDITED = (
+    "# The settings of the profile {name}: one KEY=VALUE per line, with the keys of Kafka "
+    "clients.\n"
+)
 
 
 @click.group(epilog=EXAMPLES)
 def profile() -> None:
-    """Keep named sets of bootstrap servers and client settings."""
+    """Manage named sets of bootstrap servers and client settings."""
 
 
 def _complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
@@ -61,11 +64,11 @@ _bootstrap_option = click.option(
     "--bootstrap-server",
     "bootstrap",
     metavar="HOST:PORT[,...]",
-    help="Brokers to start from.",
+    help="Brokers to connect to first.",
 )
 _property_option = click.option(
     "-X", "--property", "properties", multiple=True, metavar="KEY=VALUE",
-    help="A configuration key of Kafka's clients.",
+    help="A configuration key of Kafka clients.",
 )  # fmt: skip
 _json_option: Callable[[Any], Any] = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON."
@@ -79,7 +82,7 @@ _json_option: Callable[[Any], Any] = click.option(
 @_name_argument
 @_bootstrap_option
 @_property_option
-@click.option("--use", is_flag=True, help="Use it from now on.")
+@click.option("--use", is_flag=True, help="Make it the current profile.")
 @_json_option
 def create_profile(
     name: str, bootstrap: str | None, properties: Sequence[str], use: bool, as_json: bool
@@ -88,15 +91,15 @@ def create_profile(
     profiles = Profiles.load()
     check_name(name)
     if name in profiles.by_name:
-        raise click.UsageError(f"there is a profile {name} already: barnabas profile edit {name}")
+        raise click.UsageError(f"the profile {name} already exists: barnabas profile edit {name}")
     profiles.by_name[name] = checked_settings(name, _given(bootstrap, properties))
     if use:
         profiles.current = name
     profiles.save()
-    _say(f"created profile {name}" + (" and use it" if use else ""), profiles, as_json=as_json)
+    _report(f"created profile {name}" + (" and use it" if use else ""), profiles, as_json=as_json)
 
 
-def _say(done: str, profiles: Profiles, *, as_json: bool) -> None:
+def _report(done: str, profiles: Profiles, *, as_json: bool) -> None:
     if as_json:
         echo_json({"profiles": sorted(profiles.by_name), "current": profiles.current})
     else:
@@ -113,25 +116,25 @@ def _given(bootstrap: str | None, properties: Sequence[str]) -> dict[str, str]:
     epilog="\b\nExamples:\n  barnabas profile use staging\n  barnabas profile use --none\n",
 )
 @click.argument("name", required=False, metavar="[NAME]", shell_complete=_complete)
-@click.option("--none", "is_none", is_flag=True, help="Use no profile from now on.")
+@click.option("--none", "is_none", is_flag=True, help="Unset the current profile.")
 @_json_option
 def use_profile(name: str | None, is_none: bool, as_json: bool) -> None:
-    """Use a profile in all commands that name no other one."""
+    """Make a profile the current one: commands use it unless they name another one."""
     if (name is None) is not is_none:
-        raise click.UsageError("give NAME or --none")
+        raise click.UsageError("give either NAME or --none")
     profiles = Profiles.load()
     if name is not None:
         profiles.get(name)
     profiles.current = name
     profiles.save()
     words = "use no profile" if name is None else f"use profile {name}"
-    _say(words, profiles, as_json=as_json)
+    _report(words, profiles, as_json=as_json)
 
 
 @profile.command("list", epilog="\b\nExamples:\n  barnabas profile list --json\n")
 @_json_option
 def list_profiles(as_json: bool) -> None:
-    """List the profiles, with a star at the one in use."""
+    """List the profiles; an asterisk marks the current one."""
     profiles = Profiles.load()
     names = sorted(profiles.by_name)
     if as_json:
@@ -163,11 +166,11 @@ def list_profiles(as_json: bool) -> None:
 @click.argument("name", required=False, metavar="[NAME]", shell_complete=_complete)
 @_json_option
 def show_profile(name: str | None, as_json: bool) -> None:
-    """Show the settings of a profile, of the one in use without NAME; secrets are hidden."""
+    """Show the settings of a profile, by default the current one; secrets are hidden."""
     profiles = Profiles.load()
     wanted = profiles.current if name is None else name
     if wanted is None:
-        raise click.UsageError("no profile is in use: give NAME")
+        raise click.UsageError("there is no current profile: give NAME")
     shown = {key: _shown(key, value) for key, value in profiles.get(wanted).items()}
     if as_json:
         current = wanted == profiles.current
@@ -177,7 +180,7 @@ def show_profile(name: str | None, as_json: bool) -> None:
         echo(f"{key}={value}")
     mode = profiles_path().stat().st_mode
     if mode & 0o077:
-        warning(f"others can read {profiles_path()}: chmod 600 it")
+        warning(f"other users can read {profiles_path()}: run chmod 600 on it")
 
 
 def _shown(key: str, value: str) -> str:
@@ -192,7 +195,7 @@ def _shown(key: str, value: str) -> str:
 @_name_argument
 @_bootstrap_option
 @_property_option
-@click.option("--unset", multiple=True, metavar="KEY", help="Take a setting out.")
+@click.option("--unset", multiple=True, metavar="KEY", help="Remove a setting.")
 @_json_option
 def edit_profile(
     name: str,
@@ -201,7 +204,7 @@ def edit_profile(
     unset: Sequence[str],
     as_json: bool,
 ) -> None:
-    """Change settings of a profile; without options in $EDITOR."""
+    """Change settings of a profile; without options, open it in $EDITOR."""
     profiles = Profiles.load()
     before = profiles.get(name)
     given = _given(bootstrap, properties)
@@ -210,12 +213,12 @@ def edit_profile(
     else:
         edited = _edited(name, before)
         if edited is None:
-            echo("nothing was changed", err=True)
+            echo("nothing changed", err=True)
             return
         settings = edited
     profiles.by_name[name] = checked_settings(name, settings)
     profiles.save()
-    _say(f"changed profile {name}", profiles, as_json=as_json)
+    _report(f"changed profile {name}", profiles, as_json=as_json)
 
 
 def _changed(
@@ -232,7 +235,7 @@ def _changed(
 def _edited(name: str, before: Mapping[str, str]) -> dict[str, str] | None:
     """Return the settings as edited in the user's editor; None if they were not saved."""
     if not sys.stdin.isatty():
-        raise click.UsageError("this is no terminal: give --bootstrap, --property or --unset")
+        raise click.UsageError("not a terminal: give --bootstrap, --property or --unset")
     lines = "".join(f"{key}={value}\n" for key, value in before.items())
     text = click.edit(_EDITED.format(name=name) + lines, extension=".properties")
     if text is None:
@@ -243,10 +246,10 @@ def _edited(name: str, before: Mapping[str, str]) -> dict[str, str] | None:
 
 @profile.command("remove", epilog="\b\nExamples:\n  barnabas profile remove staging --yes\n")
 @_name_argument
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @_json_option
 def remove_profile(name: str, yes: bool, as_json: bool) -> None:
-    """Remove a profile. Asks first on a terminal."""
+    """Remove a profile. Asks for confirmation on a terminal."""
     profiles = Profiles.load()
     profiles.get(name)
     if not yes and sys.stdin.isatty():
@@ -255,4 +258,4 @@ def remove_profile(name: str, yes: bool, as_json: bool) -> None:
     if profiles.current == name:
         profiles.current = None
     profiles.save()
-    _say(f"removed profile {name}", profiles, as_json=as_json)
+    _report(f"removed profile {name}", profiles, as_json=as_json)

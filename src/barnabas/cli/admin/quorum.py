@@ -41,9 +41,9 @@ def quorum() -> None:
 @quorum.command("describe", epilog="\b\nExamples:\n  barnabas quorum describe --json\n")
 @client_options
 def describe_quorum(bootstrap: str, properties: Sequence[str], as_json: bool) -> None:
-    """Show leader, epoch, high watermark, voters and observers with lag and times.
+    """Show the leader, epoch, high watermark, voters and observers of the quorum.
 
-    Ends with status 1 if so many voters are behind that another loss would stop the quorum.
+    Exit status 1: the quorum would have no majority if one more voter failed.
     """
     with connected(bootstrap, properties, _DEFAULTS) as client:
         found = client.admin.describe_quorum()
@@ -118,8 +118,8 @@ def _echo(found: QuorumDescription, behind: Sequence[int], now: int) -> None:
         names = ", ".join(map(str, behind))
         more = voters // 2 + 1
         danger = _is_in_danger(voters, len(behind))
-        consequence = f"; {more} of {voters} have to be there" + (
-            ", so none may be lost any more" if danger else ""
+        consequence = f"; {more} of {voters} voters must be available" + (
+            ", so the quorum tolerates no further failure" if danger else ""
         )
         echo_line(warn(f"voter {names} does not fetch{consequence}"))
 
@@ -192,10 +192,12 @@ def _as_json(found: QuorumDescription, now: int) -> dict[str, Any]:
     multiple=True,
     required=True,
     metavar="LISTENER://HOST:PORT",
-    help="Where it listens for the other controllers. May be repeated.",
+    help="The voter's listener for other controllers. May be repeated.",
 )
 @click.option(
-    "--directory-id", help="Of its metadata log. [default: what the quorum knows of the observer]"
+    "--directory-id",
+    help="Directory id of the voter's metadata log.  [default: the observer's, as the quorum "
+    "knows it]",
 )
 @client_options
 def add_voter(
@@ -206,7 +208,7 @@ def add_voter(
     properties: Sequence[str],
     as_json: bool,
 ) -> None:
-    """Make a controller that follows the metadata log a voter (a dynamic quorum, KIP-853).
+    """Make an observer of the metadata log a voter of a dynamic quorum (KIP-853).
 
     Start it first and let it catch up: `barnabas quorum describe` shows it as an observer.
     """
@@ -223,13 +225,15 @@ def add_voter(
         _refuse_static(known)
         directory = _directory(known.observers, node, directory_id, "observer")
         client.admin.add_voter(node, directory, parsed)
-        _say(client, "added", node, as_json=as_json)
+        _report(client, "added", node, as_json=as_json)
 
 
 @quorum.command("remove", epilog="\b\nExamples:\n  barnabas quorum remove 2 --yes\n")
 @click.argument("node", type=click.IntRange(0), metavar="NODE")
-@click.option("--directory-id", help="Of its metadata log. [default: the voter's]")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option(
+    "--directory-id", help="Directory id of the voter's metadata log.  [default: the voter's]"
+)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @client_options
 def remove_voter(
     node: int,
@@ -239,7 +243,7 @@ def remove_voter(
     properties: Sequence[str],
     as_json: bool,
 ) -> None:
-    """Take a voter out of the quorum (a dynamic quorum, KIP-853). Asks first on a terminal."""
+    """Remove a voter from a dynamic quorum (KIP-853). Asks for confirmation on a terminal."""
     if not yes and sys.stdin.isatty():
         click.confirm(f"Remove voter {node} from the metadata quorum?", abort=True, err=True)
     with connected(bootstrap, properties, _DEFAULTS) as client:
@@ -247,7 +251,7 @@ def remove_voter(
         _refuse_static(known)
         directory = _directory(known.voters, node, directory_id, "voter")
         client.admin.remove_voter(node, directory)
-        _say(client, "removed", node, as_json=as_json)
+        _report(client, "removed", node, as_json=as_json)
 
 
 def _refuse_static(found: QuorumDescription) -> None:
@@ -257,8 +261,9 @@ def _refuse_static(found: QuorumDescription) -> None:
     """
     if all(voter.directory_id == NO_DIRECTORY for voter in found.voters):
         problem(
-            "the quorum is static: its voters are those of controller.quorum.voters. Change that "
-            "key on all nodes while they are stopped, or make the quorum a dynamic one (KIP-853)"
+            "the quorum is static: controller.quorum.voters defines its voters. Change "
+            "that key on all nodes while they are stopped, or convert the quorum to a "
+            "dynamic one (KIP-853)"
         )
         sys.exit(EXIT_FAILED)
 
@@ -272,7 +277,7 @@ def _directory(replicas: Sequence[QuorumReplica], node: int, given: str | None, 
             return uuid_from_string(given)
         except ProtocolError:
             raise click.UsageError(
-                f"--directory-id {given} is no UUID as Kafka prints them"
+                f"--directory-id {given} is not a UUID in Kafka's format"
             ) from None
     for each in replicas:
         if each.node_id == node:
@@ -282,7 +287,7 @@ def _directory(replicas: Sequence[QuorumReplica], node: int, given: str | None, 
     sys.exit(EXIT_FAILED)
 
 
-def _say(client: Client, done: str, node: int, *, as_json: bool) -> None:
+def _report(client: Client, done: str, node: int, *, as_json: bool) -> None:
     voters = [each.node_id for each in client.admin.describe_quorum().voters]
     if as_json:
         echo_json({done: node, "voters": voters})

@@ -26,7 +26,7 @@ Examples:
 \b
 Keys: producer_byte_rate, consumer_byte_rate (bytes per second), request_percentage (of one thread's
 time), controller_mutation_rate (changed partitions per second); of an IP: connection_creation_rate.
-A user and a client id together are one entity; a default holds where nothing closer is set.
+A user and a client id together form one entity. A default applies to entities without a quota.
 """
 
 F = TypeVar("F", bound="Callable[..., object]")
@@ -36,10 +36,10 @@ _TYPES = ("user", "client-id", "ip")
 def entity_options(command: F) -> F:
     """Add the options that name an entity."""
     for kind in reversed(_TYPES):
-        words = f"The {kind} of that name."
+        words = f"The {kind} with this name."
         default = f"default_{kind.replace('-', '_')}"
         command = click.option(
-            f"--default-{kind}", default, is_flag=True, help=f"Every {kind} without its own."
+            f"--default-{kind}", default, is_flag=True, help=f"Every {kind} without its own quota."
         )(command)
         command = click.option(f"--{kind}", metavar="NAME", help=words)(command)
     return command
@@ -60,18 +60,18 @@ def entity(given: dict[str, object]) -> dict[str, str | None]:
         if name is not None or default:
             parts[kind] = None if name is None else str(name)
     if "ip" in parts and len(parts) > 1:
-        raise click.UsageError("an IP is an entity of its own: no user or client id beside it")
+        raise click.UsageError("an IP address cannot be combined with a user or client id")
     return parts
 
 
 @click.group(epilog=EXAMPLES)
 def quotas() -> None:
-    """List, set and take away client quotas."""
+    """List, set and remove client quotas."""
 
 
 @quotas.command("list", epilog="\b\nExamples:\n  barnabas quotas list --client-id loader\n")
 @entity_options
-@click.option("--strict", is_flag=True, help="Entities of exactly these parts.")
+@click.option("--strict", is_flag=True, help="Only entities with exactly these parts.")
 @client_options
 def list_quotas(
     strict: bool,
@@ -80,7 +80,7 @@ def list_quotas(
     as_json: bool,
     **given: object,
 ) -> None:
-    """List quotas, of all entities or of those that are named."""
+    """List the quotas of all entities, or of the given ones."""
     with connected(bootstrap, properties) as client:
         found = client.admin.describe_quotas(entity(given), strict=strict)
         if as_json:
@@ -97,11 +97,11 @@ def list_quotas(
 
 @quotas.command(
     "set",
-    epilog="\b\nExamples:\n  barnabas quotas set --user ann --client-id x request_percentage=20\n",
+    epilog="\b\nExamples:\n  barnabas quotas set --user app --client-id x request_percentage=20\n",
 )
 @click.argument("pairs", nargs=-1, required=True, metavar="KEY=VALUE...")
 @entity_options
-@click.option("--dry-run", is_flag=True, help="Have the values checked, change nothing.")
+@click.option("--dry-run", is_flag=True, help="Validate the values without changing anything.")
 @client_options
 def set_quotas(
     pairs: Sequence[str],
@@ -111,13 +111,13 @@ def set_quotas(
     as_json: bool,
     **given: object,
 ) -> None:
-    """Set quotas of one entity."""
+    """Set quotas of an entity."""
     changes: dict[str, float | None] = {}
     for key, text in key_values(pairs, "set").items():
         try:
             changes[key] = float(text)
         except ValueError:
-            raise click.UsageError(f"{key}={text}: the value is no number") from None
+            raise click.UsageError(f"{key}={text}: the value is not a number") from None
     _alter(given, changes, (bootstrap, properties, as_json), dry_run=dry_run)
 
 
@@ -127,7 +127,7 @@ def set_quotas(
 )
 @click.argument("keys", nargs=-1, required=True, metavar="KEY...")
 @entity_options
-@click.option("--dry-run", is_flag=True, help="Have the change checked, change nothing.")
+@click.option("--dry-run", is_flag=True, help="Validate the change without applying it.")
 @client_options
 def unset_quotas(
     keys: Sequence[str],
@@ -137,7 +137,7 @@ def unset_quotas(
     as_json: bool,
     **given: object,
 ) -> None:
-    """Take quotas of one entity away."""
+    """Remove quotas of an entity."""
     options = (bootstrap, properties, as_json)
     _alter(given, dict.fromkeys(keys), options, dry_run=dry_run)
 
@@ -151,7 +151,9 @@ def _alter(
 ) -> None:
     owner: QuotaEntity = tuple(sorted(entity(given).items()))
     if not owner:
-        raise click.UsageError("whose? Give --user, --client-id, --ip, or one of --default-...")
+        raise click.UsageError(
+            "give the entity: --user, --client-id, --ip, or one of --default-..."
+        )
     bootstrap, properties, as_json = options
     with connected(bootstrap, properties) as client:
         client.admin.alter_quotas(owner, changes, validate_only=dry_run)

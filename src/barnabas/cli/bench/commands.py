@@ -45,10 +45,10 @@ Examples:
   barnabas bench produce -t load-test -n 1000000 --json
 
 \b
-Without TOPIC a topic of its own is made and deleted afterwards. With a rate a latency counts from
-the time at which the record was due, whether or not it could be sent then: a broker that stalls
-shows in the percentiles. Without a rate it counts from the send, and most of it is the wait in the
-producer's own buffer. The generator is one Python process: on fast machines it is the limit.
+Without TOPIC, a temporary topic is created and deleted afterwards. With --rate, a latency counts
+from the due time of the record, even if the record was sent later, so the percentiles show stalls
+of a broker. Without --rate, it counts from the send, and most of it is time in the producer's
+buffer. The generator is one Python process, which is the limit on fast machines.
 """
 _DEFAULT_SECONDS = 10.0
 _LATENCY_RATE = 100.0
@@ -63,11 +63,11 @@ def bench() -> None:
 def _bounds(command: F) -> F:
     """Add the options that end a run."""
     options = [
-        click.option("-n", "--records", type=click.IntRange(1), help="End after so many records."),
+        click.option("-n", "--records", type=click.IntRange(1), help="End after N records."),
         click.option(
             "--seconds",
             type=click.FloatRange(0, min_open=True),
-            help="End after so long.  [default: 10, unless --records is given]",
+            help="End after N seconds.  [default: 10, unless --records is given]",
         ),
     ]
     for option in reversed(options):
@@ -84,11 +84,11 @@ def _load_options(command: F) -> F:
         ),
         click.option(
             "-s", "--record-size", type=click.IntRange(1, 10_000_000), default=100,
-            show_default=True, help="Bytes of each value.",
+            show_default=True, help="Size of each value in bytes.",
         ),
         click.option(
             "--keys", type=click.IntRange(0, 1_000_000), default=0, show_default=True,
-            help="So many different keys; 0 for none.",
+            help="Number of different keys; 0 for no keys.",
         ),
         click.option(
             "-p", "--partitions", type=click.IntRange(1), default=1, show_default=True,
@@ -100,11 +100,11 @@ def _load_options(command: F) -> F:
         ),
         click.option(
             "-z", "--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
-            default="none", show_default=True, help="How batches are compressed.",
+            default="none", show_default=True, help="Compression of batches.",
         ),
         click.option(
             "--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True,
-            help="Which replicas acknowledge: all in sync, the leader, or none.",
+            help="Replicas that must acknowledge: all in sync, the leader, or none.",
         ),
     ]  # fmt: skip
     for option in reversed(options):
@@ -112,7 +112,9 @@ def _load_options(command: F) -> F:
     return command
 
 
-_quiet = click.option("-q", "--quiet", is_flag=True, help="No live display on the terminal.")
+_quiet = click.option(
+    "-q", "--quiet", is_flag=True, help="Do not show the live display on the terminal."
+)
 
 
 def _load(given: Mapping[str, Any]) -> Load:
@@ -124,7 +126,7 @@ def _load(given: Mapping[str, Any]) -> Load:
 
 def _one_topic(topics: Sequence[str]) -> str | None:
     if len(topics) > 1:
-        raise click.UsageError("one topic at a time")
+        raise click.UsageError("give only one topic")
     return topics[0] if topics else None
 
 
@@ -184,7 +186,7 @@ def bench_produce(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Write records, and measure until they are acknowledged."""
+    """Write records, and measure the time until they are acknowledged."""
     from barnabas.cli.bench.produce import run_produce
 
     load, name = _load(given), _one_topic(topics)
@@ -203,15 +205,15 @@ def bench_produce(
     "consume",
     epilog="\b\nExamples:\n  barnabas bench consume flights\n"
     "  barnabas bench consume flights -n 1000000 --json\n\n"
-    "Without --records and --seconds it ends where the topic ends now. A latency is the time from "
-    "one fetched record set to the next.\n",
+    "Without --records and --seconds, it stops at the current end of the topic. A "
+    "latency is the time from one fetched record set to the next.\n",
 )
 @topic_arguments("topics", "TOPIC")
-@click.option("-n", "--records", type=click.IntRange(1), help="End after so many records.")
+@click.option("-n", "--records", type=click.IntRange(1), help="End after N records.")
 @click.option("--seconds", type=click.FloatRange(0, min_open=True), help="End after so long.")
 @click.option(
     "--idle", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True,
-    help="End when nothing came for so many seconds.",
+    help="End after N seconds without a record.",
 )  # fmt: skip
 @_quiet
 @client_options
@@ -225,7 +227,7 @@ def bench_consume(
     properties: Sequence[str],
     as_json: bool,
 ) -> None:
-    """Read a topic from its beginning, decode its records, and measure."""
+    """Read a topic from its beginning, decode its records, and measure the throughput."""
     from barnabas.cli.bench.consume import run_consume
 
     topic = _one_topic(topics)
@@ -236,7 +238,7 @@ def bench_consume(
         )
         found = _measure(("consume", f"consume {topic}", topic), run, None, quiet, as_json)
     if records is not None and found.records < records:
-        problem(f"only {found.records} of {records} records came")
+        problem(f"only {found.records} of {records} records arrived")
         sys.exit(EXIT_FAILED)
 
 
@@ -244,15 +246,20 @@ def bench_consume(
     "latency",
     epilog="\b\nExamples:\n  barnabas bench latency -n 5000 --rate 200\n"
     "  barnabas bench latency -t load-test --seconds 30 --acks all --json\n\n"
-    "Latency is from the time at which a record is due to its arrival at a consumer of the same "
-    "process. With --one-by-one each record is sent when the one before has arrived.\n",
+    "The latency of a record is the time from its due time until it arrives at a "
+    "consumer in the same process. With --one-by-one, each record is sent after the "
+    "previous one has arrived.\n",
 )
 @topic_arguments("topics", "TOPIC", required=False)
 @_load_options
-@click.option("--one-by-one", is_flag=True, help="No rate: as kafka-e2e-latency does it.")
+@click.option(
+    "--one-by-one",
+    is_flag=True,
+    help="Send one record at a time, without a rate, like kafka-e2e-latency.",
+)
 @click.option(
     "--idle", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True,
-    help="Give up when a record did not arrive for so many seconds.",
+    help="Fail if a record does not arrive within N seconds.",
 )  # fmt: skip
 @_quiet
 @client_options
@@ -266,7 +273,7 @@ def bench_latency(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Write records and read them back; measure from end to end. The default rate is 100."""
+    """Write and read records, and measure the end-to-end latency. The default rate is 100."""
     from barnabas.cli.bench.latency import HEAD_SIZE, run_latency
 
     if one_by_one and given["rate"] is not None:

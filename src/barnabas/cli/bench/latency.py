@@ -98,7 +98,7 @@ class _Run:
             oldest_s = next(iter(self.waiting.values()), now)
             if now - oldest_s >= idle_s:
                 missing = len(self.waiting)
-                raise ClientTimeoutError(f"{missing} records did not come back in {idle_s:g} s")
+                raise ClientTimeoutError(f"{missing} records did not arrive within {idle_s:g} s")
 
 
 def run_latency(

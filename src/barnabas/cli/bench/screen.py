@@ -28,7 +28,7 @@ _LATENCY_COLUMNS = ("mean", "p50", "p95", "p99", "p99.9", "max")
 
 
 def plot(values: Sequence[float], width: int, height: int = _HEIGHT) -> list[str]:
-    """Return the lines of a bar chart with its scale on the left and the last values on the right.
+    """Return the lines of a bar chart, with the scale on the left.
 
     Args:
         values: Numbers that are not negative, oldest first. If there are more values than columns,

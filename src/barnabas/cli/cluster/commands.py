@@ -29,8 +29,8 @@ Examples:
   barnabas cluster stop
 
 \b
-All of them work from any terminal on the same --directory: the nodes' processes are noted there,
-and only a process that is still the noted one is ever signalled.
+The commands work from any terminal with the same --directory, which records the processes of the
+nodes. A command only signals a process that is still the recorded one.
 """
 DEFAULT_DIRECTORY = "barnabas-cluster"
 
@@ -51,7 +51,7 @@ def _directory_option(command: F) -> F:
         envvar="BARNABAS_CLUSTER",
         show_envvar=True,
         metavar="DIR",
-        help="Where the cluster lies.",
+        help="The cluster's directory.",
     )(command)
 
 
@@ -59,7 +59,9 @@ def _node_options(command: F) -> F:
     options = [
         click.argument("numbers", nargs=-1, type=int, metavar="[NODE...]"),
         _directory_option,
-        click.option("--leader-of", metavar="TOPIC:PARTITION", help="The broker that leads it."),
+        click.option(
+            "--leader-of", metavar="TOPIC:PARTITION", help="The broker that leads this partition."
+        ),
         click.option("--controller", is_flag=True, help="The active controller."),
         click.option("--json", "as_json", is_flag=True, help="Print JSON."),
     ]
@@ -77,29 +79,39 @@ Examples:
   barnabas cluster start --set num.partitions=6 --metrics
 
 \b
-Prints "ready HOST:PORT,..." on standard output once all nodes answer. Ctrl-C, SIGTERM and the end
-of the terminal stop all nodes; with --detach they run on until `barnabas cluster stop`.
-Brokers have the ids 1, 2, ..., mere controllers 101, 102, ... Brokers listen at the base port and
-those after it, controllers 100 above, metrics 200 above.
+Prints "ready HOST:PORT,..." on standard output when all nodes answer. Ctrl-C, SIGTERM and closing
+the terminal stop all nodes; with --detach, they run until `barnabas cluster stop`. Brokers have the
+ids 1, 2, ..., separate controllers 101, 102, ... Brokers listen at the base port and the following
+ones, controllers at base port + 100, metrics listeners at base port + 200.
 """,
 )
-@click.option("-n", "--brokers", type=click.IntRange(1, 50), help="How many. [default: 3]")
+@click.option(
+    "-n", "--brokers", type=click.IntRange(1, 50), help="Number of brokers.  [default: 3]"
+)
 @click.option(
     "-c",
     "--controllers",
     type=click.IntRange(0, 9),
-    help="So many processes are controllers only. [default: none, brokers are]",
+    help="Number of separate controllers.  [default: 0, the brokers are controllers]",
 )
 @_directory_option
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="For every node.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A broker key for every node. May be repeated.",
+)
 @click.option(
     "-p",
     "--base-port",
     type=click.IntRange(0, 65_000),
-    help="0 takes any free ports. [default: 9092]",
+    help="Port of the first broker; 0 takes any free ports.  [default: 9092]",
 )
-@click.option("--metrics", is_flag=True, help="Every node answers for its metrics.")
-@click.option("--detach", is_flag=True, help="Leave it running.")
+@click.option("--metrics", is_flag=True, help="Give every node a metrics listener.")
+@click.option(
+    "--detach", is_flag=True, help="Exit when the cluster is ready, and leave it running."
+)
 def start_cluster(
     brokers: int | None,
     controllers: int | None,
@@ -109,9 +121,9 @@ def start_cluster(
     metrics: bool,
     detach: bool,
 ) -> None:
-    """Start a cluster, or the nodes of it that do not run, and stay until it is stopped.
+    """Start a cluster, or its stopped nodes, and run until it is stopped.
 
-    A directory that holds a cluster keeps it: its nodes and ports are those of the first start.
+    If the directory already contains a cluster, its nodes and ports do not change.
     """
     from barnabas.cli.cluster.layout import FILE, LayoutError, new_layout, read_layout
     from barnabas.cli.cluster.supervisor import Supervisor
@@ -146,8 +158,8 @@ def _refuse_change(
     ):
         if wanted is not None and wanted != there:
             raise click.UsageError(
-                f"{name} {wanted}: the directory holds a cluster with {there}; leave the option "
-                f"out, or take another --directory"
+                f"{name} {wanted}: the directory contains a cluster with {there}; omit "
+                "the option, or use another --directory"
             )
 
 
@@ -164,12 +176,12 @@ def _with_settings(layout: Layout, given: dict[str, str]) -> Layout:
 def cluster_status(numbers: Sequence[int], directory: str, as_json: bool) -> None:
     """Show each node's process, and the cluster's view of it.
 
-    Ends with status 1 if a node does not run, or is not what the cluster needs it to be.
+    Exit status 1: a node does not run, or the cluster does not see it as active.
     """
     from barnabas.cli.cluster.status import echo_status
 
     layout, nodes = _nodes(directory)
-    if not echo_status(layout, _chosen(nodes, numbers), as_json=as_json):
+    if not echo_status(layout, _nodes_by_id(nodes, numbers), as_json=as_json):
         sys.exit(EXIT_FAILED)
 
 
@@ -186,7 +198,7 @@ def _nodes(directory: str) -> tuple[Layout, list[Node]]:
     return layout, nodes_of(layout, place)
 
 
-def _chosen(nodes: Sequence[Node], numbers: Sequence[int]) -> list[Node]:
+def _nodes_by_id(nodes: Sequence[Node], numbers: Sequence[int]) -> list[Node]:
     known = {node.id: node for node in nodes}
     for number in numbers:
         if number not in known:
@@ -195,7 +207,7 @@ def _chosen(nodes: Sequence[Node], numbers: Sequence[int]) -> list[Node]:
     return [known[number] for number in dict.fromkeys(numbers)] if numbers else list(nodes)
 
 
-def _pointed_at(
+def _selected_nodes(
     directory: str,
     numbers: Sequence[int],
     leader_of: str | None,
@@ -213,11 +225,13 @@ def _pointed_at(
     if controller:
         wanted.append(active_controller(layout))
     if not wanted and not all_by_default:
-        raise click.UsageError("name nodes, or give --leader-of or --controller")
-    return _chosen(nodes, wanted)
+        raise click.UsageError("give NODE..., --leader-of or --controller")
+    return _nodes_by_id(nodes, wanted)
 
 
-def _act(nodes: Sequence[Node], act: Callable[[Node], bool], done: str, *, as_json: bool) -> None:
+def _apply_to_nodes(
+    nodes: Sequence[Node], act: Callable[[Node], bool], done: str, *, as_json: bool
+) -> None:
     """Perform an action on each node and print the result; exit with status 1 on a failure."""
     failed = False
     for node in nodes:
@@ -241,12 +255,19 @@ def _act(nodes: Sequence[Node], act: Callable[[Node], bool], done: str, *, as_js
 def kill_nodes(
     numbers: Sequence[int], directory: str, leader_of: str | None, controller: bool, as_json: bool
 ) -> None:
-    """End nodes at once, as kill -9 does."""
-    nodes = _pointed_at(directory, numbers, leader_of, controller=controller, all_by_default=False)
-    _act(nodes, lambda node: node.kill() and node.await_end(_soon()), "killed", as_json=as_json)
+    """Kill nodes at once (kill -9)."""
+    nodes = _selected_nodes(
+        directory, numbers, leader_of, controller=controller, all_by_default=False
+    )
+    _apply_to_nodes(
+        nodes,
+        lambda node: node.kill() and node.await_end(_kill_deadline()),
+        "killed",
+        as_json=as_json,
+    )
 
 
-def _soon() -> float:
+def _kill_deadline() -> float:
     return time.monotonic() + 10.0
 
 
@@ -255,9 +276,11 @@ def _soon() -> float:
 def pause_nodes(
     numbers: Sequence[int], directory: str, leader_of: str | None, controller: bool, as_json: bool
 ) -> None:
-    """Have nodes stand still (SIGSTOP): their connections stay, they answer nothing."""
-    nodes = _pointed_at(directory, numbers, leader_of, controller=controller, all_by_default=False)
-    _act(nodes, lambda node: node.pause(), "paused", as_json=as_json)
+    """Pause nodes (SIGSTOP): their connections stay open, but they do not answer."""
+    nodes = _selected_nodes(
+        directory, numbers, leader_of, controller=controller, all_by_default=False
+    )
+    _apply_to_nodes(nodes, lambda node: node.pause(), "paused", as_json=as_json)
 
 
 @cluster.command("resume", epilog="\b\nExamples:\n  barnabas cluster resume 2\n")
@@ -265,11 +288,13 @@ def pause_nodes(
 def resume_nodes(
     numbers: Sequence[int], directory: str, leader_of: str | None, controller: bool, as_json: bool
 ) -> None:
-    """Let paused nodes go on; without nodes all that are paused."""
-    nodes = _pointed_at(directory, numbers, leader_of, controller=controller, all_by_default=True)
+    """Resume paused nodes; without NODE, all paused nodes."""
+    nodes = _selected_nodes(
+        directory, numbers, leader_of, controller=controller, all_by_default=True
+    )
     if not (numbers or leader_of or controller):
         nodes = [node for node in nodes if node.state().name == "paused"]
-    _act(nodes, lambda node: node.resume(), "resumed", as_json=as_json)
+    _apply_to_nodes(nodes, lambda node: node.resume(), "resumed", as_json=as_json)
 
 
 @cluster.command(
@@ -280,10 +305,12 @@ def resume_nodes(
 def stop_cluster(
     numbers: Sequence[int], directory: str, leader_of: str | None, controller: bool, as_json: bool
 ) -> None:
-    """Stop nodes cleanly, all of them in order if none is named."""
+    """Stop nodes cleanly; without NODE, all nodes in order."""
     from barnabas.cli.cluster.supervisor import stop_nodes
 
-    nodes = _pointed_at(directory, numbers, leader_of, controller=controller, all_by_default=True)
+    nodes = _selected_nodes(
+        directory, numbers, leader_of, controller=controller, all_by_default=True
+    )
     ran = [node for node in nodes if node.state().is_alive]
     killed = stop_nodes(ran)
     for node in ran:
@@ -307,17 +334,19 @@ def stop_cluster(
 def restart_nodes(
     numbers: Sequence[int], directory: str, leader_of: str | None, controller: bool, as_json: bool
 ) -> None:
-    """Stop nodes that run and start them again, one by one; all of them if none is named.
+    """Restart nodes one by one; without NODE, all nodes.
 
-    After each it waits until the node is ready and its replicas are in sync again, so that no
-    partition is without a leader. Nodes that do not run are started.
+    After each node, the command waits until the node is ready and its replicas are in sync. This
+    keeps a leader available for each partition. Stopped nodes are started.
     """
     from barnabas.cli.cluster.node import NodeError
     from barnabas.cli.cluster.status import await_in_sync
     from barnabas.cli.cluster.supervisor import START_TIMEOUT_S, stop_nodes
 
     layout, _ = _nodes(directory)
-    nodes = _pointed_at(directory, numbers, leader_of, controller=controller, all_by_default=True)
+    nodes = _selected_nodes(
+        directory, numbers, leader_of, controller=controller, all_by_default=True
+    )
     down = [node for node in nodes if not node.state().is_alive]
     try:
         # Start the nodes that are down first and together: the others may wait for them.

@@ -200,7 +200,7 @@ def read_layout(directory: Path) -> Layout:
         )
         return Layout(found["cluster_id"], nodes, found["settings"])
     except FileNotFoundError:
-        hint = "`barnabas cluster start` makes one there; --directory names another"
-        raise LayoutError(f"{directory} holds no cluster; {hint}") from None
+        hint = "`barnabas cluster start` creates one; --directory selects another directory"
+        raise LayoutError(f"{directory} contains no cluster; {hint}") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise LayoutError(f"{path} cannot be read: {error!r}") from None

@@ -53,7 +53,7 @@ class NodeState:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _ProcessRecord:
     """The content of process.json."""
 
     pid: int
@@ -103,7 +103,7 @@ class Node:
             NodeError: The node runs already, or its process ended at once.
         """
         if self.state().is_alive:
-            raise NodeError(f"node {self.id} runs already")
+            raise NodeError(f"node {self.id} is already running")
         self.directory.mkdir(parents=True, exist_ok=True)
         text = self._layout.properties(self.plan, (self.directory / "data").absolute())
         self._properties.write_text(text)
@@ -123,7 +123,7 @@ class Node:
         identity = process_identity(pid)
         if identity is None:
             raise NodeError(f"node {self.id} ended at once\n{self.log_end()}")
-        self._write(_Kept(pid, identity, int(time.time() * 1000), "start"))
+        self._write(_ProcessRecord(pid, identity, int(time.time() * 1000), "start"))
 
     def await_ready(self, deadline: float) -> None:
         """Wait until the node is ready; `deadline` is in seconds of the monotonic clock.
@@ -206,18 +206,18 @@ class Node:
         if kept is None or process_identity(kept.pid) != kept.identity:
             return False
         if asked is not None:
-            self._write(_Kept(kept.pid, kept.identity, kept.started_ms, asked))
+            self._write(_ProcessRecord(kept.pid, kept.identity, kept.started_ms, asked))
         with contextlib.suppress(ProcessLookupError):
             os.kill(kept.pid, number)
         return True
 
-    def _read(self) -> _Kept | None:
+    def _read(self) -> _ProcessRecord | None:
         try:
-            return _Kept(**json.loads(self._process_file.read_text()))
+            return _ProcessRecord(**json.loads(self._process_file.read_text()))
         except (OSError, ValueError, TypeError):
             return None
 
-    def _write(self, kept: _Kept) -> None:
+    def _write(self, kept: _ProcessRecord) -> None:
         # Replace the file atomically, because other commands may read it at any time.
         temporary = self._process_file.with_suffix(f".{os.getpid()}")
         temporary.write_text(json.dumps(asdict(kept)))

@@ -27,7 +27,7 @@ _POLL_S = 0.2
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class _StopAskedError(BaseException):
+class _StopRequestedError(BaseException):
     """A signal that ends the cluster. It must not be caught by `except Exception`."""
 
 
@@ -87,7 +87,7 @@ class Supervisor:
             if not self._start():
                 return EXIT_FAILED
             return 0 if detach else self._watch()
-        except _StopAskedError:
+        except _StopRequestedError:
             for number in _STOP_SIGNALS:
                 # Ignore further signals while the nodes stop.
                 signal.signal(number, signal.SIG_IGN)
@@ -137,10 +137,10 @@ class Supervisor:
                     "starting",
                     "running",
                 }:
-                    self._say(node, warn(_what_became(node, state.name)))
+                    self._say(node, warn(_end_message(node, state.name)))
                 elif state.pid != before.pid:
                     self._say(node, dim(f"started again, process {state.pid}"))
-        echo("no node is left", err=True)
+        echo("all nodes have ended", err=True)
         stopped = all(state.name == "stopped" for state in states.values())
         return 0 if stopped else EXIT_FAILED
 
@@ -174,10 +174,10 @@ class Supervisor:
 
 
 def _on_stop(_number: int, _frame: FrameType | None) -> None:
-    raise _StopAskedError
+    raise _StopRequestedError
 
 
-def _what_became(node: Node, name: str) -> str:
+def _end_message(node: Node, name: str) -> str:
     status = node.exit_status()
     if name == "died" and status is not None:
         how = f"by signal {-status}" if status < 0 else f"with status {status}"

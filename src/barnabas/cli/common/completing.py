@@ -63,8 +63,10 @@ def _requested(
         _TIMEOUT_MS,
     )
     try:
-        chosen = select(ctx.params.get("bootstrap"), (), ctx.params.get("profile"))
-        with Client(chosen.bootstrap, **limits) as client:
+        given = ctx.params.get
+        chosen = select(given("bootstrap"), (), given("profile"), given("config_file"))
+        settings = dict(each.split("=", 1) for each in chosen.properties)
+        with Client(chosen.bootstrap, **{**settings, **limits}) as client:
             return _beginning(request(client), incomplete)
     except (ClientError, click.UsageError):
         return []

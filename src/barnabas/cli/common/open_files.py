@@ -20,7 +20,7 @@ def raise_open_files_limit() -> int | None:
     """
     soft, reason = system_calls.raise_open_files_limit()
     if reason is not None:
-        _log.debug("The hard limit of open files cannot be taken: %s", reason)
+        _log.debug("The limit of open files could not be raised to the hard limit: %s", reason)
     if soft is not None and soft < FEW:
         _log.warning(
             "At most %d files and connections can be open at once; raise the limit "

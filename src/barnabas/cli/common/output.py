@@ -29,6 +29,7 @@ from barnabas.cli.common.printable import echo, json_line
 from barnabas.cli.common.termination import exit_status
 from barnabas.cli.profiles.selection import (
     BOOTSTRAP_VARIABLE,
+    CONFIG_VARIABLE,
     DEFAULT_BOOTSTRAP,
     PROFILE_VARIABLE,
     select,
@@ -76,6 +77,15 @@ property_option = click.option(
     metavar="KEY=VALUE",
     help="A configuration key of Kafka's clients, such as request.timeout.ms=5000.",
 )
+config_file_option = click.option(
+    "-F",
+    "--config-file",
+    "--command-config",
+    "config_file",
+    metavar="FILE",
+    help=f"A properties file of Kafka's clients, for example with credentials.  "
+    f"[env var: {CONFIG_VARIABLE}]",
+)
 metrics_option = click.option(
     "-m",
     "--metrics",
@@ -121,14 +131,15 @@ def client_options(command: F) -> F:
             "bootstrap",
             metavar="HOST:PORT[,...]",
             help=f"Brokers to connect to first.  [env var: {BOOTSTRAP_VARIABLE}; "
-            f"default: the profile's, else {DEFAULT_BOOTSTRAP}]",
+            f"default: from the profile, else {DEFAULT_BOOTSTRAP}]",
         ),
         property_option,
+        config_file_option,
         click.option(
             "--profile",
             metavar="NAME",
             help=f"Use the settings of this profile.  [env var: {PROFILE_VARIABLE}; "
-            f"default: the one in use]",
+            f"default: the current profile]",
         ),
         timeout_option,
         click.option("--json", "as_json", is_flag=True, help="Print JSON."),
@@ -136,9 +147,14 @@ def client_options(command: F) -> F:
 
     @wraps(command)
     def with_selection(
-        *, bootstrap: str | None, properties: tuple[str, ...], profile: str | None, **given: Any
+        *,
+        bootstrap: str | None,
+        properties: tuple[str, ...],
+        profile: str | None,
+        config_file: str | None,
+        **given: Any,
     ) -> Any:
-        chosen = select(bootstrap, properties, profile)
+        chosen = select(bootstrap, properties, profile, config_file)
         return command(bootstrap=chosen.bootstrap, properties=chosen.properties, **given)
 
     decorated: Callable[..., Any] = with_selection
@@ -245,7 +261,7 @@ def late_message() -> str:
 
 def _report_waiting(error: NoBrokersError) -> None:
     dialed = "; ".join(f"{address}: {reason}" for address, reason in error.attempts)
-    warning(f"no broker answers yet ({dialed}); waiting up to {_timeout_ms() / 1000:g} s")
+    warning(f"no broker has answered yet ({dialed}); waiting up to {_timeout_ms() / 1000:g} s")
 
 
 def problem(message: str) -> None:

@@ -1,6 +1,6 @@
 """Text from clusters and clients, made safe for terminals and logs.
 
-Client ids, group ids, config values and error messages of peers can contain any characters. A
+Client ids, group ids, config values and error messages from peers can contain any character. A
 newline can forge a log line, and an escape sequence can change the terminal. All such output passes
 through this module.
 """

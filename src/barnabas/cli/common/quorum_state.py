@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["NO_LEADER", "QuorumState", "quorum_state"]
 
 NO_LEADER = (
-    "the metadata quorum has no leader: no topic is created, no partition gets a new leader, and "
-    "no broker joins"
+    "the metadata quorum has no leader: no topic can be created, no partition can get "
+    "a new leader, and no broker can join"
 )
 # Errors that do not mean that the quorum has no leader.
 _OTHER_REASONS = frozenset({ErrorCode.UNSUPPORTED_VERSION, ErrorCode.CLUSTER_AUTHORIZATION_FAILED})

@@ -102,7 +102,7 @@ def parse_formats(specs: Sequence[str], *, layouts: bool) -> tuple[Format | None
     for spec in specs:
         where, separator, name = spec.rpartition("=")
         if separator and where not in ("key", "value"):
-            raise click.UsageError(f"-s {spec}: write key=..., value=... or neither")
+            raise click.UsageError(f"-s {spec}: write FORMAT, key=FORMAT or value=FORMAT")
         found = _named(name, layouts=layouts)
         key = found if where != "value" else key
         value = found if where != "key" else value
@@ -117,11 +117,11 @@ def _named(name: str, *, layouts: bool) -> Format:
         return Format(_layout_reader(name), _not_written)
     names = ", ".join(NAMES)
     more = ", or a layout such as >iq" if layouts else ""
-    raise click.UsageError(f"-s {name}: none of {names}{more}")
+    raise click.UsageError(f"-s {name}: unknown format; known formats: {names}{more}")
 
 
 def _not_written(_value: Any) -> bytes:
-    raise ValueError("a layout is for reading")
+    raise ValueError("layouts can only be read")
 
 
 def _layout_reader(layout: str) -> Callable[[bytes], str]:
@@ -135,7 +135,9 @@ def _layout_reader(layout: str) -> Callable[[bytes], str]:
                 order = letter
             elif letter == "$":
                 if position < len(data):
-                    raise ValueError(f"{len(data) - position} byte(s) follow the layout {layout}")
+                    raise ValueError(
+                        f"{len(data) - position} byte(s) remain after the layout {layout}"
+                    )
             elif letter == "s":
                 pieces.append(data[position:].decode(errors="replace"))
                 position = len(data)

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from barnabas.client.facade import Client
     from barnabas.protocol.api_keys import ApiKey
 
-__all__ = ["need_api"]
+__all__ = ["require_api"]
 
 
-def need_api(client: Client, api: ApiKey, name: str, purpose: str) -> None:
+def require_api(client: Client, api: ApiKey, name: str, purpose: str) -> None:
     """End the command with status 1 if the brokers do not serve the API.
 
     Args:
@@ -26,7 +26,7 @@ def need_api(client: Client, api: ApiKey, name: str, purpose: str) -> None:
     if api in client.admin.describe_versions().apis:
         return
     problem(
-        f"{purpose} needs the API {name}, which these brokers do not serve. Apache Kafka has it "
-        f"since 3.0; Barnabas does not coordinate transactions yet"
+        f"{purpose} requires the API {name}, which these brokers do not serve; Apache "
+        "Kafka serves it since version 3.0"
     )
     sys.exit(EXIT_FAILED)

@@ -55,7 +55,7 @@ def topic_argument(name: str) -> Callable[[F], F]:
         @wraps(command)
         def with_topic(*, named_topic: str | None, **given: Any) -> Any:
             if named_topic is not None and given[name] is not None:
-                raise click.UsageError("one topic at a time: give TOPIC or --topic")
+                raise click.UsageError("give only one topic, as TOPIC or with --topic")
             given[name] = given[name] if named_topic is None else named_topic
             if given[name] is None:
                 raise click.UsageError("Missing argument 'TOPIC'.")

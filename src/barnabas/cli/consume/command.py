@@ -1,4 +1,4 @@
-"""The command `barnabas consume`: its options, and the source and printer they lead to."""
+"""The command `barnabas consume`: its options, and and the source and printer that it creates."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from barnabas.cli.common.termination import termination_as_interrupt
 from barnabas.cli.common.topic_names import topic_arguments
 from barnabas.cli.consume.json_lines import json_lines
 from barnabas.cli.consume.places import BEGINNING, END, Place, check_end, parse_place, resolve
-from barnabas.cli.consume.printer import Printer, Wanted
+from barnabas.cli.consume.printer import Printer, RecordFilter
 from barnabas.cli.consume.skipping import ErrorPolicy
 from barnabas.cli.consume.source import RangeSource
 from barnabas.cli.consume.templates import Reading, compile_template, value_lines
@@ -36,20 +36,20 @@ __all__ = ["consume"]
 
 EXAMPLES = """\b
 Examples:
-  barnabas consume flights                              what comes from now on
-  barnabas consume flights --from beginning -e          all there is, then end
+  barnabas consume flights                              new records only
+  barnabas consume flights --from beginning -e          all records, then end
   barnabas consume flights --from -10 -e                the last ten of each partition
   barnabas consume flights --from 2026-01-31T12:00 --to 2026-01-31T13:00
-  barnabas consume flights --from 15m --key --headers   what came in the last 15 minutes
+  barnabas consume flights --from 15m --key --headers   the last 15 minutes
   barnabas consume flights -f '%p:%o %k -> %s\\n' -n 5
   barnabas consume flights --from beginning -e --grep-key '^JFK$' -s value=json --json
-  barnabas consume flights --group report --from beginning     share it with other members
+  barnabas consume flights --group report --from beginning     share with other members
   barnabas consume '^flights-.*' -q > flights.txt
   barnabas consume -t flights -o beginning -e -s value=json --on-error skip
 
 \b
-Places (--from, --to): beginning, end, an offset, -N for N before the end, an ISO time, @MS (ms
-since 1970), or how long ago: 90s, 15m, 2h, 7d.
+Places (--from, --to): beginning, end, an offset, -N for N records before the end, an ISO time, @MS
+(ms since 1970), or a duration before the current time: 90s, 15m, 2h, 7d.
 
 \b
 Templates (-f): %t topic, %p partition, %o offset, %T timestamp in ms, %I as ISO time (UTC), %k key,
@@ -58,11 +58,12 @@ Templates (-f): %t topic, %p partition, %o offset, %T timestamp in ms, %I as ISO
 
 \b
 Formats (-s): string, json, short, integer, long, float, double, boolean, uuid, hex, base64, or a
-layout as kcat's, such as '>iq' for four and eight bytes. key=FORMAT or value=FORMAT is for one.
+layout as in kcat, such as '>iq' for integers of four and eight bytes. key=FORMAT and value=FORMAT
+apply to keys or values only.
 """
 
 
-class _Choices(NamedTuple):
+class _SourceOptions(NamedTuple):
     """The options that select the records to read."""
 
     topics: Sequence[str]
@@ -76,7 +77,7 @@ class _Choices(NamedTuple):
     errors: ErrorPolicy
 
 
-class _Look(NamedTuple):
+class _OutputOptions(NamedTuple):
     """The options for the output."""
 
     template: str | None
@@ -121,50 +122,64 @@ def _literal(data: bytes) -> str:
 
 @click.command(epilog=EXAMPLES)
 @topic_arguments("topics")
-@click.option("--from", "place", metavar="PLACE", help="Start there (see below).")
+@click.option("--from", "place", metavar="PLACE", help="Start at this place (see below).")
 @click.option("--from-beginning", is_flag=True, help="The same as --from beginning.")
 @click.option("-o", "--offset", metavar="PLACE", help="The same as --from.")
-@click.option("--timestamp", metavar="MS|ISO", help="Start at the first record as late.")
-@click.option("--to", metavar="PLACE", help="End before that place.")
+@click.option(
+    "--timestamp", metavar="MS|ISO", help="Start at the first record at or after this time."
+)
+@click.option("--to", metavar="PLACE", help="Stop before this place.")
 @click.option(
     "-p",
     "--partition",
     "partitions",
     type=click.IntRange(0),
     multiple=True,
-    help="Only these; may be given several times.",
+    help="Read only this partition. May be repeated.",
 )
-@click.option("-n", "-c", "--max-records", type=click.IntRange(1), help="End after so many.")
-@click.option("-e", "--exit-at-end", is_flag=True, help="End where the topics now end.")
+@click.option("-n", "-c", "--max-records", type=click.IntRange(1), help="End after N records.")
+@click.option("-e", "--exit-at-end", is_flag=True, help="Stop at the current end of the topics.")
 @click.option(
     "-g",
     "--group",
     shell_complete=complete_groups,
-    help="Read as a member of this group; with -p without being one, from its offsets.",
+    help="Read as a member of this group; with -p, use its offsets without joining it.",
 )
 @click.option("-f", "--format", "template", help="A template for each record (see below).")
-@click.option("-k", "--key", "with_key", is_flag=True, help="Keys before the values, and a tab.")
-@click.option("--headers", "with_headers", is_flag=True, help="Headers before that, and a tab.")
-@click.option("-O", "--offsets", "with_offset", is_flag=True, help="Offsets too, and a tab.")
 @click.option(
-    "-K", "--key-delimiter", callback=unescape_option, help="Keys, and this instead of the tab."
+    "-k", "--key", "with_key", is_flag=True, help="Print the key and a tab before the value."
 )
 @click.option(
-    "-D", "--delimiter", callback=unescape_option, help="Behind each record.  [default: \\n]"
+    "--headers", "with_headers", is_flag=True, help="Print the headers and a tab before that."
 )
-@click.option("-Z", "--show-null", is_flag=True, help="Print NULL for keys and values that are.")
+@click.option(
+    "-O", "--offsets", "with_offset", is_flag=True, help="Print the offset and a tab, too."
+)
+@click.option(
+    "-K",
+    "--key-delimiter",
+    callback=unescape_option,
+    help="Print keys, with this text instead of the tab.",
+)
+@click.option(
+    "-D",
+    "--delimiter",
+    callback=unescape_option,
+    help="Print this after each record.  [default: \\n]",
+)
+@click.option("-Z", "--show-null", is_flag=True, help="Print NULL for null keys and values.")
 @click.option("-s", "--as", "formats", multiple=True, metavar="[key=|value=]FORMAT",
-              help="Read keys or values as this (see below).")  # fmt: skip
-@click.option("--grep", metavar="REGEX", help="Only records with this in their values.")
-@click.option("--grep-key", metavar="REGEX", help="Only records with this in their keys.")
+              help="Decode keys or values in this format (see below).")  # fmt: skip
+@click.option("--grep", metavar="REGEX", help="Print only records whose values match.")
+@click.option("--grep-key", metavar="REGEX", help="Print only records whose keys match.")
 @click.option(
     "--on-error",
     type=click.Choice(["fail", "skip"]),
     default="fail",
     show_default=True,
-    help="At a corrupt batch, or a record that -s cannot decode: end, or warn and continue.",
+    help="On a corrupt batch, or a record that -s cannot decode: end, or warn and continue.",
 )
-@click.option("-q", "--quiet", is_flag=True, help="No progress on the terminal.")
+@click.option("-q", "--quiet", is_flag=True, help="Do not show progress on the terminal.")
 @client_options
 def consume(
     topics: Sequence[str],
@@ -193,9 +208,9 @@ def consume(
     properties: Sequence[str],
     as_json: bool,
 ) -> None:
-    """Print records of the TOPICs, by default the values, one a line, from now on.
+    """Print records of the TOPICs; by default, the values of new records, one per line.
 
-    A TOPIC that begins with ^ is an expression: all topics whose names match.
+    A TOPIC that begins with ^ is a regular expression, which selects all matching topics.
     """
     start = _start(place, from_beginning=from_beginning, offset=offset, timestamp=timestamp)
     end = None if to is None else check_end(parse_place(to, "--to"))
@@ -203,17 +218,17 @@ def consume(
         raise click.UsageError("--group needs a name")
     key_format, value_format = parse_formats(formats, layouts=True)
     reading = Reading(key_format, value_format, b"NULL" if show_null else b"")
-    look = _Look(
+    look = _OutputOptions(
         template, as_json, with_headers, with_key, with_offset, delimiter, key_delimiter, reading
     )
     render_of = look.render_of()
-    wanted = Wanted(max_records, _expression(grep_key), _expression(grep))
+    wanted = RecordFilter(max_records, _expression(grep_key), _expression(grep))
     is_member = group is not None and not partitions
     if is_member and end is not None:
-        raise click.UsageError("--to needs --partition where a --group is given")
+        raise click.UsageError("--to with --group requires --partition")
     config = client_config(bootstrap, properties)
     errors = ErrorPolicy(skip=on_error == "skip")
-    choices = _Choices(topics, partitions, start, end, group, exit_at_end, config, errors)
+    choices = _SourceOptions(topics, partitions, start, end, group, exit_at_end, config, errors)
     run = _run_member if is_member else _run
     with termination_as_interrupt(), connected(bootstrap, properties) as client:
         run(client, choices, render_of, wanted, quiet=quiet)
@@ -240,14 +255,14 @@ def _expression(text: str | None) -> re.Pattern[bytes] | None:
     try:
         return re.compile(text.encode())
     except re.error as error:
-        raise click.UsageError(f"{text!r} is no regular expression: {error}") from None
+        raise click.UsageError(f"{text!r} is not a regular expression: {error}") from None
 
 
 def _run(
     client: Client,
-    choices: _Choices,
+    choices: _SourceOptions,
     render_of: Callable[[TopicPartition], Render],
-    wanted: Wanted,
+    wanted: RecordFilter,
     *,
     quiet: bool,
 ) -> None:
@@ -264,9 +279,9 @@ def _run(
 
 def _run_member(
     client: Client,
-    choices: _Choices,
+    choices: _SourceOptions,
     render_of: Callable[[TopicPartition], Render],
-    wanted: Wanted,
+    wanted: RecordFilter,
     *,
     quiet: bool,
 ) -> None:
@@ -317,7 +332,7 @@ def _topics(client: Client, given: Sequence[str]) -> list[str]:
         try:
             matching = [topic for topic in client.topics() if re.search(name, topic)]
         except re.error as error:
-            raise click.UsageError(f"{name!r} is no regular expression: {error}") from None
+            raise click.UsageError(f"{name!r} is not a regular expression: {error}") from None
         if not matching:
             raise click.UsageError(f"no topic matches {name}")
         found.update(dict.fromkeys(matching))
@@ -338,7 +353,7 @@ def _partitions(
 
 
 def _ranges(
-    client: Client, wanted: Sequence[TopicPartition], choices: _Choices
+    client: Client, wanted: Sequence[TopicPartition], choices: _SourceOptions
 ) -> dict[TopicPartition, tuple[int, int | None]]:
     """Return the first offset and the end of each partition; None for no end."""
     latest = client.list_offsets(dict.fromkeys(wanted, "latest"))

@@ -166,7 +166,7 @@ class GroupSource(RebalanceListener):
         try:
             self._consumer.commit(own, _COMMIT_S)
         except CommitFailedError:
-            warning("the group went on without this member: some records may come again")
+            warning("the group has removed this member: some records may be read again")
 
 
 def _nothing() -> None:

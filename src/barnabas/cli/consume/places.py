@@ -69,7 +69,8 @@ def parse_place(text: str, option: str) -> Place:
     except click.UsageError:
         raise click.UsageError(
             f"{option} {text}: write beginning, end, an offset, -N, an ISO time such as "
-            f"2026-01-31T12:00, @MILLISECONDS, or how long ago: 90s, 15m, 2h, 7d"
+            "2026-01-31T12:00, @MILLISECONDS, or a duration before the current time: "
+            "90s, 15m, 2h, 7d"
         ) from None
 
 
@@ -108,7 +109,7 @@ def check_end(place: Place) -> Place:
         click.UsageError: The time is in the future.
     """
     if place.kind is PlaceKind.TIME and place.number > _now_ms():
-        raise click.UsageError("--to: that time is still to come; leave it out, and end by Ctrl-C")
+        raise click.UsageError("--to: that time is in the future; omit --to, and end with Ctrl-C")
     return place
 
 

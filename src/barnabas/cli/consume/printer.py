@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from barnabas.client.topic_partition import TopicPartition
     from barnabas.record.compiled import CompiledRecord
 
-__all__ = ["Printer", "Wanted", "check_reader"]
+__all__ = ["Printer", "RecordFilter", "check_reader"]
 
 _POLL_MS = 500.0
 # Number of polls without a record before a broker that does not answer is reported.
@@ -32,7 +32,7 @@ _SILENT_POLLS = 2
 _COMMIT_INTERVAL_S = 5.0
 
 
-class Wanted(NamedTuple):
+class RecordFilter(NamedTuple):
     """The records to print."""
 
     # End the command after this number of records; None: no limit.
@@ -41,7 +41,7 @@ class Wanted(NamedTuple):
     key: re.Pattern[bytes] | None = None
     value: re.Pattern[bytes] | None = None
 
-    def among(self, records: Sequence[CompiledRecord]) -> Sequence[CompiledRecord]:
+    def matching(self, records: Sequence[CompiledRecord]) -> Sequence[CompiledRecord]:
         """Return the records that match the expressions."""
         if self.key is not None:
             search = self.key.search
@@ -67,7 +67,7 @@ class Printer:
         self,
         source: Source,
         render_of: Callable[[TopicPartition], Render],
-        wanted: Wanted,
+        wanted: RecordFilter,
         progress: Progress,
         errors: ErrorPolicy,
     ) -> None:
@@ -139,7 +139,7 @@ class Printer:
             self._interrupt.release()
 
     def _print(self, chunk: Chunk) -> None:
-        records = self._wanted.among(chunk.records)
+        records = self._wanted.matching(chunk.records)
         next_offset = None
         if records:
             text, count, next_offset = self._rendered(chunk.partition, records)
@@ -175,7 +175,7 @@ class Printer:
         self._silent_polls = 0 if trouble is None else self._silent_polls + 1
         if trouble is not None and self._silent_polls == _SILENT_POLLS and not self._warned:
             self._warned = True
-            warning(f"{trouble}; trying on until it answers (Ctrl-C ends)")
+            warning(f"{trouble}; retrying until it answers (Ctrl-C ends)")
         elif trouble is None and self._warned:
             self._warned = False
             warning("the broker answers again")

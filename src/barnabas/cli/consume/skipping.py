@@ -92,4 +92,4 @@ class ErrorPolicy:
         if self.batches:
             counts.append(f"{self.batches} corrupt batch{'' if self.batches == 1 else 'es'}")
         if counts:
-            warning(f"skipped {' and '.join(counts)} in all")
+            warning(f"skipped {' and '.join(counts)} in total")

@@ -8,9 +8,11 @@ from barnabas.cli.doctor.brokers import examine_brokers, probe_brokers
 from barnabas.cli.doctor.dangerous import dangers
 from barnabas.cli.doctor.directory import check_space
 from barnabas.cli.doctor.groups import examine_groups
+from barnabas.cli.doctor.login import offered_mechanisms, report_failed_login
 from barnabas.cli.doctor.probe import Peer, responder
 from barnabas.cli.doctor.quorum import examine_quorum, report_lost_quorum
 from barnabas.cli.doctor.replicas import examine_moves, examine_partitions
+from barnabas.cli.doctor.transactions import examine_transactions
 from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
 from barnabas.client.connections.versions import CLIENT_VERSIONS
 from barnabas.client.errors import ClientError
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from barnabas.cli.doctor.probe import Address, Probes
     from barnabas.client.connections.metadata_cache import NodeInfo
     from barnabas.client.facade import Client
+    from barnabas.runtime.tls.tls_options import TlsOptions
 
 __all__ = ["examine_address", "examine_cluster"]
 
@@ -32,40 +35,70 @@ _USUAL_PORTS = (9092, 9093, 9094, 19092, 29092)
 _NEEDED = (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA, ApiKey.LIST_OFFSETS)
 
 
-def examine_address(address: Address, probes: Probes, diagnosis: Diagnosis) -> None:
-    """Report what answers at an address, and a remedy if it is not a broker."""
+def examine_address(
+    address: Address, probes: Probes, diagnosis: Diagnosis, tls: TlsOptions | None = None
+) -> None:
+    """Report what answers at an address, and a remedy if it is not a broker.
+
+    Args:
+        address: Host and port as the user gave them.
+        probes: The probes of all addresses.
+        diagnosis: Receives the findings.
+        tls: TLS options of the client; None for a client without TLS.
+    """
     host, port = address
     name = f"{host}:{port}"
     reply = probes.reply(address)
-    if reply.peer is Peer.KAFKA:
+    if reply.peer is probes.wanted:
         diagnosis.ok(f"{name} {reply.peer.value}")
+        if tls is not None:
+            _examine_certificate(address, tls, diagnosis)
         return
     remedies = {
         Peer.UNKNOWN_NAME: "check the spelling of the host, or its entry in DNS or /etc/hosts",
         Peer.UNREACHABLE: "check host and network; a firewall may drop the packets",
-        Peer.TLS: "name the PLAINTEXT listener: this client does not speak TLS yet",
-        Peer.HTTP: "name the port of a listener, not the one of metrics or a web console",
+        Peer.TLS: "give the client security.protocol=SSL (-X or --config-file)",
+        Peer.KAFKA: "name a listener with TLS, or use a security.protocol without SSL",
+        Peer.HTTP: "give the port of a Kafka listener, not that of metrics or a web console",
         Peer.SILENT: (
-            "that is not a broker, or its process is paused or stuck: continue it (kill -CONT "
-            "PID), or look at its log"
+            "the peer is not a broker, or its process is paused or stuck: continue it "
+            "(kill -CONT PID), or read its log"
         ),
-        Peer.CLOSES: "not a broker's port, or max.connections is reached: look at its log",
-        Peer.STRANGE: "name the port of a broker's listener",
+        Peer.CLOSES: "the port is not a broker's, or max.connections is reached: read the broker's "
+        "log",
+        Peer.STRANGE: "give the port of a broker's listener",
         Peer.REFUSED: (
-            f"start the broker that listens there: barnabas start SERVER.PROPERTIES; or, where "
-            f"there was never one: barnabas start --listen {name}"
+            "start the broker that listens there: barnabas start SERVER.PROPERTIES; to "
+            f"create a new cluster: barnabas start --listen {name}"
         ),
     }
     remedy = remedies[reply.peer]
+    if reply.peer is Peer.TLS:
+        offered = offered_mechanisms(address, has_tls=True)
+        if offered:
+            remedy = (
+                f"give the client security.protocol=SASL_SSL, sasl.mechanism={offered[0]} and its "
+                f"credentials (--config-file)"
+            )
     if reply.peer is Peer.REFUSED and probes.first_kafka() is not None:
         # A new broker in place of an existing one would start an empty cluster of its own.
         remedy = "start the broker that listens there: barnabas start SERVER.PROPERTIES"
     elif reply.peer not in (Peer.UNKNOWN_NAME, Peer.UNREACHABLE):
         found = responder(host, (each for each in _USUAL_PORTS if each != port))
         if found is not None:
-            remedy = f"a broker answers at {host}:{found}: use that one, or else {remedy}"
+            remedy = f"a broker answers at {host}:{found}: use that address, or {remedy}"
     detail = f" ({reply.detail})" if reply.detail else ""
+    if reply.peer is Peer.TLS:
+        detail = ", and the client does not"
     diagnosis.wrong(f"{name} {reply.peer.value}{detail}", remedy)
+
+
+def _examine_certificate(address: Address, tls: TlsOptions, diagnosis: Diagnosis) -> None:
+    # Imported only for listeners with TLS.
+    from barnabas.cli.doctor.certificates import examine_peer_certificate
+
+    if examine_peer_certificate(address, tls, diagnosis) and tls.verify_peer:
+        diagnosis.ok(f"the certificate of {address[0]}:{address[1]} is valid for this client")
 
 
 def examine_cluster(client: Client, host: str, port: int, diagnosis: Diagnosis) -> None:
@@ -80,10 +113,12 @@ def examine_cluster(client: Client, host: str, port: int, diagnosis: Diagnosis) 
     try:
         cluster = client.describe_cluster()
     except ClientError as error:
-        diagnosis.wrong(
-            f"the broker does not answer requests: {error}",
-            "the listener may want authentication (SASL), which this client does not speak yet",
-        )
+        if not report_failed_login((host, port), client.config, error, diagnosis):
+            diagnosis.wrong(
+                f"the broker does not answer requests: {error}",
+                "read the broker's log, which has the reason for each closed connection; if the "
+                "listener wants a login (SASL), give the credentials in a file with --config-file",
+            )
         return
     probes = probe_brokers(cluster)
     state = examine_quorum(client, diagnosis)
@@ -111,6 +146,7 @@ def examine_cluster(client: Client, host: str, port: int, diagnosis: Diagnosis) 
         )
     if not down:
         # While a broker is down, a request to its coordinator would wait.
+        checks.append(lambda: examine_transactions(client, diagnosis))
         checks.append(lambda: examine_groups(client, diagnosis))
     for check in checks:
         try:
@@ -132,7 +168,8 @@ def _examine_versions(client: Client, nodes: list[NodeInfo], diagnosis: Diagnosi
         metadata = "" if level is None else f", metadata.version {level}"
         if unusable:
             diagnosis.wrong(
-                f"broker {node.id} shares no version of {', '.join(unusable)} with this client",
+                f"broker {node.id} and this client have no version in common for "
+                f"{', '.join(unusable)}",
                 "use a broker of Apache Kafka 2.1 or later",
             )
         else:
@@ -147,7 +184,7 @@ def _examine_directories(client: Client, nodes: list[NodeInfo], diagnosis: Diagn
             if directory.error is not None:
                 diagnosis.wrong(
                     f"broker {node} has lost {directory.path}: {directory.error}",
-                    "look at the disk and at the broker's log; restart it when the disk works",
+                    "check the disk and the broker's log; restart the broker when the disk works",
                 )
             elif directory.total_bytes > 0:
                 name = f"broker {node}, {directory.path}"

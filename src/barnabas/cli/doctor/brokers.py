@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.cli.doctor.probe import Peer, Probes, Reply
+from barnabas.cli.doctor.probe import BROKERS, Peer, Probes, Reply
 from barnabas.cli.why.reason import duration
 from barnabas.server.configs.endpoint import is_loopback
 
@@ -54,7 +54,7 @@ def examine_brokers(
     condition = BrokerCondition([], [])
     for node in cluster.brokers:
         reply = probes.reply((node.host, node.port))
-        if reply.peer is Peer.KAFKA:
+        if reply.peer in BROKERS:
             condition.answering.append(node)
             _report_answering(node, given_address, diagnosis)
         else:
@@ -63,12 +63,13 @@ def examine_brokers(
     for node in cluster.fenced:
         reply = probes.reply((node.host, node.port))
         condition.down.append(node)
-        if reply.peer is Peer.KAFKA:
+        if reply.peer in BROKERS:
             diagnosis.wrong(
-                f"broker {node.id} is fenced though it answers at {node.address}: it starts, or it "
-                f"cannot reach the controller{_since(node.id, state)}",
-                f"wait until it has caught up; else look in the log of broker {node.id} for the "
-                f"controller that it cannot reach, and check its clock and network",
+                f"broker {node.id} is fenced, although it answers at {node.address}: it "
+                f"is starting, or it cannot reach the controller{_since(node.id, state)}",
+                "wait until it has caught up; if it stays fenced, check in the log of "
+                f"broker {node.id} which controller it cannot reach, and check its "
+                "clock and network",
             )
         else:
             _report_unreached(node, reply, state, diagnosis)
@@ -80,8 +81,9 @@ def _report_answering(node: NodeInfo, given_address: Address, diagnosis: Diagnos
     claim = f"broker {node.id} tells clients to connect to {node.address}"
     if is_loopback(node.host) and not is_loopback(host):
         diagnosis.wrong(
-            f"{claim}: every other machine would connect to itself",
-            f"set advertised.listeners=PLAINTEXT://{host}:{port} of broker {node.id}, restart it",
+            f"{claim}: clients on other machines would connect to themselves",
+            f"set advertised.listeners=PLAINTEXT://{host}:{port} of broker {node.id}, "
+            "and restart it",
         )
     else:
         diagnosis.ok(f"{claim}, where it answers")
@@ -94,7 +96,7 @@ def _report_unreached(
     if _is_heard(node.id, state) and reply.peer is not Peer.SILENT:
         diagnosis.wrong(
             f"broker {node.id} tells clients to connect to {node.address}, which "
-            f"{reply.peer.value} from here, while the controller hears from it",
+            f"{reply.peer.value} from here, but the controller receives its requests",
             f"set advertised.listeners of broker {node.id} to an address and port that clients "
             f"reach, and restart that broker",
         )
@@ -102,16 +104,16 @@ def _report_unreached(
     since = _since(node.id, state)
     if reply.peer is Peer.SILENT:
         diagnosis.wrong(
-            f"broker {node.id} does not answer at {node.address}, though its port is open: its "
-            f"process is paused or stuck{since}",
+            f"broker {node.id} does not answer at {node.address}, although its port is "
+            f"open: its process is paused or stuck{since}",
             f"on {node.host}: continue the process (kill -CONT PID), or restart broker {node.id} "
             f"if it stays silent",
         )
         return
     diagnosis.wrong(
         f"broker {node.id} is down: {node.address} {reply.peer.value}{since}",
-        f"start broker {node.id} on {node.host}: barnabas start SERVER.PROPERTIES; change no "
-        f"configuration for its sake",
+        f"start broker {node.id} on {node.host}: barnabas start SERVER.PROPERTIES; do "
+        "not change the configuration",
     )
 
 
@@ -136,6 +138,6 @@ def _silent_ms(node: int, state: QuorumState) -> int | None:
 def _since(node: int, state: QuorumState) -> str:
     elapsed = _silent_ms(node, state)
     if elapsed is None:
-        return "; since when is not known"
+        return "; the time of its last fetch is unknown"
     at = time.strftime("%H:%M:%S", time.localtime(time.time() - elapsed / 1000))
-    return f"; last heard {duration(elapsed)} ago ({at})"
+    return f"; its last fetch was {duration(elapsed)} ago ({at})"

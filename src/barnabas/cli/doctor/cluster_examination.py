@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from barnabas.cli.doctor.address import examine_cluster
 from barnabas.cli.doctor.diagnosis import Diagnosis
-from barnabas.cli.doctor.probe import Peer
 from barnabas.client.errors import ClientError
 from barnabas.client.facade import Client
 
@@ -20,7 +19,7 @@ __all__ = ["ClusterExamination"]
 
 
 class ClusterExamination(threading.Thread):
-    """A thread that examines the cluster behind the first address at which a broker answers.
+    """A thread that examines the cluster behind the first address where a broker answers.
 
     Args:
         probes: The probes of the addresses; a broker answers at one of them at least.
@@ -75,7 +74,7 @@ class ClusterExamination(threading.Thread):
         except ClientError:
             return
         for address in self._probes.addresses:
-            if address == first or self._probes.reply(address).peer is not Peer.KAFKA:
+            if address == first or self._probes.reply(address).peer is not self._probes.wanted:
                 continue
             try:
                 with Client(_text(address), **self._config) as other:
@@ -84,9 +83,9 @@ class ClusterExamination(threading.Thread):
                 continue
             if found != known:
                 self._diagnosis.wrong(
-                    f"{_text(address)} belongs to cluster {found}, and {_text(first)} to cluster "
-                    f"{known}",
-                    "name brokers of one cluster only in bootstrap.servers",
+                    f"{_text(address)} belongs to cluster {found}, but {_text(first)} "
+                    f"belongs to cluster {known}",
+                    "list only brokers of one cluster in bootstrap.servers",
                 )
 
 

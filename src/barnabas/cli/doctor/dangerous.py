@@ -35,17 +35,17 @@ def _loss(
     if values.get("unclean.leader.election.enable") == "true":
         yield (
             (
-                "unclean.leader.election.enable=true: acknowledged records are lost when a replica "
-                "that lags becomes leader"
+                "unclean.leader.election.enable=true: acknowledged records are lost "
+                "when a lagging replica becomes leader"
             ),
-            "leave it at false, and set it for single topics that can bear it",
+            "set it to false, and to true only for topics that may lose records",
         )
     replicas = _number(values, "default.replication.factor", 1)
     if replicas >= 3 and _number(values, "min.insync.replicas", 1) == 1:
         yield (
             (
-                f"default.replication.factor={replicas} with min.insync.replicas=1: acks=all is "
-                f"satisfied by one broker alone"
+                f"default.replication.factor={replicas} with min.insync.replicas=1: a "
+                "single broker is enough for acks=all"
             ),
             "set min.insync.replicas=2",
         )
@@ -58,15 +58,15 @@ def _loss(
                     f"broker{'' if brokers == 1 else 's'}: topics cannot be created"
                 ),
                 (
-                    f"start or add brokers until there are {wanted}; or, if there will never be "
-                    f"more, set {key}={brokers}"
+                    f"start or add brokers until there are {wanted}; or, if the cluster "
+                    f"will not grow, set {key}={brokers}"
                 ),
             )
     for directory in values.get("log.dirs", values.get("log.dir", "")).split(","):
-        if directory.strip().startswith(("/tmp", "/var/tmp", "/dev/shm")):  # noqa: S108 - to warn of them
+        if directory.strip().startswith(("/tmp", "/var/tmp", "/dev/shm")):  # noqa: S108 - only compared, for a warning
             yield (
-                f"{directory.strip()} is emptied when the machine restarts, or by a clean-up",
-                "set log.dirs to a directory that stays",
+                f"{directory.strip()} is emptied by a restart of the machine or a cleanup job",
+                "set log.dirs to a permanent directory",
             )
 
 
@@ -79,17 +79,17 @@ def _growth(values: Mapping[str, str], given: AbstractSet[str]) -> Iterator[tupl
                 f"{forever}=-1 and no log.retention.bytes: topics that are not compacted grow "
                 f"until the disk is full"
             ),
-            "set log.retention.bytes, or a time",
+            "set log.retention.bytes or a retention time",
         )
     if values.get("log.cleaner.enable") == "false":
         yield (
             "log.cleaner.enable=false: compacted topics and offsets of groups grow without limit",
-            "leave it at true",
+            "set it to true",
         )
     minutes = _number(values, "offsets.retention.minutes", 10_080)
     if minutes < _DAY_MINUTES:
         yield (
-            f"offsets.retention.minutes={minutes}: a group that pauses longer loses its offsets",
+            f"offsets.retention.minutes={minutes}: then a group without members loses its offsets",
             "set a week (10080) or more",
         )
 
@@ -114,8 +114,8 @@ def _limits(values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     ]
     if any(mark in text for text in opened for mark in _EVERY_INTERFACE):
         yield (
-            "listeners takes connections on every interface, without authentication",
-            "name an address of the inner network, or keep others out by a firewall",
+            "listeners accepts connections on every interface, without authentication",
+            "use an address of the internal network, or restrict access with a firewall",
         )
 
 

@@ -59,13 +59,13 @@ def examine_directory(
         return None
     in_use = is_locked(f"{path}/{LOCK_FILE}")
     if in_use:
-        diagnosis.note(f"{path} is in use by a broker", "a second one needs a directory of its own")
+        diagnosis.note(f"{path} is used by a broker", "a second broker needs a separate directory")
     meta = _examine_identity(path, diagnosis, node_id, cluster_id)
     try:
         partitions = len(partition_directories(path)) if RealDisk().list(path) else 0
     except click.UsageError as error:
         if meta is None:
-            diagnosis.note(f"{error.message}: it holds something else", "name an empty directory")
+            diagnosis.note(f"{error.message}: it contains other files", "use an empty directory")
         partitions = 0
     if meta is not None and not in_use:
         _examine_shutdown(path, partitions, diagnosis)
@@ -77,17 +77,17 @@ def examine_directory(
 
 def _examine_absent(path: str, diagnosis: Diagnosis) -> None:
     if RealDisk().exists(path):
-        diagnosis.wrong(f"{path} is a file", "name a directory")
+        diagnosis.wrong(f"{path} is a file", "use a directory")
         return
     parent = PurePosixPath(RealDisk().absolute(path))
     while not RealDisk().exists(str(parent)):
         parent = parent.parent
     if os.access(parent, os.W_OK | os.X_OK):
-        diagnosis.ok(f"{path} is not there yet: the broker makes it")
+        diagnosis.ok(f"{path} does not exist yet: the broker creates it")
     else:
         diagnosis.wrong(
-            f"{path} is not there, and {parent} may not be written by this user",
-            f"make it and give it to the broker's user: mkdir -p {path}",
+            f"{path} does not exist, and this user cannot write to {parent}",
+            f"create it and make the broker's user its owner: mkdir -p {path}",
         )
 
 
@@ -99,7 +99,7 @@ def _examine_identity(
     except InconsistentDirectoryError as error:
         diagnosis.wrong(
             str(error),
-            "a directory of ZooKeeper days must be migrated by Apache Kafka 3.9 first"
+            "a directory from a ZooKeeper cluster must first be migrated with Apache Kafka 3.9"
             if "version '0'" in str(error)
             else "copy meta.properties from another data directory of the same node",
         )
@@ -108,22 +108,22 @@ def _examine_identity(
         names = [name for name in RealDisk().list(path) if name != LOCK_FILE]
         if any("-" in name for name in names):
             diagnosis.wrong(
-                f"{path} has logs and no meta.properties, which would identify their node",
+                f"{path} contains logs but no meta.properties, which identifies their node",
                 "copy the file from another data directory of the node, or from a backup",
             )
         else:
-            diagnosis.ok(f"{path} is not formatted: the broker does that when it starts")
+            diagnosis.ok(f"{path} is not formatted: the broker formats it at its start")
         return None
     if node_id is not None and meta.node_id != node_id:
         diagnosis.wrong(
-            f"{path} belongs to node {meta.node_id}, this is node {node_id}",
-            f"set node.id={meta.node_id}, or name another directory",
+            f"{path} belongs to node {meta.node_id}, but this is node {node_id}",
+            f"set node.id={meta.node_id}, or use another directory",
         )
     elif cluster_id is not None and meta.cluster_id != cluster_id:
         diagnosis.wrong(
-            f"{path} belongs to cluster {meta.cluster_id}, and cluster.id={cluster_id}",
-            f"set cluster.id={meta.cluster_id}; or, if the node is to join the other cluster, give "
-            f"it another directory",
+            f"{path} belongs to cluster {meta.cluster_id}, but cluster.id={cluster_id}",
+            f"set cluster.id={meta.cluster_id}; or, to join the other cluster, use "
+            "another directory",
         )
     else:
         diagnosis.ok(f"{path} belongs to node {meta.node_id} of cluster {meta.cluster_id}")
@@ -136,7 +136,7 @@ def _examine_shutdown(path: str, partitions: int, diagnosis: Diagnosis) -> None:
     else:
         diagnosis.note(
             f"{path} was not closed cleanly: the next start recovers {partitions} partitions",
-            f"nothing, or look first: barnabas log verify {path}",
+            f"no action is needed; to check first: barnabas log verify {path}",
         )
 
 
@@ -157,8 +157,9 @@ def _examine_metadata_log(path: str, diagnosis: Diagnosis) -> None:
             diagnosis.wrong(
                 f"the metadata log is damaged, so the node does not start: {finding.path}: "
                 f"{finding.what}",
-                f"barnabas log repair {path} --apply; without --apply it says what would be lost. "
-                f"A node with other voters gets it from them: move {path} aside and start it",
+                f"barnabas log repair {path} --apply; without --apply, it shows what "
+                "would be lost. If there are other voters, the node can copy their log "
+                f"instead: move {path} aside and start the node",
             )
 
 
@@ -168,7 +169,8 @@ def check_space(name: str, total: int, free: int, diagnosis: Diagnosis) -> None:
     if free < _FREE_BYTES_MIN or free < total * _FREE_PART_MIN:
         diagnosis.wrong(
             words,
-            "make room: `barnabas topics purge`, a shorter retention.ms, or one more of log.dirs",
+            "free space: `barnabas topics purge`, a shorter retention.ms, or another "
+            "directory in log.dirs",
         )
     else:
         diagnosis.ok(words)

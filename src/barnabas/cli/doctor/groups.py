@@ -39,16 +39,15 @@ def examine_groups(client: Client, diagnosis: Diagnosis) -> None:
             waiting.append(name)
         elif not description.members and progress.lag:
             diagnosis.note(
-                f"group {name} has no members, and {progress.lag} records wait for it",
-                f"start its consumers; or, if it is not needed any more: barnabas groups delete "
-                f"{name}",
+                f"group {name} has no members, and a lag of {progress.lag} records",
+                f"start its consumers; or, if it is not needed: barnabas groups delete {name}",
             )
     if waiting:
         time.sleep(_SECOND_LOOK_S)
-        _look_again(client, waiting, diagnosis)
+        _confirm_rebalances(client, waiting, diagnosis)
 
 
-def _look_again(client: Client, names: Iterable[str], diagnosis: Diagnosis) -> None:
+def _confirm_rebalances(client: Client, names: Iterable[str], diagnosis: Diagnosis) -> None:
     for name, progress in group_progress(client, list(names)).items():
         if isinstance(progress, ClientError) or progress.description.state not in _REBALANCING:
             continue
@@ -56,6 +55,6 @@ def _look_again(client: Client, names: Iterable[str], diagnosis: Diagnosis) -> N
         diagnosis.wrong(
             f"group {name} is stuck in a rebalance ({progress.description.state}) with "
             f"{len(members)} member{'' if len(members) == 1 else 's'}: its consumers read nothing",
-            f"barnabas why --group {name} names the member that it waits for: restart that "
-            f"consumer",
+            f"barnabas why --group {name} shows the member for which it waits: restart "
+            "that consumer",
         )

@@ -18,7 +18,7 @@ from barnabas.protocol.protocol_error import ProtocolError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Peer", "Probes", "Reply", "probe_address", "responder"]
+__all__ = ["BROKERS", "Peer", "Probes", "Reply", "probe_address", "responder"]
 
 Address = tuple[str, int]
 
@@ -38,12 +38,14 @@ class Peer(Enum):
     HTTP = "is a web server"
     SILENT = "accepts the connection and sends nothing"
     CLOSES = "accepts the connection and closes it"
-    STRANGE = "speaks some other protocol"
+    STRANGE = "speaks another protocol"
     REFUSED = "refuses connections"
     UNREACHABLE = "does not answer"
     UNKNOWN_NAME = "has no address"
 
 
+# What a broker is found as. A listener of brokers or controllers may have TLS or not.
+BROKERS = (Peer.KAFKA, Peer.TLS)
 _FOREIGN_PEERS = {
     ForeignProtocol.TLS: Peer.TLS,
     ForeignProtocol.HTTP: Peer.HTTP,
@@ -157,10 +159,15 @@ class Probes:
     Args:
         addresses: The addresses to probe; duplicates are probed once.
         is_thorough: Whether to identify peers that are not brokers, which takes longer.
+        with_tls: Whether a listener with TLS is wanted, instead of one without.
     """
 
-    def __init__(self, addresses: Iterable[Address], *, is_thorough: bool = False) -> None:
+    def __init__(
+        self, addresses: Iterable[Address], *, is_thorough: bool = False, with_tls: bool = False
+    ) -> None:
         self._is_thorough = is_thorough
+        # What a usable broker is found as.
+        self.wanted = Peer.TLS if with_tls else Peer.KAFKA
         self._replies: dict[Address, Reply] = {}
         self._changed = threading.Condition()
         self.addresses = tuple(dict.fromkeys(addresses))
@@ -179,7 +186,7 @@ class Probes:
         with self._changed:
             while True:
                 for address, reply in self._replies.items():
-                    if reply.peer is Peer.KAFKA:
+                    if reply.peer is self.wanted:
                         return address
                 left = deadline - time.monotonic()
                 if len(self._replies) == len(self.addresses) or left <= 0:

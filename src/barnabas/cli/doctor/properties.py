@@ -10,9 +10,16 @@ from typing import TYPE_CHECKING
 
 from barnabas.cli.doctor.dangerous import dangers
 from barnabas.cli.doctor.directory import examine_directory
+from barnabas.cli.variables import without_variables
 from barnabas.runtime.disk import RealDisk
-from barnabas.server.configs.configuration import BROKER_KEYS, read_configuration
-from barnabas.server.quotas.connection_bounds import listener_keys
+from barnabas.server.configs.configuration import (
+    BROKER_KEYS,
+    is_listener_key,
+    may_be_secret,
+    read_configuration,
+)
+from barnabas.server.configs.listener_endpoints import advertised_endpoints
+from barnabas.server.listeners.listener_tls import ListenerTls
 from barnabas.settings.key import ConfigError
 from barnabas.settings.properties import PropertiesError, parse_properties
 from barnabas.storage.config import TOPIC_CONFIGS
@@ -41,6 +48,11 @@ def examine_properties(path: str, diagnosis: Diagnosis) -> None:
         diagnosis.wrong(f"{path}: {error}", "write the escape with four hexadecimal digits")
         return
     _examine_repeats(text, given, diagnosis)
+    try:
+        given = without_variables(given)
+    except ConfigError as error:
+        diagnosis.wrong(str(error), "create it, or correct the variable or its provider")
+        return
     given = {_RENAMED.get(name, name): value for name, value in given.items()}
     good = {name: value for name, value in given.items() if _is_good(name, value, diagnosis)}
     # Report unknown keys first: that works even if the values contradict each other.
@@ -55,6 +67,7 @@ def examine_properties(path: str, diagnosis: Diagnosis) -> None:
     }
     for what, remedy in dangers(values, set(given), brokers=_voters(configuration)):
         diagnosis.note(what, remedy)
+    _examine_tls(configuration, diagnosis)
     _examine_listeners(configuration, diagnosis)
     _examine_directories(configuration, diagnosis)
 
@@ -66,7 +79,8 @@ def _examine_repeats(text: str, given: Mapping[str, str], diagnosis: Diagnosis) 
         seen[key] = seen.get(key, 0) + 1
     for key, count in seen.items():
         if count > 1 and key in given:
-            diagnosis.note(f"{key} is given {count} times: the last one holds, {given[key]!r}")
+            value = "(hidden)" if may_be_secret(key) else repr(given[key])
+            diagnosis.note(f"{key} is given {count} times: the last one holds, {value}")
 
 
 def _is_good(name: str, value: str, diagnosis: Diagnosis) -> bool:
@@ -77,7 +91,7 @@ def _is_good(name: str, value: str, diagnosis: Diagnosis) -> bool:
     try:
         key.parse(value)
     except ConfigError as error:
-        diagnosis.wrong(str(error), f"correct {name}, or take it out")
+        diagnosis.wrong(str(error), f"correct {name}, or remove it")
         return False
     return True
 
@@ -97,28 +111,74 @@ def _read(good: Mapping[str, str], diagnosis: Diagnosis) -> Configuration | None
 
 
 def _examine_unknown(parsed: ParsedConfig, diagnosis: Diagnosis) -> None:
-    of_listeners = listener_keys(parsed)
     names = [key.name for key in BROKER_KEYS]
     synonyms = {key.name: key.synonyms[0].name for key in TOPIC_CONFIGS if key.synonyms}
-    useless = [name for name in parsed.unknown if name not in of_listeners]
+    useless = [name for name in parsed.unknown if not is_listener_key(parsed, name)]
     for name in useless:
         if name in synonyms:
-            remedy = f"for all topics write {synonyms[name]}"
+            remedy = f"to set it for all topics, use {synonyms[name]}"
             diagnosis.wrong(f"{name} is a key of topics, not of brokers", remedy)
             continue
         close = difflib.get_close_matches(name, names, n=1, cutoff=_CLOSE)
         if close:
-            diagnosis.wrong(f"{name} is not known", f"did you mean {close[0]}?")
+            diagnosis.wrong(f"{name} is an unknown key", f"did you mean {close[0]}?")
         elif name.startswith(_ZOOKEEPER):
-            diagnosis.note(f"{name} has no effect: there is no ZooKeeper", "take it out")
+            diagnosis.note(f"{name} has no effect: there is no ZooKeeper", "remove it")
         else:
-            diagnosis.note(f"{name} has no effect here", "take it out, or look for another key")
+            diagnosis.note(f"{name} has no effect here", "remove it, or use another key")
     if not useless:
         diagnosis.ok(f"{len(parsed.given)} keys, all known and with allowed values")
 
 
 def _voters(configuration: Configuration) -> int:
     return max(1, len(configuration.parsed.strings("controller.quorum.voters")))
+
+
+def _examine_tls(configuration: Configuration, diagnosis: Diagnosis) -> None:
+    """Read the key stores of all listeners with TLS."""
+    listening = {
+        each.name for each in [*configuration.endpoints, *configuration.controller_endpoints]
+    }
+    advertised = [
+        *advertised_endpoints(configuration.parsed, configuration.endpoints),
+        *configuration.advertised_controller_endpoints,
+    ]
+    for name, protocol in configuration.protocols.items():
+        if not protocol.has_tls:
+            continue
+        tls = ListenerTls(name, protocol, is_listening=name in listening, connects_to_itself=False)
+        try:
+            tls.take(configuration.parsed, configuration.given)
+        except ConfigError as error:
+            diagnosis.wrong(str(error), f"correct {error.key}")
+        else:
+            hosts = {each.host for each in advertised if each.name == name and each.host}
+            if name not in listening or _examine_own(name, tls, sorted(hosts), diagnosis):
+                diagnosis.ok(f"the key stores of listener {name} can be used")
+
+
+def _examine_own(name: str, tls: ListenerTls, hosts: list[str], diagnosis: Diagnosis) -> bool:
+    """Examine the certificate of a listener. Return whether nothing is wrong."""
+    # Imported only for listeners with TLS.
+    from barnabas.cli.doctor.certificates import examine_certificate
+    from barnabas.runtime.tls.key_changes import check_mutual_trust
+    from barnabas.runtime.tls.tls_options import TlsOptionsError
+
+    server = tls.server()
+    assert server.own_certificate is not None, "a listener has a certificate"
+    if not examine_certificate(server.own_certificate, f"listener {name}", hosts, diagnosis):
+        return False
+    try:
+        # The contexts are not used after this.
+        check_mutual_trust(server, tls.client())
+    except TlsOptionsError as error:
+        diagnosis.note(
+            f"the trust store of listener {name} does not accept its own certificate: "
+            f"{error.reason}",
+            "append the certificates of intermediate authorities to the key store, or add the "
+            "authority to the trust store",
+        )
+    return True
 
 
 def _examine_listeners(configuration: Configuration, diagnosis: Diagnosis) -> None:
@@ -139,12 +199,12 @@ def _examine_listeners(configuration: Configuration, diagnosis: Diagnosis) -> No
 
 def _report_unbound(endpoint: str, error: OSError, diagnosis: Diagnosis) -> None:
     remedies = {
-        errno.EADDRINUSE: "another program listens there: stop it, or take another port",
-        errno.EADDRNOTAVAIL: "this machine does not have that address: name one that it has",
-        errno.EACCES: "ports below 1024 are the administrator's: take a higher one",
+        errno.EADDRINUSE: "another program listens on this port: stop it, or use another port",
+        errno.EADDRNOTAVAIL: "this machine does not have that address: use one of its addresses",
+        errno.EACCES: "ports below 1024 are reserved for the administrator: use a higher port",
     }
-    remedy = remedies.get(error.errno or 0, "name an address of this machine")
-    diagnosis.wrong(f"{endpoint} cannot be listened on: {error.strerror}", remedy)
+    remedy = remedies.get(error.errno or 0, "use an address of this machine")
+    diagnosis.wrong(f"the broker cannot listen on {endpoint}: {error.strerror}", remedy)
 
 
 def _examine_directories(configuration: Configuration, diagnosis: Diagnosis) -> None:
@@ -162,5 +222,5 @@ def _examine_directories(configuration: Configuration, diagnosis: Diagnosis) -> 
             clusters.setdefault(meta.cluster_id, path)
     if len(clusters) > 1:
         words = ", ".join(f"{path} to {cluster}" for cluster, path in clusters.items())
-        remedy = "take out the directories of the other cluster"
+        remedy = "remove the directories of the other cluster"
         diagnosis.wrong(f"the directories belong to several clusters: {words}", remedy)

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from barnabas.cli.common.quorum_state import NO_LEADER, quorum_state
-from barnabas.cli.doctor.probe import Peer, Probes
+from barnabas.cli.doctor.probe import BROKERS, Probes
 from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
 from barnabas.server.configs.cluster_settings import parse_voter
@@ -44,11 +44,11 @@ def examine_quorum(client: Client, diagnosis: Diagnosis) -> QuorumState:
         direction = "ahead of" if skew > 0 else "behind"
         diagnosis.wrong(
             f"controller {leader.node_id}'s clock is {abs(skew) / 1000:.0f} s {direction} ours",
-            "set both clocks by NTP (timedatectl set-ntp true): timestamps of records, retention "
-            "and offsets by time are off by that",
+            "set both clocks by NTP (timedatectl set-ntp true): the difference affects "
+            "timestamps, retention and offset lookups by time",
         )
     else:
-        diagnosis.ok(f"the clocks differ by {abs(skew):.0f} ms at most")
+        diagnosis.ok(f"the clocks differ by at most {abs(skew):.0f} ms")
     return state
 
 
@@ -65,23 +65,23 @@ def report_lost_quorum(
     """
     # Report it before the voters respond, which may take too long.
     diagnosis.wrong_first(
-        NO_LEADER, "start a majority of the controllers; delete none of their data"
+        NO_LEADER, "start a majority of the controllers; do not delete their data"
     )
     found = {
         node.id: probes.reply((node.host, node.port)).peer
         for node in (*cluster.brokers, *cluster.fenced)
     }
-    voters = _voters(client, [node for node, peer in found.items() if peer is Peer.KAFKA])
+    voters = _voters(client, [node for node, peer in found.items() if peer in BROKERS])
     lost: list[int] = []
     needed = len(voters) // 2 + 1
     if voters:
         answers = Probes(voters.values())
-        lost = [node for node, at in voters.items() if answers.reply(at).peer is not Peer.KAFKA]
-        words = f"{len(voters) - len(lost)} of {len(voters)} voters answer, {needed} are needed"
+        lost = [node for node, at in voters.items() if answers.reply(at).peer not in BROKERS]
+        words = f"{len(voters) - len(lost)} of {len(voters)} voters answer, {needed} are required"
         where = ", ".join(f"{node} ({voters[node][0]})" for node in lost)
     else:
         words = "its voters are unknown"
-        where = ", ".join(str(n) for n, peer in sorted(found.items()) if peer is not Peer.KAFKA)
+        where = ", ".join(str(n) for n, peer in sorted(found.items()) if peer not in BROKERS)
     if voters and len(voters) - len(lost) >= needed:
         remedy = (
             "an election may be in progress: repeat this command; otherwise, see the logs of the "
@@ -90,7 +90,7 @@ def report_lost_quorum(
     else:
         starting = f"start nodes {where}" if where else "start a majority of the controllers"
         remedy = (
-            f"{starting}: on each host, barnabas start SERVER.PROPERTIES; delete none of their data"
+            f"{starting}: on each host, barnabas start SERVER.PROPERTIES; do not delete their data"
         )
     diagnosis.wrong_first(f"{NO_LEADER}; {words}", remedy)
 

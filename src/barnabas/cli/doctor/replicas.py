@@ -42,7 +42,7 @@ def examine_partitions(
         holders = {node for _, p in every if p.leader < 0 for node in p.replicas}
         diagnosis.wrong(
             f"{_count(offline)} no leader: {_some(offline)}",
-            f"start the brokers that hold them: {_ids(holders & set(down) or holders)}",
+            f"start the brokers that have replicas of them: {_ids(holders & set(down) or holders)}",
         )
     if under:
         _report_under_replicated(under, down, diagnosis)
@@ -72,15 +72,15 @@ def _report_under_replicated(
     missing = {node for _, p in under for node in p.replicas if node not in p.isr}
     names = [name for name, _ in under]
     internal = any(name.startswith(f"{_OFFSETS}-") for name in names)
-    offsets = f"; {_OFFSETS} is among them, which groups commit to" if internal else ""
-    what = f"{len(under)} partition(s) lack replicas in sync: {_some(names)}{offsets}"
+    offsets = f"; one of them belongs to {_OFFSETS}, to which groups commit" if internal else ""
+    what = f"{len(under)} partition(s) have replicas that are not in sync: {_some(names)}{offsets}"
     if missing <= set(down):
-        remedy = f"start {_brokers(missing)}: the replicas there then catch up by themselves"
+        remedy = f"start {_brokers(missing)}: their replicas then catch up automatically"
     else:
         lagging = missing - set(down)
         topic, _, partition = names[0].rpartition("-")
         remedy = (
-            f"the replicas on {_brokers(lagging)} lag though the broker answers: barnabas why "
+            f"the replicas on {_brokers(lagging)} lag, although the broker answers: barnabas why "
             f"{topic}:{partition}"
         )
     diagnosis.wrong(what, remedy)
@@ -101,10 +101,10 @@ def _examine_min_isr(
         replicas = min((len(p.replicas) for p in partitions), default=minimum)
         if replicas < minimum:
             diagnosis.wrong(
-                f"{resource.name} refuses producers with acks=all: {_MIN_ISR}={minimum} is more "
-                f"than its {replicas} replica{'' if replicas == 1 else 's'}",
-                f"barnabas configs set topic {resource.name} {_MIN_ISR}={replicas}; or give it "
-                f"more replicas (barnabas partitions reassign)",
+                f"{resource.name} rejects writes with acks=all: {_MIN_ISR}={minimum} is "
+                f"more than its {replicas} replica{'' if replicas == 1 else 's'}",
+                f"barnabas configs set topic {resource.name} {_MIN_ISR}={replicas}; or "
+                "add replicas (barnabas partitions reassign)",
             )
             continue
         for p in partitions:
@@ -113,8 +113,8 @@ def _examine_min_isr(
                 needed |= set(p.replicas) - set(p.isr)
     if refusing:
         diagnosis.wrong(
-            f"{len(refusing)} partition(s) refuse producers with acks=all, fewer than "
-            f"{_MIN_ISR} replicas are in sync: {_some(refusing)}",
+            f"{len(refusing)} partition(s) reject writes with acks=all, because fewer "
+            f"than {_MIN_ISR} replicas are in sync: {_some(refusing)}",
             f"start {_brokers(needed & set(down))}; do not lower {_MIN_ISR}"
             if needed & set(down)
             else f"bring the replicas on {_brokers(needed)} back in sync; do not lower {_MIN_ISR}",
@@ -127,7 +127,7 @@ def examine_moves(client: Client, nodes: Iterable[int], diagnosis: Diagnosis) ->
     if moving:
         diagnosis.note(
             f"{len(moving)} reassignment(s) are not finished: {_some([str(tp) for tp in moving])}",
-            "barnabas partitions reassign --status shows how far they are; --cancel goes back",
+            "barnabas partitions reassign --status shows their progress; --cancel reverts them",
         )
     resources = [ConfigResource(ResourceType.BROKER, str(node)) for node in nodes]
     for resource, entries in (

@@ -25,7 +25,7 @@ Examples:
   barnabas groups list --state stable
   barnabas groups describe billing
   barnabas groups describe billing --members --json
-  barnabas groups reset billing --topic orders --to-earliest            what would change
+  barnabas groups reset billing --topic orders --to-earliest            show the changes
   barnabas groups reset billing --topic orders --to-earliest --execute
   barnabas groups delete billing
 """
@@ -42,9 +42,15 @@ groups.add_command(reset_group)
 
 
 @groups.command("list", epilog="\b\nExamples:\n  barnabas groups list --state empty --json\n")
-@click.option("--state", "states", multiple=True, metavar="STATE", help="Only those in it.")
 @click.option(
-    "--type", "types", multiple=True, metavar="TYPE", help="Only those: classic, consumer, ..."
+    "--state", "states", multiple=True, metavar="STATE", help="Only groups in this state."
+)
+@click.option(
+    "--type",
+    "types",
+    multiple=True,
+    metavar="TYPE",
+    help="Only groups of this type: classic, consumer, ...",
 )
 @client_options
 def list_groups(
@@ -54,7 +60,7 @@ def list_groups(
     properties: Sequence[str],
     as_json: bool,
 ) -> None:
-    """List groups with their kind and state."""
+    """List groups with their type and state."""
     with connected(bootstrap, properties) as client:
         found = client.admin.list_groups(states, types)
         if as_json:
@@ -81,7 +87,7 @@ def list_groups(
 @click.argument(
     "names", nargs=-1, required=True, metavar="GROUP...", shell_complete=complete_groups
 )
-@click.option("--members", is_flag=True, help="The members too, with what they read.")
+@click.option("--members", is_flag=True, help="Show the members and their partitions too.")
 @client_options
 def describe_groups(
     names: Sequence[str],
@@ -90,9 +96,9 @@ def describe_groups(
     properties: Sequence[str],
     as_json: bool,
 ) -> None:
-    """Show state, members, offsets and lag of groups.
+    """Show the state, members, offsets and lag of groups.
 
-    Ends with status 1 if there is no such group.
+    Exit status 1: a group does not exist.
     """
     from barnabas.cli.groups.group_lag import group_progress
 
@@ -207,12 +213,12 @@ def _group_json(group: GroupProgress) -> dict[str, Any]:
 @click.argument(
     "names", nargs=-1, required=True, metavar="GROUP...", shell_complete=complete_groups
 )
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @client_options
 def delete_groups(
     names: Sequence[str], yes: bool, bootstrap: str, properties: Sequence[str], as_json: bool
 ) -> None:
-    """Delete groups that have no members, with their offsets. Asks first on a terminal."""
+    """Delete groups without members, and their offsets. Asks for confirmation on a terminal."""
     if not yes and sys.stdin.isatty():
         click.confirm(f"Delete {', '.join(names)} with all offsets?", abort=True, err=True)
     with connected(bootstrap, properties) as client:
@@ -231,7 +237,7 @@ def delete_groups(
 def delete_offsets(
     group: str, specs: Sequence[str], bootstrap: str, properties: Sequence[str], as_json: bool
 ) -> None:
-    """Delete committed offsets of GROUP for topics that its members do not read."""
+    """Delete the committed offsets of GROUP for topics that no member reads."""
     from barnabas.cli.common.partition_specs import parse_specs
     from barnabas.client.topic_partition import TopicPartition
 

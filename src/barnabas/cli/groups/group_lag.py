@@ -1,4 +1,4 @@
-"""Progress of groups: committed offsets, end offsets, lag and reading member per partition."""
+"""Progress of groups: committed offset, end offset, lag and assigned member per partition."""
 
 from __future__ import annotations
 

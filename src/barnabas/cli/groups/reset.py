@@ -39,8 +39,8 @@ Examples:
   barnabas groups reset billing --all-topics --by-duration 2h --execute
 
 \b
-Without --execute nothing is changed. The group must have no members. A target outside of what the
-log holds becomes its nearest end. A time behind the last record means the end.
+Without --execute, nothing is changed. The group must have no members. A target outside of the log
+is moved to the nearest offset of the log. A time after the last record means the end.
 """
 
 _IDLE_STATES = ("Empty", "Dead")
@@ -73,17 +73,23 @@ class Move(NamedTuple):
     multiple=True,
     metavar="TOPIC[:PARTITION,...]",
     shell_complete=complete_topics,
-    help="A topic, or some of its partitions; may be given several times.",
+    help="A topic, or some of its partitions. May be repeated.",
 )
-@click.option("--all-topics", is_flag=True, help="All topics that the group has offsets of.")
-@click.option("--to-earliest", is_flag=True, help="The first record there is.")
-@click.option("--to-latest", is_flag=True, help="The end.")
-@click.option("--to-current", is_flag=True, help="Where the group is, else the end.")
-@click.option("--to-offset", type=click.IntRange(0), metavar="N", help="That offset.")
-@click.option("--to-datetime", metavar="ISO|MS", help="The first record as late as that.")
-@click.option("--shift-by", type=int, metavar="[-]N", help="So many records on, or back.")
-@click.option("--by-duration", metavar="2h|PT2H", help="The first record as late as so long ago.")
-@click.option("--execute", is_flag=True, help="Do it.")
+@click.option("--all-topics", is_flag=True, help="All topics with committed offsets of the group.")
+@click.option("--to-earliest", is_flag=True, help="Move to the first record.")
+@click.option("--to-latest", is_flag=True, help="Move to the end.")
+@click.option(
+    "--to-current", is_flag=True, help="Keep the committed offset; without one, move to the end."
+)
+@click.option("--to-offset", type=click.IntRange(0), metavar="N", help="Move to this offset.")
+@click.option(
+    "--to-datetime", metavar="ISO|MS", help="Move to the first record at or after this time."
+)
+@click.option(
+    "--shift-by", type=int, metavar="[-]N", help="Move forward by N offsets, or back by -N."
+)
+@click.option("--by-duration", metavar="2h|PT2H", help="Move back by this duration.")
+@click.option("--execute", is_flag=True, help="Change the offsets.")
 @client_options
 def reset_group(
     group: str,
@@ -101,7 +107,7 @@ def reset_group(
     properties: Sequence[str],
     as_json: bool,
 ) -> None:
-    """Move the offsets of GROUP; a dry run unless --execute is given."""
+    """Move the offsets of GROUP. Without --execute, only show the changes."""
     given = [
         Target("earliest") if to_earliest else None,
         Target("latest") if to_latest else None,
@@ -140,8 +146,8 @@ def _check_idle(client: Client, group: str) -> None:
         raise found
     if found.state not in _IDLE_STATES:
         problem(
-            f"{group} is {found.state} and has {len(found.members)} member(s): stop them first, "
-            "they would go on from where they are"
+            f"{group} is {found.state} and has {len(found.members)} member(s): stop "
+            "them first, because they would overwrite the new offsets"
         )
         sys.exit(EXIT_FAILED)
 
@@ -193,7 +199,7 @@ def _aims(
             return {tp: ends[tp] if found[tp] < 0 else found[tp] for tp in wanted}
     missing = [str(tp) for tp in wanted if tp not in committed]
     if missing:
-        problem(f"--shift-by needs an offset to start from; there is none for {' '.join(missing)}")
+        problem(f"--shift-by requires committed offsets; there are none for {' '.join(missing)}")
         sys.exit(EXIT_FAILED)
     return {tp: committed[tp] + target.value for tp in wanted}
 
@@ -224,10 +230,10 @@ def _show(group: str, moves: Sequence[Move], *, done: bool, as_json: bool) -> No
     clipped = [str(move.partition) for move in moves if move.clipped]
     if clipped:
         warning(
-            f"the target lies outside of the log, its nearest end is taken: {' '.join(clipped)}"
+            f"the target is outside of the log, so the nearest offset is used: {' '.join(clipped)}"
         )
     if not done:
-        echo("nothing was changed; --execute does it", err=True)
+        echo("nothing was changed; use --execute to apply the changes", err=True)
 
 
 def _change(move: Move) -> object:

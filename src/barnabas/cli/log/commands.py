@@ -33,8 +33,8 @@ Examples:
   barnabas log repair data
 
 \b
-Dump and verify only read, and work while a broker runs. Exit status: 0 nothing is wrong,
-1 something is damaged, 2 wrong usage.
+Dump and verify only read, and work while a broker runs. Exit status: 0 no damage, 1 damage was
+found, 2 wrong usage.
 """
 
 DUMP_EXAMPLES = """\b
@@ -44,7 +44,7 @@ Examples:
   barnabas log dump data/recovery-point-offset-checkpoint data/meta.properties
 
 \b
-Takes segments (.log), indexes (.index .timeindex .txnindex), producer snapshots (.snapshot),
+Accepts segments (.log), indexes (.index .timeindex .txnindex), producer snapshots (.snapshot),
 metadata snapshots (.checkpoint), the checkpoint files, quorum-state, meta.properties and
 partition.metadata. Records of internal topics are decoded.
 """
@@ -55,8 +55,8 @@ Examples:
   barnabas log verify data/flights-0 --deep
 
 \b
-Checks the CRC of every batch, that offsets go on without a step back, that indexes lead to the
-right places, that the leader epochs, snapshots and checkpoints agree with the batches.
+Checks the CRC of every batch, that offsets increase, that index entries point to the right batches,
+and that leader epochs, snapshots and checkpoints agree with the batches.
 """
 
 
@@ -67,13 +67,13 @@ Examples:
   barnabas log repair data/flights-0 --json
 
 \b
-For a broker that has no other replicas to copy from, and is stopped. Without --apply nothing is
-changed: the output lists the repairs and the lost offsets. A flipped bit is corrected where
-the checksum identifies it; a batch that cannot be saved is replaced by an empty one with
-its offsets, so that all behind it stays; a torn end is cut off. Damaged indexes are set aside: the
-next start rebuilds them. The metadata log is truncated where it is damaged. Replaced files
-are kept with the suffix .damaged. Exit status: 0 nothing to repair, or all is repaired; 1 there is
-something to repair, or the directory is in use; 2 wrong usage.
+For a stopped broker whose partitions have no other replicas. Without --apply, nothing is changed:
+the output lists the repairs and the lost offsets. A flipped bit is corrected if the checksum
+identifies it. A batch that cannot be saved is replaced by an empty batch with the same offsets, so
+later batches are kept. An incomplete end is cut off. Damaged indexes are renamed, and the next
+start rebuilds them. The metadata log is truncated at the damage. Replaced files are kept with the
+suffix .damaged. Exit status: 0 no repair is necessary, or all repairs are done; 1 repairs are
+necessary, or the directory is in use; 2 wrong usage.
 """
 
 
@@ -88,18 +88,25 @@ def log() -> None:
     "-r/-R",
     "--records/--no-records",
     default=None,
-    help="Each record too.  [default: those of internal topics]",
+    help="Show records too.  [default: only of internal topics]",
 )
-@click.option("--as", "kind", type=click.Choice(KINDS), help="Read records so.  [default: by name]")
+@click.option(
+    "--as",
+    "kind",
+    type=click.Choice(KINDS),
+    help="Decode records as this type.  [default: by topic name]",
+)
 @click.option(
     "--from",
     "first_offset",
     type=click.IntRange(0),
     default=0,
     metavar="OFFSET",
-    help="Begin with the batch that has this offset.",
+    help="Begin with the batch that contains this offset.",
 )
-@click.option("-n", "--max-batches", "limit", type=click.IntRange(1), help="Show so many at most.")
+@click.option(
+    "-n", "--max-batches", "limit", type=click.IntRange(1), help="Show at most N batches."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def dump(
     paths: Sequence[str],
@@ -109,7 +116,7 @@ def dump(
     limit: int | None,
     as_json: bool,
 ) -> None:
-    """Show what is in files of a log, or in all segments of a partition's directory."""
+    """Show the content of log files, or of all segments of a partition's directory."""
     from barnabas.cli.log.dump import Dumper, DumpOptions
 
     dumper = Dumper(DumpOptions(records, kind, first_offset, limit, as_json))
@@ -132,7 +139,7 @@ def dump(
 def verify(path: str, deep: bool, as_json: bool) -> None:
     """Check a data directory, or one partition's, for damage.
 
-    Ends with status 1 and prints remedies if anything is wrong.
+    Exit status 1: damage was found. The output includes remedies.
     """
     from barnabas.cli.common.tables import bad, echo_entry, echo_line, good, warn
     from barnabas.cli.log import verify_directory
@@ -159,10 +166,10 @@ def verify(path: str, deep: bool, as_json: bool) -> None:
 
 @log.command("repair", epilog=REPAIR_EXAMPLES)
 @click.argument("path", type=click.Path(exists=True, file_okay=False), metavar="DIRECTORY")
-@click.option("--apply", is_flag=True, help="Do it.  [default: only say what would be done]")
+@click.option("--apply", is_flag=True, help="Repair the files.  [default: only show the repairs]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def repair(path: str, apply: bool, as_json: bool) -> None:
-    """Save what can be saved of damaged files; the broker must be stopped."""
+    """Recover the intact data of damaged files; the broker must be stopped."""
     from barnabas.cli.common.tables import bad, echo_entry, echo_line, good, warn
     from barnabas.cli.log import repair as repairs
     from barnabas.cli.log.read_only import is_locked
@@ -182,7 +189,7 @@ def repair(path: str, apply: bool, as_json: bool) -> None:
             if step.first_lost is not None:
                 offsets = f"; offsets {step.first_lost} to {step.last_lost} are lost"
             echo_entry(mark, f"{step.path}: {step.problem}", f"{step.action}{offsets}")
-        done = "repaired" if apply else "to repair (nothing was changed; --apply does it)"
+        done = "repaired" if apply else "to repair (nothing was changed; use --apply to repair)"
         verdict = bad(f"{len(steps)} {done}") if steps else good("nothing to repair")
         echo_line(verdict, f", at most {lost} records lost" if lost else "")
     if steps and not apply:

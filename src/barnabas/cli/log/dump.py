@@ -66,7 +66,7 @@ class Dumper:
             names = [name for name in self._disk.list(path) if name.endswith(".log")]
             names += [n for n in self._disk.list(path) if n.endswith(".checkpoint")]
             if not names:
-                raise click.UsageError(f"{path} holds no segments (*.log)")
+                raise click.UsageError(f"{path} contains no segments (*.log)")
             for name in names:
                 if self._left == 0:
                     break
@@ -78,7 +78,7 @@ class Dumper:
         try:
             show(path)
         except FileNotFoundError:
-            self._fail(path, "it went away while it was looked at")
+            self._fail(path, "it was deleted while it was read")
         except (CorruptSnapshotError, CheckpointError, ValueError) as error:
             self._fail(path, str(error))
 

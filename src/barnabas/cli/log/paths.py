@@ -45,7 +45,7 @@ def partition_directories(path: str) -> list[PartitionDirectory]:
         click.UsageError: The path is neither a data directory nor a partition's directory.
     """
     if not RealDisk().is_directory(path):
-        raise click.UsageError(f"{path} is no directory")
+        raise click.UsageError(f"{path} is not a directory")
     inside = [
         partition
         for name in RealDisk().list(path)

@@ -1,4 +1,4 @@
-"""`barnabas log repair`: save what can be saved of a stopped broker's damaged files.
+"""`barnabas log repair`: recover the intact data of a stopped broker's damaged files.
 
 No data is deleted: a file that is replaced, cut or not needed is kept with the suffix `.damaged`.
 """
@@ -125,10 +125,10 @@ class _Repair:
             else:
                 self._repair_log(partition)
             if len(self._steps) > before and self._apply:
-                self._have_it_recovered(partition)
+                self._force_recovery(partition)
         return self._steps
 
-    def _have_it_recovered(self, partition: PartitionDirectory) -> None:
+    def _force_recovery(self, partition: PartitionDirectory) -> None:
         """Make the next start recover the whole log, which rebuilds indexes and transactions."""
         marker = f"{self._top}/{CLEAN_SHUTDOWN}"
         if self._disk.exists(marker):
@@ -221,7 +221,10 @@ class _Repair:
             try:
                 decode_snapshot(self._disk.read(f"{partition.path}/{name}"))
             except CorruptSnapshotError as error:
-                action = "set aside; producers are read from an older one and the batches"
+                action = (
+                    "set aside; the producer state is rebuilt from an older snapshot and "
+                    "the batches"
+                )
                 self._set_aside(f"{partition.path}/{name}", str(error), action)
 
     # -- metadata --------------------------------------------------------------------------------
@@ -233,16 +236,16 @@ class _Repair:
             try:
                 decode_quorum_state(self._disk.read(path))
             except QuorumStateError as error:
-                action = "set aside: only for a node that is the only controller"
+                action = "set aside: repair this file only on the sole controller"
                 self._set_aside(path, str(error), action)
         intact = find_intact_end(self._disk, partition.path)
         if intact.path is None:
             return
         last = self._last_offset(partition)
         action = (
-            f"the metadata log is cut at offset {intact.end}, the rest is set aside: topics and "
-            f"changes of later are forgotten, and the logs of those topics are set aside at the "
-            f"next start (-stray)"
+            f"the metadata log is cut at offset {intact.end}, and the rest is set "
+            "aside: later topics and changes are lost, and the next start renames the "
+            "logs of those topics (-stray)"
         )
         self._steps.append(
             RepairStep(intact.path, intact.problem, action, intact.end, max(last, intact.end))
@@ -333,5 +336,5 @@ def _step_of(path: str, piece: Piece, end: int) -> RepairStep:
     if piece.last_lost == LONG_MAX:
         action = f"cut off; the log ends at offset {end}"
         return RepairStep(path, problem, action, piece.first_lost, piece.first_lost)
-    action = "an empty batch takes its place; consumers go on behind it"
+    action = "replaced by an empty batch; consumers continue after it"
     return RepairStep(path, problem, action, piece.first_lost, piece.last_lost)

@@ -1,4 +1,4 @@
-"""What can be saved of a damaged segment: intact batches and batches with one flipped bit.
+"""Recover a damaged segment: keep intact batches, and correct batches with one flipped bit.
 
 A batch that cannot be saved is replaced by an empty batch with the same offsets, like those that
 compaction leaves. All later batches keep their offsets, and consumers continue with the next
@@ -113,14 +113,16 @@ def _piece_at(
         problem = order.problem(header, after, limit)
         if problem is None and header.next_offset <= limit:
             return Piece(position, len(batch)), header
-        repaired = _placed(batch, order, after, limit)
+        repaired = _with_corrected_header(batch, order, after, limit)
         if repaired is not None:
-            piece = Piece(position, len(batch), repaired, f"{problem}: it was {_said(repaired)}")
+            piece = Piece(
+                position, len(batch), repaired, f"{problem}: it is {_describe_change(repaired)}"
+            )
             return piece, _header(repaired)
     else:
-        repaired = _flipped_back(file, position, order)
+        repaired = _with_restored_bit(file, position, order)
         if repaired is not None:
-            what = "its CRC is wrong: a flipped bit was turned back"
+            what = "its CRC is wrong: one flipped bit was corrected"
             return Piece(position, len(repaired), repaired, what), _header(repaired)
     start, base_offset = _next_intact(file, order, position, limit)
     lost = start - position
@@ -130,7 +132,7 @@ def _piece_at(
     return _filled(order, position, lost, base_offset, f"{lost} bytes are no intact batch"), None
 
 
-def _said(batch: bytes) -> str:
+def _describe_change(batch: bytes) -> str:
     header = _header(batch)
     return f"given offset {header.base_offset} and leader epoch {header.partition_leader_epoch}"
 
@@ -153,7 +155,7 @@ def _intact_batch(file: ReadOnlyFile, position: int) -> bytes | None:
     return batch
 
 
-def _placed(
+def _with_corrected_header(
     batch: bytes, order: BatchOrder, after: BatchHeader | None, following: int
 ) -> bytes | None:
     """Return the batch with corrected offset and epoch; None if they cannot be determined."""
@@ -172,7 +174,7 @@ def _placed(
     return bytes(repaired)
 
 
-def _flipped_back(file: ReadOnlyFile, position: int, order: BatchOrder) -> bytes | None:
+def _with_restored_bit(file: ReadOnlyFile, position: int, order: BatchOrder) -> bytes | None:
     """Return the batch at a position with one bit flipped so that its CRC matches."""
     size = min(_SEARCHED_BYTES_MAX, file.size - position)
     block = bytearray(file.read_at(size, position))
@@ -188,7 +190,7 @@ def _flipped_back(file: ReadOnlyFile, position: int, order: BatchOrder) -> bytes
         block[_LENGTH_POSITION:LOG_OVERHEAD] = (end - LOG_OVERHEAD).to_bytes(4, "big")
         batch = block[:end]
         if not bit:
-            if _turn_back(batch):
+            if _restore_bit(batch):
                 break
         elif check_crc(batch, 0, _header(batch)):
             break
@@ -199,7 +201,7 @@ def _flipped_back(file: ReadOnlyFile, position: int, order: BatchOrder) -> bytes
     return bytes(batch) if is_continued else None
 
 
-def _turn_back(batch: bytearray) -> bool:
+def _restore_bit(batch: bytearray) -> bool:
     """Find and restore the flipped bit. Return whether that made the CRC match."""
     wanted = int.from_bytes(batch[CRC_POSITION:ATTRIBUTES_POSITION], "big")
     found = crc32c(memoryview(batch)[ATTRIBUTES_POSITION:])

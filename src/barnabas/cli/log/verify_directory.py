@@ -81,10 +81,12 @@ def verify(
     if not is_partition:
         _check_identity(disk, path, findings)
         if is_running:
-            findings.note(path, "a broker has it open: what it writes meanwhile is not looked at")
+            findings.note(
+                path, "a broker uses the directory: data written during the check is not verified"
+            )
         elif not disk.exists(f"{path}/{CLEAN_SHUTDOWN}") and inside:
             what = "the broker was not stopped cleanly"
-            findings.note(path, what, "nothing to do: the next start recovers the logs")
+            findings.note(path, what, "no action is needed: the next start recovers the logs")
     for part, found in facts.items():
         _check_offsets(top, part, found, offsets, findings, is_running=is_running)
     return Verified(facts, is_running)
@@ -93,11 +95,11 @@ def verify(
 def _check_identity(disk: RealDisk, path: str, findings: Findings) -> None:
     try:
         if MetaProperties.read(disk, path) is None:
-            what = f"{META_PROPERTIES} is missing: the directory belongs to no node"
-            remedy = "start the broker that it belongs to: it formats it; or copy the file back"
+            what = f"{META_PROPERTIES} is missing: the directory does not belong to a node"
+            remedy = "start the broker, which formats the directory; or restore the file"
             findings.problem(path, what, remedy)
     except InconsistentDirectoryError as error:
-        remedy = "write node.id, cluster.id and version=1 as the node's other directories have them"
+        remedy = "write the node.id, cluster.id and version=1 of the node's other directories"
         findings.problem(f"{path}/{META_PROPERTIES}", str(error), remedy)
 
 
@@ -137,10 +139,13 @@ def _check_offsets(
         offset = offsets[name].get(key)
         if offset is not None and offset > end:
             what = f"{part.name}: {offset}, but its log ends at {end}: records were lost"
-            remedy = "start the broker: it takes the log's end; other replicas may have the rest"
+            remedy = (
+                "start the broker: it uses the end of the log; other replicas may have the "
+                "lost records"
+            )
             findings.problem(f"{top}/{name}", what, remedy)
     start = offsets[LOG_START_OFFSETS].get(key)
     if start is not None and start > end:
         what = f"{part.name}: the log starts at {start}, but it ends at {end}"
-        remedy = "start the broker: it goes on with an empty log there"
+        remedy = "start the broker: it continues with an empty log from that offset"
         findings.problem(f"{top}/{LOG_START_OFFSETS}", what, remedy)

@@ -74,11 +74,13 @@ def verify_partition(
         found = _check_segment(partition, base, options, findings, is_last=base == bases[-1])
         if found is None:
             continue
-        _check_seam(partition, facts, found, options, findings)
+        _check_continuity(partition, facts, found, options, findings)
         facts.append(found)
     if not bases:
-        remedy = "start the broker: it makes an empty log; records come from other replicas only"
-        findings.problem(partition.path, "there is no segment (*.log)", remedy)
+        remedy = (
+            "start the broker: it creates an empty log; only other replicas still have the records"
+        )
+        findings.problem(partition.path, "no segment (*.log) exists", remedy)
     _check_orphans(partition, names, set(bases), findings)
     if not options.is_running:
         _check_epochs(partition, facts, findings)
@@ -130,7 +132,7 @@ def _check_segment(
         del findings.all[before:]
 
 
-def _check_seam(
+def _check_continuity(
     partition: PartitionDirectory,
     before: list[SegmentFacts],
     found: SegmentFacts,
@@ -143,14 +145,16 @@ def _check_seam(
     end = before[-1].end_offset
     path = offset_file(partition.path, found.base_offset, LOG_SUFFIX)
     if found.base_offset < end:
-        what = f"begins at {found.base_offset}, but the segment before it ends at {end}"
-        findings.problem(path, what, "start the broker after a kill: recovery cuts the overlap")
+        what = f"begins at {found.base_offset}, but the previous segment ends at {end}"
+        findings.problem(path, what, "kill and start the broker: recovery removes the overlap")
     elif found.base_offset > end and before[-1].is_whole and not _may_skip(partition, options):
         what = f"offsets {end} to {found.base_offset - 1} are missing before it"
         findings.problem(path, f"{what}: a segment is missing", LOST)
     latest = before[-1].epochs[-1][0] if before[-1].epochs else -1
     if found.epochs and found.epochs[0][0] < latest:
-        what = f"begins with leader epoch {found.epochs[0][0]}, the segment before it has {latest}"
+        what = (
+            f"begins with leader epoch {found.epochs[0][0]}, but the previous segment has {latest}"
+        )
         findings.problem(path, what, LOST)
 
 
@@ -194,7 +198,7 @@ def _check_epochs(
             return
     end = facts[-1].end_offset if facts else 0
     if entries and entries[-1][1] > end:
-        what = f"epoch {entries[-1][0]} begins at {entries[-1][1]}, the log ends at {end}"
+        what = f"epoch {entries[-1][0]} begins at {entries[-1][1]}, but the log ends at {end}"
         findings.problem(path, what, _MADE_ANEW)
         return
     for epoch, offset in (each for fact in facts for each in fact.epochs):
@@ -203,7 +207,7 @@ def _check_epochs(
         known = [entry for entry in entries if entry[1] <= offset]
         if not known or known[-1][0] != epoch:
             said = f"epoch {known[-1][0]}" if known else "none"
-            what = f"the batch at offset {offset} has leader epoch {epoch}, the file says {said}"
+            what = f"the batch at offset {offset} has leader epoch {epoch}, but the file has {said}"
             findings.problem(path, what, _MADE_ANEW)
             return
 
@@ -239,5 +243,5 @@ def _check_metadata_files(partition: PartitionDirectory, findings: Findings) -> 
         try:
             decode_quorum_state(disk.read(path))
         except QuorumStateError as error:
-            remedy = "a lone node may delete it; a voter among others must be replaced"
+            remedy = "on the sole controller, delete it; otherwise, replace this voter"
             findings.problem(path, str(error), remedy)

@@ -34,10 +34,11 @@ __all__ = ["LOST", "SegmentCheck", "SegmentFacts"]
 _OFFSET_ENTRY_BYTES = 8
 _TIME_ENTRY_BYTES = 12
 _REBUILD = "stop the broker and delete the file: the next start rebuilds it"
-_START = "start the broker: it cuts off what follows the last good batch"
+_START = "start the broker: it truncates the log after the last intact batch"
 LOST = (
-    "if other replicas exist, stop this broker, delete the partition's directory and start: it "
-    "copies the leader's; else stop it and run `barnabas log repair` on the data directory"
+    "if other replicas exist, stop the broker, delete the partition's directory and "
+    "start the broker, which copies the leader's log; otherwise, stop it and run "
+    "`barnabas log repair` on the data directory"
 )
 
 
@@ -128,7 +129,7 @@ class SegmentCheck:
             self._check_records(batch, where)
         expected = self._last_offsets[-1] + 1 if self._last_offsets else self._base_offset
         if header.base_offset < expected:
-            self._problem(f"{where}: begins below {expected}, where the one before ends", LOST)
+            self._problem(f"{where}: begins below {expected}, where the previous batch ends", LOST)
         elif header.base_offset > expected and not self._may_skip:
             missing = f"offsets {expected} to {header.base_offset - 1} are missing before it"
             self._problem(f"{where}: {missing}", LOST)
@@ -160,18 +161,18 @@ class SegmentCheck:
         if any(after <= before for before, after in pairwise(deltas)):
             self._problem(f"{where}: offsets of its records do not increase", LOST)
         if deltas and not 0 <= deltas[0] <= deltas[-1] <= header.last_offset_delta:
-            self._problem(f"{where}: offsets of its records lie outside of it", LOST)
+            self._problem(f"{where}: offsets of its records are outside of the batch", LOST)
 
     def _check_end(self, scan: SegmentScan, size: int, *, is_last: bool, is_running: bool) -> None:
         if scan.reason is None:
             return
         if scan.old_format is not None:
-            what = f"message format {scan.old_format} of before Kafka 0.11 is not checked"
+            what = f"message format {scan.old_format}, from before Kafka 0.11, is not checked"
             self._findings.note(self.path, what)
             return
         what = f"at position {scan.stopped_at} of {size}: {scan.reason}"
         if is_last and is_running and scan.is_cut_off:
-            self._findings.note(self.path, f"{what} (being written right now)")
+            self._findings.note(self.path, f"{what} (a broker is writing to it)")
         else:
             self._problem(what, _START if is_last else LOST)
 
@@ -183,7 +184,9 @@ class SegmentCheck:
     def _read_index(self, suffix: str, entry_bytes: int, *, is_running: bool) -> bytes | None:
         path = offset_file(self._directory, self._base_offset, suffix)
         if not self._disk.exists(path):
-            self._findings.problem(path, "the index is missing", "start the broker: it makes it")
+            self._findings.problem(
+                path, "the index is missing", "start the broker: it creates the index"
+            )
             return None
         content = IndexFile(self._disk, path, entry_bytes).read()
         # A running Kafka broker preallocates the file; that size need not fit the entries.
@@ -226,9 +229,9 @@ class SegmentCheck:
         offset = self._base_offset + relative
         wrong = None
         if relative <= before[0] or position <= before[1]:
-            wrong = "does not lie behind the one before"
+            wrong = "does not follow the previous entry"
         elif not self._leads_to(offset, position):
-            wrong = "leads past the batch of its offset, or to no batch"
+            wrong = "points after the batch of its offset, or to no batch"
         return _IndexEntry(offset, (relative, position), f"{offset} at {position}", wrong)
 
     def _time_entry(self, entry: bytes, before: tuple[int, int]) -> _IndexEntry:
@@ -237,11 +240,11 @@ class SegmentCheck:
         offset = self._base_offset + relative
         wrong = None
         if stamp <= before[0] or relative < before[1]:
-            wrong = "does not lie behind the one before"
+            wrong = "does not follow the previous entry"
         elif not self._last_offsets or offset > self._last_offsets[-1]:
-            wrong = "lies behind the segment's end"
+            wrong = "is after the segment's end"
         elif self._latest_before(offset) > stamp:
-            wrong = "comes too late: a record before it has a later time"
+            wrong = "is too late: an earlier record has a later timestamp"
         return _IndexEntry(offset, (stamp, relative), f"{offset} at time {stamp}", wrong)
 
     def _is_newer(self, offset: int) -> bool:
@@ -264,12 +267,14 @@ class SegmentCheck:
         path = offset_file(self._directory, self._base_offset, TXN_INDEX_SUFFIX)
         if not self._disk.exists(path):
             return
-        remedy = "stop the broker, delete the file and .kafka_cleanshutdown: the start mends it"
+        remedy = (
+            "stop the broker, delete the file and .kafka_cleanshutdown: the next start rebuilds it"
+        )
         if self._disk.size(path) % TXN_ENTRY_BYTES:
             self._findings.problem(path, "the last entry is cut off", remedy)
         last = -1
         for entry in TransactionIndex(self._disk, path).entries():
             if entry.last_offset <= last or entry.first_offset > entry.last_offset:
-                self._findings.problem(path, f"{entry} does not lie behind the one before", remedy)
+                self._findings.problem(path, f"{entry} does not follow the previous entry", remedy)
                 return
             last = entry.last_offset

@@ -11,10 +11,10 @@ from barnabas.cli.partitions.show import show_partitions
 
 EXAMPLES = """\b
 Examples:
-  barnabas partitions                                   all of them, once
+  barnabas partitions                                   all partitions, once
   barnabas partitions orders --live
   barnabas partitions show --unwell
-  barnabas partitions reassign orders --brokers 1,2,3   what would move
+  barnabas partitions reassign orders --brokers 1,2,3   show the plan
   barnabas partitions elect orders
 """
 
@@ -23,7 +23,7 @@ Examples:
 def partitions() -> None:
     """Show partitions and their replicas, move replicas, elect leaders.
 
-    Without a subcommand: show. A topic that is named like one is shown by `partitions show NAME`.
+    The default subcommand is `show`. For a topic named like a subcommand, use `show NAME`.
     """
 
 

@@ -23,7 +23,7 @@ __all__ = ["elect_leaders"]
 
 EXAMPLES = """\b
 Examples:
-  barnabas partitions elect                       all whose preferred leader does not lead
+  barnabas partitions elect                       all partitions without their preferred leader
   barnabas partitions elect orders payments:0,3
   barnabas partitions elect orders:0 --unclean --yes
 """
@@ -34,9 +34,9 @@ Examples:
 @click.option(
     "--unclean",
     is_flag=True,
-    help="Let a replica lead that may lack committed records, where no other is left.",
+    help="If necessary, elect a replica that may lack committed records.",
 )
-@click.option("-y", "--yes", is_flag=True, help="With --unclean: do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="With --unclean: do not ask for confirmation.")
 @client_options
 def elect_leaders(
     specs: Sequence[str],
@@ -46,16 +46,16 @@ def elect_leaders(
     properties: Sequence[str],
     as_json: bool,
 ) -> None:
-    """Have the preferred replicas lead again, or with --unclean any that is alive.
+    """Elect the preferred replicas; with --unclean, any live replica if necessary.
 
-    An unclean leader may lack committed records: these are lost permanently. Where a
-    leader leads already nothing happens.
+    Committed records that an unclean leader lacks are lost permanently. Partitions that need no
+    election do not change.
     """
     from barnabas.cli.common.partition_specs import partitions_of
     from barnabas.client.admin.topics.partitions import ElectionType
 
     if unclean and not specs:
-        raise click.UsageError("name the partitions that --unclean is for")
+        raise click.UsageError("name the partitions for --unclean")
     if unclean and not yes and sys.stdin.isatty():
         question = f"Committed records of {' '.join(specs)} may be lost. Elect?"
         click.confirm(question, abort=True, err=True)

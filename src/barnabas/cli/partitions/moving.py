@@ -31,7 +31,7 @@ _POLL_S = 0.5
 def echo_moves(planned: Sequence[Move]) -> None:
     """Print the changes of a plan."""
     if not planned:
-        echo("nothing to do: all replicas are where they are wanted")
+        echo("nothing to do: all replicas are on the requested brokers")
         return
     rows = [
         (
@@ -113,7 +113,7 @@ def echo_status(client: Client, topics: Sequence[str], *, as_json: bool) -> None
         throttled = throttled_topics(client)
         if throttled:
             clear_throttles(client, throttled)
-            echo(f"took throttles off {', '.join(throttled)}", err=True)
+            echo(f"removed throttles of {', '.join(throttled)}", err=True)
     starts = client.admin.list_offsets({each.partition: "earliest" for each in found})
     rows = []
     for each in found:

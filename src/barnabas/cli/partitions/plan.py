@@ -76,7 +76,7 @@ def plan_assignment(
         count = len(replicas) if replication_factor is None else replication_factor
         if count > len(racks):
             brokers = ",".join(map(str, sorted(racks)))
-            raise PlanError(f"{tp} is to have {count} replicas, and there are brokers {brokers}")
+            raise PlanError(f"{tp} requires {count} replicas, but the only brokers are {brokers}")
         planner.counts[tp] = count
         planner.replicas[tp] = [replica for replica in replicas if replica in racks]
     planner.fit()
@@ -115,13 +115,14 @@ class _Planner:
                 # Keep the preferred leader if possible; prefer to remove a replica with a shared
                 # rack.
                 spare = max(
-                    replicas[1:] or replicas, key=lambda r: (self._crowd(r, replicas), load[r], r)
+                    replicas[1:] or replicas,
+                    key=lambda r: (self._count_in_rack(r, replicas), load[r], r),
                 )
                 replicas.remove(spare)
                 load[spare] -= 1
             while len(replicas) < self.counts[tp]:
                 absent = [broker for broker in load if broker not in replicas]
-                added = min(absent, key=lambda b: (self._crowd(b, replicas), load[b], b))
+                added = min(absent, key=lambda b: (self._count_in_rack(b, replicas), load[b], b))
                 replicas.append(added)
                 load[added] += 1
 
@@ -131,8 +132,10 @@ class _Planner:
         for replicas in self.replicas.values():
             for index, replica in enumerate(replicas):
                 others = replicas[:index] + replicas[index + 1 :]
-                better = [b for b in load if b not in replicas and not self._crowd(b, others)]
-                if self._crowd(replica, others) and better:
+                better = [
+                    b for b in load if b not in replicas and not self._count_in_rack(b, others)
+                ]
+                if self._count_in_rack(replica, others) and better:
                     chosen = min(better, key=lambda b: (load[b], b))
                     replicas[index] = chosen
                     load[replica] -= 1
@@ -158,7 +161,7 @@ class _Planner:
                     if over not in replicas or under in replicas:
                         continue
                     others = [replica for replica in replicas if replica != over]
-                    if self._crowd(under, others) <= self._crowd(over, others):
+                    if self._count_in_rack(under, others) <= self._count_in_rack(over, others):
                         return tp, over, under
         return None
 
@@ -168,7 +171,7 @@ class _Planner:
         for replicas in self.replicas.values():
             leads[replicas[0]] += 1
         for over in sorted(leads, key=lambda b: -leads[b]):
-            while path := self._lighter(over, leads):
+            while path := self._leader_chain(over, leads):
                 for tp, successor in path:
                     replicas = self.replicas[tp]
                     leads[replicas[0]] -= 1
@@ -176,7 +179,9 @@ class _Planner:
                     replicas.remove(successor)
                     replicas.insert(0, successor)
 
-    def _lighter(self, over: int, leads: Mapping[int, int]) -> list[tuple[TopicPartition, int]]:
+    def _leader_chain(
+        self, over: int, leads: Mapping[int, int]
+    ) -> list[tuple[TopicPartition, int]]:
         """Return the shortest chain of leader changes that moves one leadership away from `over`.
 
         The chain ends at a broker that leads at least two partitions less. It is empty if no such
@@ -202,7 +207,7 @@ class _Planner:
                         waiting.append(follower)
         return []
 
-    def _crowd(self, broker: int, replicas: Iterable[int]) -> int:
+    def _count_in_rack(self, broker: int, replicas: Iterable[int]) -> int:
         """Return how many of `replicas` share the broker's rack; 0 without racks."""
         rack = self.racks[broker]
         if rack is None:

@@ -39,7 +39,7 @@ DEFAULTS = {"request.timeout.ms": "5000"}
 
 EXAMPLES = """\b
 Examples:
-  barnabas partitions reassign --replicas orders:0=1,2,3          what would move
+  barnabas partitions reassign --replicas orders:0=1,2,3          show the plan
   barnabas partitions reassign --replicas orders:0=1,2,3 --execute
   barnabas partitions reassign orders --brokers 1,2,4 --execute --throttle 50000000
   barnabas partitions reassign --brokers 1,2,3 --replication-factor 3 --json > plan.json
@@ -48,10 +48,10 @@ Examples:
   barnabas partitions reassign --cancel
 
 \b
-With --brokers a plan is made that uses these brokers evenly and moves as few replicas as possible;
-racks are kept apart. Without topics it is for all topics, internal ones too. --json prints a plan
-as a file that --file takes, and so does Kafka's own tool.
---throttle bounds what brokers send and take for the replicas that move, until all have arrived.
+--brokers computes a plan that uses these brokers evenly, moves as few replicas as possible, and
+spreads replicas over racks. Without TOPIC, it covers all topics, including internal ones. --json
+prints the plan in the format of --file and of Kafka's tool. --throttle limits the replication rate
+of the moving replicas until all have moved.
 """
 
 
@@ -65,16 +65,22 @@ as a file that --file takes, and so does Kafka's own tool.
     metavar="TOPIC:PARTITION=ID,...",
     help="Replicas of a partition, preferred leader first. May be repeated.",
 )
-@click.option("-f", "--file", "path", metavar="FILE", help="A plan as JSON; - reads it from stdin.")
-@click.option("--brokers", metavar="ID,...", help="Make a plan for these brokers.")
 @click.option(
-    "--replication-factor", type=click.IntRange(1), help="With --brokers. [default: as today]"
+    "-f", "--file", "path", metavar="FILE", help="A plan in JSON; - reads standard input."
 )
-@click.option("--execute", is_flag=True, help="Do it, instead of saying what would be done.")
-@click.option("--wait/--no-wait", default=True, help="Stay until all has moved. [default: wait]")
-@click.option("--throttle", type=click.IntRange(1), metavar="BYTES", help="Per broker and second.")
-@click.option("--status", is_flag=True, help="What is moving, and how far it is.")
-@click.option("--cancel", is_flag=True, help="Go back to the replicas of before.")
+@click.option("--brokers", metavar="ID,...", help="Compute a plan for these brokers.")
+@click.option(
+    "--replication-factor", type=click.IntRange(1), help="With --brokers.  [default: unchanged]"
+)
+@click.option("--execute", is_flag=True, help="Execute the plan instead of only showing it.")
+@click.option(
+    "--wait/--no-wait", default=True, help="Wait until all replicas have moved.  [default: wait]"
+)
+@click.option(
+    "--throttle", type=click.IntRange(1), metavar="BYTES", help="Bytes per second and broker."
+)
+@click.option("--status", is_flag=True, help="Show the active reassignments and their progress.")
+@click.option("--cancel", is_flag=True, help="Cancel the active reassignments.")
 @client_options
 def reassign_partitions(
     topics: Sequence[str],
@@ -91,18 +97,18 @@ def reassign_partitions(
     properties: Sequence[str],
     as_json: bool,
 ) -> None:
-    """Move replicas to other brokers. Says what would be done unless --execute is given.
+    """Move replicas to other brokers. Without --execute, only show the plan.
 
-    With --wait, which is the default, Ctrl-C leaves the moves to go on by themselves; throttles are
-    then taken off by --status once nothing moves any more, and by --cancel.
+    While the command waits, Ctrl-C ends it but not the reassignments. --status, after the last one
+    has finished, or --cancel then removes the throttles.
     """
     ways = [bool(specs), path is not None, brokers is not None, status, cancel]
     if sum(ways) != 1:
         raise click.UsageError("give one of --replicas, --file, --brokers, --status, --cancel")
     if replication_factor is not None and brokers is None:
-        raise click.UsageError("--replication-factor goes with --brokers")
+        raise click.UsageError("--replication-factor requires --brokers")
     if topics and (specs or path is not None):
-        raise click.UsageError("topics go with --brokers, --status and --cancel")
+        raise click.UsageError("TOPIC is only for --brokers, --status and --cancel")
     with connected(bootstrap, properties, DEFAULTS) as client:
         if status:
             echo_status(client, topics, as_json=as_json)
@@ -118,7 +124,7 @@ def reassign_partitions(
             else:
                 echo_moves(planned)
                 if planned:
-                    echo("nothing was done: --execute does it", err=True)
+                    echo("nothing was changed: use --execute to apply the plan", err=True)
             return
         if not start_moves(client, planned, throttle, as_json=as_json):
             sys.exit(EXIT_FAILED)

@@ -31,9 +31,9 @@ Examples:
   barnabas partitions show --unwell --json
 
 \b
-"end" is the leader's log end offset, "hw" the high watermark, "lag" how far each follower's end is
-behind. ELR: replicas out of sync that have everything committed. Exit status 1 with --unwell if any
-partition is.
+"end" is the leader's log end offset, "hw" the high watermark, "lag" the number of records by which
+each follower is behind. ELR: replicas out of sync that have all committed records. Exit status 1
+with --unwell: a partition has a problem.
 """
 # A short timeout, because a broker that does not answer is part of the output.
 DEFAULTS = {"request.timeout.ms": "3000"}
@@ -43,12 +43,16 @@ _QUIET = {"not-preferred"}
 
 @click.command("show", epilog=EXAMPLES)
 @topic_arguments("names", required=False)
-@click.option("-i", "--live", is_flag=True, help="Stay and show changes; Ctrl-C ends it.")
+@click.option("-i", "--live", is_flag=True, help="Keep running and show changes; Ctrl-C ends it.")
 @click.option(
-    "--interval", type=click.FloatRange(0.2), default=1.0, show_default=True, help="With --live, s."
+    "--interval",
+    type=click.FloatRange(0.2),
+    default=1.0,
+    show_default=True,
+    help="Seconds between updates of --live.",
 )
-@click.option("--unwell", is_flag=True, help="Only those that are not as they should be.")
-@click.option("--internal", is_flag=True, help="Internal topics too.")
+@click.option("--unwell", is_flag=True, help="Show only partitions with problems.")
+@click.option("--internal", is_flag=True, help="Include internal topics.")
 @client_options
 def show_partitions(
     names: Sequence[str],
@@ -60,11 +64,11 @@ def show_partitions(
     properties: Sequence[str],
     as_json: bool,
 ) -> None:
-    """Show leader, epoch, offsets, replicas in sync and lag of partitions."""
+    """Show the leader, epoch, offsets, in-sync replicas and lag of partitions."""
     from barnabas.cli.partitions.snapshot import take_snapshots
 
     if live and (as_json or not sys.stdout.isatty()):
-        raise click.UsageError("--live is for terminals, and goes without --json")
+        raise click.UsageError("--live requires a terminal, and cannot be combined with --json")
     with connected(bootstrap, properties, DEFAULTS, limit_total=not live) as client:
         if live:
             _show_live(client, names, interval, unwell=unwell, internal=internal)
@@ -242,7 +246,10 @@ def _show_live(
             try:
                 found = take_snapshots(client, names, internal=internal)
             except ClientError as error:
-                found, trouble = before, f"no answer, these are the last figures: {error}"
+                found, trouble = (
+                    before,
+                    f"no answer; these values are from the last answer: {error}",
+                )
             at = time.monotonic()
             if before and trouble is None:
                 rates = _rates(before, found, at - before_at)

@@ -29,7 +29,7 @@ NO_LEADER = -1
 
 @dataclass(frozen=True, slots=True)
 class PartitionSnapshot:
-    """The state of one partition. An offset that could not be determined is an error instead."""
+    """The state of one partition. An unknown offset is replaced by the error that explains it."""
 
     partition: TopicPartition
     state: PartitionState
@@ -114,7 +114,7 @@ def take_snapshots(
     ends = _ends(client, states)
     # Do not ask a silent leader again: each attempt costs the request timeout.
     leader_ends = {
-        tp: ends.get(state.leader, {}).get(tp, ClientError("there is no leader to ask"))
+        tp: ends.get(state.leader, {}).get(tp, ClientError("the partition has no leader"))
         for tp, state in states.items()
     }
     led = {tp: "latest" for tp, end in leader_ends.items() if isinstance(end, int)}

@@ -51,23 +51,25 @@ def read_file(path: str) -> dict[TopicPartition, list[int]]:
     wanted: dict[TopicPartition, list[int]] = {}
     try:
         if plan.get("version", 1) != 1:
-            raise click.UsageError(f"{path}: version {plan['version']} is not known, only 1")
+            raise click.UsageError(
+                f"{path}: unknown version {plan['version']}, only 1 is supported"
+            )
         for entry in plan["partitions"]:
             if any(directory != "any" for directory in entry.get("log_dirs", [])):
-                raise click.UsageError(f"{path}: log_dirs other than any are not moved here")
+                raise click.UsageError(f"{path}: only the value any is supported in log_dirs")
             tp = TopicPartition(str(entry["topic"]), int(entry["partition"]))
             _add(wanted, tp, [int(replica) for replica in entry["replicas"]])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         hint = '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2]}]}'
-        raise click.UsageError(f"{path}: {error!r}; expected is {hint}") from None
+        raise click.UsageError(f"{path}: {error!r}; expected: {hint}") from None
     return wanted
 
 
 def _add(wanted: dict[TopicPartition, list[int]], tp: TopicPartition, replicas: list[int]) -> None:
     if tp in wanted:
-        raise click.UsageError(f"{tp} is named twice")
+        raise click.UsageError(f"{tp} occurs twice")
     if len(set(replicas)) != len(replicas):
-        raise click.UsageError(f"{tp}: a broker is named twice in {replicas}")
+        raise click.UsageError(f"{tp}: a broker occurs twice in {replicas}")
     wanted[tp] = replicas
 
 

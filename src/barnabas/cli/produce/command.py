@@ -50,15 +50,17 @@ Examples:
   barnabas produce -t flights < flights.csv
 
 \b
-A JSON line has "value" and may have "key", "headers", "partition" and "timestamp" (ms). Strings
-are sent as UTF-8, null as null, other values as JSON; "value_base64" and "key_base64" carry bytes.
+A JSON line has "value", and optionally "key", "headers", "partition" and "timestamp" (ms). Strings
+are sent as UTF-8, null as null, other values as JSON. "value_base64" and "key_base64" contain
+bytes.
 
 \b
 Formats (-s): string, json, short, integer, long, float, double, boolean, uuid, hex, base64: the
-text of a line, or the value in a JSON line, becomes those bytes. key=FORMAT and value=FORMAT are
-for one.
+text of a line, or the value in a JSON line, is encoded in this format. key=FORMAT and value=FORMAT
+apply to keys or values only.
 
-Ctrl-C ends the reading; what was sent is waited for, unless it is pressed again.
+Ctrl-C ends the reading, and the command waits for the acknowledgement of sent records. A second
+Ctrl-C ends the command.
 """
 
 
@@ -69,50 +71,62 @@ Ctrl-C ends the reading; what was sent is waited for, unless it is pressed again
     "-K",
     "--key-separator",
     callback=unescape_option,
-    help="The separator of key and value in a line.",
+    help="Separator of key and value in a line.",
 )
-@click.option("--key", help="The key of each record without a key.")
+@click.option("--key", help="Key of records without a key.")
 @click.option(
-    "-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="Of every record."
+    "-H",
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A header of every record. May be repeated.",
 )
-@click.option("-p", "--partition", type=click.IntRange(0), help="[default: by key, else any]")
-@click.option("--timestamp", metavar="MS|ISO", help="Of every record.  [default: now]")
+@click.option(
+    "-p",
+    "--partition",
+    type=click.IntRange(0),
+    help="Partition of every record.  [default: chosen by the key]",
+)
+@click.option(
+    "--timestamp", metavar="MS|ISO", help="Timestamp of every record.  [default: current time]"
+)
 @click.option(
     "-D",
     "--delimiter",
     callback=unescape_option,
-    help="The separator of records.  [default: \\n]",
+    help="Separator of records.  [default: \\n]",
 )
-@click.option("-W", "--whole-files", is_flag=True, help="Each file is one record.")
-@click.option("-n", "-c", "--max-records", type=click.IntRange(1), help="End after so many.")
-@click.option("--rate", type=click.IntRange(1), help="So many records per second at most.")
+@click.option("-W", "--whole-files", is_flag=True, help="Send each file as one record.")
+@click.option("-n", "-c", "--max-records", type=click.IntRange(1), help="End after N records.")
+@click.option("--rate", type=click.IntRange(1), help="Send at most N records per second.")
 @click.option(
     "-z",
     "--compression",
     type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
     default="none",
     show_default=True,
-    help="How batches are compressed.",
+    help="Compression of batches.",
 )
 @click.option(
     "--acks",
     type=click.Choice(["all", "1", "0"]),
     default="all",
     show_default=True,
-    help="Who has to have a record before it counts as written.",
+    help="Replicas that must acknowledge a record.",
 )
 @click.option("-Z", "--empty-is-null", is_flag=True, help="Send empty keys and values as null.")
-@click.option("--from-json", is_flag=True, help="Lines are JSON objects (see below).")
+@click.option("--from-json", is_flag=True, help="Read lines as JSON objects (see below).")
 @click.option(
     "-s",
     "--as",
     "formats",
     multiple=True,
     metavar="[key=|value=]FORMAT",
-    help="Write keys or values as this (see below).",
+    help="Encode keys or values in this format (see below).",
 )
-@click.option("-T", "--tee", is_flag=True, help="Print what is sent, too.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress on the terminal.")
+@click.option("-T", "--tee", is_flag=True, help="Print sent records, too.")
+@click.option("-q", "--quiet", is_flag=True, help="Do not show progress on the terminal.")
 @client_options
 def produce(
     topic: str,
@@ -139,12 +153,12 @@ def produce(
 ) -> None:
     """Write records to TOPIC, one per line of the FILEs or of standard input.
 
-    Ends with status 1 if a record was not delivered.
+    Exit status 1: a record was not delivered.
     """
     if from_json and (key_separator is not None or whole_files):
         raise click.UsageError("--from-json goes with neither --key-separator nor --whole-files")
     if tee and as_json:
-        raise click.UsageError("--tee and --json both write to standard output: give one")
+        raise click.UsageError("--tee and --json both write to standard output: give only one")
     end = delimiter or b"\n"
     key_format, value_format = parse_formats(formats, layouts=False)
     options = Options(

@@ -105,7 +105,7 @@ def _written(data: bytes, how: Format, what: str, line: bytes) -> bytes | None:
     try:
         return how.write(data.decode())
     except (TypeError, ValueError) as error:
-        raise ValueError(f"the {what} cannot be written: {error}: {line[:80]!r}") from None
+        raise ValueError(f"the {what} cannot be encoded: {error}: {line[:80]!r}") from None
 
 
 # JSON lines
@@ -155,7 +155,7 @@ def _json_number(fields: dict[str, Any], name: str, most: int) -> int | None:
     if number is None:
         return None
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= most:
-        raise ValueError(f'"{name}" is no whole number from 0 to {most}')
+        raise ValueError(f'"{name}" is not an integer from 0 to {most}')
     return number
 
 

@@ -51,7 +51,7 @@ def check_name(name: str) -> str:
     """
     if _NAME.fullmatch(name) is None:
         raise click.UsageError(
-            f"profile {name!r}: use letters, digits, '.', '-' and '_', 64 at most"
+            f"profile {name!r}: use at most 64 letters, digits, '.', '-' and '_'"
         )
     return name
 
@@ -105,7 +105,7 @@ class Profiles:
             raise click.UsageError(f"profiles cannot be read: {error}") from None
         if len(data) > _SIZE_MAX:
             raise click.UsageError(
-                f"{path} is larger than {_SIZE_MAX} bytes: it is no profiles file"
+                f"{path} is larger than {_SIZE_MAX} bytes: it is not a profiles file"
             )
         return cls._parse(path, data)
 
@@ -133,7 +133,7 @@ class Profiles:
         """
         if name not in self.by_name:
             known = ", ".join(sorted(self.by_name)) or "none"
-            raise click.UsageError(f"no profile {name!r}; there are: {known}")
+            raise click.UsageError(f"no profile {name!r}; existing profiles: {known}")
         return self.by_name[name]
 
     def save(self) -> None:

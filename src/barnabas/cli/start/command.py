@@ -21,8 +21,8 @@ Examples:
   barnabas start node-1.properties --set cluster.id=CLUSTER_ID
 
 \b
-Exit status: 0 after a stop by SIGTERM or SIGINT, 1 when the broker cannot start or run,
-2 for wrong usage.
+Exit status: 0 after a stop by SIGTERM or SIGINT, 1 if the broker cannot start or run, 2 for wrong
+usage.
 """
 
 
@@ -31,8 +31,8 @@ Exit status: 0 after a stop by SIGTERM or SIGINT, 1 when the broker cannot start
 @click.option(
     "--listen",
     metavar="HOST:PORT",
-    help="Where to accept clients; port 0 takes any "
-    "free port. Default: the file's listeners, else 127.0.0.1:9092.",
+    help="Address for clients; port 0 takes any free port. Default: the file's listeners, "
+    "else 127.0.0.1:9092.",
 )
 @click.option(
     "--port",
@@ -42,21 +42,21 @@ Exit status: 0 after a stop by SIGTERM or SIGINT, 1 when the broker cannot start
 @click.option(
     "--data-dir",
     metavar="DIR",
-    help="Where to keep everything; made and formatted "
-    "when empty. Default: the file's log.dirs, else ./barnabas-data.",
+    help="Data directory; it is created and formatted if necessary. Default: the file's "
+    "log.dirs, else ./barnabas-data.",
 )
 @click.option(
     "--set",
     "settings",
     metavar="KEY=VALUE",
     multiple=True,
-    help="Set a Kafka broker key, over the file's value. May be repeated.",
+    help="Set a Kafka broker key; it overrides the file's value. May be repeated.",
 )
 @click.option(
     "--temporary",
     is_flag=True,
-    help="For tests: keep everything in a new temporary directory, which goes with the broker; "
-    "groups form without their initial delay (group.initial.rebalance.delay.ms=0).",
+    help="For tests: use a temporary data directory, which is deleted at the end; groups "
+    "form without their initial delay (group.initial.rebalance.delay.ms=0).",
 )
 @click.option(
     "--topic",
@@ -68,41 +68,41 @@ Exit status: 0 after a stop by SIGTERM or SIGINT, 1 when the broker cannot start
 @click.option(
     "--ready-file",
     metavar="FILE",
-    help="Write HOST:PORT into this file once the broker is ready; it is removed at the end.",
+    help="Write HOST:PORT to this file when the broker is ready; it is removed at the end.",
 )
 @click.option(
     "--exit-with",
     type=click.IntRange(1),
     metavar="PID",
-    help="End when this process ends, even by SIGKILL. Best the process that starts the broker.",
+    help="End when this process ends, even by SIGKILL; usually the parent process of the broker.",
 )
 @click.option(
     "--remove-orphaned",
     metavar="DIR",
     hidden=True,
-    help="Remove this directory if the process of --exit-with has ended first.",
+    help="Remove this directory if the process of --exit-with ends before the broker.",
 )
 @click.option(
     "--metrics",
     metavar="HOST:PORT",
-    help="Where to answer /metrics (Prometheus), /healthz and /readyz. Default: nowhere.",
+    help="Address for /metrics (Prometheus), /healthz and /readyz. Default: none.",
 )
 @click.option(
     "--log-format",
     type=click.Choice(["text", "json"]),
-    help="How the log is written. Default: text.",
+    help="Format of the log. Default: text.",
 )
 @click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
-    help="Lowest level of log lines. Default: warning.",
+    help="Lowest level of logged messages. Default: warning.",
 )
 def start(**given: Any) -> None:
-    """Run one node until SIGTERM or SIGINT: a broker that is its own controller, unless the file
-    says that it is one of a cluster.
+    """Run one node until SIGTERM or SIGINT.
 
-    Prints one line "ready HOST:PORT" on standard output once it answers, and a second one
-    "metrics HOST:PORT" with --metrics; the log goes to standard error. Keys and defaults are
-    those of Apache Kafka.
+    By default, the node is a broker and the only controller of its cluster. Prints the line
+    "ready HOST:PORT" on standard output when the node answers, and with --metrics the line
+    "metrics HOST:PORT". The log goes to standard error. Keys and defaults are those of Apache
+    Kafka.
     """
     sys.exit(start_broker(StartOptions(**given)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -26,26 +26,43 @@ Examples:
 
 \b
 `barnabas start` formats empty directories itself; this is for a dynamic quorum (KIP-853) that
-begins with several voters: format all of them with the same --initial-controllers first.
+begins with several voters: format all of them with the same --initial-controllers first. It is
+also for users of SCRAM that must exist before the first start: format all controllers with the
+same --add-scram or --add-scram-file.
 """
 
 
 @click.command("format", epilog=EXAMPLES)
 @click.argument("properties_file", required=False, metavar="[SERVER.PROPERTIES]")
-@click.option("--cluster-id", metavar="UUID", help="Whose the directories are to be.")
-@click.option("--standalone", is_flag=True, help="This node is the only first voter.")
+@click.option("--cluster-id", metavar="UUID", help="Id of the cluster.")
+@click.option("--standalone", is_flag=True, help="Make this node the only initial voter.")
 @click.option(
     "--initial-controllers",
     metavar="ID@HOST:PORT:DIRECTORY_ID,...",
-    help="The first voters; the same for all nodes.",
+    help="The initial voters; the same for all nodes.",
 )
 @click.option(
-    "--no-initial-controllers", is_flag=True, help="Others are; this node may join them later."
+    "--no-initial-controllers",
+    is_flag=True,
+    help="Other nodes are the initial voters; this node may join later.",
+)
+@click.option(
+    "--add-scram",
+    multiple=True,
+    metavar="MECHANISM=[name=NAME,password=PASSWORD]",
+    help="A user of SCRAM-SHA-256 or SCRAM-SHA-512; may be repeated.",
+)
+@click.option(
+    "--add-scram-file",
+    type=click.File(),
+    metavar="FILE",
+    help="A file with a user in each line, written as for --add-scram; - for standard input. Other "
+    "users of the machine see the arguments of commands.",
 )
 @click.option(
     "--ignore-formatted", is_flag=True, help="Pass over directories that are formatted already."
 )
-@click.option("--random-uuid", is_flag=True, help="Only print a new id.")
+@click.option("--random-uuid", is_flag=True, help="Only print a new cluster id.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def format_command(
     properties_file: str | None,
@@ -53,24 +70,27 @@ def format_command(
     standalone: bool,
     initial_controllers: str | None,
     no_initial_controllers: bool,
+    add_scram: tuple[str, ...],
+    add_scram_file: TextIO | None,
     ignore_formatted: bool,
     random_uuid: bool,
     as_json: bool,
 ) -> None:
-    """Format the data directories that a server.properties names, for a cluster.
+    """Format the data directories in a server.properties for a cluster.
 
-    With static voters (controller.quorum.voters) no option but the cluster's id is needed; those
-    of a dynamic quorum need one of --standalone, --initial-controllers and
-    --no-initial-controllers. What Kafka formats so, Barnabas opens, and the other way round.
+    With static voters (controller.quorum.voters), only the cluster id is required. A dynamic quorum
+    also requires --standalone, --initial-controllers or --no-initial-controllers. Kafka and
+    Barnabas can use directories that the other one has formatted.
     """
     if random_uuid:
         _echo_random_uuid(as_json=as_json)
         return
     if properties_file is None:
-        raise click.UsageError("Name the server.properties of the node.")
+        raise click.UsageError("Give the server.properties of the node.")
     if sum((standalone, no_initial_controllers, initial_controllers is not None)) > 1:
         raise click.UsageError("Use only one of these options: each defines the first voters.")
     from barnabas.runtime.clock import SystemClock
+    from barnabas.server.startup.first_users import FirstUserError, parse_first_user
     from barnabas.server.startup.formatting import FormatDependencies, FormatError, format_node
     from barnabas.settings.key import ConfigError
     from barnabas.settings.properties import PropertiesError
@@ -82,11 +102,27 @@ def format_command(
             _first_voters(standalone, initial_controllers, no_initial_controllers),
             FormatDependencies(RealDisk(), SystemClock(), SystemRng()),
             skip_formatted=ignore_formatted,
+            users=[
+                parse_first_user(each, SystemRng())
+                for each in (*add_scram, *_lines(add_scram_file))
+            ],
         )
-    except (FormatError, ConfigError, PropertiesError, StorageError, OSError) as error:
+    except (
+        FirstUserError,
+        FormatError,
+        ConfigError,
+        PropertiesError,
+        StorageError,
+        OSError,
+    ) as error:
         problem(str(error))
         sys.exit(EXIT_FAILED)
     _echo(done, as_json=as_json)
+
+
+def _lines(file: TextIO | None) -> list[str]:
+    """Return the lines of a file that are not blank."""
+    return [] if file is None else [line.strip() for line in file if line.strip()]
 
 
 def _echo(done: list[Formatted], *, as_json: bool) -> None:
@@ -99,7 +135,7 @@ def _echo(done: list[Formatted], *, as_json: bool) -> None:
         )
         return
     for each in done:
-        what = "formatted" if each.is_new else "was formatted already"
+        what = "formatted" if each.is_new else "was already formatted"
         echo_line(f"{each.path} {what}, directory.id {each.directory_id}")
 
 
@@ -114,13 +150,14 @@ def _echo_random_uuid(*, as_json: bool) -> None:
 
 
 def _configuration(properties_file: str, cluster_id: str | None) -> Configuration:
+    from barnabas.cli.variables import without_variables
     from barnabas.server.configs.configuration import read_configuration
     from barnabas.settings.properties import parse_properties
 
     properties = parse_properties(RealDisk().read(properties_file).decode("latin-1"))
     if cluster_id is not None:
         properties["cluster.id"] = cluster_id
-    return read_configuration(properties)
+    return read_configuration(without_variables(properties))
 
 
 def _first_voters(

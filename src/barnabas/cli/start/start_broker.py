@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from barnabas.cli.common.open_files import raise_open_files_limit
 from barnabas.cli.start.start_files import StartFiles
 from barnabas.cli.start.start_log import FORMAT_KEY, LEVEL_KEY, set_up_log
+from barnabas.cli.variables import without_variables
 from barnabas.runtime.disk import RealDisk
 from barnabas.settings.key import ConfigError
 from barnabas.settings.properties import PropertiesError, parse_properties
@@ -38,22 +39,22 @@ class StartError(Exception):
 def start_broker(options: StartOptions) -> int:
     """Run a broker until it is told to stop. Return the exit status."""
     if not __debug__:
-        return _complain(
-            "do not run with -O or PYTHONOPTIMIZE: the broker checks its own "
-            "invariants by assertions and stops rather than serve a wrong log"
+        return _fail(
+            "do not run with -O or PYTHONOPTIMIZE: the broker checks its invariants "
+            "with assertions, which these options disable"
         )
     start_files: StartFiles | None = None
     try:
         _check_together(options)
         start_files = StartFiles(options)
-        properties = _properties(options, start_files.temporary_directory)
+        properties = without_variables(_properties(options, start_files.temporary_directory))
         set_up_log(properties.get(FORMAT_KEY, "text"), properties.get(LEVEL_KEY, "warning"))
         raise_open_files_limit()
         return _run(properties, options, start_files)
     except (StartError, ConfigError, PropertiesError) as error:
-        return _complain(str(error))
+        return _fail(str(error))
     except OSError as error:
-        return _complain(_with_remedy(error))
+        return _fail(_with_remedy(error))
     finally:
         if start_files is not None:
             start_files.close()
@@ -75,13 +76,13 @@ def _run(properties: dict[str, str], options: StartOptions, start_files: StartFi
     def main(runtime: Runtime, control: ProcessControl) -> None:
         nonlocal manager
         manager = service_manager(runtime.timer, os.environ)
-        manager.starting("starting: opens the logs and waits for a controller")
+        manager.starting("starting: opening the logs and waiting for a controller")
 
         def on_running(address: str) -> None:
             if not topics:
                 on_ready(address)
             elif broker.broker is None:
-                control.fail(NodeFailedError("--topic needs a node that is a broker"))
+                control.fail(NodeFailedError("--topic requires a node that is a broker"))
             else:
                 from barnabas.server.process.first_topics import FirstTopics
 
@@ -103,10 +104,12 @@ def _run(properties: dict[str, str], options: StartOptions, start_files: StartFi
             # These modules are not needed for the first response, so import them afterwards.
             from barnabas.server.process.preload import Preloader, needed_modules
 
-            Preloader(runtime.timer, needed_modules()).start()
+            has_authorizer = bool(config.parsed.string("authorizer.class.name"))
+            names = needed_modules(has_authorizer=has_authorizer)
+            Preloader(runtime.timer, names).start()
 
         def on_stop() -> None:
-            manager.stopping("stopping: hands over partitions and closes the logs")
+            manager.stopping("stopping: handing over partitions and closing the logs")
             broker.stop(control.finish)
 
         broker = Node(config, runtime, on_running, control.fail)
@@ -117,9 +120,9 @@ def _run(properties: dict[str, str], options: StartOptions, start_files: StartFi
     try:
         run(main)
     except (StorageError, NodeFailedError) as error:
-        return _complain(str(error), manager)
+        return _fail(str(error), manager)
     except OSError as error:
-        return _complain(_with_remedy(error), manager)
+        return _fail(_with_remedy(error), manager)
     return 0
 
 
@@ -159,20 +162,21 @@ def _say_ready(address: str, metrics_address: str | None) -> None:
 
 def _with_remedy(error: OSError) -> str:
     remedies = {
-        errno.EADDRINUSE: "stop what listens there, or take another port with --listen HOST:PORT "
-        "(port 0 is any free one)",
-        errno.EADDRNOTAVAIL: "this machine has no such address; --listen HOST:PORT takes another",
-        errno.EACCES: "choose a directory or a port that this user may use",
-        errno.ENOTDIR: "a file is in the way; name another directory with --data-dir DIR",
-        errno.EEXIST: "a file is in the way; name another directory with --data-dir DIR",
-        errno.EROFS: "the file system is read-only; name another directory with --data-dir DIR",
-        errno.ENOSPC: "make room, or name a directory on another disk with --data-dir DIR",
+        errno.EADDRINUSE: "stop the program that uses this address, or use another port: --listen "
+        "HOST:PORT (port 0 takes any free port)",
+        errno.EADDRNOTAVAIL: "this machine does not have this address; use another one: --listen "
+        "HOST:PORT",
+        errno.EACCES: "use a directory or port for which this user has permission",
+        errno.ENOTDIR: "a file with this name exists; use another directory: --data-dir DIR",
+        errno.EEXIST: "a file with this name exists; use another directory: --data-dir DIR",
+        errno.EROFS: "the file system is read-only; use another directory: --data-dir DIR",
+        errno.ENOSPC: "free disk space, or use a directory on another disk: --data-dir DIR",
     }
     remedy = remedies.get(error.errno or 0)
     return f"{error}; {remedy}" if remedy else str(error)
 
 
-def _complain(text: str, manager: ServiceManager | None = None) -> int:
+def _fail(text: str, manager: ServiceManager | None = None) -> int:
     sys.stderr.write(f"barnabas: {text}\n")
     if manager is not None:
         manager.failed(text)
@@ -186,9 +190,9 @@ def _check_together(options: StartOptions) -> None:
         StartError: Two options contradict each other.
     """
     if options.temporary and options.data_dir is not None:
-        raise StartError("--temporary makes a directory of its own: leave --data-dir out")
+        raise StartError("--temporary creates its own directory: omit --data-dir")
     if options.port is not None and options.listen is not None:
-        raise StartError("--port is short for --listen 127.0.0.1:PORT: give one of them")
+        raise StartError("--port is short for --listen 127.0.0.1:PORT: give only one of them")
 
 
 def _properties(options: StartOptions, temporary_directory: str | None) -> dict[str, str]:
@@ -224,7 +228,7 @@ def _properties(options: StartOptions, temporary_directory: str | None) -> dict[
         properties["log.dirs"] = options.data_dir
     elif "log.dirs" not in properties and "log.dir" not in properties:
         sys.stderr.write(
-            f"barnabas: data goes to ./{DEFAULT_DATA_DIR} (--data-dir DIR changes that)\n"
+            f"barnabas: the data directory is ./{DEFAULT_DATA_DIR} (--data-dir DIR changes it)\n"
         )
         properties["log.dirs"] = DEFAULT_DATA_DIR
     return properties

@@ -30,9 +30,9 @@ Examples:
   barnabas top -b broker.example:9092 --internal --groups 100
 
 \b
-Rates of records and lag come by the protocol, from any Kafka. What goes out, requests, connections,
-purgatories, CPU and memory come from the metrics listener of each broker that --metrics names.
-Ctrl-C ends it.
+Record rates and lag come from the Kafka protocol. Outgoing bytes, requests, connections,
+principals, purgatories, CPU and memory come from the metrics listeners given by --metrics. Ctrl-C
+ends the display.
 """
 # A short timeout, because DescribeQuorum is not answered while the quorum has no leader.
 _DEFAULTS = {"request.timeout.ms": "3000"}
@@ -45,17 +45,17 @@ _DEFAULTS = {"request.timeout.ms": "3000"}
     type=click.FloatRange(0.2),
     default=2.0,
     show_default=True,
-    help="Seconds from one look to the next.",
+    help="Seconds between two samples.",
 )
 @metrics_option
-@click.option("--internal", is_flag=True, help="Internal topics too.")
+@click.option("--internal", is_flag=True, help="Include internal topics.")
 @click.option(
     "--groups",
     "groups_max",
     type=click.IntRange(0),
     default=20,
     show_default=True,
-    help="Look at so many groups at most.",
+    help="Examine at most N groups.",
 )
 @click.option("--once", is_flag=True, help="Show one interval and end.")
 @client_options
@@ -69,14 +69,14 @@ def top(
     properties: Sequence[str],
     as_json: bool,
 ) -> None:
-    """Show rates per topic, lag per group and the brokers' load, live in the terminal."""
+    """Show the rates of topics, the lag of groups and the load of brokers."""
     from barnabas.cli.top.metrics import MetricsError
     from barnabas.cli.top.sample import Sampler
 
     if as_json and not once:
-        raise click.UsageError("--json goes with --once")
+        raise click.UsageError("--json requires --once")
     if not once and not sys.stdout.isatty():
-        raise click.UsageError("this is no terminal: give --once, and --json for scripts")
+        raise click.UsageError("not a terminal: give --once, and --json for scripts")
     with connected(bootstrap, properties, _DEFAULTS) as client:
         sampler = Sampler(client, metrics, internal=internal, groups=groups_max)
         try:
@@ -123,5 +123,5 @@ def _show_live(sampler: Sampler, interval: float) -> None:
                 after = sampler.take()
                 rates, before = rates_between(before, after), after
             except (ClientError, MetricsError) as error:
-                trouble = f"no answer, these are the last figures: {error}"
+                trouble = f"no answer; these values are from the last answer: {error}"
             live.update(render(rates, trouble, interval, live=True), refresh=True)

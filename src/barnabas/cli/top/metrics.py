@@ -8,7 +8,16 @@ import urllib.request
 from dataclasses import dataclass
 from typing import TypeAlias
 
-__all__ = ["BrokerMetrics", "MetricsError", "fetch_metrics", "parse_metrics", "scrape"]
+from barnabas.server.quotas.sanitized_user import sanitized_user
+
+__all__ = [
+    "BrokerMetrics",
+    "MetricsError",
+    "PrincipalMetrics",
+    "fetch_metrics",
+    "parse_metrics",
+    "scrape",
+]
 
 _TIMEOUT_S = 5.0
 _LINE = re.compile(r"(?P<name>[A-Za-z_:][\w:]*)(?:\{(?P<labels>.*)\})? (?P<value>\S+)")
@@ -17,12 +26,28 @@ _TOPICS = "kafka_server_brokertopicmetrics_"
 _PURGATORY = "kafka_server_delayedoperationpurgatory_numdelayedoperations"
 _CONNECTIONS = "kafka_server_socket_server_metrics_connection_count"
 _REQUESTS = "kafka_network_requestmetrics_requests_total"
+_PRINCIPALS = "barnabas_principal_connections"
+_THROTTLE_TIMES = tuple(
+    f"kafka_server_{quota}_throttle_time"
+    for quota in ("produce", "fetch", "request", "controllermutation")
+)
+_ANONYMOUS = "User:ANONYMOUS"
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 
 
 class MetricsError(Exception):
     """A metrics listener cannot be read; the message gives the reason and a remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrincipalMetrics:
+    """The open connections of a principal, and the throttle times of its quotas."""
+
+    connections: int
+    listeners: frozenset[str]
+    # The largest average throttle time (ms) of the last minute; None if no quota throttled it.
+    throttle_ms: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +66,8 @@ class BrokerMetrics:
     cpu_seconds: float | None
     resident_bytes: int | None
     open_files: int | None
+    # By principal, TYPE:NAME; empty if all clients are anonymous.
+    principals: dict[str, PrincipalMetrics]
 
 
 def scrape(address: str) -> BrokerMetrics:
@@ -97,7 +124,35 @@ def broker_metrics(found: dict[str, dict[Labels, float]]) -> BrokerMetrics:
         _single(found, "process_cpu_seconds_total"),
         _whole(found, "process_resident_memory_bytes"),
         _whole(found, "process_open_fds"),
+        _principals(found),
     )
+
+
+def _principals(found: dict[str, dict[Labels, float]]) -> dict[str, PrincipalMetrics]:
+    throttled: dict[str, float] = {}
+    for metric in _THROTTLE_TIMES:
+        for labels, value in found.get(metric, {}).items():
+            user = dict(labels).get("user", "")
+            # NaN: the quota did not throttle its clients in the last minute.
+            if value > 0:
+                throttled[user] = max(value, throttled.get(user, 0.0))
+    counts: dict[str, int] = {}
+    listeners: dict[str, set[str]] = {}
+    for labels, value in found.get(_PRINCIPALS, {}).items():
+        tags = dict(labels)
+        principal = tags["principal"].replace('\\"', '"').replace("\\\\", "\\")
+        counts[principal] = counts.get(principal, 0) + int(value)
+        listeners.setdefault(principal, set()).add(tags["listener"])
+    if counts.keys() <= {_ANONYMOUS}:
+        return {}
+    return {
+        principal: PrincipalMetrics(
+            count,
+            frozenset(listeners[principal]),
+            throttled.get(sanitized_user(principal.partition(":")[2])),
+        )
+        for principal, count in counts.items()
+    }
 
 
 def _by_label(found: dict[str, dict[Labels, float]], name: str, label: str) -> dict[str, float]:

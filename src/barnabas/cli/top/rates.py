@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from barnabas.cli.top.metrics import PrincipalMetrics
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -53,6 +55,8 @@ class Rates:
     group_count: int
     # By the address of the metrics listener.
     processes: dict[str, BrokerRates]
+    # Sums over all brokers by principal; empty if all clients are anonymous.
+    principals: dict[str, PrincipalMetrics]
 
     @property
     def records_in(self) -> float:
@@ -102,6 +106,14 @@ class Rates:
                 }
                 for address, process in self.processes.items()
             },
+            "principals": {
+                name: {
+                    "connections": principal.connections,
+                    "listeners": sorted(principal.listeners),
+                    "throttle_ms": _rounded(principal.throttle_ms),
+                }
+                for name, principal in self.principals.items()
+            },
         }
 
 
@@ -129,7 +141,24 @@ def rates_between(before: Sample, after: Sample) -> Rates:
             address: _process(before.metrics.get(address), metrics, seconds)
             for address, metrics in after.metrics.items()
         },
+        _principals(after),
     )
+
+
+def _principals(sample: Sample) -> dict[str, PrincipalMetrics]:
+    sums: dict[str, PrincipalMetrics] = {}
+    for metrics in sample.metrics.values():
+        for name, own in metrics.principals.items():
+            other = sums.get(name, PrincipalMetrics(0, frozenset(), None))
+            throttle_times = [
+                each.throttle_ms for each in (own, other) if each.throttle_ms is not None
+            ]
+            sums[name] = PrincipalMetrics(
+                own.connections + other.connections,
+                own.listeners | other.listeners,
+                max(throttle_times, default=None),
+            )
+    return sums
 
 
 def _topic(name: str, before: Sample, after: Sample, seconds: float) -> TopicRates:

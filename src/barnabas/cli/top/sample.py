@@ -88,7 +88,7 @@ class Sampler:
         client = self._client
         if quorum_state(client).is_lost:
             # Without a controller, metadata is outdated and dead brokers are not fenced.
-            raise ClientError(f"{NO_LEADER}; barnabas doctor names the voters that are down")
+            raise ClientError(f"{NO_LEADER}; barnabas doctor shows the voters that are down")
         cluster = client.describe_cluster()
         topics = {
             name: topic

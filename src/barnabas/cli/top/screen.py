@@ -18,6 +18,7 @@ __all__ = ["amount", "render", "size"]
 
 _TOPICS_MAX = 15
 _GROUPS_MAX = 10
+_PRINCIPALS_MAX = 10
 _STATES = {"Stable": good, "Empty": dim, "Dead": bad}
 
 
@@ -47,7 +48,7 @@ def size(value: float | None) -> str:
 def render(
     rates: Rates | None, trouble: str | None, interval: float, *, live: bool = False
 ) -> RenderableType:
-    """Return the whole screen: a heading, brokers, topics and groups."""
+    """Return the whole screen: a heading, brokers, topics, groups and principals."""
     from rich.console import Group
     from rich.text import Text
 
@@ -55,7 +56,12 @@ def render(
     if trouble is not None:
         parts.insert(0, Text(printable(trouble), style="bold red"))
     if rates is not None:
-        for columns, rows in (_processes(rates), _topics(rates), _groups(rates)):
+        for columns, rows in (
+            _processes(rates),
+            _topics(rates),
+            _groups(rates),
+            _principals(rates),
+        ):
             if rows:
                 parts += [Text(""), table(columns, rows)]
     return Group(*parts)
@@ -142,4 +148,26 @@ def _groups(rates: Rates) -> tuple[Sequence[str], list[tuple[object, ...]]]:
         rows.append((name, _STATES.get(group.state, warn)(group.state), group.members, lag, trend))
     if rates.group_count > len(rows):
         rows.append((dim(f"… {rates.group_count - len(rows)} more"), *[""] * 4))
+    return columns, rows
+
+
+def _principals(rates: Rates) -> tuple[Sequence[str], list[tuple[object, ...]]]:
+    columns = ("principal", "connections", "listeners", "throttled")
+    rows: list[tuple[object, ...]] = []
+    ranked = sorted(
+        rates.principals.items(),
+        key=lambda item: (-(item[1].throttle_ms or 0.0), -item[1].connections, item[0]),
+    )
+    for name, principal in ranked[:_PRINCIPALS_MAX]:
+        throttle_ms = principal.throttle_ms
+        rows.append(
+            (
+                name,
+                principal.connections,
+                " ".join(sorted(principal.listeners)),
+                dim(None) if throttle_ms is None else warn(f"{amount(throttle_ms)} ms"),
+            )
+        )
+    if len(ranked) > _PRINCIPALS_MAX:
+        rows.append((dim(f"… {len(ranked) - _PRINCIPALS_MAX} more"), *[""] * 3))
     return columns, rows

@@ -51,8 +51,10 @@ topics.add_command(purge_topics)
 
 @topics.command("list", epilog="\b\nExamples:\n  barnabas topics list 'flights.*' --long\n")
 @click.argument("pattern", required=False)
-@click.option("--internal", is_flag=True, help="Internal topics too.")
-@click.option("-l", "--long", "is_long", is_flag=True, help="With partitions and replicas.")
+@click.option("--internal", is_flag=True, help="Include internal topics.")
+@click.option(
+    "-l", "--long", "is_long", is_flag=True, help="Show the numbers of partitions and replicas."
+)
 @client_options
 def list_topics(
     pattern: str | None,
@@ -62,12 +64,12 @@ def list_topics(
     properties: Sequence[str],
     as_json: bool,
 ) -> None:
-    """List topics, those whose whole name matches PATTERN (a regular expression) if given."""
+    """List topics; with PATTERN, a regular expression, only those whose whole name matches."""
     if pattern is not None:
         try:
             re.compile(pattern)
         except re.error as error:
-            raise click.UsageError(f"{pattern} is no regular expression: {error}") from None
+            raise click.UsageError(f"{pattern} is not a regular expression: {error}") from None
     with connected(bootstrap, properties) as client:
         names = client.topics(pattern, internal=internal)
         if not (is_long or as_json):
@@ -86,7 +88,7 @@ def list_topics(
 
 @topics.command("describe", epilog="\b\nExamples:\n  barnabas topics describe flights --json\n")
 @topic_arguments("names")
-@click.option("--all-configs", is_flag=True, help="Configs at their default too.")
+@click.option("--all-configs", is_flag=True, help="Show default configs too.")
 @client_options
 def describe_topics(
     names: Sequence[str],
@@ -95,7 +97,7 @@ def describe_topics(
     properties: Sequence[str],
     as_json: bool,
 ) -> None:
-    """Show partitions, leaders, offsets and configs of topics."""
+    """Show the partitions, leaders, offsets and configs of topics."""
     with connected(bootstrap, properties) as client:
         found = client.describe_topics(names)
         # A partition without a leader has no offsets, but it is still shown.
@@ -182,7 +184,14 @@ def _replication_factor(topic: TopicInfo) -> int:
 @topic_arguments("names")
 @click.option("-p", "--partitions", type=click.IntRange(1), help="[default: the broker's]")
 @click.option("-r", "--replication-factor", type=click.IntRange(1), help="[default: the broker's]")
-@click.option("-c", "--config", "configs", multiple=True, metavar="KEY=VALUE", help="Of the topic.")
+@click.option(
+    "-c",
+    "--config",
+    "configs",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A config of the topic. May be repeated.",
+)
 @click.option("--if-not-exists", is_flag=True, help="Succeed if the topic exists.")
 @client_options
 def create_topics(
@@ -208,8 +217,8 @@ def create_topics(
 
 @topics.command("delete", epilog="\b\nExamples:\n  barnabas topics delete flights --yes\n")
 @topic_arguments("names")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@click.option("--if-exists", is_flag=True, help="No error if a topic is not there.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--if-exists", is_flag=True, help="Succeed if a topic does not exist.")
 @client_options
 def delete_topics(
     names: Sequence[str],
@@ -219,7 +228,7 @@ def delete_topics(
     properties: Sequence[str],
     as_json: bool,
 ) -> None:
-    """Delete topics and all their records. Asks first on a terminal."""
+    """Delete topics and all their records. Asks for confirmation on a terminal."""
     if not yes and sys.stdin.isatty():
         click.confirm(f"Delete {', '.join(names)} with all records?", abort=True, err=True)
     with connected(bootstrap, properties) as client:
@@ -233,9 +242,24 @@ def delete_topics(
     epilog="\b\nExamples:\n  barnabas topics alter flights --config retention.ms=3600000\n",
 )
 @topic_argument("name")
-@click.option("-p", "--partitions", type=click.IntRange(1), help="Raise their number to this.")
-@click.option("-c", "--config", "configs", multiple=True, metavar="KEY=VALUE", help="Of the topic.")
-@click.option("--delete-config", "deleted", multiple=True, metavar="KEY", help="Back to default.")
+@click.option(
+    "-p", "--partitions", type=click.IntRange(1), help="Raise the number of partitions to this."
+)
+@click.option(
+    "-c",
+    "--config",
+    "configs",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A config of the topic. May be repeated.",
+)
+@click.option(
+    "--delete-config",
+    "deleted",
+    multiple=True,
+    metavar="KEY",
+    help="Remove a config, so that its default applies. May be repeated.",
+)
 @client_options
 def alter_topic(
     name: str,
@@ -246,7 +270,7 @@ def alter_topic(
     properties: Sequence[str],
     as_json: bool,
 ) -> None:
-    """Raise the number of partitions, set configs or take them back to their default."""
+    """Raise the number of partitions, set configs or remove them."""
     changes: dict[str, str | None] = dict(key_values(configs, "--config"))
     changes.update(dict.fromkeys(deleted))
     if not changes and partitions is None:

@@ -36,10 +36,16 @@ Examples:
 
 @click.command("purge", epilog=EXAMPLES)
 @topic_arguments("specs", "TOPIC[:PARTITION,...]...")
-@click.option("--all", "is_all", is_flag=True, help="All records there are.")
-@click.option("--before-offset", type=click.IntRange(0), metavar="N", help="Those below it.")
-@click.option("--before-time", metavar="ISO|MS", help="Those before the first as late as that.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--all", "is_all", is_flag=True, help="Delete all records.")
+@click.option(
+    "--before-offset", type=click.IntRange(0), metavar="N", help="Delete records below this offset."
+)
+@click.option(
+    "--before-time",
+    metavar="ISO|MS",
+    help="Delete records before the first one at or after this time.",
+)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @client_options
 def purge_topics(
     specs: Sequence[str],
@@ -51,7 +57,7 @@ def purge_topics(
     properties: Sequence[str],
     as_json: bool,
 ) -> None:
-    """Delete records from the start of partitions, for good. Asks first on a terminal."""
+    """Delete the oldest records of partitions permanently. Asks for confirmation on a terminal."""
     if (is_all, before_offset is not None, before_time is not None).count(True) != 1:
         raise click.UsageError("give one of --all, --before-offset and --before-time")
     moment = moment_ms(before_time, "--before-time") if before_time is not None else None

@@ -19,9 +19,10 @@ from barnabas.cli.common.output import (
 )
 from barnabas.cli.common.partition_specs import partitions_of
 from barnabas.cli.common.printable import echo
-from barnabas.cli.common.served_apis import need_api
+from barnabas.cli.common.served_apis import require_api
 from barnabas.cli.common.tables import bad, echo_table, good, warn
 from barnabas.cli.common.topic_names import topic_arguments
+from barnabas.cli.transactions.no_timeout import NO_TIMEOUT_MS
 from barnabas.client.errors import ClientError
 from barnabas.protocol.api_keys import ApiKey
 
@@ -41,10 +42,6 @@ Examples:
   barnabas transactions producers orders:0
   barnabas transactions find-hanging
   barnabas transactions abort orders:0 --start-offset 4711
-
-\b
-Barnabas itself does not coordinate transactions yet: on its brokers only `producers`, and
-`find-hanging` where no transaction is open, have something to answer. On Apache Kafka all work.
 """
 _STATES = (
     "Empty",
@@ -61,7 +58,7 @@ _DONE = {"Empty", "CompleteCommit", "CompleteAbort"}
 
 @click.group(epilog=EXAMPLES)
 def transactions() -> None:
-    """List and describe transactions, find and abort those that hang."""
+    """List and describe transactions, find and abort hanging ones."""
 
 
 @transactions.command(
@@ -70,9 +67,25 @@ def transactions() -> None:
     "  barnabas transactions list --state Ongoing --longer-than 15m\n",
 )
 @click.argument("pattern", required=False)
-@click.option("--state", "states", multiple=True, type=click.Choice(_STATES), help="Only in it.")
-@click.option("--producer-id", "producers", multiple=True, type=int, help="Only of this producer.")
-@click.option("--longer-than", metavar="15m", help="Only those that have been open for longer.")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(_STATES),
+    help="Only transactions in this state.",
+)
+@click.option(
+    "--producer-id",
+    "producers",
+    multiple=True,
+    type=int,
+    help="Only transactions of this producer.",
+)
+@click.option(
+    "--longer-than",
+    metavar="15m",
+    help="Only transactions that have been open for longer than this.",
+)
 @client_options
 def list_transactions(
     pattern: str | None,
@@ -83,10 +96,10 @@ def list_transactions(
     properties: Sequence[str],
     as_json: bool,
 ) -> None:
-    """List transactional ids, those that match PATTERN (a regular expression) if it is given."""
+    """List transactional ids; with PATTERN, a regular expression, only the matching ones."""
     duration = -1 if longer_than is None else _duration(longer_than, "--longer-than")
     with connected(bootstrap, properties) as client:
-        need_api(client, ApiKey.LIST_TRANSACTIONS, "ListTransactions", "a list of transactions")
+        require_api(client, ApiKey.LIST_TRANSACTIONS, "ListTransactions", "a list of transactions")
         found = client.admin.list_transactions(
             producers, states=states, duration_ms=duration, pattern=pattern
         )
@@ -127,10 +140,10 @@ def _state(name: str) -> object:
 def describe_transactions(
     ids: Sequence[str], bootstrap: str, properties: Sequence[str], as_json: bool
 ) -> None:
-    """Show coordinator, producer, state, start, time-out and partitions of transactional ids."""
+    """Show the coordinator, producer, state, timeout and partitions of transactions."""
     with connected(bootstrap, properties) as client:
         name = "DescribeTransactions"
-        need_api(client, ApiKey.DESCRIBE_TRANSACTIONS, name, "a description of transactions")
+        require_api(client, ApiKey.DESCRIBE_TRANSACTIONS, name, "a description of transactions")
         found = client.admin.describe_transactions(ids)
     known = {name: each for name, each in found.items() if not isinstance(each, ClientError)}
     errors = {name: each for name, each in found.items() if isinstance(each, ClientError)}
@@ -164,7 +177,10 @@ def _description_row(name: str, found: TransactionDescription) -> tuple[object, 
 
 
 def _open_for(found: TransactionDescription) -> str:
-    return f"{_age_ms(found.start_time_ms) / 1000:.0f} s of {found.timeout_ms / 1000:g} s"
+    age = f"{_age_ms(found.start_time_ms) / 1000:.0f} s"
+    if found.timeout_ms == NO_TIMEOUT_MS:
+        return f"{age}, no timeout"
+    return f"{age} of {found.timeout_ms / 1000:g} s"
 
 
 def _description_json(name: str, found: TransactionDescription) -> dict[str, Any]:
@@ -193,7 +209,7 @@ def _age_ms(timestamp: int) -> int:
 def show_producers(
     specs: Sequence[str], bootstrap: str, properties: Sequence[str], as_json: bool
 ) -> None:
-    """Show the idempotent and transactional producers that partitions remember."""
+    """Show the active idempotent and transactional producers of partitions."""
     with connected(bootstrap, properties) as client:
         found = client.admin.describe_producers(partitions_of(client, specs))
     rows: list[tuple[object, ...]] = []
@@ -252,8 +268,8 @@ def _producer_json(tp: TopicPartition, each: ActiveProducer) -> dict[str, Any]:
     "find-hanging",
     epilog="\b\nExamples:\n  barnabas transactions find-hanging\n"
     "  barnabas transactions find-hanging orders --longer-than 1h\n\n"
-    "Ends with status 1 if a transaction hangs or a partition's leader does not answer. End one "
-    "with: barnabas transactions abort.\n",
+    "Exit status 1: a transaction hangs, or a partition's leader does not answer. To "
+    "end a hanging transaction: barnabas transactions abort.\n",
 )
 @topic_arguments("specs", "TOPIC[:PARTITION,...]...", required=False)
 @click.option(
@@ -261,7 +277,7 @@ def _producer_json(tp: TopicPartition, each: ActiveProducer) -> dict[str, Any]:
     default="15m",
     show_default=True,
     metavar="DURATION",
-    help="As transaction.max.timeout.ms of the brokers: no transaction is open for longer.",
+    help="Minimum age of a hanging transaction; use the brokers' transaction.max.timeout.ms.",
 )
 @client_options
 def find_hanging_transactions(
@@ -271,7 +287,7 @@ def find_hanging_transactions(
     properties: Sequence[str],
     as_json: bool,
 ) -> None:
-    """Find transactions that are open in a partition though no coordinator will end them."""
+    """Find transactions that are open in a partition, although no coordinator will end them."""
     from barnabas.cli.transactions.hanging import find_hanging, open_transactions
 
     limit_ms = _duration(longer_than, "--longer-than")
@@ -314,9 +330,9 @@ def _hanging_row(each: OpenTransaction) -> tuple[object, ...]:
 @transactions.command(
     "abort",
     epilog="\b\nExamples:\n  barnabas transactions abort orders:0 --start-offset 4711 --yes\n\n"
-    "The marker goes to the partition's leader, past the coordinator: only for a transaction that "
-    "find-hanging shows. For one whose producer is known to be dead: barnabas transactions "
-    "terminate.\n",
+    "The command writes the marker to the partition's leader without the coordinator. "
+    "Use it only for a transaction that find-hanging shows. If the producer is known "
+    "to be dead: barnabas transactions terminate.\n",
 )
 @click.argument("spec", metavar="TOPIC:PARTITION")
 @click.option(
@@ -324,9 +340,9 @@ def _hanging_row(each: OpenTransaction) -> tuple[object, ...]:
     type=click.IntRange(0),
     required=True,
     metavar="N",
-    help="Of the open transaction, as find-hanging and producers show it.",
+    help="First offset of the open transaction, as find-hanging and producers show it.",
 )
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @client_options
 def abort_transaction(
     spec: str,
@@ -336,13 +352,15 @@ def abort_transaction(
     properties: Sequence[str],
     as_json: bool,
 ) -> None:
-    """Abort a hanging transaction in one partition. Asks first on a terminal."""
+    """Abort a hanging transaction in one partition. Asks for confirmation on a terminal."""
     with connected(bootstrap, properties) as client:
         (tp, *others) = partitions_of(client, [spec])
         if others:
             raise click.UsageError(f"{spec}: write TOPIC:PARTITION with one partition")
         given = _abortable(client, tp, start_offset)
-        need_api(client, ApiKey.WRITE_TXN_MARKERS, "WriteTxnMarkers", "the abort of a transaction")
+        require_api(
+            client, ApiKey.WRITE_TXN_MARKERS, "WriteTxnMarkers", "the abort of a transaction"
+        )
         if not yes and sys.stdin.isatty():
             words = f"Abort the transaction of producer {given.producer_id} in {tp}?"
             click.confirm(words, abort=True, err=True)
@@ -375,7 +393,11 @@ def _abortable(client: Client, tp: TopicPartition, start_offset: int) -> Abortab
                 tp, producer.producer_id, producer.producer_epoch, producer.coordinator_epoch
             )
     starts = [str(each.producer.current_transaction_start_offset) for each in found]
-    there = f"those that are open there begin at {', '.join(starts)}" if starts else "none is open"
+    there = (
+        f"open transactions begin at {', '.join(starts)}"
+        if starts
+        else "there is no open transaction"
+    )
     problem(f"{tp} has no open transaction that begins at offset {start_offset}: {there}")
     sys.exit(EXIT_FAILED)
 
@@ -385,15 +407,15 @@ def _abortable(client: Client, tp: TopicPartition, start_offset: int) -> Abortab
     epilog="\b\nExamples:\n  barnabas transactions terminate orders-writer-1 --yes\n",
 )
 @click.argument("name", metavar="TRANSACTIONAL-ID")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @client_options
 def terminate_transaction(
     name: str, yes: bool, bootstrap: str, properties: Sequence[str], as_json: bool
 ) -> None:
-    """Fence the producer of a transactional id: its open transaction is aborted. Asks first."""
+    """Fence the producer of a transactional id, and abort its transaction. Asks first."""
     with connected(bootstrap, properties) as client:
         purpose = "the end of a transaction"
-        need_api(client, ApiKey.DESCRIBE_TRANSACTIONS, "DescribeTransactions", purpose)
+        require_api(client, ApiKey.DESCRIBE_TRANSACTIONS, "DescribeTransactions", purpose)
         known = client.admin.describe_transactions([name])[name]
         if isinstance(known, ClientError):
             # InitProducerId for an unknown id would create it.

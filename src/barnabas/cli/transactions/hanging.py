@@ -1,4 +1,4 @@
-"""Find transactions that no coordinator will end (KIP-664), from the side of the partitions.
+"""Find transactions that no coordinator will end (KIP-664), from the state of the partitions.
 
 A partition's leader knows the producers with an open transaction in the partition. A transaction
 hangs if it is older than the maximum timeout and no coordinator has it in progress in that
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.cli.common.served_apis import need_api
+from barnabas.cli.common.served_apis import require_api
+from barnabas.cli.transactions.held_back import IN_PROGRESS
 from barnabas.client.errors import ClientError
 from barnabas.protocol.api_keys import ApiKey
 
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from barnabas.client.topic_partition import TopicPartition
 
 __all__ = ["OpenTransaction", "find_hanging", "open_transactions"]
-
-_IN_PROGRESS = {"Ongoing", "PrepareCommit", "PrepareAbort"}
 
 
 class OpenTransaction(NamedTuple):
@@ -60,7 +59,9 @@ def find_hanging(client: Client, candidates: Sequence[OpenTransaction]) -> list[
     """
     if not candidates:
         return []
-    need_api(client, ApiKey.LIST_TRANSACTIONS, "ListTransactions", "telling which of them hang")
+    require_api(
+        client, ApiKey.LIST_TRANSACTIONS, "ListTransactions", "the search for hanging transactions"
+    )
     wanted = sorted({each.producer.producer_id for each in candidates})
     ids = {
         listing.producer_id: listing.transactional_id
@@ -87,7 +88,7 @@ def _is_under_way(
         # The coordinator does not answer, so assume that the transaction is in progress.
         return True
     return (
-        found.state in _IN_PROGRESS
+        found.state in IN_PROGRESS
         and found.producer_id == each.producer.producer_id
         and each.partition in found.partitions
     )

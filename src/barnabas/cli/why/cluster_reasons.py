@@ -18,8 +18,8 @@ def no_controller() -> Reason:
     return wrong(
         "no-controller",
         f"{NO_LEADER}, and no ISR changes",
-        "a majority of the metadata quorum's voters has to run: start the controllers that are "
-        "down; `barnabas doctor` names them",
+        "a majority of the metadata quorum's voters must run: start the controllers "
+        "that are down; `barnabas doctor` lists them",
     )
 
 
@@ -32,9 +32,9 @@ def cluster_reasons(brokers: BrokerFacts) -> list[Reason]:
         reasons.append(
             wrong(
                 "broker-silent",
-                f"broker {broker} is registered as serving and does not answer: {error}",
-                f"look whether broker {broker} hangs or is paused, and whether its "
-                f"advertised.listeners can be reached from here",
+                f"broker {broker} is registered as active but does not answer: {error}",
+                f"check whether broker {broker} hangs or is paused, and whether its "
+                "advertised.listeners are reachable from here",
             )
         )
     if brokers.fenced:
@@ -42,8 +42,8 @@ def cluster_reasons(brokers: BrokerFacts) -> list[Reason]:
         reasons.append(
             note(
                 "brokers-fenced",
-                f"broker {names} is registered and does not serve: stopped, dead, or not ready",
-                "start it; if it does not return, move its replicas and unregister it",
+                f"broker {names} is registered but fenced: stopped, dead, or not ready",
+                "start it; if it will not return, move its replicas and unregister it",
             )
         )
     return reasons

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 EXAMPLES = """\b
 Examples:
   barnabas why                       all problems of the cluster
-  barnabas why orders:0              why does its high watermark not move, why does its ISR shrink?
+  barnabas why orders:0              why does its high watermark or ISR not advance?
   barnabas why orders:0@1234         why can a consumer not read that offset?
   barnabas why billing               why do the group's members wait?
   barnabas why orders --json
@@ -44,8 +44,8 @@ Examples:
 \b
 The name may be that of a topic or a group. If an offset lags, the command reads it twice, --seconds
 apart. It uses only Kafka's protocol, so that it works with Apache Kafka too. Metrics listeners
-named by --metrics add facts that no API returns, such as waiting producers.
-Exit status: 0 nothing is wrong (notes are no failure), 1 something is, 2 wrong usage.
+named by --metrics add facts that no API returns, such as waiting producers. Exit status: 0 no
+problem (notes are not problems), 1 a problem was found, 2 wrong usage.
 """
 # Short timeouts: a broker that does not answer is a finding.
 _DEFAULTS = {
@@ -66,14 +66,14 @@ def _complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -
 @click.argument(
     "target", required=False, metavar="[TOPIC[:PARTITION[@OFFSET]]|GROUP]", shell_complete=_complete
 )
-@click.option("-g", "--group", "is_group", is_flag=True, help="The name is that of a group.")
-@click.option("-t", "--topic", "is_topic", is_flag=True, help="The name is that of a topic.")
+@click.option("-g", "--group", "is_group", is_flag=True, help="The name is a group.")
+@click.option("-t", "--topic", "is_topic", is_flag=True, help="The name is a topic.")
 @click.option(
     "--seconds",
     type=click.FloatRange(0.1, 600),
     default=2.0,
     show_default=True,
-    help="Time between two looks.",
+    help="Time between the two measurements.",
 )
 @metrics_option
 @client_options
@@ -92,7 +92,7 @@ def why(
     from barnabas.cli.why.metric_facts import gather_metrics
 
     if is_group and is_topic:
-        raise click.UsageError("--group or --topic, not both")
+        raise click.UsageError("give only one of --group and --topic")
     wanted = None if target is None or is_group else parse_target(target)
     try:
         measured = gather_metrics(metrics)
@@ -273,4 +273,4 @@ def _echo(answers: Sequence[tuple[str, Sequence[Reason]]]) -> None:
         for reason in reasons:
             echo_entry(_MARKS[reason.verdict](reason.verdict), reason.what, reason.remedy)
     if not answers:
-        echo_line(good("nothing is wrong"), dim(": all partitions and groups are healthy"))
+        echo_line(good("no problems"), dim(": all partitions and groups are healthy"))

@@ -22,12 +22,13 @@ def damage_reasons(damage: Mapping[str, Mapping[str, int]]) -> list[Reason]:
 
 def _reason(address: str, kinds: Mapping[str, int]) -> Reason:
     places = ", ".join(f"{count} of kind {kind}" for kind, count in kinds.items())
-    what = f"the broker of {address} has found damaged files since its start: {places}"
-    lines = "its log names each in a line that begins with `Damage found`"
+    what = f"the broker at {address} has found damaged files since its start: {places}"
+    lines = "its log has a line `Damage found` for each of them"
     if _GRAVE & set(kinds):
         remedy = (
-            f"{lines}; `barnabas log verify DIRECTORY` finds what is damaged now, and with the "
-            f"broker stopped `barnabas log repair DIRECTORY` lists the possible repairs"
+            f"{lines}; `barnabas log verify DIRECTORY` finds the current damage, and "
+            "with the broker stopped, `barnabas log repair DIRECTORY` lists the "
+            "possible repairs"
         )
         return wrong("damaged-files", what, remedy)
     return note("damaged-files", what, f"{lines}; the broker rebuilt them, no record is lost")

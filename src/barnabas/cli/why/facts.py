@@ -1,4 +1,4 @@
-"""The facts that `why` reasons from: answers of brokers, gathered twice with a pause.
+"""The facts that `why` uses: responses of brokers, gathered twice with a pause.
 
 The facts come from APIs of the Kafka protocol, so Apache Kafka provides them too, and from the
 metrics listeners that the user named.
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from barnabas.cli.partitions.snapshot import PartitionSnapshot
+    from barnabas.cli.transactions.held_back import HeldBack
     from barnabas.client.admin.groups.groups import GroupDescription
-    from barnabas.client.admin.topics.partitions import ActiveProducer
     from barnabas.client.errors import ClientError
     from barnabas.client.topic_partition import TopicPartition
 
@@ -57,10 +57,8 @@ class PartitionFacts:
     # As reported by the leader.
     log_start: int | None = None
     last_stable_offset: int | None = None
-    # Producers with an open transaction in this partition.
-    open_transactions: Sequence[ActiveProducer] = ()
-    # Producer id -> transactional id and state, if a coordinator reports them.
-    transactions: Mapping[int, tuple[str, str]] = field(default_factory=dict)
+    # The open transactions; None if the last stable offset is at the high watermark.
+    held_back: HeldBack | None = None
     # Broker without the replica in a working directory -> its failed directories and errors.
     failed_directories: Mapping[int, str] = field(default_factory=dict)
     # Brokers whose replica of this partition is in the list of throttled followers.
@@ -124,6 +122,8 @@ class ReaderFacts:
     # Name and host of the member that reads the partition; empty if there is none.
     reader: str = ""
     client_id: str = ""
+    # The open transactions at the committed offset; None if there are none.
+    held_back: HeldBack | None = None
 
     @property
     def lag(self) -> int | None:
@@ -131,6 +131,16 @@ class ReaderFacts:
         if self.now is None or self.high_watermark is None:
             return None
         return max(0, self.high_watermark - self.now)
+
+
+@dataclass(frozen=True, slots=True)
+class FetchQuota:
+    """A limit of fetches."""
+
+    # The user, client id or both that share it, for messages.
+    owner: str
+    # Bytes per second.
+    rate: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,5 +159,5 @@ class GroupFacts:
     missing_topics: frozenset[str] = frozenset()
     # Partitions of subscribed topics that are not assigned to any member.
     unread: Sequence[TopicPartition] = ()
-    # Client id -> fetch quota in bytes per second.
-    fetch_quotas: Mapping[str, float] = field(default_factory=dict)
+    # Client id -> the lowest fetch quota that may apply to its members.
+    fetch_quotas: Mapping[str, FetchQuota] = field(default_factory=dict)

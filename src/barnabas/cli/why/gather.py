@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from barnabas.cli.partitions.snapshot import PartitionSnapshot, take_snapshots
+from barnabas.cli.transactions.held_back import HeldBack, gather_held_back
 from barnabas.cli.why.facts import BrokerFacts, PartitionFacts
 from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from barnabas.cli.why.metric_facts import MetricFacts
-    from barnabas.client.admin.topics.partitions import ActiveProducer
     from barnabas.client.facade import Client
     from barnabas.client.topic_partition import TopicPartition
 
@@ -31,7 +31,7 @@ _AGE_PRECISION_MS = 100
 def gather_brokers(
     client: Client, snapshots: Iterable[PartitionSnapshot], *, rates: bool = False
 ) -> BrokerFacts:
-    """Return the brokers, and which of them did not answer for their replicas."""
+    """Return the brokers, with those that did not answer requests about their replicas."""
     cluster = client.describe_cluster()
     serving = frozenset(broker.id for broker in cluster.brokers)
     silent = {
@@ -107,7 +107,6 @@ def gather_partitions(
     for tp, each in now.items():
         start, end = starts.get(tp), stable.get(tp)
         stable_offset = None if end is None or isinstance(end, ClientError) else end.offset
-        producers, transactions = details.open_transactions(each, stable_offset)
         facts.append(
             PartitionFacts(
                 before.get(tp, each),
@@ -116,8 +115,7 @@ def gather_partitions(
                 brokers,
                 None if start is None or isinstance(start, ClientError) else start.offset,
                 stable_offset,
-                producers,
-                transactions,
+                _held_back(client, each, stable_offset),
                 details.failed_directories(each),
                 details.throttled(tp),
                 details.lag_time_max_ms(each.state.leader),
@@ -154,6 +152,13 @@ def _led(
 ) -> list[TopicPartition]:
     """Return the partitions whose leaders answer."""
     return [tp for tp, each in snapshots.items() if each.end is not None]
+
+
+def _held_back(client: Client, snapshot: PartitionSnapshot, stable: int | None) -> HeldBack | None:
+    watermark = snapshot.high_watermark
+    if stable is None or not isinstance(watermark, int) or stable >= watermark:
+        return None
+    return gather_held_back(client, snapshot.partition, stable, watermark)
 
 
 class _Details:
@@ -206,24 +211,6 @@ class _Details:
             if failed and not there:
                 found[node] = ", ".join(f"{each.path}: {each.error}" for each in failed)
         return found
-
-    def open_transactions(
-        self, snapshot: PartitionSnapshot, stable: int | None
-    ) -> tuple[list[ActiveProducer], dict[int, tuple[str, str]]]:
-        """Return the producers with an open transaction, and their transactional ids and states."""
-        watermark = snapshot.high_watermark
-        if stable is None or not isinstance(watermark, int) or stable >= watermark:
-            return [], {}
-        tp = snapshot.partition
-        producers = self._client.admin.describe_producers([tp], once=True)[tp]
-        if isinstance(producers, ClientError):
-            return [], {}
-        opened = [each for each in producers if each.current_transaction_start_offset >= 0]
-        try:
-            listed = self._client.admin.list_transactions([each.producer_id for each in opened])
-        except ClientError:
-            listed = []
-        return opened, {each.producer_id: (each.transactional_id, each.state) for each in listed}
 
     def uncommitted_since_ms(self, snapshot: PartitionSnapshot) -> int | None:
         """Return the time at which the first uncommitted record was written (ms)."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from barnabas.cli.why.facts import GroupFacts, ReaderFacts
+from barnabas.cli.transactions.held_back import gather_held_back
+from barnabas.cli.why.facts import FetchQuota, GroupFacts, ReaderFacts
 from barnabas.cli.why.gather import gather_brokers
 from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
@@ -13,23 +15,24 @@ from barnabas.client.topic_partition import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from barnabas.client.admin.configs.quotas import QuotaEntity
     from barnabas.client.admin.groups.groups import GroupDescription, GroupMember
     from barnabas.client.connections.metadata_cache import TopicInfo
     from barnabas.client.facade import Client
     from barnabas.client.fetch.list_offsets import ListedOffset
 
-__all__ = ["gather_group"]
+__all__ = ["gather_group", "lowest_fetch_quotas"]
 
 _AGAIN_S = 0.2
 
 
 def gather_group(client: Client, name: str, seconds: float) -> GroupFacts:
-    """Gather the facts about a group, with two looks at its committed offsets.
+    """Gather the facts about a group; read its committed offsets twice.
 
     Args:
         client: A client of the cluster.
         name: The group.
-        seconds: Time between the two looks, if members have records to read.
+        seconds: Time between the two reads, if members have records to read.
 
     Raises:
         ClientError: No broker answers.
@@ -47,7 +50,7 @@ def gather_group(client: Client, name: str, seconds: float) -> GroupFacts:
         time.sleep(seconds)
         now = _committed(client, name)
         elapsed = time.monotonic() - started
-        described = _again(client, described)
+        described = _describe_again(client, described)
         readers = _readers(client, described, before, now)
     subscribed = {topic for member in described.members for topic in member.topics}
     there = client.describe_topics()
@@ -64,7 +67,7 @@ def gather_group(client: Client, name: str, seconds: float) -> GroupFacts:
         coordinator,
         brokers,
         elapsed,
-        readers,
+        _with_transactions(client, readers),
         frozenset(subscribed - set(there)),
         unread,
         _fetch_quotas(client, {member.client_id for member in described.members}),
@@ -85,7 +88,7 @@ def _coordinator(client: Client, name: str, seconds: float) -> int | ClientError
         time.sleep(_AGAIN_S)
 
 
-def _again(client: Client, described: GroupDescription) -> GroupDescription:
+def _describe_again(client: Client, described: GroupDescription) -> GroupDescription:
     found = client.admin.describe_groups([described.group_id], once=True)[described.group_id]
     return described if isinstance(found, ClientError) else found
 
@@ -130,6 +133,21 @@ def _readers(
     ]
 
 
+def _with_transactions(client: Client, readers: Iterable[ReaderFacts]) -> list[ReaderFacts]:
+    """Add the open transactions at which readers wait."""
+    found = []
+    for each in readers:
+        stable, watermark = each.last_stable_offset, each.high_watermark
+        if stable is None or watermark is None or each.now is None:
+            found.append(each)
+        elif stable <= each.now and stable < watermark:
+            held = gather_held_back(client, each.partition, stable, watermark)
+            found.append(replace(each, held_back=held))
+        else:
+            found.append(each)
+    return found
+
+
 def _leader(topics: Mapping[str, TopicInfo], tp: TopicPartition) -> int:
     partition = topics[tp.topic].partitions.get(tp.partition)
     return -1 if partition is None else partition.leader
@@ -159,16 +177,45 @@ def _name(member: GroupMember) -> str:
     return f"{name} at {member.host}" if member.host else name
 
 
-def _fetch_quotas(client: Client, client_ids: Iterable[str]) -> dict[str, float]:
-    """Return the fetch quota by client id: its own quota, else the default for client ids."""
+def _fetch_quotas(client: Client, client_ids: Iterable[str]) -> dict[str, FetchQuota]:
+    """Return the fetch quotas of client ids, without an error if quotas cannot be described."""
     try:
         quotas = client.admin.describe_quotas({})
     except ClientError:
         return {}
-    found: dict[str, float] = {}
+    return lowest_fetch_quotas(quotas, client_ids)
+
+
+def lowest_fetch_quotas(
+    quotas: Mapping[QuotaEntity, Mapping[str, float]], client_ids: Iterable[str]
+) -> dict[str, FetchQuota]:
+    """Return the lowest fetch quota that may apply, by client id.
+
+    A quota of users may apply, because the users of the members are unknown. The default for client
+    ids applies to client ids without their own quota.
+    """
+    found: dict[str, FetchQuota] = {}
     for client_id in client_ids:
-        for name in (client_id, None):
-            rate = quotas.get((("client-id", name),), {}).get("consumer_byte_rate")
-            if rate is not None:
-                found.setdefault(client_id, rate)
+        for entity, values in quotas.items():
+            rate, parts = values.get("consumer_byte_rate"), dict(entity)
+            if rate is None or parts.get("client-id", client_id) not in (client_id, None):
+                continue
+            own = {**parts, "client-id": client_id}
+            if (
+                "client-id" in parts
+                and parts["client-id"] is None
+                and ("consumer_byte_rate" in quotas.get(tuple(sorted(own.items())), {}))
+            ):
+                continue
+            if client_id not in found or rate < found[client_id].rate:
+                found[client_id] = FetchQuota(_owner(parts, client_id), rate)
     return found
+
+
+def _owner(parts: Mapping[str, str | None], client_id: str) -> str:
+    words = []
+    if "user" in parts:
+        words.append("each user" if parts["user"] is None else f"user {parts['user']}")
+    if "client-id" in parts:
+        words.append(f"client id {client_id}")
+    return " with ".join(words)

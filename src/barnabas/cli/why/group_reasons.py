@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.cli.why.reason import Reason, duration, note, ok, wrong
+from barnabas.cli.why.transaction_reasons import transaction_reasons
 from barnabas.client.errors import ClientError
 from barnabas.protocol.errors import ErrorCode
 
@@ -28,7 +29,7 @@ def group_reasons(facts: GroupFacts) -> list[Reason]:
         return [
             wrong(
                 "no-such-group",
-                f"there is no group {facts.name}, and nothing was ever committed in its name",
+                f"there is no group {facts.name}, and it has no committed offsets",
                 "`barnabas groups list` shows all groups; the first member creates a group",
             )
         ]
@@ -36,7 +37,7 @@ def group_reasons(facts: GroupFacts) -> list[Reason]:
     reasons += [
         wrong(
             "topic-missing",
-            f"a member subscribes to {topic}, and there is no such topic",
+            f"a member subscribes to {topic}, but this topic does not exist",
             f"`barnabas topics create {topic}`, or check the name",
         )
         for topic in sorted(facts.missing_topics)
@@ -46,9 +47,9 @@ def group_reasons(facts: GroupFacts) -> list[Reason]:
         reasons.append(
             wrong(
                 "partitions-unread",
-                f"no member reads {shown}, though members subscribe to the topic",
-                "the group's assignor left them out; a new member, or one that leaves, has them "
-                "assigned anew",
+                f"no member reads {shown}, although members subscribe to the topic",
+                "the group's assignor did not assign them; when a member joins or "
+                "leaves, it assigns all partitions again",
             )
         )
     reasons += [reason for reader in facts.readers for reason in _reader_reasons(facts, reader)]
@@ -60,9 +61,9 @@ def group_reasons(facts: GroupFacts) -> list[Reason]:
 
 def _nothing_to_read(facts: GroupFacts) -> str:
     if not facts.readers:
-        return "it has not committed anything, and no partition is assigned"
+        return "it has no committed offsets, and no partition is assigned"
     return (
-        f"all that is committed in the log has been read: lag 0 in {len(facts.readers)} "
+        f"all committed records have been read: lag 0 in {len(facts.readers)} "
         f"partition{'' if len(facts.readers) == 1 else 's'}"
     )
 
@@ -75,8 +76,8 @@ def _no_coordinator(error: ClientError) -> Reason:
     if error.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
         return wrong(
             "no-coordinator",
-            f"the group has no coordinator: the partition of {_OFFSETS} that its name falls to has "
-            f"no leader, or the topic is not there yet",
+            f"the group has no coordinator: its partition of {_OFFSETS} has no leader, "
+            "or the topic does not exist yet",
             f"`barnabas why {_OFFSETS}` explains the problem of its partitions",
         )
     return wrong(
@@ -90,21 +91,22 @@ def _no_description(error: ClientError, coordinator: int) -> Reason:
     if error.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         return note(
             "coordinator-loads",
-            f"broker {coordinator} has become the coordinator and is loading the groups' state; "
-            f"members wait until that is done",
-            f"look again; it takes the longer, the larger the partition of {_OFFSETS} is",
+            f"broker {coordinator} has become the coordinator and is loading the state "
+            "of the groups; members wait until it has finished",
+            f"repeat this command; loading takes longer if the partition of {_OFFSETS} is large",
         )
     if error.error_code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE):
         return note(
             "coordinator-moves",
             f"the coordinator is moving: broker {coordinator} returned {error.error_code.name}",
-            f"look again; if it stays so: `barnabas why {_OFFSETS}`",
+            f"repeat this command; if the state stays the same: `barnabas why {_OFFSETS}`",
         )
     return wrong(
         "coordinator-silent",
-        f"broker {coordinator} coordinates the group and does not answer: {error}",
-        f"look whether broker {coordinator} hangs or is paused; when another broker leads its "
-        f"partition of {_OFFSETS}, that one coordinates",
+        f"broker {coordinator} coordinates the group but does not answer: {error}",
+        f"check whether broker {coordinator} hangs or is paused; if another broker "
+        f"becomes leader of its partition of {_OFFSETS}, that broker coordinates the "
+        "group",
     )
 
 
@@ -117,9 +119,10 @@ def _state_reasons(facts: GroupFacts, described: GroupDescription) -> list[Reaso
         return [
             wrong(
                 "no-members",
-                f"it has no members, and {lag} records wait",
-                "start a consumer; if one runs, its log says why it did not join (another "
-                "group.id, no connection to the coordinator, max.poll.interval.ms exceeded)",
+                f"it has no members, and a lag of {lag} records",
+                "start a consumer; if one is running, its log shows why it is not a "
+                "member (another group.id, no connection to the coordinator, "
+                "max.poll.interval.ms exceeded)",
             )
         ]
     if described.state == "PreparingRebalance":
@@ -128,10 +131,10 @@ def _state_reasons(facts: GroupFacts, described: GroupDescription) -> list[Reaso
         return [
             note(
                 "rebalance-completing",
-                f"a rebalance is under way: all {len(members)} members have joined, and wait for "
-                f"the one among them that assigns the partitions",
-                "look again; if it stays so, that member hangs in its assignor, and is thrown out "
-                "after its session.timeout.ms",
+                f"a rebalance is in progress: all {len(members)} members have joined, "
+                "and wait for the assignment from the group leader",
+                "repeat this command; if the state stays the same, the group leader "
+                "hangs in its assignor, and is removed after its session.timeout.ms",
             )
         ]
     reasons = _reconciling(described) if described.type == "consumer" else []
@@ -141,9 +144,9 @@ def _state_reasons(facts: GroupFacts, described: GroupDescription) -> list[Reaso
         reasons.append(
             note(
                 "members-idle",
-                f"{len(idle)} of {len(members)} members have nothing to read ({names}): there are "
-                f"no more partitions than other members",
-                "more partitions, or fewer members",
+                f"{len(idle)} of {len(members)} members have no partitions ({names}): "
+                "there are fewer partitions than members",
+                "add partitions, or stop members",
             )
         )
     return reasons
@@ -157,11 +160,11 @@ def _preparing(members: tuple[GroupMember, ...]) -> Reason:
     names = ", ".join(_name(member) for member in members[:8]) or "none yet"
     return note(
         "rebalance-preparing",
-        f"a rebalance is under way: the coordinator waits until all members have joined again, or "
-        f"for their rebalance time-out. Members are: {names}; the protocol does not tell which of "
-        f"them are missing",
-        "those who are slow are in the midst of processing: they join with their next poll, or are "
-        "thrown out after max.poll.interval.ms. Make that shorter, or max.poll.records smaller",
+        "a rebalance is in progress: the coordinator waits until all members have "
+        f"joined again, or until their rebalance timeout. Members: {names}; the "
+        "protocol does not show which of them are missing",
+        "members that are processing records join at their next poll, or are removed "
+        "after max.poll.interval.ms; reduce max.poll.interval.ms or max.poll.records",
     )
 
 
@@ -179,18 +182,18 @@ def _reconciling(described: GroupDescription) -> list[Reason]:
             reasons.append(
                 note(
                     "member-gives-up",
-                    f"{_name(member)} still has {shown}, which others are to read: they wait until "
-                    f"it has given it up",
-                    "it does so within its next poll, or is thrown out after max.poll.interval.ms",
+                    f"{_name(member)} still has {shown}, which are assigned to other "
+                    "members: these wait until they are revoked",
+                    "it revokes them in its next poll, or is removed after max.poll.interval.ms",
                 )
             )
         elif 0 <= member.epoch < described.epoch:
             reasons.append(
                 note(
                     "member-behind",
-                    f"{_name(member)} is at epoch {member.epoch} of {described.epoch}: it has not "
-                    f"taken up its new assignment",
-                    "it does so with its next heartbeat",
+                    f"{_name(member)} is at epoch {member.epoch} of {described.epoch}: "
+                    "it has not received its new assignment",
+                    "it receives the assignment with its next heartbeat",
                 )
             )
     return reasons
@@ -209,7 +212,7 @@ def _reader_reasons(facts: GroupFacts, reader: ReaderFacts) -> list[Reason]:
         return [
             wrong(
                 "partition-unavailable",
-                f"{tp} has no leader, or it does not answer: nothing can be read from it",
+                f"{tp} has no leader, or the leader does not answer: the partition cannot be read",
                 f"`barnabas why {spec}`",
             )
         ]
@@ -219,20 +222,21 @@ def _reader_reasons(facts: GroupFacts, reader: ReaderFacts) -> list[Reason]:
         return [
             note(
                 "never-committed",
-                f"{tp}: {reader.reader} reads it, and nothing was committed yet: it begins by its "
-                f"auto.offset.reset",
+                f"{tp}: {reader.reader} reads it and has not committed yet: its "
+                "auto.offset.reset determines its start",
             )
         ]
     if reader.log_start is not None and position < reader.log_start:
         return [
             wrong(
                 "below-log-start",
-                f"{tp}: the position {position} does not exist, the log starts at "
+                f"{tp}: the position {position} was deleted, the log starts at "
                 f"{reader.log_start}: "
                 f"{reader.log_start - position} records were deleted before they were read",
-                f"by auto.offset.reset the consumer goes on at the end, at the start, or fails; "
-                f"`barnabas groups reset {facts.name} --topic {tp.topic} --to-earliest` begins "
-                f"with what there is; longer retention keeps more",
+                "auto.offset.reset determines whether the consumer continues at the "
+                f"end, at the start, or fails; `barnabas groups reset {facts.name} "
+                f"--topic {tp.topic} --to-earliest` moves it to the first record; "
+                "increase the retention to keep records longer",
             )
         ]
     if reader.end is not None and position > reader.end:
@@ -249,8 +253,8 @@ def _reader_reasons(facts: GroupFacts, reader: ReaderFacts) -> list[Reason]:
             note(
                 "beyond-watermark",
                 f"{tp}: the position {position} is beyond the high watermark "
-                f"{reader.high_watermark}: a new leader does not know it yet",
-                f"`barnabas why {spec}` if it stays so",
+                f"{reader.high_watermark}, which a new leader does not know yet",
+                f"if the state stays the same: `barnabas why {spec}`",
             )
         ]
     return _waiting(facts, reader, position)
@@ -268,22 +272,22 @@ def _waiting(facts: GroupFacts, reader: ReaderFacts, position: int) -> list[Reas
                 return [
                     note(
                         "not-committed",
-                        f"{tp}: {uncommitted} records are written and not committed, so they are "
-                        f"not given to consumers",
+                        f"{tp}: {uncommitted} records are written but not committed, so "
+                        "consumers do not receive them",
                         f"`barnabas why {spec}`",
                     )
                 ]
         return []
     stable = reader.last_stable_offset
     if stable is not None and position >= stable:
-        return [
-            note(
-                "open-transaction",
-                f"{tp}: the position {position} is at the last stable offset {stable}: a "
-                f"read_committed consumer waits for an open transaction, {lag} offsets wait",
-                f"`barnabas why {spec}` names its producer",
-            )
-        ]
+        head = note(
+            "open-transaction",
+            f"{tp}: the position {position} is at the last stable offset {stable}: a "
+            "read_committed consumer waits for an open transaction, with a lag of "
+            f"{lag} offsets",
+            f"`barnabas why {spec}` shows its producer" if reader.held_back is None else "",
+        )
+        return [head, *transaction_reasons(reader.held_back)]
     if not reader.reader:
         # The missing members are reported once for the whole group.
         return []
@@ -302,18 +306,18 @@ def _waiting(facts: GroupFacts, reader: ReaderFacts, position: int) -> list[Reas
         return [
             note(
                 "quota",
-                f"{tp}: {lag} records wait; client id {reader.client_id} may fetch {quota:.0f} "
-                f"bytes/s, and has not committed in the {facts.seconds:.1f} s of looking",
+                f"{tp}: lag of {lag} records; {quota.owner} may fetch {quota.rate:.0f} "
+                f"bytes/s, and {reader.reader} has not committed for {facts.seconds:.1f} s",
                 "raise its consumer_byte_rate: `barnabas quotas list`",
             )
         ]
     return [
         wrong(
             "reader-stalled",
-            f"{tp}: {reader.reader} has it and keeps its membership, and has not committed in "
-            f"the {facts.seconds:.1f} s of looking; {lag} records wait from {position} on",
-            "it processes for long, has paused the partition, fails on that record again and "
-            "again, or commits seldom: look at its log; `barnabas consume "
-            f"{spec} --from {position} -n 1` shows the record",
+            f"{tp}: {reader.reader} owns it and is an active member, but has not committed "
+            f"for {facts.seconds:.1f} s; lag of {lag} records from {position} on",
+            "it processes records slowly, has paused the partition, fails repeatedly "
+            f"on that record, or commits rarely: read its log; `barnabas consume {spec} "
+            f"--from {position} -n 1` shows the record",
         )
     ]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.cli.why.partition_reasons import NO_LEADER, partition_reasons, transaction_reasons
+from barnabas.cli.why.partition_reasons import NO_LEADER, partition_reasons
 from barnabas.cli.why.reason import Reason, note, ok, wrong
+from barnabas.cli.why.transaction_reasons import transaction_reasons
 
 if TYPE_CHECKING:
     from barnabas.cli.why.facts import PartitionFacts
@@ -30,8 +31,8 @@ def offset_reasons(facts: PartitionFacts, offset: int, found: int | None) -> lis
         return [
             wrong(
                 "below-log-start",
-                f"offset {offset} was deleted: the log starts at {start}. Retention deleted "
-                f"the records below, or a client did (`topics purge`, DeleteRecords)",
+                f"offset {offset} was deleted: the log starts at {start}. Retention or "
+                "a client (`topics purge`, DeleteRecords) deleted the records below",
                 f"read from {start} on; `barnabas configs describe topic {facts.partition.topic}` "
                 f"shows retention.ms and retention.bytes",
             )
@@ -41,31 +42,30 @@ def offset_reasons(facts: PartitionFacts, offset: int, found: int | None) -> lis
             ok(
                 "not-written",
                 f"offset {offset} has not been written: the log ends at {end}"
-                + (", it is the next one" if offset == end else ""),
+                + (", at this offset" if offset == end else ""),
             )
         ]
     if offset >= watermark:
         head = note(
             "not-committed",
-            f"offset {offset} is written and not committed: the high watermark is {watermark} of "
-            f"{end}, and consumers are given what is below it",
+            f"offset {offset} is written but not committed: the high watermark is "
+            f"{watermark} of {end}, and consumers only receive records below it",
         )
         return [head, *partition_reasons(facts)]
     if found is not None and found > offset:
         reasons = [
             ok(
                 "no-record",
-                f"offset {offset} has no record that consumers are given, the next one is {found}: "
-                f"it was compacted away, or is a transaction's marker or an aborted record",
+                f"offset {offset} has no record for consumers, the next one is {found}: "
+                "it was removed by compaction, or it is a transaction marker or an "
+                "aborted record",
             )
         ]
     elif found is None:
-        reasons = [
-            ok("no-record", f"from offset {offset} on there is no record that consumers are given")
-        ]
+        reasons = [ok("no-record", f"from offset {offset} on, there is no record for consumers")]
     else:
         reasons = [ok("readable", f"offset {offset} is committed and can be read")]
     stable = facts.last_stable_offset
     if stable is not None and offset >= stable:
-        reasons += transaction_reasons(facts)
+        reasons += transaction_reasons(facts.held_back)
     return reasons

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from barnabas.cli.why.damage_reasons import damage_reasons
 from barnabas.cli.why.reason import Reason, duration, note, ok, wrong
 from barnabas.cli.why.replica_reasons import replica_reason
+from barnabas.cli.why.transaction_reasons import transaction_reasons
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def partition_reasons(facts: PartitionFacts) -> list[Reason]:
         return [_silent_leader(facts), *damage]
     reasons = watermark_reasons(facts) + damage
     reasons += [replica_reason(facts, replica) for replica in facts.now.out_of_sync]
-    reasons += transaction_reasons(facts)
+    reasons += transaction_reasons(facts.held_back)
     moving = facts.now.reassignment
     if moving is not None:
         adding = _nodes(moving.adding) or "none"
@@ -40,24 +41,24 @@ def partition_reasons(facts: PartitionFacts) -> list[Reason]:
         reasons.append(
             note(
                 "reassignment",
-                f"it is moving: replicas are added on {adding}, removed from {removing}",
-                "`barnabas partitions reassign --status` shows how far, --cancel takes it back",
+                f"it is being reassigned: replicas are added on {adding}, removed from {removing}",
+                "`barnabas partitions reassign --status` shows the progress, --cancel reverts it",
             )
         )
     if state.leader != state.replicas[0] and state.replicas[0] in state.isr:
         reasons.append(
             note(
                 "not-preferred",
-                f"broker {state.leader} leads, though {state.replicas[0]} is preferred",
+                f"broker {state.leader} leads, although {state.replicas[0]} is preferred",
                 f"`barnabas partitions elect {_spec(facts)}`",
             )
         )
     if all(reason.verdict == "ok" for reason in reasons):
-        reasons.insert(0, _well(facts))
+        reasons.insert(0, _healthy(facts))
     return reasons
 
 
-def _well(facts: PartitionFacts) -> Reason:
+def _healthy(facts: PartitionFacts) -> Reason:
     state = facts.now.state
     return ok(
         "well",
@@ -79,9 +80,11 @@ def _no_leader(facts: PartitionFacts) -> Reason:
     elsewhere = [node for node in state.replicas if node not in complete]
     conditions = ", ".join(f"{node} {_condition(facts, node)}" for node in complete)
     spec = _spec(facts)
-    remedy = f"start broker {_nodes(complete)}: then it leads again and nothing is lost"
+    remedy = f"start broker {_nodes(complete)}: it then leads, and no record is lost"
     if len(complete) > 1:
-        remedy = f"start one of the brokers {_nodes(complete)}: nothing is lost then"
+        remedy = (
+            f"start one of the brokers {_nodes(complete)}: it then leads, and no record is lost"
+        )
     if alive := [node for node in elsewhere if facts.brokers.condition(node) == "serves"]:
         remedy += (
             f"; if none ever returns, `barnabas partitions elect {spec} --unclean` lets "
@@ -89,15 +92,16 @@ def _no_leader(facts: PartitionFacts) -> Reason:
         )
     return wrong(
         "no-leader",
-        f"it has no leader: nothing can be written or read. Only {_nodes(complete) or 'nobody'} "
-        f"surely has all committed records ({conditions or 'none is known'})",
+        "it has no leader, so it cannot be written or read. Only "
+        f"{_nodes(complete) or 'no broker'} certainly has all committed records "
+        f"({conditions or 'none is known'})",
         remedy,
     )
 
 
 def _condition(facts: PartitionFacts, node: int) -> str:
     if node in facts.failed_directories:
-        return "has lost that disk"
+        return "has lost the disk of this replica"
     return {
         "serves": "runs",
         "silent": "does not answer",
@@ -114,25 +118,26 @@ def _silent_leader(facts: PartitionFacts) -> Reason:
     if _code(error) == ErrorCode.KAFKA_STORAGE_ERROR or leader in facts.failed_directories:
         return wrong(
             "leader-disk-failed",
-            f"broker {leader} leads and has lost the disk it lies on, or its log is damaged"
+            f"broker {leader} leads, but has lost the disk of the replica, or its log is damaged"
             f"{_reason_of_directory(facts, leader)}",
-            f"look at the disk and at the log of broker {leader} (`Damage found` names a damaged "
-            f"file); another replica in sync leads after the broker has reported it to the "
-            f"controller",
+            f"check the disk and the log of broker {leader} (`Damage found` shows a "
+            "damaged file); another in-sync replica becomes leader after the broker "
+            "has reported the failure to the controller",
         )
     if _code(error) in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
         return note(
             "leader-not-ready",
-            f"broker {leader} is to lead in epoch {facts.now.state.leader_epoch} and has not "
-            f"begun to{told}",
-            "it takes a moment; if it stays so, its metadata is behind: `barnabas quorum describe`",
+            f"broker {leader} is the leader of epoch {facts.now.state.leader_epoch}, "
+            f"but does not lead yet{told}",
+            "wait a moment; if the state stays the same, its metadata is behind: "
+            "`barnabas quorum describe`",
         )
     return wrong(
         "leader-silent",
-        f"broker {leader} leads and does not answer{told}: nothing can be written or read",
-        f"look whether broker {leader} hangs, is paused, or cannot be reached from here; when it "
-        f"no longer reaches the controller either, it is fenced after broker.session.timeout.ms "
-        f"and another one leads",
+        f"broker {leader} leads but does not answer{told}: the partition cannot be written or read",
+        f"check whether broker {leader} hangs, is paused, or is unreachable from here; "
+        "if it cannot reach the controller either, it is fenced after "
+        "broker.session.timeout.ms, and another broker becomes leader",
     )
 
 
@@ -157,7 +162,7 @@ def watermark_reasons(facts: PartitionFacts) -> list[Reason]:
         return [
             ok(
                 "watermark-moves",
-                f"the high watermark moves: {watermark} of {end}, replication is at work",
+                f"the high watermark advances: {watermark} of {end}, replication is in progress",
             )
         ]
     if not in_the_way:
@@ -175,12 +180,13 @@ def _new_leader(facts: PartitionFacts) -> Reason:
     if _code(error) == ErrorCode.OFFSET_NOT_AVAILABLE:
         return note(
             "new-leader",
-            f"broker {facts.now.state.leader} leads since a moment ago (epoch "
+            f"broker {facts.now.state.leader} has just become leader (epoch "
             f"{facts.now.state.leader_epoch}) and does not know the high watermark yet",
-            "it knows once the replicas in sync have fetched from it; if it stays so, one of "
-            f"{_nodes(facts.now.state.isr)} does not fetch",
+            "it learns the high watermark when the in-sync replicas have fetched from "
+            f"it; if the state stays the same, one of {_nodes(facts.now.state.isr)} "
+            "does not fetch",
         )
-    return wrong("watermark-unknown", f"the leader does not tell the high watermark: {error}", "")
+    return wrong("watermark-unknown", f"the leader does not report the high watermark: {error}", "")
 
 
 def _under_min_isr(facts: PartitionFacts, watermark: int, end: int) -> Reason:
@@ -189,13 +195,14 @@ def _under_min_isr(facts: PartitionFacts, watermark: int, end: int) -> Reason:
     The leader then refuses acks=all, and the high watermark does not advance (KIP-966).
     """
     state, minimum = facts.now.state, facts.now.min_isr
-    waits = f", {end - watermark} records wait above it" if end > watermark else ""
+    waits = f", {end - watermark} records are not committed" if end > watermark else ""
     return wrong(
         "under-min-isr",
-        f"only {len(state.isr)} of {len(state.replicas)} replicas are in sync ({_nodes(state.isr)})"
-        f" and min.insync.replicas is {minimum}: writes with acks=all are refused, and the high "
-        f"watermark stays at {watermark}{waits}{_waiting(facts)}",
-        f"bring {_nodes(facts.now.out_of_sync)} back, see below; or accept fewer copies: "
+        f"only {len(state.isr)} of {len(state.replicas)} replicas are in sync "
+        f"({_nodes(state.isr)}), but min.insync.replicas is {minimum}: writes with "
+        "acks=all are rejected, and the high watermark stays at "
+        f"{watermark}{waits}{_waiting(facts)}",
+        f"bring {_nodes(facts.now.out_of_sync)} back in sync, see below; or accept fewer replicas: "
         f"`barnabas configs set topic {facts.partition.topic} min.insync.replicas="
         f"{max(1, len(state.isr))}`",
     )
@@ -211,13 +218,13 @@ def _member_at_watermark(facts: PartitionFacts, node: int, watermark: int, end: 
         oldest = duration(facts.now_ms - facts.uncommitted_since_ms)
         behind += f", the oldest was written {oldest} ago"
     leaves = (
-        f"after replica.lag.time.max.ms ({duration(facts.lag_time_max_ms)}) without catching up it "
-        f"leaves the ISR and the high watermark goes on without it"
+        f"after replica.lag.time.max.ms ({duration(facts.lag_time_max_ms)}) without "
+        "catching up, it leaves the ISR, and the high watermark advances without it"
     )
     condition = facts.brokers.condition(node)
     if condition != "serves":
         how = {
-            "silent": "is registered as serving and does not answer",
+            "silent": "is registered as active but does not answer",
             "fenced": "is fenced",
             "gone": "is not registered",
         }[condition]
@@ -225,7 +232,7 @@ def _member_at_watermark(facts: PartitionFacts, node: int, watermark: int, end: 
             "isr-member-away",
             f"the high watermark stays at {watermark}: broker {node} is in the ISR and {how}; "
             f"{behind}{_waiting(facts)}",
-            f"look whether broker {node} hangs or is paused; {leaves}",
+            f"check whether broker {node} hangs or is paused; {leaves}",
         )
     moved = facts.moved(node)
     if moved:
@@ -234,14 +241,14 @@ def _member_at_watermark(facts: PartitionFacts, node: int, watermark: int, end: 
             "isr-member-slow",
             f"broker {node} is in the ISR and {facts.now.lag_of(node)} records behind, copying "
             f"{rate:.0f} records/s; {behind}{_waiting(facts)}",
-            f"look at the disk and network of broker {node}; {leaves}",
+            f"check the disk and network of broker {node}; {leaves}",
         )
     return wrong(
         "isr-member-stalled",
-        f"the high watermark stays at {watermark}: broker {node} is in the ISR and has not copied "
-        f"anything in the {facts.seconds:.1f} s of looking; {behind}{_waiting(facts)}",
-        f"look at the log of broker {node}: does its fetcher from broker {facts.now.state.leader} "
-        f"fail, or can it not reach it? {leaves}",
+        f"the high watermark stays at {watermark}: broker {node} is in the ISR but has not copied "
+        f"records for {facts.seconds:.1f} s; {behind}{_waiting(facts)}",
+        f"check in the log of broker {node} whether its fetcher fails or cannot reach "
+        f"broker {facts.now.state.leader}; {leaves}",
     )
 
 
@@ -257,63 +264,18 @@ def _change_in_flight(facts: PartitionFacts, watermark: int, end: int) -> Reason
     if candidates:
         return note(
             "isr-change-in-flight",
-            f"all of the ISR ({_nodes(facts.now.state.isr)}) are beyond the high watermark "
-            f"{watermark} of {end}; as the leader waits, it has proposed to take "
-            f"{_nodes(candidates)} into the ISR, which counts already",
-            "the controller answers that in a moment; if not: `barnabas quorum describe`",
+            f"all of the ISR ({_nodes(facts.now.state.isr)}) are beyond the high "
+            f"watermark {watermark} of {end}; the leader has proposed to add "
+            f"{_nodes(candidates)} to the ISR, and already waits for these replicas",
+            "the controller normally responds within a moment; otherwise: `barnabas "
+            "quorum describe`",
         )
     return note(
         "watermark-late",
-        f"all of the ISR ({_nodes(facts.now.state.isr)}) are beyond the high watermark {watermark} "
-        f"of {end}: the leader learns it with their next fetches",
+        f"all of the ISR ({_nodes(facts.now.state.isr)}) are beyond the high watermark "
+        f"{watermark} of {end}: their next fetches will advance it",
         "repeat this command; if the problem stays, see the log of the leader",
     )
-
-
-def transaction_reasons(facts: PartitionFacts) -> list[Reason]:
-    """Return the reasons for an open transaction.
-
-    It holds back the last stable offset, and therefore read_committed consumers.
-    """
-    stable, watermark = facts.last_stable_offset, facts.high_watermark
-    if stable is None or watermark is None or stable >= watermark:
-        return []
-    first = sorted(facts.open_transactions, key=lambda p: p.current_transaction_start_offset)
-    head = (
-        f"read_committed consumers see nothing from {stable} on, {watermark - stable} offsets below"
-        f" the high watermark"
-    )
-    if not first:
-        return [note("transaction-ends", f"{head}: a transaction is being completed", "look again")]
-    producer = first[0]
-    named = facts.transactions.get(producer.producer_id)
-    who = f"producer id {producer.producer_id} epoch {producer.producer_epoch}"
-    age = facts.now_ms - producer.last_timestamp
-    wrote = f"wrote last {duration(age)} ago" if producer.last_timestamp >= 0 else "has written"
-    others = f"; {len(first) - 1} more are open" if len(first) > 1 else ""
-    if named is None:
-        return [
-            wrong(
-                "transaction-hangs",
-                f"{head}: {who} has had a transaction open since offset "
-                f"{producer.current_transaction_start_offset} and {wrote}, and no coordinator "
-                f"tells of it{others}",
-                "if its producer does not return, abort it: Kafka's kafka-transactions.sh abort "
-                f"--topic "
-                f"{facts.partition.topic} --partition {facts.partition.partition} --start-offset "
-                f"{producer.current_transaction_start_offset}",
-            )
-        ]
-    name, state = named
-    return [
-        note(
-            "transaction-open",
-            f"{head}: transactional id {name} ({who}, {state}) has had a transaction open since "
-            f"offset {producer.current_transaction_start_offset} and {wrote}{others}",
-            "its producer commits or aborts it, or the coordinator aborts it after the producer's "
-            "transaction.timeout.ms",
-        )
-    ]
 
 
 def _waiting(facts: PartitionFacts) -> str:

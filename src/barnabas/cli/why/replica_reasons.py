@@ -31,32 +31,34 @@ def replica_reason(facts: PartitionFacts, node: int) -> Reason:
     if condition == "fenced":
         return wrong(
             "replica-fenced",
-            f"replica {node} is out of the ISR: broker {node} is registered and fenced, so it was "
-            f"stopped, died, or does not reach the controller{_since(facts, node)}",
+            f"replica {node} is out of the ISR: broker {node} is registered and fenced, "
+            "so it was stopped, died, or cannot reach the "
+            f"controller{_since(facts, node)}",
             f"start broker {node}; if it runs, its log explains why its heartbeats do not arrive",
         )
     if node in facts.failed_directories or _has_lost_disk(facts, node):
         directory_error = facts.failed_directories.get(node)
         return wrong(
             "replica-disk-failed",
-            f"replica {node} is out of the ISR: the log directory that it lies on has failed on "
-            f"broker {node}" + (f" ({directory_error})" if directory_error else ""),
-            f"look at the disk, then restart broker {node}; or move the replica to another one",
+            f"replica {node} is out of the ISR: its log directory has failed on broker "
+            f"{node}" + (f" ({directory_error})" if directory_error else ""),
+            f"check the disk, then restart broker {node}; or move the replica to another broker",
         )
     if condition == "silent":
         return wrong(
             "replica-silent",
-            f"replica {node} is out of the ISR: broker {node} is registered as serving "
-            f"and does not answer ({facts.brokers.silent[node]}){_since(facts, node)}",
-            f"look whether broker {node} hangs or is paused",
+            f"replica {node} is out of the ISR: broker {node} is registered as active "
+            f"but does not answer ({facts.brokers.silent[node]}){_since(facts, node)}",
+            f"check whether broker {node} hangs or is paused",
         )
     own = facts.now.ends.get(node)
     if isinstance(own, ClientError) or own is None:
         return note(
             "replica-not-begun",
-            f"replica {node} is out of the ISR: broker {node} serves and has not begun to follow "
-            f"({own or 'no error'})",
-            "it takes a moment; if it stays so, its metadata is behind: `barnabas quorum describe`",
+            f"replica {node} is out of the ISR: broker {node} is active but has not "
+            f"begun to follow ({own or 'no error'})",
+            "wait a moment; if the state stays the same, its metadata is behind: "
+            "`barnabas quorum describe`",
         )
     return _lagging(facts, node)
 
@@ -70,10 +72,11 @@ def _lagging(facts: PartitionFacts, node: int) -> Reason:
     if not lag:
         return note(
             "replica-caught-up",
-            f"replica {node} has caught up and is not in the ISR yet: the leader proposes it to "
-            f"the controller at its next fetch",
-            "look again; if it stays so, the controller refuses it or does not answer: `barnabas "
-            "quorum describe` and the leader's log",
+            f"replica {node} has caught up but is not in the ISR yet: the leader "
+            "proposes it to the controller at its next fetch",
+            "repeat this command; if the state stays the same, the controller rejects "
+            "the replica or does not answer: see `barnabas quorum describe` and the "
+            "leader's log",
         )
     since = _since(facts, node)
     if throttled:
@@ -83,7 +86,8 @@ def _lagging(facts: PartitionFacts, node: int) -> Reason:
             f"replica {node} is out of the ISR, {lag} records behind, and throttled to "
             f"{rate} bytes/s{since}",
             f"raise follower.replication.throttled.rate of broker {node}, or wait; `barnabas "
-            f"partitions reassign --status` takes the throttle off when nothing moves any more",
+            "partitions reassign --status` removes the throttle when all reassignments "
+            "have finished",
         )
     if moved > leader_moved or (moved and not leader_moved):
         gain = (moved - leader_moved) / facts.seconds if facts.seconds else 0.0
@@ -96,11 +100,12 @@ def _lagging(facts: PartitionFacts, node: int) -> Reason:
     if moved:
         return wrong(
             "replica-too-slow",
-            f"replica {node} is out of the ISR, {lag} records behind, and does not gain: it copies "
+            f"replica {node} is out of the ISR, {lag} records behind, and does not "
+            "catch up: it copies "
             f"{moved / facts.seconds:.0f} records/s while {leader_moved / facts.seconds:.0f} are "
             f"written{since}",
-            f"look at the disk and network of broker {node}; raise num.replica.fetchers there if "
-            f"one core of it is busy",
+            f"check the disk and network of broker {node}; raise its "
+            "num.replica.fetchers if one of its cores is busy",
         )
     metrics = "".join(
         f"; {address} counts {count} partitions whose fetching failed"
@@ -108,11 +113,11 @@ def _lagging(facts: PartitionFacts, node: int) -> Reason:
     )
     return wrong(
         "replica-stalled",
-        f"replica {node} is out of the ISR, {lag} records behind, and has not copied anything in "
-        f"the {facts.seconds:.1f} s of looking{since}{metrics}",
-        f"look at the log of broker {node} for {facts.partition}: its fetcher from broker "
-        f"{facts.now.state.leader} fails or cannot reach it; a restart of broker {node} begins it "
-        f"anew",
+        f"replica {node} is out of the ISR, {lag} records behind, but has not copied records "
+        f"for {facts.seconds:.1f} s{since}{metrics}",
+        f"search the log of broker {node} for {facts.partition}: its fetcher fails or "
+        f"cannot reach broker {facts.now.state.leader}; a restart of broker {node} "
+        "restarts the fetcher",
     )
 
 
@@ -125,7 +130,7 @@ def _since(facts: PartitionFacts, node: int) -> str:
     since = facts.behind_since_ms.get(node)
     if since is None:
         return ""
-    return f"; what it needs next was written {duration(facts.now_ms - since)} ago"
+    return f"; the next record it needs was written {duration(facts.now_ms - since)} ago"
 
 
 def _others(facts: PartitionFacts) -> str:

@@ -117,6 +117,7 @@ class AdminClient:
     list_transactions = _blocking(transactions.list_transactions)
     describe_transactions = _blocking(transactions.describe_transactions)
     fence_producers = _blocking(transactions.fence_producers)
+    end_transactions = _blocking(transactions.end_transactions)
     abort_transaction = _blocking(transactions.abort_transaction)
     terminate_transaction = _blocking(transactions.terminate_transaction)
 

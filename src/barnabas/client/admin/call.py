@@ -31,6 +31,8 @@ class AdminCall(Generic[T_co]):
     build: Callable[[int], Message]
     # Converts the response; raises BrokerError if the whole call failed.
     read: Callable[[Message], T_co]
+    # An additional upper limit of the API version.
+    max_version: int | None = None
 
 
 def raise_error(code: int, subject: str, detail: str | None = None) -> None:

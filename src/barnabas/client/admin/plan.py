@@ -1,7 +1,7 @@
-"""Admin calls as plans: steps without waiting, shared by the blocking and the asyncio face.
+"""Admin calls as plans: steps without waiting, shared by the blocking and the asyncio API.
 
 A plan is a generator. It yields either a set of calls to make in parallel and receives their
-outcomes, or a pause. Its return value is the result. The faces differ only in how they run plans.
+outcomes, or a pause. Its return value is the result. The APIs differ only in how they run plans.
 """
 
 from __future__ import annotations

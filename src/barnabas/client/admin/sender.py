@@ -2,7 +2,7 @@
 
 A call goes to any broker, to the controller, to one broker, or to the coordinator of a group or of
 a transactional id. Calls for several groups or partitions are split by broker; parts that reached
-the wrong broker are sent again. All methods are plans, so that the blocking and the asyncio face
+the wrong broker are sent again. All methods are plans, so that the blocking and the asyncio API
 each wait in their own way.
 """
 
@@ -89,6 +89,14 @@ class AdminSender:
         outcomes = yield {node: start(node, call) for node, call in calls.items()}
         return outcomes
 
+    def send_to_each(
+        self, calls: Mapping[CoordinatorOf, AdminCall[T]]
+    ) -> Plan[dict[CoordinatorOf, T | ClientError]]:
+        """Send each coordinator its own call in parallel; return each result or error."""
+        outcomes: dict[CoordinatorOf, T | ClientError]
+        outcomes = yield {to: self._retrying(to, call) for to, call in calls.items()}
+        return outcomes
+
     def send_to_brokers(
         self, brokers: Callable[[], Plan[list[int]]], call: AdminCall[T]
     ) -> Plan[dict[int, T]]:
@@ -114,7 +122,7 @@ class AdminSender:
                 return {n: a for n, a in results.items() if not isinstance(a, ClientError)}
             delay_ms = retry.next_delay_ms()
             for error in errors:
-                if delay_ms is None or not _is_passing(error):
+                if delay_ms is None or not _is_transient(error):
                     raise error
             assert delay_ms is not None, "a timeout raises one of the errors"
             yield Pause(delay_ms)
@@ -142,18 +150,21 @@ class AdminSender:
                     except ClientError as failure:
                         error = failure
                 if error is not None and error.retriable:
-                    self._look_again(to)
+                    self._forget_destination(to)
                 done(result, error)
 
             if isinstance(to, CoordinatorOf):
                 coordinators = self._coordinators[to.key_type]
-                coordinators.call(to.key, call.api_key, call.build, on_response)
+                coordinators.call(
+                    to.key, call.api_key, call.build, on_response, None, call.max_version
+                )
             else:
-                self.cluster.call(to, Call(call.api_key, call.build, on_response))
+                request = Call(call.api_key, call.build, on_response, None, call.max_version)
+                self.cluster.call(to, request)
 
         return attempt
 
-    def _look_again(self, to: int | CoordinatorOf) -> None:
+    def _forget_destination(self, to: int | CoordinatorOf) -> None:
         if isinstance(to, CoordinatorOf):
             self._coordinators[to.key_type].forget(to.key)
         self.cluster.request_update()
@@ -192,7 +203,7 @@ class AdminSender:
         def locate(keys: list[str]) -> Plan[dict[str, int | ClientError]]:
             return self.coordinators(keys, key_type)
 
-        return self._spread(list(dict.fromkeys(groups)), locate, call_for, once=once)
+        return self._send_split(list(dict.fromkeys(groups)), locate, call_for, once=once)
 
     def send_to_leaders(
         self,
@@ -207,9 +218,11 @@ class AdminSender:
 
         With `once`, retriable errors are results too.
         """
-        return self._spread(list(dict.fromkeys(partitions)), self._leaders_of, call_for, once=once)
+        return self._send_split(
+            list(dict.fromkeys(partitions)), self._leaders_of, call_for, once=once
+        )
 
-    def _spread(
+    def _send_split(
         self,
         remaining: list[K],
         locate: Callable[[list[K]], Plan[dict[K, int | ClientError]]],
@@ -224,7 +237,7 @@ class AdminSender:
             delay_ms = retry.next_delay_ms()
             if once or delay_ms is None:
                 break
-            remaining = [key for key in remaining if _is_passing(found[key])]
+            remaining = [key for key in remaining if _is_transient(found[key])]
             if remaining:
                 yield Pause(delay_ms)
         return found
@@ -258,7 +271,7 @@ class AdminSender:
                     found[key] = BrokerError(
                         ErrorCode.UNKNOWN_SERVER_ERROR, f"{key}", "missing in the response"
                     )
-                if _is_passing(found[key]) and isinstance(key, str):
+                if _is_transient(found[key]) and isinstance(key, str):
                     for coordinators in self._coordinators.values():
                         coordinators.forget(key)
         return found
@@ -300,7 +313,7 @@ class AdminSender:
         return BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, str(tp))
 
 
-def _is_passing(found: object) -> bool:
+def _is_transient(found: object) -> bool:
     """Whether `found` is an error that a retry may resolve."""
     return isinstance(found, ClientError) and found.retriable and found.error_code not in LASTING
 

@@ -1,4 +1,4 @@
-"""Lists, describes, fences and aborts transactions (KIP-664, KIP-1152)."""
+"""Lists, describes, ends, fences and aborts transactions (KIP-664, KIP-1152)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 from barnabas.client.admin.call import AdminCall, raise_error
 from barnabas.client.errors import ClientError, broker_error
 from barnabas.client.topic_partition import TopicPartition
+from barnabas.client.transactions import requests
+from barnabas.client.transactions.requests import ProducerIdAndEpoch
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
 )
+from barnabas.protocol.messages.end_txn import EndTxnResponse
 from barnabas.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -31,6 +34,7 @@ from barnabas.protocol.messages.write_txn_markers import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from barnabas.client.transactions.open_transaction import OpenTransaction
     from barnabas.protocol.schema import Message
 
 __all__ = [
@@ -41,6 +45,7 @@ __all__ = [
     "TransactionListing",
     "abort_transaction",
     "describe_transactions",
+    "end_transaction",
     "fence_producer",
     "list_transactions",
 ]
@@ -171,6 +176,28 @@ def fence_producer(transactional_id: str, timeout_ms: int) -> AdminCall[FencedPr
         return FencedProducer(response.producer_id, response.producer_epoch)
 
     return AdminCall(ApiKey.INIT_PRODUCER_ID, build, read)
+
+
+def end_transaction(given: OpenTransaction, *, committed: bool) -> AdminCall[ProducerIdAndEpoch]:
+    """Commit or abort a transaction that a producer has detached.
+
+    The call returns the producer id and epoch of the next transaction.
+    """
+    identity = ProducerIdAndEpoch(given.producer_id, given.producer_epoch)
+    action = "commit" if committed else "abort"
+
+    def build(_version: int) -> Message:
+        return requests.end(given.transactional_id, identity, committed=committed)
+
+    def read(response: Message) -> ProducerIdAndEpoch:
+        assert isinstance(response, EndTxnResponse)
+        raise_error(response.error_code, f"{action} of transactional.id={given.transactional_id}")
+        if given.is_v2 and response.producer_id >= 0:
+            return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
+        return identity
+
+    bound = None if given.is_v2 else requests.END_MAX_BEFORE_V2
+    return AdminCall(ApiKey.END_TXN, build, read, bound)
 
 
 def abort_transaction(

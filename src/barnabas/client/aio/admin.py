@@ -144,6 +144,7 @@ class Admin(AsyncWithBlock):
     list_transactions = _awaited(transactions.list_transactions)
     describe_transactions = _awaited(transactions.describe_transactions)
     fence_producers = _awaited(transactions.fence_producers)
+    end_transactions = _awaited(transactions.end_transactions)
     abort_transaction = _awaited(transactions.abort_transaction)
     terminate_transaction = _awaited(transactions.terminate_transaction)
 

@@ -13,8 +13,8 @@ from barnabas.client.aio.consumer_calls import AsyncCalls
 from barnabas.client.aio.session import AsyncSession
 from barnabas.client.aio.with_block import AsyncWithBlock
 from barnabas.client.consumer.calls.consumer_iterator import ConsumerIterator
+from barnabas.client.consumer.consumer_base import CLOSE_S, MS_PER_S, ConsumerBase, consumer_config
 from barnabas.client.consumer.consumer_core import ConsumerCore
-from barnabas.client.consumer.consumer_face import CLOSE_S, MS_PER_S, ConsumerFace, consumer_config
 from barnabas.client.consumer.records.consumer_records import ConsumerRecords
 from barnabas.client.fetch.list_offsets import EARLIEST, LATEST
 from barnabas.client.group.user_code import UserCode
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["Consumer"]
 
 
-class Consumer(AsyncWithBlock, ConsumerFace):
+class Consumer(AsyncWithBlock, ConsumerBase):
     """Read records from topics. Use it in an `async with` block, or await `close()`.
 
     Create it where an event loop runs. The methods of a `RebalanceListener` may be `async def`.
@@ -282,7 +282,7 @@ class Consumer(AsyncWithBlock, ConsumerFace):
         partitions: Iterable[Partition],
         timeout: float | None = None,
     ) -> dict[TopicPartition, int]:
-        """Return the end offset of each partition: the offset behind the last visible record.
+        """Return the end offset of each partition: the offset after the last visible record.
 
         With isolation.level=read_committed this is the last stable offset.
 

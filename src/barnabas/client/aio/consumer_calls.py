@@ -76,10 +76,10 @@ class AsyncCalls(ConsumerCalls):
             # Let the event loop run once, to handle what has already arrived.
             await asyncio.sleep(0)
         else:
-            await self._wait_for_news(self._wait_ms(left_ms))
+            await self._wait_for_event(self._wait_ms(left_ms))
         return clock.monotonic_ms() < deadline_ms
 
-    async def _wait_for_news(self, limit_ms: float) -> None:
+    async def _wait_for_event(self, limit_ms: float) -> None:
         self._news.clear()
         alarm = self._session.loop.call_later(limit_ms / _MS_PER_S, self._news.set)
         try:
@@ -140,7 +140,7 @@ class AsyncCalls(ConsumerCalls):
             left_ms = deadline_ms - self._clock.monotonic_ms()
             if left_ms <= 0:
                 raise self._timeout_error(subject, limit_ms)
-            await self._wait_for_news(left_ms)
+            await self._wait_for_event(left_ms)
         return outcome_of(outcomes[0])
 
     # Closing
@@ -196,7 +196,7 @@ class AsyncCalls(ConsumerCalls):
             if predicate() or left_ms <= 0:
                 return
             if not core.is_awake:
-                await self._wait_for_news(left_ms)
+                await self._wait_for_event(left_ms)
 
     async def close(self, timeout_ms: float) -> None:
         """Close the consumer; do nothing if it is closed or closing.

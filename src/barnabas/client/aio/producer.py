@@ -18,7 +18,7 @@ from barnabas.client.config import ClientConfig
 from barnabas.client.producer import producer_plans
 from barnabas.client.producer.delivery import DeliveryState
 from barnabas.client.producer.interceptors import ProducerRecord
-from barnabas.client.producer.producer_face import ProducerFace
+from barnabas.client.producer.producer_base import ProducerBase
 from barnabas.client.producer.producer_parts import take_parts
 from barnabas.client.producer.unfit_record import record_parts
 from barnabas.client.session.plan_runner import run_plan_async
@@ -95,10 +95,10 @@ class AsyncDelivery(DeliveryState, eq=False):
 
     def _check_done(self) -> None:
         if not self.done():
-            raise asyncio.InvalidStateError("the record is neither delivered nor given up yet")
+            raise asyncio.InvalidStateError("the delivery is pending")
 
 
-class Producer(AsyncWithBlock, ProducerFace):
+class Producer(AsyncWithBlock, ProducerBase):
     """Send records to topics. Use it in an `async with` block, or await `close()`.
 
     A failed delivery makes the next `flush()` or `close()` raise. This does not apply to records
@@ -114,7 +114,7 @@ class Producer(AsyncWithBlock, ProducerFace):
         checked = ClientConfig.parse({"bootstrap.servers": bootstrap_servers, **keys})
         self._session = AsyncSession(checked, "producer")
         super().__init__(self._session, checked, parts)
-        self._core.on_progress = self._look
+        self._core.on_progress = self._wake_waiting_calls
         # Waiting calls: the condition and the future of each; checked whenever a batch completes.
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
         # Upper limit of the time (ms) between two turns of the event loop while records are sent.
@@ -224,8 +224,11 @@ class Producer(AsyncWithBlock, ProducerFace):
 
     init_transactions = _awaited(producer_plans.init_transactions)
     send_offsets_to_transaction = _awaited(producer_plans.send_offsets_to_transaction)
+    prepare_transaction = _awaited(producer_plans.prepare_transaction)
+    complete_transaction = _awaited(producer_plans.complete_transaction)
     commit_transaction = _awaited(producer_plans.commit_transaction)
     abort_transaction = _awaited(producer_plans.abort_transaction)
+    detach_transaction = _awaited(producer_plans.detach_transaction)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Self]:
@@ -285,7 +288,7 @@ class Producer(AsyncWithBlock, ProducerFace):
                 self._waiting.remove(entry)
         return True
 
-    def _look(self) -> None:
+    def _wake_waiting_calls(self) -> None:
         """Wake the waiting calls whose condition now holds."""
         for entry in list(self._waiting):
             predicate, future = entry

@@ -299,7 +299,7 @@ class _Refresh:
 class _AnyNodeCall:
     """Tries one broker after another until one responds, and records each failed attempt."""
 
-    __slots__ = ("_attempts", "_bootstrap", "_call", "_connections", "_infos")
+    __slots__ = ("_attempts", "_bootstrap", "_call", "_connections", "_infos", "_may_retry")
 
     def __init__(
         self,
@@ -313,11 +313,15 @@ class _AnyNodeCall:
         self._bootstrap = bootstrap
         self._call = call
         self._attempts: list[tuple[str, str]] = []
+        # Whether an attempt failed for a reason that may pass.
+        self._may_retry = not infos
 
     def next(self) -> None:
         if not self._infos:
             servers = [info.address for info in self._bootstrap]
             error = NoBrokersError(servers, self._attempts)
+            # Certificates do not change while the client waits.
+            error.retriable = self._may_retry
             self._connections.note_outage(error)
             self._call.on_done(None, error)
             return
@@ -327,6 +331,7 @@ class _AnyNodeCall:
             if isinstance(error, DisconnectedError):
                 named = "" if info.id < 0 else f" (broker {info.id} as metadata names it)"
                 self._attempts.append((info.address + named, error.reason))
+                self._may_retry = self._may_retry or error.retriable
                 self.next()
             else:
                 self._call.on_done(response, error)

@@ -14,11 +14,14 @@ from msgspec.structs import replace
 
 from barnabas.client.connections.deliver_response import deliver_response
 from barnabas.client.connections.output_gauge import OutputGauge
+from barnabas.client.connections.tls import client_sockets
 from barnabas.client.connections.versions import VersionTable
 from barnabas.client.errors import (
+    AuthenticationError,
     ClientClosedError,
     ClientError,
     DisconnectedError,
+    TlsFailedError,
     UnreachableBrokerError,
     UnsendableRequestError,
     UnsupportedVersionError,
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
     from barnabas.protocol.api_keys import ApiKey
     from barnabas.protocol.schema import Message
     from barnabas.runtime.loop import Runtime
+    from barnabas.sasl.client_login import ClientLogin
 
 __all__ = ["SOFTWARE_NAME", "SOFTWARE_VERSION", "Call", "Connections"]
 
@@ -51,6 +55,11 @@ _API_VERSIONS_FIRST = 3
 _RESPONSE_OVERHEAD_BYTES = 1 << 20
 
 _log = logging.getLogger(__name__)
+
+_MAY_WANT_SASL = (
+    " after ApiVersions; if the listener wants a login, set security.protocol=SASL_PLAINTEXT, "
+    "sasl.mechanism, sasl.username and sasl.password"
+)
 
 
 class Call(NamedTuple):
@@ -85,8 +94,9 @@ class Connections:
             # Each connection keeps a receive buffer for the largest fetch response that the client
             # requests.
             kept_frame_bytes_max=config.fetch_max_bytes + _RESPONSE_OVERHEAD_BYTES,
+            login=_login(config, runtime),
         )
-        self._gauge = OutputGauge(runtime.sockets)
+        self._gauge = OutputGauge(client_sockets(runtime, config))
         watched = replace(runtime, sockets=self._gauge)
         self._pool = ConnectionPool(watched, settings, self._prepare)
         # Addresses whose response to ApiVersions v3 was not understood. Brokers before 2.4 respond
@@ -97,6 +107,8 @@ class Connections:
         self._features_epoch = -1
         # Addresses that have responded at least once, in order.
         self._responded: dict[str, None] = {}
+        # Addresses that have responded to other requests than ApiVersions.
+        self._served: set[str] = set()
         # The newest error of each broker address in the metadata that has never responded.
         self.unreachable: dict[str, UnreachableBrokerError] = {}
         # Why the last call to any broker reached none; None after any broker has responded.
@@ -160,6 +172,8 @@ class Connections:
 
         def on_response(response: Message | None, error: NetworkError | None) -> None:
             if response is not None:
+                if address not in self._served:
+                    self._served.add(address)
                 deliver_response(call.on_done, response, call.api_key.name, address)
             else:
                 assert error is not None
@@ -239,7 +253,7 @@ class Connections:
         plain = self._translated(info.address, error)
         if info.id < 0 or info.address in self._responded:
             return plain
-        if not isinstance(plain, DisconnectedError):
+        if not isinstance(plain, DisconnectedError) or isinstance(plain, TlsFailedError):
             return plain
         bootstrap = [f"{host}:{port}" for host, port in self._config.bootstrap_servers]
         found = UnreachableBrokerError(
@@ -255,8 +269,30 @@ class Connections:
         if self._closed:
             return ClientClosedError("the client was closed")
         reason = error.detail.removeprefix(f"{address}: ")
+        if error.kind is NetworkErrorKind.NOT_AUTHENTICATED:
+            return AuthenticationError(address, reason)
+        if (
+            error.kind is NetworkErrorKind.DISCONNECTED
+            and address in self._responded
+            and address not in self._served
+            and self._config.security_protocol == "PLAINTEXT"
+        ):
+            # Kafka's listeners with SASL answer ApiVersions, and close at another request.
+            reason += _MAY_WANT_SASL
         if error.kind is NetworkErrorKind.MALFORMED:
             reason = f"the listener does not speak Kafka's protocol: {reason}"
+        elif error.kind is NetworkErrorKind.TLS_FAILED:
+            return TlsFailedError(address, reason)
         elif error.kind is NetworkErrorKind.CLOSED:
             reason = "the connection was closed"
         return DisconnectedError(address, reason)
+
+
+def _login(config: ClientConfig, runtime: Runtime) -> ClientLogin | None:
+    """Return the credentials of the client; None if it does not log in."""
+    if not config.security_protocol.startswith("SASL_"):
+        return None
+    # Imported only for clients that log in.
+    from barnabas.client.security.sasl import client_login
+
+    return client_login(config, runtime)

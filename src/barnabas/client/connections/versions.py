@@ -5,7 +5,7 @@ The lowest versions are those of Apache Kafka 2.1, the highest those that the cl
 
 from __future__ import annotations
 
-from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.api_keys import ApiKey, last_stable_version
 
 __all__ = ["CLIENT_VERSIONS", "VersionTable"]
 
@@ -34,7 +34,7 @@ CLIENT_VERSIONS: dict[int, tuple[int, int]] = {
     ApiKey.OFFSET_FOR_LEADER_EPOCH: (3, 4),
     ApiKey.CREATE_TOPICS: (2, 7),
     ApiKey.DELETE_TOPICS: (1, 6),
-    ApiKey.INIT_PRODUCER_ID: (0, 5),
+    ApiKey.INIT_PRODUCER_ID: (0, 6),
     ApiKey.ADD_PARTITIONS_TO_TXN: (0, 3),
     ApiKey.ADD_OFFSETS_TO_TXN: (0, 4),
     ApiKey.END_TXN: (0, 5),
@@ -101,15 +101,15 @@ class VersionTable:
 
         Args:
             api_key: the API.
-            max_version: an upper bound, such as the last version without topic ids.
+            max_version: an upper bound, such as the last version without topic ids; None for the
+                last version that Kafka does not change any more.
         """
         theirs = self._ranges.get(api_key)
         if theirs is None:
             return None
         low, high = CLIENT_VERSIONS[api_key]
-        version = min(high, theirs[1])
-        if max_version is not None:
-            version = min(version, max_version)
+        bound = last_stable_version(api_key) if max_version is None else max_version
+        version = min(high, theirs[1], bound)
         return version if version >= max(low, theirs[0]) else None
 
     def explain(self, api_key: int) -> str:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.client.consumer.calls.blocking_calls import BlockingCalls
 from barnabas.client.consumer.calls.consumer_iterator import ConsumerIterator
+from barnabas.client.consumer.consumer_base import CLOSE_S, MS_PER_S, ConsumerBase, consumer_config
 from barnabas.client.consumer.consumer_core import ConsumerCore
-from barnabas.client.consumer.consumer_face import CLOSE_S, MS_PER_S, ConsumerFace, consumer_config
 from barnabas.client.consumer.records.consumer_records import ConsumerRecords
 from barnabas.client.fetch.list_offsets import EARLIEST, LATEST
 from barnabas.client.group.user_code import UserCode
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["Consumer"]
 
 
-class Consumer(WithBlock, ConsumerFace):
+class Consumer(WithBlock, ConsumerBase):
     """Read records from topics. Use it in a `with` block, or call `close()`.
 
     Args:

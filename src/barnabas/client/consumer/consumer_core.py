@@ -202,8 +202,8 @@ class ConsumerCore:
         group_id = self.config.group_id
         if group_id is None or not group_id.strip():
             raise InvalidGroupIdError(
-                "group.id is missing or blank: subscribing, and committing offsets, need a group; "
-                "without one use assign()"
+                "group.id is missing or blank: subscriptions and commits require a "
+                "group; without a group, use assign()"
             )
         return group_id
 
@@ -232,9 +232,8 @@ class ConsumerCore:
         is_for_broker = isinstance(topics, SubscriptionPattern)
         if is_for_broker and self.config.group_protocol == "classic":
             raise SubscriptionError(
-                "subscribe: a SubscriptionPattern is matched by the broker, which "
-                "group.protocol=classic does not have: give a compiled `re`, or set "
-                "group.protocol=consumer"
+                "subscribe: brokers match a SubscriptionPattern only with "
+                "group.protocol=consumer: set it, or give a compiled `re`"
             )
         kind = self.subscription.kind
         if kind is SubscriptionKind.MANUAL or self.membership is None:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from barnabas.client.connections.cluster import Cluster
     from barnabas.client.connections.metadata_cache import TopicInfo
     from barnabas.client.errors import ClientError
-    from barnabas.runtime.stepper import LoopStepper
+    from barnabas.client.retries.retrying import OnDone
+    from barnabas.client.session.waiter import Waiter
 
 __all__ = ["RecordStream"]
 
@@ -30,14 +31,12 @@ class RecordStream(WithBlock):
     def __init__(
         self,
         cluster: Cluster,
-        stepper: LoopStepper,
+        waiter: Waiter,
         ranges: Mapping[TopicPartition, tuple[int, int | None]],
-        check_usable: Callable[[], None],
         on_closed: Callable[[RecordStream], None],
     ) -> None:
         self._cluster = cluster
-        self._stepper = stepper
-        self._check_usable = check_usable
+        self._waiter = waiter
         self._on_closed = on_closed
         self._partitions = {tp: FetchState(tp, bounds[1]) for tp, bounds in ranges.items()}
         self._fetcher = Fetcher(cluster, self._partitions)
@@ -54,16 +53,12 @@ class RecordStream(WithBlock):
         missing = [name for name in topics if name not in self._cluster.metadata.topics]
         if not missing:
             return
-        outcome: list[ClientError | None] = []
-
-        def on_done(_found: dict[str, TopicInfo] | None, error: ClientError | None) -> None:
-            outcome.append(error)
-
         timeout_ms = self._cluster.config.default_api_timeout_ms
-        TopicLookup(self._cluster, missing, timeout_ms, on_done).start()
-        self._stepper.run_until(lambda: bool(outcome))
-        if outcome[0] is not None:
-            raise outcome[0]
+
+        def start(on_done: OnDone[dict[str, TopicInfo]]) -> None:
+            TopicLookup(self._cluster, missing, timeout_ms, on_done).start()
+
+        self._waiter.wait(start, "the metadata request")
 
     def close(self) -> None:
         """Stop reading; a second call does nothing."""
@@ -99,12 +94,11 @@ class RecordStream(WithBlock):
         Raises:
             ClientError: a partition failed; later calls continue with the other partitions.
         """
-        self._check_usable()
         fetcher = self._fetcher
-        if not fetcher.buffer:
-            if fetcher.is_finished:
-                return None
-            self._stepper.run_until(self._has_output, timeout_ms)
+        if fetcher.buffer or fetcher.is_finished:
+            self._waiter.check_usable()
+        else:
+            self._waiter.run_until(self._has_output, timeout_ms)
         item = fetcher.take()
         if item is None:
             return None

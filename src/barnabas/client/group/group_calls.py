@@ -62,7 +62,7 @@ class GroupCalls:
 
         self._coordinators.call(self._group, api_key, build, on_response, timeout_ms)
 
-    def call_beside(
+    def call_on_general_connection(
         self,
         api_key: ApiKey,
         build: Callable[[int], Message],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-from barnabas.client.group.state_machine import StateMachine
+from barnabas.waiting.state_machine import StateMachine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -112,7 +112,7 @@ class PartitionQueue:
         self.closed.appendleft(batch)
         self.closed.extendleft(reversed(later))
 
-    def number_again_behind(self, number: int) -> None:
+    def renumber_after(self, number: int) -> None:
         """Add 1 to the number of all later batches, to make room for half of a split batch."""
         batches = [*self.in_flight, *self.closed]
         if self.open is not None:
@@ -145,7 +145,8 @@ class Accumulator:
         # Bytes of all batches; an open batch counts with its capacity. At most buffer.memory, but
         # a single batch is always allowed.
         self.reserved_bytes = 0
-        # Batches closed since the producer was created; faces compare it to decide when to send.
+        # Batches closed since the producer was created; producers compare it to decide when to
+        # send.
         self.closed_count = 0
         keep_freed_memory()
 
@@ -341,7 +342,7 @@ class Accumulator:
     def split(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """Replace a batch that the broker refused as too large by its two halves."""
         self.release(batch)
-        queue.number_again_behind(batch.number)
+        queue.renumber_after(batch.number)
         batch.halves = split(batch, self._compression, self._config.compression_level)
         for half in batch.halves:
             self.reserved_bytes += half.reserved_bytes

@@ -1,7 +1,7 @@
 """Splits a batch that the broker refuses as too large into two halves (KAFKA-3995).
 
-The client bounds a batch by `batch.size`, the broker by `max.message.bytes`. Where the broker's
-bound is smaller, it refuses a batch although it would accept each of the records.
+The client limits a batch by `batch.size`, the broker by `max.message.bytes`. If the broker's limit
+is smaller, the broker refuses a batch although it would accept each of its records.
 """
 
 from __future__ import annotations
@@ -63,6 +63,6 @@ def _encoded(batch: ProducerBatch, number: int, part: Sequence[Record]) -> Produ
         added = made.append(
             position, record.timestamp, record.key, record.value, list(record.headers)
         )
-        assert added is not None, "the bound of the size is one"
+        assert added is not None, "a batch of this size must hold all records"
         made.count += 1
     return made

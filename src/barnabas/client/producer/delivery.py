@@ -22,7 +22,7 @@ __all__ = ["Delivery", "DeliveryState"]
 
 
 class DeliveryState(msgspec.Struct, eq=False):
-    """The delivery of one record without waiting, which differs between the two faces.
+    """The delivery of one record, without waiting: each of the two producers waits in its own way.
 
     The fields are private to the producer.
     """
@@ -97,7 +97,7 @@ class Delivery(DeliveryState, eq=False):
             ClientTimeoutError: the record was neither delivered nor failed in time.
             ClientError: the delivery failed.
         """
-        self._settled_within(timeout)
+        self._wait_until_settled(timeout)
         return self._outcome()
 
     def exception(self, timeout: float | None = None) -> ClientError | None:
@@ -106,11 +106,11 @@ class Delivery(DeliveryState, eq=False):
         Raises:
             ClientTimeoutError: the record was neither delivered nor failed in time.
         """
-        self._settled_within(timeout)
+        self._wait_until_settled(timeout)
         return self._error()
 
-    def _settled_within(self, timeout: float | None) -> None:
+    def _wait_until_settled(self, timeout: float | None) -> None:
         if not self.done() and not self._wait(self.done, timeout):
             topic, partition = self._final().tp
-            limit = "the time that it may live" if timeout is None else f"{timeout} s"
+            limit = "delivery.timeout.ms" if timeout is None else f"{timeout} s"
             raise ClientTimeoutError(f"{topic}-{partition}: not delivered within {limit}")

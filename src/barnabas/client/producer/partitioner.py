@@ -129,11 +129,11 @@ class StickyPartitioner:
             return (murmur2(key) & _POSITIVE) % self._count
         if self._current < 0 or self._bytes >= self._sticky_bytes:
             self._bytes = 0
-            self._current = self._another()
+            self._current = self._random_partition()
         self._bytes += _RECORD_OVERHEAD + len(value or b"")
         return self._current
 
-    def _another(self) -> int:
+    def _random_partition(self) -> int:
         """Return a random partition with a leader; not the current one if there are others."""
         choices = [partition for partition in self._available if partition != self._current]
         if not choices:

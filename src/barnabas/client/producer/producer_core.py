@@ -1,7 +1,7 @@
-"""The part of the producer that both faces share: it partitions, queues and sends; never waits.
+"""The part that both producers share: it partitions, queues and sends, and never waits.
 
-A call that cannot proceed says so in its return value: the topic is unknown, or the buffer is full.
-The blocking and the asyncio face each wait in their own way and call again.
+The return value of a call shows that it cannot proceed: the topic is unknown, or the buffer is
+full. The blocking and the asyncio producer then wait in their own way and call again.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class ProducerCore:
         # Failed batches whose error no caller has received yet, oldest first; the oldest are
         # dropped beyond the limit.
         self._unreported: deque[ProducerBatch] = deque(maxlen=_UNREPORTED_MAX)
-        # Called when a batch or a transaction call is complete; the asyncio face sets it.
+        # Called when a batch or a transaction call is complete; the asyncio producer sets it.
         self.on_progress: Callable[[], None] = _nothing
         # Known topics; replaced by `_renewed`, emptied by `close`.
         self._targets: dict[str, Target] = {}

@@ -87,7 +87,7 @@ def take_parts(given: Mapping[str, Any]) -> tuple[ProducerParts, dict[str, Any]]
             )
         partitioner = _NAMES.get(partitioner, "")
     elif not callable(partitioner):
-        raise ClientConfigError(f"partitioner={partitioner!r} cannot be called")
+        raise ClientConfigError(f"partitioner={partitioner!r} is not callable")
     chain: Sequence[ProducerInterceptor] = left.pop("interceptors", None) or ()
     parts = ProducerParts(
         _serializer(left, "key_serializer"),
@@ -105,7 +105,7 @@ def _serializer(given: dict[str, Any], name: str) -> Serializer | None:
         given.pop(name, None)
         return None
     if not callable(found):
-        raise ClientConfigError(f"{name}={found!r} cannot be called with a value")
+        raise ClientConfigError(f"{name}={found!r} is not callable")
     given.pop(name)
     serializer: Serializer = found
     return serializer

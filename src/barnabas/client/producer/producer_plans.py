@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from barnabas.client.producer.producer_core import ProducerCore, SendOptions, Target
     from barnabas.client.topic_partition import K
     from barnabas.client.transactions.calls import Outcome
+    from barnabas.client.transactions.open_transaction import OpenTransaction
+    from barnabas.client.transactions.prepared_transaction import PreparedTransaction
 
 __all__ = ["ProducerPlan", "Until"]
 
@@ -132,7 +134,9 @@ def wait_for_room(core: ProducerCore) -> ProducerPlan[None]:
         )
 
 
-def init_transactions(core: ProducerCore, timeout: float | None = None) -> ProducerPlan[None]:
+def init_transactions(
+    core: ProducerCore, timeout: float | None = None, *, keep_prepared_txn: bool = False
+) -> ProducerPlan[PreparedTransaction | None]:
     """Register `transactional_id` with its coordinator; call it once, before all transactions.
 
     Other producers with this id are fenced. Their open transaction is aborted; a commit that has
@@ -141,6 +145,12 @@ def init_transactions(core: ProducerCore, timeout: float | None = None) -> Produ
     Args:
         timeout: seconds; None means `max.block.ms`. After a timeout the operation continues; call
             the same method again to wait for it.
+        keep_prepared_txn: whether an open transaction is kept instead of aborted (KIP-939). This
+            producer must then end it with `complete_transaction`, commit or abort. The brokers must
+            allow two-phase commit; those of Apache Kafka 4.4 refuse to keep a transaction.
+
+    Returns:
+        The transaction that was kept; None if there is none.
 
     Raises:
         ClientTimeoutError: the operation did not end in time.
@@ -148,7 +158,10 @@ def init_transactions(core: ProducerCore, timeout: float | None = None) -> Produ
         IllegalTransactionStateError: the producer is already initialized.
         ClientError: the coordinator refused.
     """
-    return _outcome_of(core, core.transactions.initialize(), timeout)
+    manager = core.transactions.manager
+    outcome = core.transactions.initialize(keeps_prepared=keep_prepared_txn)
+    yield from _outcome_of(core, outcome, timeout)
+    return manager.prepared
 
 
 def send_offsets_to_transaction(
@@ -172,6 +185,47 @@ def send_offsets_to_transaction(
     """
     outcome = core.transactions.send_offsets(offsets, group_metadata)
     return _outcome_of(core, outcome, timeout)
+
+
+def prepare_transaction(
+    core: ProducerCore, timeout: float | None = None
+) -> ProducerPlan[PreparedTransaction]:
+    """Send all pending records and prepare the transaction for a two-phase commit (KIP-939).
+
+    Store the result in the other system's transaction, then commit. The prepared transaction
+    survives this producer: a new producer calls `init_transactions(keep_prepared_txn=True)`, and
+    `complete_transaction` with the stored result.
+
+    Args:
+        timeout: as of `init_transactions`.
+
+    Raises:
+        ClientTimeoutError: records are still undelivered; call again to wait for them.
+        ClientConfigError: the producer has no `transaction_two_phase_commit_enable`.
+        ProducerFencedError: another producer uses the id; fatal.
+        ClientError: a record was not delivered; call `abort_transaction` and start over.
+    """
+    manager = core.transactions.manager
+    yield from _outcome_of(core, core.transactions.prepare(), timeout)
+    assert manager.prepared is not None
+    return manager.prepared
+
+
+def complete_transaction(
+    core: ProducerCore, stored: PreparedTransaction, timeout: float | None = None
+) -> ProducerPlan[None]:
+    """Commit the prepared transaction if the other system stored it; abort any other (KIP-939).
+
+    Args:
+        stored: what `prepare_transaction` returned, as the other system committed it.
+        timeout: as of `init_transactions`.
+
+    Raises:
+        ClientTimeoutError: the outcome is unknown; call again to wait for it.
+        IllegalTransactionStateError: no transaction is prepared.
+        ProducerFencedError: another producer uses the id; fatal.
+    """
+    return _outcome_of(core, core.transactions.complete(stored), timeout)
 
 
 def commit_transaction(core: ProducerCore, timeout: float | None = None) -> ProducerPlan[None]:
@@ -199,6 +253,31 @@ def abort_transaction(core: ProducerCore, timeout: float | None = None) -> Produ
         ProducerFencedError: another producer uses the id; fatal.
     """
     return _outcome_of(core, core.transactions.abort(), timeout)
+
+
+def detach_transaction(
+    core: ProducerCore, timeout: float | None = None
+) -> ProducerPlan[OpenTransaction | None]:
+    """Send all pending records and leave the transaction open for another process.
+
+    Afterwards the producer can only be closed, which does not abort the transaction. The other
+    process calls `Admin.end_transactions`; without that call the coordinator aborts the transaction
+    after `transaction.timeout.ms`.
+
+    Args:
+        timeout: as of `init_transactions`.
+
+    Returns:
+        The open transaction; None if nothing was sent in it, so that it has no end.
+
+    Raises:
+        ClientTimeoutError: records are still undelivered; call again to wait for them.
+        ProducerFencedError: another producer uses the id; fatal.
+        ClientError: a record was not delivered; call `abort_transaction` and start over.
+    """
+    manager = core.transactions.manager
+    yield from _outcome_of(core, core.transactions.detach(), timeout)
+    return manager.detached
 
 
 def _outcome_of(core: ProducerCore, outcome: Outcome, timeout: float | None) -> ProducerPlan[None]:

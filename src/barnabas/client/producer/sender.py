@@ -478,9 +478,7 @@ def _by_number(batch: ProducerBatch) -> int:
 def _error_of(tp: TopicPartition, result: PartitionProduceResponse) -> BrokerError:
     detail = result.error_message
     if result.error_code == ErrorCode.MESSAGE_TOO_LARGE:
-        detail = (
-            "the batch is over the topic's max.message.bytes: raise it there, or lower batch.size"
-        )
+        detail = "the batch exceeds the topic's max.message.bytes: raise it, or lower batch.size"
     return broker_error(result.error_code, f"produce to {tp}", detail)
 
 

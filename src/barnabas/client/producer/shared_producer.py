@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Un
 from barnabas.client.producer import producer_plans
 from barnabas.client.producer.delivery import Delivery
 from barnabas.client.producer.interceptors import ProducerRecord
-from barnabas.client.producer.producer_face import ProducerFace
+from barnabas.client.producer.producer_base import ProducerBase
 from barnabas.client.producer.unfit_record import raise_unfit
 from barnabas.client.session.plan_runner import run_plan
 from barnabas.client.session.with_block import WithBlock
@@ -51,7 +51,7 @@ def _blocking(
     return method
 
 
-class SharedProducer(WithBlock, ProducerFace):
+class SharedProducer(WithBlock, ProducerBase):
     """Sends records over the connections of a client; created by `Client.producer()`.
 
     A failed record makes the next `flush()` or `close()` raise, unless the record has an
@@ -266,8 +266,11 @@ class SharedProducer(WithBlock, ProducerFace):
 
     init_transactions = _blocking(producer_plans.init_transactions)
     send_offsets_to_transaction = _blocking(producer_plans.send_offsets_to_transaction)
+    prepare_transaction = _blocking(producer_plans.prepare_transaction)
+    complete_transaction = _blocking(producer_plans.complete_transaction)
     commit_transaction = _blocking(producer_plans.commit_transaction)
     abort_transaction = _blocking(producer_plans.abort_transaction)
+    detach_transaction = _blocking(producer_plans.detach_transaction)
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:

@@ -114,7 +114,7 @@ def raise_unfit(topic: str, record: object, error: Exception) -> NoReturn:
     """
     if isinstance(error, UnfitRecordError | InvalidRecordError):
         raise error
-    complaint = _complaint(record_parts(topic, record))
+    complaint = _unfit_part(record_parts(topic, record))
     if complaint is None:
         timestamp = record_parts(topic, record)[-1]
         try:
@@ -126,7 +126,7 @@ def raise_unfit(topic: str, record: object, error: Exception) -> NoReturn:
     raise UnfitRecordError(topic, *complaint) from error
 
 
-def _complaint(record: tuple[object, ...]) -> tuple[str, str] | None:
+def _unfit_part(record: tuple[object, ...]) -> tuple[str, str] | None:
     """Return a description of the wrong part and a hint, None if no part is wrong."""
     key, value, headers, _timestamp = record
     for what, data in (("key", key), ("value", value)):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.network.reconnect_backoff import exponential_ms
+
 if TYPE_CHECKING:
     from barnabas.runtime.rng import Rng
 
@@ -24,5 +26,5 @@ class Backoff:
 
     def delay_ms(self, attempts: int) -> float:
         """Return how long (ms) to wait after `attempts` failed attempts; 0 counts as 1."""
-        delay = min(self._max_ms, self._initial_ms * 2.0 ** min(max(0, attempts - 1), 30))
+        delay = exponential_ms(self._initial_ms, self._max_ms, attempts)
         return delay * (1 + _JITTER * (2 * self._rng.random() - 1))

@@ -38,7 +38,7 @@ def await_broker(
     responded = False
     retry = cluster.retry_timer()
 
-    def try_again() -> None:
+    def attempt() -> None:
         cluster.refresh((), on_done)
 
     def on_done(_none: None, error: ClientError | None) -> None:
@@ -47,14 +47,14 @@ def await_broker(
             # An error from a broker proves that it is reachable; the next call reports it.
             responded = True
             return
-        retry.retry(try_again)
+        retry.retry(attempt)
 
     def notice() -> None:
         if not responded:
             on_notice(_unreached(session, notice_ms))
 
     notice_timer = timer.call_later(notice_ms, notice)
-    try_again()
+    attempt()
     session.stepper.run_until(lambda: responded, timeout_ms)
     notice_timer.cancel()
     if not responded:

@@ -33,7 +33,8 @@ class Waiter:
         self, stepper: LoopStepper, check_usable: Callable[[], None], timeout_ms: float
     ) -> None:
         self._stepper = stepper
-        self._check_usable = check_usable
+        # Raises if the client may no longer be used.
+        self.check_usable = check_usable
         self._limit_ms = timeout_ms + _GRACE_MS
         # Remaining time of all calls together (ms): `limit_total` sets it, each wait subtracts its
         # duration; None: no such limit. It may become negative, since a wait can end late.
@@ -44,8 +45,8 @@ class Waiter:
     def limit_total(self, timeout_ms: float) -> None:
         """Limit the duration of all further calls together.
 
-        When the limit is reached, calls raise a plain TimeoutError, which is no ClientError: code
-        that treats the error of a single call as a result must not hide the limit.
+        When the limit is reached, calls raise a plain TimeoutError, which is not a ClientError:
+        code that treats the error of a single call as a result must not hide the limit.
 
         Args:
             timeout_ms: the sum of the durations of all calls (ms). Time between calls does not
@@ -71,40 +72,46 @@ class Waiter:
         Raises:
             TimeoutError: the limit of all calls together was reached.
         """
-        self._check_usable()
-        if self._remaining_ms is not None and self._remaining_ms <= 0:
-            raise self._over_limit()
+        self.check_usable()
+        self._check_limit()
         outcomes: dict[K, T | ClientError] = {}
         for key, start in starts.items():
-            start(_noting(outcomes, key))
+            start(_store_outcome(outcomes, key))
         complete = len(starts)
-        if not self._run_until(lambda: len(outcomes) == complete):
+        if not self.run_until(lambda: len(outcomes) == complete, self._limit_ms):
             for key in starts:
                 late = f"{key} did not end within default.api.timeout.ms"
                 outcomes.setdefault(key, ClientTimeoutError(late))
         return {key: outcomes[key] for key in starts}
 
-    def _run_until(self, is_done: Callable[[], bool]) -> bool:
-        """Run the loop; return False if the calls did not end within their own timeout."""
+    def run_until(self, is_done: Callable[[], bool], timeout_ms: float) -> bool:
+        """Run the loop until `is_done()` holds; return False if the timeout passed first.
+
+        Raises:
+            TimeoutError: the limit of all calls together was reached.
+        """
+        self.check_usable()
         if self._remaining_ms is None:
-            return self._stepper.run_until(is_done, self._limit_ms)
+            return self._stepper.run_until(is_done, timeout_ms)
+        self._check_limit()
         clock = self._stepper.runtime.clock
         started_ms = clock.monotonic_ms()
-        is_complete = self._stepper.run_until(is_done, min(self._remaining_ms, self._limit_ms))
+        is_complete = self._stepper.run_until(is_done, min(self._remaining_ms, timeout_ms))
         self._remaining_ms -= clock.monotonic_ms() - started_ms
-        if not is_complete and self._remaining_ms <= 0:
-            raise self._over_limit()
+        if not is_complete:
+            self._check_limit()
         return is_complete
 
-    def _over_limit(self) -> TimeoutError:
-        return TimeoutError(f"the calls together took longer than {self._total_ms:.0f} ms")
+    def _check_limit(self) -> None:
+        if self._remaining_ms is not None and self._remaining_ms <= 0:
+            raise TimeoutError(f"the calls together took longer than {self._total_ms:.0f} ms")
 
     def pause(self, delay_ms: float) -> None:
         """Wait for `delay_ms`; network events are processed in the meantime."""
         self._stepper.run_until(lambda: False, delay_ms)
 
 
-def _noting(outcomes: dict[K, T | ClientError], key: K) -> OnDone[T]:
+def _store_outcome(outcomes: dict[K, T | ClientError], key: K) -> OnDone[T]:
     def on_done(result: T | None, error: ClientError | None) -> None:
         if error is not None:
             outcomes[key] = error

@@ -1,4 +1,4 @@
-"""Transaction calls of both faces: each call is started, and its outcome is read once.
+"""Transaction calls of both producers: each call is started, and its outcome is read once.
 
 A call continues after the user's timeout. The next call must be the same method and waits for the
 same outcome (KIP-691: the timeout of a commit does not determine its outcome).
@@ -6,6 +6,7 @@ same outcome (KIP-691: the timeout of a commit does not determine its outcome).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.client.errors import ClientConfigError, IllegalTransactionStateError
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from barnabas.client.retries.retrying import OnDone
     from barnabas.client.topic_partition import K
     from barnabas.client.transactions.manager import TransactionManager
+    from barnabas.client.transactions.prepared_transaction import PreparedTransaction
 
 __all__ = ["Outcome", "TransactionCalls"]
 
@@ -62,9 +64,10 @@ class TransactionCalls:
             raise ClientConfigError("transactions need a producer with a transactional_id")
         return self._manager
 
-    def initialize(self) -> Outcome:
+    def initialize(self, *, keeps_prepared: bool = False) -> Outcome:
         """Start `init_transactions`."""
-        return self._started("init_transactions", self.manager.initialize)
+        start = partial(self.manager.initialize, keeps_prepared=keeps_prepared)
+        return self._started("init_transactions", start)
 
     def begin(self) -> None:
         """Begin a transaction.
@@ -97,9 +100,22 @@ class TransactionCalls:
         """Start `commit_transaction`."""
         return self._started("commit_transaction", self.manager.commit)
 
+    def prepare(self) -> Outcome:
+        """Start `prepare_transaction`."""
+        return self._started("prepare_transaction", self.manager.prepare)
+
+    def complete(self, stored: PreparedTransaction) -> Outcome:
+        """Start `complete_transaction`."""
+        start = partial(self.manager.complete, stored)
+        return self._started("complete_transaction", start)
+
     def abort(self) -> Outcome:
         """Start `abort_transaction`."""
         return self._started("abort_transaction", self.manager.abort)
+
+    def detach(self) -> Outcome:
+        """Start `detach_transaction`."""
+        return self._started("detach_transaction", self.manager.detach)
 
     def claim(self, outcome: Outcome) -> None:
         """Mark the outcome as read and raise its error.
@@ -132,5 +148,5 @@ class TransactionCalls:
             self._unclaimed = None
             return
         raise IllegalTransactionStateError(
-            f"{call}: {unclaimed.call} was not waited for to its end: call that again first"
+            f"{call}: {unclaimed.call} has not ended: first call it again to wait for its end"
         )

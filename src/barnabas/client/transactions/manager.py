@@ -2,19 +2,23 @@
 
 Source: KIP-98; KIP-360 (higher epoch after failed batches), KIP-447 (offsets with the group's
 generation), KIP-588 (an abort finds out whether the producer is fenced), KIP-890 (version 2: a
-produce request adds its partitions, and each end of a transaction raises the epoch).
+produce request adds its partitions, and each end of a transaction raises the epoch), KIP-939 (a
+prepared transaction outlives its producer, and a successor ends it).
 
 `advance` sends the next request, if there is one; every change of state calls it. An operation of
-the user (initialize, send offsets, commit, abort) ends with its callback and has no timeout here.
+the user (initialize, send offsets, prepare, commit, abort, detach) ends with its callback and has
+no timeout here.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from barnabas.client.connections.coordinators import TRANSACTION, Coordinators
 from barnabas.client.errors import (
+    ClientConfigError,
     ClientError,
     IllegalTransactionStateError,
     TransactionAbortedError,
@@ -22,7 +26,9 @@ from barnabas.client.errors import (
 )
 from barnabas.client.transactions import requests
 from barnabas.client.transactions.offsets import OffsetsToSend
-from barnabas.client.transactions.requests import ProducerIdAndEpoch
+from barnabas.client.transactions.open_transaction import OpenTransaction
+from barnabas.client.transactions.prepared_transaction import PreparedTransaction
+from barnabas.client.transactions.requests import ProducerIdAndEpoch, TwoPhases
 from barnabas.client.transactions.state import TransactionState, check_transition
 from barnabas.client.transactions.verdict import Verdict, fenced, judge, judge_batch, worst
 from barnabas.protocol.api_keys import ApiKey
@@ -51,7 +57,9 @@ _V2 = 2
 _CONCURRENT_RETRY_MS = 20.0
 # The coordinator or a partition leader has forgotten the producer id.
 _LOST = frozenset({ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_ID_MAPPING})
-_SENDS = frozenset({_S.IN_TRANSACTION, _S.COMMITTING})
+_SENDS = frozenset({_S.IN_TRANSACTION, _S.PREPARING, _S.COMMITTING, _S.DETACHING})
+# States that end when all batches and offsets are delivered, and the states that follow.
+_AFTER_DELIVERY = {_S.PREPARING: _S.PREPARED, _S.DETACHING: _S.DETACHED}
 
 
 class BatchesOfTransaction(Protocol):
@@ -100,6 +108,9 @@ class TransactionManager:
         # Set in the states ABORTABLE_ERROR and FATAL_ERROR: the error that led there.
         self.error: ClientError | None = None
         self.identity = ProducerIdAndEpoch()
+        # The prepared transaction, in the state PREPARED and while it is ended.
+        self.prepared: PreparedTransaction | None = None
+        self._two_phases = TwoPhases(config.transaction_two_phase_commit_enable)
         # Whether the transaction uses version 2 (KIP-890); decided when it begins.
         self.is_v2 = False
         # Partitions that the coordinator has added, and partitions that are still to be added.
@@ -112,7 +123,7 @@ class TransactionManager:
         self._bump_wanted = False
         # Whether the coordinator has forgotten the producer id: no EndTxn request is possible.
         self._mapping_lost = False
-        # Callback of the pending initialize, commit or abort.
+        # Callback of the pending initialize, prepare, commit, abort or detach.
         self._waiting: OnDone[bool] | None = None
         # Whether a request or a retry backoff is pending.
         self._busy = False
@@ -185,11 +196,18 @@ class TransactionManager:
 
     # Operations of the user
 
-    def initialize(self, on_done: OnDone[bool]) -> None:
-        """Register the id with the coordinator, which fences other producers with this id."""
+    def initialize(self, on_done: OnDone[bool], *, keeps_prepared: bool = False) -> None:
+        """Register the id with the coordinator, which fences other producers with this id.
+
+        Args:
+            on_done: called once.
+            keeps_prepared: whether an open transaction of the id becomes the prepared transaction
+                of this producer, instead of being aborted (KIP-939).
+        """
         if self.state is not _S.UNINITIALIZED:
             self._refuse("init_transactions")
         self._waiting = on_done
+        self._two_phases = replace(self._two_phases, keeps_prepared=keeps_prepared)
         self._go(_S.INITIALIZING)
         self.advance()
 
@@ -215,9 +233,31 @@ class TransactionManager:
         self._offsets.append(OffsetsToSend(dict(offsets), group, on_done))
         self.advance()
 
+    def prepare(self, on_done: OnDone[bool]) -> None:
+        """Send all pending batches and offsets; only commit and abort are allowed afterwards."""
+        if not self._two_phases.is_enabled:
+            raise ClientConfigError(
+                "prepare_transaction needs transaction.two.phase.commit.enable=true"
+            )
+        if self.state is not _S.IN_TRANSACTION:
+            self._refuse("prepare_transaction")
+        self._waiting = on_done
+        self._go(_S.PREPARING)
+        self._batches.send_all()
+        self.advance()
+
+    def complete(self, stored: PreparedTransaction, on_done: OnDone[bool]) -> None:
+        """Commit the prepared transaction if it is `stored`, else abort it."""
+        if self.state is not _S.PREPARED:
+            self._refuse("complete_transaction")
+        if stored == self.prepared:
+            self.commit(on_done)
+        else:
+            self.abort(on_done)
+
     def commit(self, on_done: OnDone[bool]) -> None:
         """Send all pending batches, then commit."""
-        if self.state is not _S.IN_TRANSACTION:
+        if self.state not in (_S.IN_TRANSACTION, _S.PREPARED):
             self._refuse("commit_transaction")
         self._waiting = on_done
         self._go(_S.COMMITTING)
@@ -226,7 +266,7 @@ class TransactionManager:
 
     def abort(self, on_done: OnDone[bool]) -> None:
         """Abort; pending batches fail with `TransactionAbortedError`."""
-        if self.state not in (_S.IN_TRANSACTION, _S.ABORTABLE_ERROR):
+        if self.state not in (_S.IN_TRANSACTION, _S.PREPARED, _S.ABORTABLE_ERROR):
             self._refuse("abort_transaction")
         self._waiting = on_done
         self._go(_S.ABORTING)
@@ -235,6 +275,25 @@ class TransactionManager:
         self._fail_offsets(aborted)
         self._batches.give_up_queued(aborted)
         self.advance()
+
+    def detach(self, on_done: OnDone[bool]) -> None:
+        """Send all pending batches and offsets, then leave the open transaction as it is."""
+        if self.state is not _S.IN_TRANSACTION:
+            self._refuse("detach_transaction")
+        self._waiting = on_done
+        self._go(_S.DETACHING)
+        self._batches.send_all()
+        self.advance()
+
+    @property
+    def detached(self) -> OpenTransaction | None:
+        """The transaction that was detached; None if nothing was sent in it."""
+        assert self.state is _S.DETACHED, self.state
+        return (
+            OpenTransaction(self.transactional_id, *self.identity, is_v2=self.is_v2)
+            if self._started
+            else None
+        )
 
     def _refuse(self, call: str) -> None:
         if self.error is not None:
@@ -261,11 +320,20 @@ class TransactionManager:
                 self._end()
             else:
                 self._ended()
+        elif self.state in _AFTER_DELIVERY and not self._batches.has_incomplete:
+            if self.state is _S.PREPARING:
+                self.prepared = PreparedTransaction(*self.identity)
+            self._go(_AFTER_DELIVERY[self.state])
+            self._end_call(None)
 
     def _initialize(self) -> None:
+        two_phases = self._two_phases
+
         def build(version: int) -> Message:
             timeout_ms = self._config.transaction_timeout_ms
-            return requests.initialize(self.transactional_id, timeout_ms, self.identity, version)
+            return requests.initialize(
+                self.transactional_id, timeout_ms, self.identity, version, two_phases
+            )
 
         def on_done(response: Message | None, error: ClientError | None) -> None:
             if response is not None:
@@ -274,13 +342,29 @@ class TransactionManager:
                 if not response.error_code and is_sound:
                     self._begin_epoch(response.producer_id, response.producer_epoch)
                     self._bump_wanted = self._mapping_lost = False
-                    self._become_ready()
+                    if two_phases.keeps_prepared and response.ongoing_txn_producer_id >= 0:
+                        ongoing = response.ongoing_txn_producer_id
+                        self._keep(
+                            PreparedTransaction(ongoing, response.ongoing_txn_producer_epoch)
+                        )
+                    else:
+                        self._become_ready()
                     return
                 code = response.error_code or ErrorCode.UNKNOWN_SERVER_ERROR
                 error = broker_error(code, f"transactional.id={self.transactional_id}")
             self._on_error(error)
 
-        self._call(ApiKey.INIT_PRODUCER_ID, build, on_done)
+        self._call(ApiKey.INIT_PRODUCER_ID, build, on_done, max_version=two_phases.max_version)
+
+    def _keep(self, prepared: PreparedTransaction) -> None:
+        """Take over the prepared transaction of a predecessor."""
+        self._busy = False
+        self._request_retry.reset()
+        self.prepared = prepared
+        self.is_v2 = self._cluster.feature_level(_FEATURE) >= _V2
+        self._started = True
+        self._go(_S.PREPARED)
+        self._end_call(None)
 
     def _add_partitions(self) -> None:
         requested = list(self._new)
@@ -365,6 +449,9 @@ class TransactionManager:
         self._added.clear()
         self._new.clear()
         self._started = False
+        self.prepared = None
+        # Only the first InitProducerId keeps a transaction; later ones only raise the epoch.
+        self._two_phases = replace(self._two_phases, keeps_prepared=False)
         if self.state is _S.ABORTING and self._bump_wanted:
             self._busy = False
             self.error = None

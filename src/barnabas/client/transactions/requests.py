@@ -5,6 +5,7 @@ Versions above the bounds are for transactions of version 2 (KIP-890), or for br
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.client.errors import broker_error
@@ -36,7 +37,9 @@ __all__ = [
     "ADD_PARTITIONS_MAX",
     "END_MAX_BEFORE_V2",
     "OFFSETS_MAX_BEFORE_V2",
+    "TWO_PHASES_FROM",
     "ProducerIdAndEpoch",
+    "TwoPhases",
     "add_offsets",
     "add_partitions",
     "commit_offsets",
@@ -52,6 +55,9 @@ END_MAX_BEFORE_V2 = 4
 OFFSETS_MAX_BEFORE_V2 = 4
 # From this version on, a request may name the current id and epoch to raise the epoch.
 _BUMP_FROM = 3
+# The first version with two-phase commit (KIP-939).
+TWO_PHASES_FROM = 6
+_NO_TIMEOUT_MS = 0x7FFF_FFFF
 
 
 class ProducerIdAndEpoch(NamedTuple):
@@ -61,17 +67,46 @@ class ProducerIdAndEpoch(NamedTuple):
     producer_epoch: int = -1
 
 
+@dataclass(frozen=True, slots=True)
+class TwoPhases:
+    """What an InitProducerId request asks of two-phase commit (KIP-939)."""
+
+    # Whether the producer's transactions never time out.
+    is_enabled: bool = False
+    # Whether an open transaction of the id is kept instead of aborted.
+    keeps_prepared: bool = False
+
+    @property
+    def max_version(self) -> int | None:
+        """The bound of the request's version; None for the last stable version."""
+        return TWO_PHASES_FROM if self.is_enabled or self.keeps_prepared else None
+
+
 def initialize(
-    transactional_id: str, timeout_ms: int, identity: ProducerIdAndEpoch, version: int
+    transactional_id: str,
+    timeout_ms: int,
+    identity: ProducerIdAndEpoch,
+    version: int,
+    two_phases: TwoPhases,
 ) -> InitProducerIdRequest:
     """Build the request that registers the transactional id or raises the epoch.
 
     Raises:
-        ProtocolError: the epoch must be raised, but the broker is older than 2.5.
+        ProtocolError: the broker is older than 2.5 and the epoch must be raised; or the broker does
+            not serve the version for two-phase commit.
     """
     request = InitProducerIdRequest(
         transactional_id=transactional_id, transaction_timeout_ms=timeout_ms
     )
+    if two_phases.max_version is not None:
+        if version < TWO_PHASES_FROM:
+            raise ProtocolError(
+                "two-phase commit (KIP-939) needs a broker with unstable.api.versions.enable=true"
+            )
+        request.keep_prepared_txn = two_phases.keeps_prepared
+        if two_phases.is_enabled:
+            request.enable_2pc = True
+            request.transaction_timeout_ms = _NO_TIMEOUT_MS
     if identity.producer_id >= 0:
         if version < _BUMP_FROM:
             raise ProtocolError("a broker before 2.5 cannot raise the epoch after a failed batch")

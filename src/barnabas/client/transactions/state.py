@@ -1,4 +1,4 @@
-"""The states of a transactional producer and their transitions (KIP-98, KIP-360)."""
+"""The states of a transactional producer and their transitions (KIP-98, 360, 939)."""
 
 from __future__ import annotations
 
@@ -17,6 +17,14 @@ class TransactionState(Enum):
     IN_TRANSACTION = "in transaction"
     COMMITTING = "committing"
     ABORTING = "aborting"
+    # The producer sends what is pending, and then waits for commit, abort or complete (KIP-939).
+    PREPARING = "preparing"
+    # All records are written; or a predecessor's prepared transaction was kept.
+    PREPARED = "prepared"
+    # The producer sends what is pending, and then leaves the open transaction to another process.
+    DETACHING = "detaching"
+    # Another process ends the transaction; this producer cannot be used any more.
+    DETACHED = "detached"
     # Only an abort is allowed.
     ABORTABLE_ERROR = "abortable error"
     # The producer is fenced or not authorized; the application needs a new producer.
@@ -30,9 +38,15 @@ _FROM: dict[TransactionState, frozenset[TransactionState]] = {
     _S.INITIALIZING: frozenset({_S.UNINITIALIZED, _S.ABORTING}),
     _S.READY: frozenset({_S.INITIALIZING, _S.COMMITTING, _S.ABORTING}),
     _S.IN_TRANSACTION: frozenset({_S.READY}),
-    _S.COMMITTING: frozenset({_S.IN_TRANSACTION}),
-    _S.ABORTING: frozenset({_S.IN_TRANSACTION, _S.ABORTABLE_ERROR}),
-    _S.ABORTABLE_ERROR: frozenset({_S.IN_TRANSACTION, _S.COMMITTING, _S.ABORTABLE_ERROR}),
+    _S.PREPARING: frozenset({_S.IN_TRANSACTION}),
+    _S.PREPARED: frozenset({_S.PREPARING, _S.INITIALIZING}),
+    _S.COMMITTING: frozenset({_S.IN_TRANSACTION, _S.PREPARED}),
+    _S.ABORTING: frozenset({_S.IN_TRANSACTION, _S.PREPARED, _S.ABORTABLE_ERROR}),
+    _S.DETACHING: frozenset({_S.IN_TRANSACTION}),
+    _S.DETACHED: frozenset({_S.DETACHING}),
+    _S.ABORTABLE_ERROR: frozenset(
+        {_S.IN_TRANSACTION, _S.PREPARING, _S.COMMITTING, _S.DETACHING, _S.ABORTABLE_ERROR}
+    ),
     _S.FATAL_ERROR: frozenset(_S),
 }
 

@@ -20,7 +20,7 @@ from barnabas.protocol.messages.alter_client_quotas import (
     EntryDataResponse,
 )
 from barnabas.settings.key import ConfigType
-from barnabas.waiting.steps import count_gradually, gradually
+from barnabas.waiting.steps import gradually
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -87,10 +87,12 @@ def _changes(
 def _keys_of(entity: QuotaEntity) -> Mapping[str, ConfigType]:
     """Return the keys that are valid for an entity; raises Refusal for an invalid entity."""
     if not entity:
-        raise _invalid("an entity has to name a user, a client id or an address")
+        raise _invalid("an entity must have a user, a client id or an address")
     for kind, name in entity:
         if kind not in (USER, CLIENT_ID, IP):
-            raise _invalid(f"{kind} is no type of quota entity; user, client-id and ip are")
+            raise _invalid(
+                f"{kind} is not a type of quota entity; the types are user, client-id and ip"
+            )
         if name == "":
             raise _invalid(f"the name of a {kind} cannot be empty")
     by_type = dict(entity)
@@ -115,17 +117,17 @@ def _is_address(text: str) -> bool:
 def _check_value(keys: Mapping[str, ConfigType], key: str, value: float) -> None:
     kind = keys.get(key)
     if kind is None:
-        raise _invalid(f"{key} is no quota of such an entity; allowed: {', '.join(keys)}")
+        raise _invalid(f"{key} is not a quota of such an entity; allowed: {', '.join(keys)}")
     if not math.isfinite(value):
-        raise _invalid(f"{key} has to be a finite number")
+        raise _invalid(f"{key} must be a finite number")
     if value <= 0:
-        raise _invalid(f"{key} has to be greater than 0")
+        raise _invalid(f"{key} must be greater than 0")
     if kind is ConfigType.DOUBLE:
         return
     if value > _LARGEST[kind]:
-        raise _invalid(f"{key} can be {_LARGEST[kind]} at most")
+        raise _invalid(f"{key} must be at most {_LARGEST[kind]}")
     if math.fmod(value, 1.0) > _FRACTION_MAX:
-        raise _invalid(f"{key} has to be a whole number")
+        raise _invalid(f"{key} must be an integer")
 
 
 def _invalid(message: str) -> Refusal:
@@ -147,7 +149,16 @@ def _answer(entity: QuotaEntity, refusal: Refusal | None) -> EntryDataResponse:
 def refuse_alter_client_quotas(
     request: AlterClientQuotasRequest, error: Refusal
 ) -> Generator[None, None, AlterClientQuotasResponse]:
-    """Make the error response for all entities of a request."""
-    entities = yield from count_gradually(entity_of(entry.entity) for entry in request.entries)
-    entries = yield from gradually(_answer(entity, error) for entity in entities)
+    """Make the error response for all entities of a request, as they are in the request."""
+    entries = yield from gradually(
+        EntryDataResponse(
+            error_code=error.error_code,
+            error_message=error.message,
+            entity=[
+                EntityDataResponse(entity_type=each.entity_type, entity_name=each.entity_name)
+                for each in entry.entity
+            ],
+        )
+        for entry in request.entries
+    )
     return AlterClientQuotasResponse(entries=entries)

@@ -44,13 +44,13 @@ def changed_value(
     if operation not in tuple(ConfigOperation):
         raise Refusal(ErrorCode.INVALID_REQUEST, f"unknown operation {operation}")
     if operand is None:
-        raise Refusal(ErrorCode.INVALID_REQUEST, f"{name} needs a value")
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"{name} requires a value")
     if operation == ConfigOperation.SET:
         return operand
     if key is None or key.type is not ConfigType.LIST:
         raise Refusal(
             ErrorCode.INVALID_CONFIG,
-            f"{name} is no list: nothing can be appended to it or subtracted from it",
+            f"{name} is not a list: values cannot be appended to it or subtracted from it",
         )
     parts = [part for part in (before or "").split(",") if part]
     named = [part.strip() for part in operand.split(",") if part.strip()]

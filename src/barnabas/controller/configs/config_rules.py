@@ -127,8 +127,8 @@ class ConfigRules:
             if key.mode is DynamicMode.READ_ONLY:
                 raise Refusal(
                     ErrorCode.INVALID_REQUEST,
-                    f"{key_name} cannot change while the broker runs; set it in the properties"
-                    " and start again",
+                    f"{key_name} cannot change while the broker runs; set it in the "
+                    "properties file and restart the broker",
                 )
             if key.mode is DynamicMode.PER_BROKER and name == ALL_BROKERS:
                 raise Refusal(
@@ -157,7 +157,7 @@ class ConfigRules:
         overrides = merged.get(_OVERRIDES, self._broker.values.get(_OVERRIDES))
         if per_address is not None and int(str(per_address)) == 0 and not overrides:
             raise Refusal(
-                ErrorCode.INVALID_REQUEST, f"{_PER_ADDRESS} can be 0 only where {_OVERRIDES} is set"
+                ErrorCode.INVALID_REQUEST, f"{_PER_ADDRESS} can be 0 only if {_OVERRIDES} is set"
             )
 
 
@@ -178,12 +178,12 @@ def check_broker_name(name: str) -> None:
         Refusal: INVALID_REQUEST.
     """
     if name != ALL_BROKERS and not (name.isascii() and name.isdigit()):
-        raise Refusal(ErrorCode.INVALID_REQUEST, f"a broker is named by its number, not {name!r}")
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"expected a broker id, not {name!r}")
 
 
 def _check_topic_name(name: str) -> None:
     if not name:
-        raise Refusal(ErrorCode.INVALID_REQUEST, "there are no configs of all topics")
+        raise Refusal(ErrorCode.INVALID_REQUEST, "topics have no cluster-wide configs")
     problem = problem_of(name)
     if problem is not None:
         raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
@@ -196,24 +196,26 @@ def _check_minimum(image: ClusterImage, name: str, changes: Mapping[str, str | N
     if name != ALL_BROKERS:
         raise Refusal(
             ErrorCode.INVALID_CONFIG,
-            f"{_MIN_INSYNC_REPLICAS} is set for all brokers or a topic, never for one broker,"
-            " while eligible leader replicas are kept",
+            f"while eligible leader replicas are enabled, {_MIN_INSYNC_REPLICAS} cannot "
+            "be set for one broker, only for all brokers or a topic",
         )
     if changes[_MIN_INSYNC_REPLICAS] is None:
         raise Refusal(
             ErrorCode.INVALID_CONFIG,
-            f"{_MIN_INSYNC_REPLICAS} of all brokers cannot be removed while eligible leader"
-            " replicas are kept",
+            f"while eligible leader replicas are enabled, {_MIN_INSYNC_REPLICAS} of all "
+            "brokers cannot be removed",
         )
 
 
 def _check_client_metrics(name: str, configs: Mapping[str, str]) -> None:
     if not name:
-        raise Refusal(ErrorCode.INVALID_REQUEST, "a subscription needs a name")
+        raise Refusal(ErrorCode.INVALID_REQUEST, "a subscription requires a name")
     for key_name, value in configs.items():
         key = CLIENT_METRICS_CONFIGS.get(key_name)
         if key is None:
-            raise Refusal(ErrorCode.INVALID_REQUEST, f"{key_name} is no config of a subscription")
+            raise Refusal(
+                ErrorCode.INVALID_REQUEST, f"{key_name} is not a config of a subscription"
+            )
         try:
             parsed = key.parse(value)
         except ConfigError as error:
@@ -229,11 +231,11 @@ def _check_client_metrics(name: str, configs: Mapping[str, str]) -> None:
 
 def _check_group(name: str, configs: Mapping[str, str]) -> None:
     if not name:
-        raise Refusal(ErrorCode.INVALID_REQUEST, "there are no configs of all groups")
+        raise Refusal(ErrorCode.INVALID_REQUEST, "groups have no cluster-wide configs")
     for key_name, value in configs.items():
         key = GROUP_CONFIGS.get(key_name)
         if key is None:
-            raise Refusal(ErrorCode.INVALID_CONFIG, f"{key_name} is no config of a group")
+            raise Refusal(ErrorCode.INVALID_CONFIG, f"{key_name} is not a config of a group")
         _parse(key, value, ErrorCode.INVALID_CONFIG)
 
 

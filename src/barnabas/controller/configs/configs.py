@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from barnabas.controller.configs.config_operations import changed_value
 from barnabas.controller.configs.config_rules import ConfigRules, check_kind
 from barnabas.controller.result import ControllerResult, Refusal
-from barnabas.metadata.configs_image import TOPIC, merge_configs
+from barnabas.metadata.configs_image import BROKER, TOPIC, merge_configs
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.alter_configs import (
     AlterConfigsRequest,
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     Answer = TypeVar("Answer", AlterConfigsResourceResponse, LegacyResourceResponse)
 
 _MIN_INSYNC_REPLICAS = "min.insync.replicas"
-_MANY_TIMES = "each resource may be named once"
-_KEY_MANY_TIMES = "each config may be named once"
+_MANY_TIMES = "a resource occurs more than once"
+_KEY_MANY_TIMES = "a config occurs more than once"
 
 
 class ConfigControl:
@@ -141,9 +141,11 @@ class ConfigControl:
         current = image.configs.get(kind, name)
         self._rules.check(image, resource, changes, merge_configs(current, changes))
         changed = {key: value for key, value in changes.items() if current.get(key) != value}
+        # Unchanged keys of a broker get records, too: it then reads its key stores again.
+        written = changes if kind == BROKER else changed
         records: list[VersionedRecord] = [
             (ConfigRecord(resource_type=kind, resource_name=name, name=key, value=value), 0)
-            for key, value in changed.items()
+            for key, value in written.items()
         ]
         if image.features.is_elr_enabled and _MIN_INSYNC_REPLICAS in changed:
             # Replicas that were eligible under the old minimum may not be eligible under the new

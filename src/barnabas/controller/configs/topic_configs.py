@@ -69,9 +69,9 @@ class TopicConfigs:
         for name, value in configs.items():
             key = TOPIC_CONFIGS.get(name)
             if key is None:
-                raise Refusal(ErrorCode.INVALID_CONFIG, f"{name} is no config of a topic")
+                raise Refusal(ErrorCode.INVALID_CONFIG, f"{name} is not a config of a topic")
             if value is None:
-                raise Refusal(ErrorCode.INVALID_CONFIG, f"{name} needs a value")
+                raise Refusal(ErrorCode.INVALID_CONFIG, f"{name} requires a value")
             try:
                 key.parse(value)
             except ConfigError as error:

@@ -33,7 +33,7 @@ def register_controller(
     if not has_controller_registration(view.image.features.metadata_version):
         refusal = Refusal(
             ErrorCode.UNSUPPORTED_VERSION,
-            "the metadata.version is too old for controllers to be registered",
+            "the metadata.version does not support the registration of controllers",
         )
         return ControllerResult([], refuse_controller_registration(request, refusal))
     registration = ControllerRegistration(

@@ -131,16 +131,20 @@ class FeatureControl:
     ) -> list[VersionedRecord]:
         name, level = update.feature, update.max_version_level
         if update.upgrade_type not in tuple(UpgradeType):
-            raise _invalid(name, level, f"there is no upgrade type {update.upgrade_type}")
+            raise _invalid(name, level, f"unknown upgrade type {update.upgrade_type}")
         if level < 0:
-            raise _invalid(name, level, "a level is at least 0")
+            raise _invalid(name, level, "a level must be at least 0")
         self._check_supported(image, name, level)
         current = self._current(image, name)
         is_upgrade = update.upgrade_type == UpgradeType.UPGRADE
         if level < current and is_upgrade:
-            raise _invalid(name, level, f"the level is {current}, and the request says upgrade")
+            raise _invalid(
+                name, level, f"the request is an upgrade, but the current level is {current}"
+            )
         if level > current and not is_upgrade:
-            raise _invalid(name, level, f"the level is {current}, and the request says downgrade")
+            raise _invalid(
+                name, level, f"the request is a downgrade, but the current level is {current}"
+            )
         if level == current:
             return []
         if name == METADATA_VERSION:
@@ -159,7 +163,7 @@ class FeatureControl:
             )
             if not has_eligible_leader_replicas(metadata_version):
                 raise _invalid(
-                    name, level, f"metadata.version {metadata_version} is too low for it"
+                    name, level, f"metadata.version {metadata_version} is too low for this level"
                 )
             records += self._pinned_minimum(image)
         records.append((FeatureLevelRecord(name=name, feature_level=level), 0))
@@ -179,7 +183,7 @@ class FeatureControl:
         for node, supported in nodes:
             levels = supported.get(name)
             if levels is None:
-                raise _invalid(name, level, f"{node} does not know the feature")
+                raise _invalid(name, level, f"{node} does not support the feature")
             if not levels.min_level <= level <= levels.max_level:
                 raise _invalid(
                     name, level, f"{node} supports {levels.min_level} to {levels.max_level}"

@@ -28,7 +28,7 @@ def allocate_producer_ids(
         check_broker_epoch(view.image, request.broker_id, request.broker_epoch)
         first = max(0, view.image.next_producer_id)
         if first > _PRODUCER_ID_MAX - PRODUCER_ID_BLOCK_SIZE:
-            raise Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "all producer ids are used up")
+            raise Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "all producer ids are exhausted")
     except Refusal as refusal:
         return ControllerResult([], refuse_producer_ids(request, refusal))
     record = ProducerIdsRecord(

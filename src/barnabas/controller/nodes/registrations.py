@@ -77,7 +77,7 @@ class RegistrationControl:
                 in_controlled_shutdown=known.in_controlled_shutdown,
             )
         else:
-            records += self._end_of_former_life(image, known, request)
+            records += self._remove_former_process(image, known, request)
             registration = _registration(request, epoch=view.next_offset)
             self._sessions.end(request.broker_id)
         records.append(registration.to_record(image.features.metadata_version))
@@ -89,7 +89,7 @@ class RegistrationControl:
             atomic=False,
         )
 
-    def _end_of_former_life(
+    def _remove_former_process(
         self,
         image: ClusterImage,
         known: BrokerRegistration | None,
@@ -108,7 +108,7 @@ class RegistrationControl:
         if request.cluster_id != self._config.cluster_id:
             raise Refusal(
                 ErrorCode.INCONSISTENT_CLUSTER_ID,
-                f"this is cluster {self._config.cluster_id}, not {request.cluster_id}",
+                f"the cluster id is {self._config.cluster_id}, not {request.cluster_id}",
             )
         known = view.image.brokers.get(request.broker_id)
         if (
@@ -118,10 +118,12 @@ class RegistrationControl:
         ):
             raise Refusal(
                 ErrorCode.DUPLICATE_BROKER_REGISTRATION,
-                f"broker {known.id} is alive already in another process",
+                f"another process of broker {known.id} is alive",
             )
         if request.is_migrating_zk_broker:
-            raise Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, "there is no migration any more")
+            raise Refusal(
+                ErrorCode.BROKER_ID_NOT_REGISTERED, "migration from ZooKeeper is not supported"
+            )
         if has_directories(view.image.features.metadata_version):
             _check_directories(view.image, request)
         _check_features(view.image.features, request)
@@ -132,15 +134,15 @@ def _check_directories(image: ClusterImage, request: BrokerRegistrationRequest) 
     directories = request.log_dirs
     problem = None
     if not directories:
-        problem = "a broker needs a data directory"
+        problem = "a broker requires a data directory"
     elif RESERVED_DIRECTORIES.intersection(directories):
-        problem = "a directory has an id with another meaning"
+        problem = "a directory has a reserved id"
     elif len(set(directories)) != len(directories):
-        problem = "a directory is named twice"
+        problem = "a directory occurs twice"
     else:
         for other in image.brokers.values():
             if other.id != request.broker_id and not set(directories).isdisjoint(other.directories):
-                problem = f"a directory is broker {other.id}'s already"
+                problem = f"a directory already belongs to broker {other.id}"
     if problem is not None:
         raise Refusal(ErrorCode.INVALID_REGISTRATION, problem)
 
@@ -150,7 +152,7 @@ def _check_features(features: FeaturesImage, request: BrokerRegistrationRequest)
     supported = features_from(request.features)
     if METADATA_VERSION not in supported:
         raise Refusal(
-            ErrorCode.INVALID_REGISTRATION, f"the broker does not know {METADATA_VERSION}"
+            ErrorCode.INVALID_REGISTRATION, f"the broker does not support {METADATA_VERSION}"
         )
     for name in (*features.finalized, *supported):
         low, high = supported.get(name, SupportedLevels(0, 0))
@@ -158,7 +160,7 @@ def _check_features(features: FeaturesImage, request: BrokerRegistrationRequest)
         if not low <= level <= high:
             raise Refusal(
                 ErrorCode.UNSUPPORTED_VERSION,
-                f"the cluster has {name} at level {level}, the broker supports {low} to {high}",
+                f"the cluster has {name} at level {level}, but the broker supports {low} to {high}",
             )
 
 

@@ -59,7 +59,7 @@ class LeaderElectionControl:
             return ControllerResult([], response, at_once=True)
         if request.election_type not in tuple(ElectionType):
             refusal = Refusal(
-                ErrorCode.INVALID_REQUEST, f"there is no election type {request.election_type}"
+                ErrorCode.INVALID_REQUEST, f"unknown election type {request.election_type}"
             )
             return ControllerResult([], (yield from refuse_elect_leaders(request, refusal)))
         kind = ElectionType(request.election_type)
@@ -145,9 +145,7 @@ class LeaderElectionControl:
         is_preferred = kind is ElectionType.PREFERRED
         needless = before.leader == before.preferred_leader
         if needless if is_preferred else before.leader != NO_LEADER:
-            raise Refusal(
-                ErrorCode.ELECTION_NOT_NEEDED, f"{name}-{partition} is led as it should be"
-            )
+            raise Refusal(ErrorCode.ELECTION_NOT_NEEDED, f"{name}-{partition} needs no election")
         election = Election.PREFERRED if is_preferred else Election.UNCLEAN
         rules = self._elections.strict_rules(image, name, candidates, election)
         change = changed_partition(partition, topic.id, before, before.isr, rules)

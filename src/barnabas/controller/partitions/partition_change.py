@@ -142,7 +142,7 @@ def changed_partition(
         and not set(before.isr) <= set(isr)
     ):
         record.leader = before.leader
-    if _says_nothing(record):
+    if _has_no_changes(record):
         return None
     return record, partition_change_record_version(rules.metadata_version)
 
@@ -157,12 +157,12 @@ def _elect(
 ) -> _Outcome:
     leader = _clean_leader(before, (*isr, *eligible), rules, replicas)
     if leader in isr:
-        return _Outcome(leader, isr, _elr_beside(isr, eligible, rules, replicas))
+        return _Outcome(leader, isr, _elr_with_leader(isr, eligible, rules, replicas))
     if leader != NO_LEADER:
         # Other ISR members have all committed records, but may miss later records of the new
         # leader.
         others = tuple(sorted({*isr, *eligible} - {leader}))
-        return _Outcome(leader, (leader,), _elr_beside((leader,), others, rules, replicas))
+        return _Outcome(leader, (leader,), _elr_with_leader((leader,), others, rules, replicas))
     candidates = rules.candidates
     may_lose = [*last_known] if rules.elr_enabled and not isr and not eligible else []
     if rules.election is Election.UNCLEAN and not any(map(candidates.is_doubtful, isr)):
@@ -201,12 +201,14 @@ def _complete(
     # Kafka also keeps replicas that are no longer assigned; those could never be elected.
     return tuple(
         replica
-        for replica in sorted(_had_all(before, rules, replicas).intersection(replicas))
+        for replica in sorted(
+            _replicas_with_all_committed(before, rules, replicas).intersection(replicas)
+        )
         if replica not in rules.unclean_shutdown and replica not in rules.emptied
     )
 
 
-def _had_all(
+def _replicas_with_all_committed(
     before: PartitionRegistration, rules: ElectionRules, replicas: tuple[int, ...]
 ) -> set[int]:
     """Return the members of ISR and ELR before this change that have all committed records.
@@ -234,7 +236,7 @@ def _isr_without_elr(
     return (*kept, *(each for each in isr if each not in kept))
 
 
-def _elr_beside(
+def _elr_with_leader(
     isr: tuple[int, ...],
     eligible: tuple[int, ...],
     rules: ElectionRules,
@@ -256,7 +258,9 @@ def _last_known(
     The record stores this list if the partition has no leader after the change.
     """
     known = before.last_known_elr if before.leader == NO_LEADER else (before.leader,)
-    lost = _had_all(before, rules, replicas).intersection(rules.unclean_shutdown)
+    lost = _replicas_with_all_committed(before, rules, replicas).intersection(
+        rules.unclean_shutdown
+    )
     known = (*known, *(each for each in sorted(lost) if each not in known))
     return tuple(each for each in known if each not in rules.emptied)
 
@@ -299,7 +303,7 @@ def _note_assignment(
         record.removing_replicas = list(assignment.removing)
 
 
-def _says_nothing(record: PartitionChangeRecord) -> bool:
+def _has_no_changes(record: PartitionChangeRecord) -> bool:
     return (
         record.isr is None
         and record.leader == NO_LEADER_CHANGE

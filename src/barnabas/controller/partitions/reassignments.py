@@ -108,8 +108,8 @@ class ReassignmentControl:
         if not may_change_factor and len(wanted.replicas) != len(_settled(before)):
             raise Refusal(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
-                f"{name}-{partition} has {len(_settled(before))} replicas, not"
-                f" {len(wanted.replicas)}, and the request does not allow to change that",
+                f"{name}-{partition} has {len(_settled(before))} replicas, and the "
+                f"request does not allow a change to {len(wanted.replicas)}",
             )
         rules = self._elections.strict_rules(
             image, name, Candidates(image.brokers), Election.ONLINE
@@ -131,7 +131,8 @@ class ReassignmentControl:
             if rules.election is not Election.UNCLEAN:
                 raise Refusal(
                     ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                    "no replica that would stay is in sync, and the topic has no unclean election",
+                    "no remaining replica is in sync, and the topic does not allow "
+                    "unclean elections",
                 )
             isr = replicas[:1]
         change = changed_partition(partition, topic.id, before, isr, rules, Assignment(replicas))
@@ -214,9 +215,19 @@ def refuse_alter_reassignments(
 
 
 def refuse_list_reassignments(
-    _request: ListPartitionReassignmentsRequest, error: Refusal
-) -> ListPartitionReassignmentsResponse:
-    """Return the error response to a ListPartitionReassignments request."""
+    request: ListPartitionReassignmentsRequest, error: Refusal
+) -> Generator[None, None, ListPartitionReassignmentsResponse]:
+    """Make the error response, which has the requested partitions without replicas, as in Kafka."""
+    topics: list[OngoingTopicReassignment] = []
+    for topic in request.topics or ():
+        partitions = yield from gradually(
+            OngoingPartitionReassignment(
+                partition_index=index, replicas=[], adding_replicas=[], removing_replicas=[]
+            )
+            for index in topic.partition_indexes
+        )
+        topics.append(OngoingTopicReassignment(name=topic.name, partitions=partitions))
+        yield
     return ListPartitionReassignmentsResponse(
-        error_code=error.error_code, error_message=error.message or None, topics=[]
+        error_code=error.error_code, error_message=error.message or None, topics=topics
     )

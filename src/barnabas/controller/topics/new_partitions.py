@@ -81,7 +81,7 @@ class NewPartitions:
         if not replicas:
             return "a partition needs at least one replica"
         if len(set(replicas)) != len(replicas):
-            return f"a broker is named twice in replicas {list(replicas)}"
+            return f"a broker occurs twice in replicas {list(replicas)}"
         for broker_id in replicas:
             broker = self._image.brokers.get(broker_id)
             if broker is None:
@@ -95,9 +95,12 @@ class NewPartitions:
         if wrong is not None:
             return wrong
         if replication_factor is not None and len(replicas) != replication_factor:
-            return f"replicas {list(replicas)} should be {replication_factor}, as the others"
+            return (
+                f"the number of replicas {list(replicas)} is not {replication_factor}, as for "
+                "the other partitions"
+            )
         if not any(is_live(self._image.brokers.get(broker_id)) for broker_id in replicas):
-            return f"none of the brokers {list(replicas)} is live to lead the partition"
+            return f"none of the brokers {list(replicas)} is live"
         return None
 
     def record(self, topic_id: bytes, partition: int, replicas: Sequence[int]) -> VersionedRecord:

@@ -42,7 +42,8 @@ class PartitionControl:
         once = [topic for topic in request.topics if times[topic.name] == 1]
         if _added(view.image, once) > _PARTITIONS_MAX:
             refusal = Refusal(
-                ErrorCode.POLICY_VIOLATION, f"one request may create {_PARTITIONS_MAX} partitions"
+                ErrorCode.POLICY_VIOLATION,
+                f"a request may create at most {_PARTITIONS_MAX} partitions",
             )
             refused = yield from refuse_create_partitions(request, refusal)
             return ControllerResult([], refused)
@@ -55,7 +56,7 @@ class PartitionControl:
             try:
                 if times[topic.name] > 1:
                     raise Refusal(
-                        ErrorCode.INVALID_REQUEST, f"topic {topic.name} is named more than once"
+                        ErrorCode.INVALID_REQUEST, f"topic {topic.name} occurs more than once"
                     )
                 added = yield from self._add(view.image, topic)
                 view.take_mutations(len(added))
@@ -82,7 +83,8 @@ class PartitionControl:
         if wanted.count <= current:
             raise Refusal(
                 ErrorCode.INVALID_PARTITIONS,
-                f"topic {wanted.name} has {current} partitions already; {wanted.count} asked for",
+                f"topic {wanted.name} already has {current} partitions; the request has "
+                f"{wanted.count}",
             )
         added = wanted.count - current
         new = NewPartitions(image)
@@ -94,7 +96,7 @@ class PartitionControl:
             if len(placed) != added:
                 raise Refusal(
                     ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                    f"{added} partitions are to be added, {len(placed)} assignments are given",
+                    f"the request adds {added} partitions, but has {len(placed)} assignments",
                 )
             new.check_assignments(placed, factor)
         records: list[VersionedRecord] = []

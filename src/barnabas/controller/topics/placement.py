@@ -68,13 +68,12 @@ class StripedPlacer:
         """Return the replicas of each new partition, the preferred leader first."""
         factor = spec.replication_factor
         if all(broker.fenced for broker in brokers):
-            raise Refusal(
-                ErrorCode.INVALID_REPLICATION_FACTOR, "no broker is live to lead the partitions"
-            )
+            raise Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, "no broker is live")
         if len(brokers) < factor:
             raise Refusal(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
-                f"replication factor {factor} needs as many brokers; {len(brokers)} are registered",
+                f"replication factor {factor} exceeds the number of registered brokers, "
+                f"{len(brokers)}",
             )
         racks = _Racks(brokers, self._rng)
         return [racks.place(factor) for _ in range(spec.partition_count)]

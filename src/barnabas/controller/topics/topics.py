@@ -47,9 +47,10 @@ _PARTITIONS_MAX = 10_000
 _RECORDS_MAX = 10_000
 _TOO_MANY = Refusal(
     ErrorCode.POLICY_VIOLATION,
-    f"one request may create {_PARTITIONS_MAX} partitions, their topics' records counted too",
+    f"a request may create at most {_PARTITIONS_MAX} partitions "
+    f"and {_RECORDS_MAX} metadata records",
 )
-_SAY_NOTHING = -1
+_BROKER_DEFAULT = -1
 _MIN_INSYNC_REPLICAS = "min.insync.replicas"
 
 
@@ -85,7 +86,7 @@ class TopicControl:
             try:
                 if times[topic.name] > 1:
                     raise Refusal(
-                        ErrorCode.INVALID_REQUEST, f"topic {topic.name} is named more than once"
+                        ErrorCode.INVALID_REQUEST, f"topic {topic.name} occurs more than once"
                     )
                 made = yield from self._create_one(view.image, topic)
                 view.take_mutations(made[1].num_partitions)
@@ -111,7 +112,7 @@ class TopicControl:
             if times[topic.name] > 1:
                 continue
             count = len(topic.assignments) or topic.num_partitions
-            total += self._config.num_partitions if count == _SAY_NOTHING else max(0, count)
+            total += self._config.num_partitions if count == _BROKER_DEFAULT else max(0, count)
         return total
 
     def _create_one(
@@ -161,7 +162,7 @@ class TopicControl:
     def _own_configs(self, topic: CreatableTopic) -> dict[str, str]:
         without = [each.name for each in topic.configs if each.value is None]
         if without:
-            raise Refusal(ErrorCode.INVALID_CONFIG, f"{', '.join(without)} needs a value")
+            raise Refusal(ErrorCode.INVALID_CONFIG, f"{', '.join(without)} requires a value")
         # If a key is given more than once, the last value counts.
         given = {each.name: each.value for each in topic.configs if each.value is not None}
         self._configs.check(given)
@@ -173,18 +174,19 @@ class TopicControl:
             return _assigned(new, topic)
         count = topic.num_partitions
         factor = topic.replication_factor
-        if count == _SAY_NOTHING:
+        if count == _BROKER_DEFAULT:
             count = self._config.num_partitions
-        if factor == _SAY_NOTHING:
+        if factor == _BROKER_DEFAULT:
             factor = self._config.default_replication_factor
         if factor <= 0:
             raise Refusal(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
-                f"a partition needs at least 1 replica, not {factor}",
+                f"the replication factor must be at least 1, not {factor}",
             )
         if count <= 0:
             raise Refusal(
-                ErrorCode.INVALID_PARTITIONS, f"a topic needs at least 1 partition, not {count}"
+                ErrorCode.INVALID_PARTITIONS,
+                f"the number of partitions must be at least 1, not {count}",
             )
         return new.place(self._placer, count, factor)
 
@@ -249,7 +251,9 @@ def _wanted(
         topic = _find(image, wanted, count)
         if wanted[0] is not None and not isinstance(topic, Refusal) and topic.id in by_id:
             doubly.add(topic.id)
-            refusal = Refusal(ErrorCode.INVALID_REQUEST, "the topic is named by its id too")
+            refusal = Refusal(
+                ErrorCode.INVALID_REQUEST, "the request also contains the id of the topic"
+            )
             found.append(((topic.name, topic.id), refusal))
         else:
             found += [(wanted, topic)] * (count if _is_wrong_alone(wanted) else 1)
@@ -269,7 +273,7 @@ def _find(image: ClusterImage, wanted: Wanted, times: int) -> TopicImage | Refus
             ErrorCode.INVALID_REQUEST, "give either the topic's name or its id, not both"
         )
     if times > 1:
-        return Refusal(ErrorCode.INVALID_REQUEST, "the topic is named more than once")
+        return Refusal(ErrorCode.INVALID_REQUEST, "the topic occurs more than once")
     if name is not None:
         topic = image.topics.by_name(name)
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -292,36 +296,36 @@ def _check_name(image: ClusterImage, name: str) -> None:
     if problem is not None:
         raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
     if name == METADATA_TOPIC:
-        raise Refusal(ErrorCode.INVALID_REQUEST, f"{name} is the metadata log, and no topic")
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"{name} is the metadata log and not a topic")
     if image.topics.by_name(name) is not None:
-        raise Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists already")
+        raise Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} already exists")
     # As in Kafka, the new topics of one request are not compared with each other.
     other = colliding(name, image.topics.names())
     if other is not None:
         raise Refusal(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"topic {name} differs from topic {other} only in '.' and '_', which metrics"
-            " cannot tell apart",
+            f"topic {name} differs from topic {other} only in '.' and '_', which metrics "
+            "cannot distinguish",
         )
 
 
 def _assigned(new: NewPartitions, topic: CreatableTopic) -> list[list[int]]:
-    if topic.replication_factor != _SAY_NOTHING:
+    if topic.replication_factor != _BROKER_DEFAULT:
         raise Refusal(
             ErrorCode.INVALID_REQUEST,
-            "with replicas assigned by hand the replication factor has to be -1",
+            "with assigned replicas, the replication factor must be -1",
         )
-    if topic.num_partitions != _SAY_NOTHING:
+    if topic.num_partitions != _BROKER_DEFAULT:
         raise Refusal(
             ErrorCode.INVALID_REQUEST,
-            "with replicas assigned by hand the number of partitions has to be -1",
+            "with assigned replicas, the number of partitions must be -1",
         )
     by_partition = {each.partition_index: each.broker_ids for each in topic.assignments}
     count = len(topic.assignments)
     if sorted(by_partition) != list(range(count)):
         raise Refusal(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"{count} partitions have to be numbered 0 to {count - 1}, each once",
+            f"the {count} partitions must have the numbers 0 to {count - 1}",
         )
     placed = [list(by_partition[partition]) for partition in range(count)]
     new.check_assignments(placed, replication_factor=None)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import msgspec
 
+from barnabas.coordinator.group.consumer_config import CONSUMER_KEYS
 from barnabas.settings.definition import ConfigDefinition, ConfigKey, ConfigType
-from barnabas.settings.range import at_least, between
+from barnabas.settings.range import at_least, between, one_of
 
 _INT_MAX = 0x7FFF_FFFF
 
@@ -95,6 +96,15 @@ DEFINITION = ConfigDefinition(
             5_000,
             "How long a write to __consumer_offsets may wait for its replicas, in ms.",
             at_least(1),
+        ),
+        *CONSUMER_KEYS,
+        ConfigKey(
+            "group.consumer.migration.policy",
+            ConfigType.STRING,
+            "disabled",
+            "Whether groups with members change between the classic and the consumer protocol. "
+            "Barnabas converts only groups without members.",
+            one_of("disabled"),
         ),
     ]
 )

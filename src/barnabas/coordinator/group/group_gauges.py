@@ -6,6 +6,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.classic.group_state import GroupState
+from barnabas.coordinator.group.consumer.consumer_group_state import ConsumerGroupState
+from barnabas.coordinator.runtime.load_times import load_time_families
 from barnabas.metrics import names
 from barnabas.metrics.family import MetricFamily
 
@@ -31,16 +33,27 @@ def group_families(coordinator: GroupCoordinator) -> Iterator[MetricFamily]:
         (names.GROUPS_STABLE, states[GroupState.STABLE]),
         (names.GROUPS_EMPTY, states[GroupState.EMPTY]),
         (names.GROUP_REBALANCES, metrics.completed_rebalances),
+        (names.CONSUMER_GROUP_REBALANCES, metrics.consumer_rebalances),
         (names.OFFSET_COMMITS, metrics.offset_commits),
         (names.OFFSET_DELETIONS, metrics.offset_deletions),
         (names.OFFSET_EXPIRATIONS, metrics.offset_expirations),
         (names.COORDINATOR_RECORDS_SKIPPED, runtime.skipped_records),
     ):
         yield MetricFamily(name, [((), value)])
+    yield from load_time_families(
+        runtime.load_times, runtime.now_ms(), (names.GROUP_LOAD_TIME_AVG, names.GROUP_LOAD_TIME_MAX)
+    )
     counted = runtime.state_counts()
     yield MetricFamily(
         names.GROUP_STATE_PARTITIONS,
         [((("state", state.value),), count) for state, count in counted.items()],
+    )
+    consumers = Counter(
+        group.state for shard in shards for group in shard.consumer_groups.groups.all()
+    )
+    yield MetricFamily(
+        names.CONSUMER_GROUPS,
+        [((("state", state.value.lower()),), consumers[state]) for state in ConsumerGroupState],
     )
     yield MetricFamily(names.GROUP_CURRENT_OFFSET, _current_offsets(shards))
 

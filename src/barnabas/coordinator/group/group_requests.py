@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from barnabas.protocol.messages.offset_delete import OffsetDeleteRequest
 
 _CLASSIC = "classic"
+_CONSUMER = "consumer"
 _NOT_FOUND_IS_AN_ERROR_SINCE = 6
 
 
@@ -48,13 +49,13 @@ class GroupRequests:
         found = self._runtime.read(group_id, lambda shard: _describe(shard, group_id))
         if isinstance(found, ErrorCode):
             return _described_error(group_id, found)
-        if found is not None:
+        if isinstance(found, DescribedGroup):
             return found
         dead = _described_error(group_id, ErrorCode.NONE)
         dead.group_state = GroupState.DEAD.value
         if version >= _NOT_FOUND_IS_AN_ERROR_SINCE:
             dead.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-            dead.error_message = f"Group {group_id} not found."
+            dead.error_message = found
         return dead
 
     # ListGroups.
@@ -83,6 +84,19 @@ class GroupRequests:
                         protocol_type=group.protocol_type or "",
                         group_state=group.state.value,
                         group_type=_CLASSIC,
+                    )
+                )
+            for consumers in list(shard.consumer_groups.groups.all()):
+                yield
+                state = consumers.state.value
+                if (states and state.lower() not in states) or (types and _CONSUMER not in types):
+                    continue
+                listed.append(
+                    ListedGroup(
+                        group_id=consumers.group_id,
+                        protocol_type=_CONSUMER,
+                        group_state=state,
+                        group_type=_CONSUMER,
                     )
                 )
         return ListGroupsResponse(error_code=ErrorCode.NONE, groups=listed)
@@ -205,10 +219,13 @@ def _add(topics: dict[str, OffsetDeleteResponseTopic], key: PartitionKey, error:
     topic.partitions.append(OffsetDeleteResponsePartition(partition_index=index, error_code=error))
 
 
-def _describe(shard: GroupShard, group_id: str) -> DescribedGroup | None:
+def _describe(shard: GroupShard, group_id: str) -> DescribedGroup | str:
+    """Return the description of a classic group, or why there is none."""
     group = shard.groups.find(group_id)
     if group is None:
-        return None
+        if shard.consumer_groups.groups.find(group_id) is not None:
+            return f"Group {group_id} is not a classic group."
+        return f"Group {group_id} not found."
     # Between generations, members have no common protocol. Show their last assignment.
     is_stable = group.is_in(GroupState.STABLE)
     return DescribedGroup(

@@ -1,8 +1,9 @@
 """The groups and offsets of one partition of `__consumer_offsets` (Kafka's GroupCoordinatorShard).
 
-It supports classic groups and committed offsets, and ignores records of other types. Requests call
-the parts of the shard directly: `classic` for members, `offset_changes` for commits and deletions.
-Committed offsets change by replay only. Classic groups change at once, as in Kafka: their requests
+It has classic groups, consumer groups and committed offsets, and ignores records of other types.
+Requests call the parts of the shard directly: `classic` and `consumers` for members,
+`offset_changes` for commits and deletions. Committed offsets and consumer groups change by replay
+only. Classic groups change at once, as in Kafka: their requests
 set `is_replayed` to False, and their records are replayed when another broker loads them.
 """
 
@@ -10,10 +11,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.coordinator.group.all_groups import AllGroups
 from barnabas.coordinator.group.classic.classic_groups import ClassicGroups
 from barnabas.coordinator.group.classic.classic_membership import ClassicMembership
 from barnabas.coordinator.group.classic.group_record import group_of, group_tombstone
 from barnabas.coordinator.group.classic.rebalance import Rebalance
+from barnabas.coordinator.group.consumer.consumer_membership import ConsumerMembership
+from barnabas.coordinator.group.consumer.consumer_records import group_tombstones
+from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard
 from barnabas.coordinator.group.offsets.committed_offset import CommittedOffset
 from barnabas.coordinator.group.offsets.offset_changes import OffsetChanges
 from barnabas.coordinator.group.offsets.offset_cleaner import OffsetCleaner
@@ -30,11 +35,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from barnabas.coordinator.group.classic.group_memory import GroupMemory
+    from barnabas.coordinator.group.classic.joining import Joining
     from barnabas.coordinator.group.config import GroupCoordinatorConfig
-    from barnabas.coordinator.group.group_metrics import GroupMetrics
-    from barnabas.coordinator.runtime.shard_timers import ShardTimers
-    from barnabas.runtime.clock import Clock
-    from barnabas.runtime.rng import Rng
+    from barnabas.coordinator.group.consumer.consumer_shard import ConsumerSurroundings
+    from barnabas.protocol.messages.leave_group import LeaveGroupRequest, MemberResponse
 
 # Record types 0 and 1 both commit an offset. Type 0 is an older layout of the key.
 _OFFSET_COMMIT_TYPES = frozenset({0, 1})
@@ -50,6 +54,8 @@ class GroupShard:
         "_memory",
         "_rebalance",
         "classic",
+        "consumer_groups",
+        "consumers",
         "groups",
         "offset_changes",
         "offsets",
@@ -58,12 +64,11 @@ class GroupShard:
     def __init__(
         self,
         config: GroupCoordinatorConfig,
-        timers: ShardTimers,
-        clock: Clock,
-        rng: Rng,
-        metrics: GroupMetrics,
+        surroundings: ConsumerSurroundings,
         memory: GroupMemory,
     ) -> None:
+        timers, clock = surroundings.timers, surroundings.clock
+        metrics = surroundings.metrics
         self._memory = memory
         # group.max.size.
         self._group_size_max = config.group_max_size
@@ -71,20 +76,68 @@ class GroupShard:
         self.groups = ClassicGroups(clock, memory)
         self.offsets = OffsetStore()
         self._rebalance = Rebalance(config, timers, clock, metrics, self.groups)
-        self.classic = ClassicMembership(self.groups, self._rebalance, rng, config.group_max_size)
-        self.offset_changes = OffsetChanges(
-            self.groups, self.offsets, self._rebalance, metrics, config.offset_metadata_max_bytes
+        self.classic = ClassicMembership(
+            self.groups, self._rebalance, surroundings.rng, config.group_max_size
         )
-        self._cleaner = OffsetCleaner(config, timers, clock, metrics, self.groups, self.offsets)
+        self.consumer_groups = ConsumerShard(surroundings, self.groups)
+        self.consumers = ConsumerMembership(self.consumer_groups)
+        groups = AllGroups(self.groups, self.consumer_groups.groups)
+        self.offset_changes = OffsetChanges(
+            groups, self.offsets, self._rebalance, metrics, config.offset_metadata_max_bytes
+        )
+        self._cleaner = OffsetCleaner(config, timers, clock, metrics, groups, self.offsets)
+
+    def join(self, joining: Joining) -> CoordinatorResult[None]:
+        """Handle JoinGroup: a member of a classic group joins.
+
+        A consumer group without members becomes a classic group. Members of the classic protocol
+        cannot join a consumer group with members, as in Kafka with
+        `group.consumer.migration.policy=disabled`.
+        """
+        group = self.consumer_groups.groups.find(joining.request.group_id)
+        if group is None:
+            return self.classic.join(joining)
+        if group.members:
+            joining.refuse("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+            return CoordinatorResult(None)
+        result = self.classic.join(joining)
+        if not result.records:
+            return result
+        tombstones = group_tombstones(group)
+        bring_back = self.consumer_groups.discard(group)
+
+        def on_appended(error: ErrorCode) -> None:
+            if result.on_appended is not None:
+                result.on_appended(error)
+            if error is not ErrorCode.NONE and self.groups.find(group.group_id) is None:
+                bring_back()
+
+        return CoordinatorResult(
+            None, [*tombstones, *result.records], is_replayed=False, on_appended=on_appended
+        )
+
+    def leave(self, request: LeaveGroupRequest) -> CoordinatorResult[list[MemberResponse]]:
+        """Handle LeaveGroup for the members of a classic or a consumer group."""
+        group = self.consumer_groups.groups.find(request.group_id)
+        if group is None:
+            return self.classic.leave(request)
+        return self.consumers.remove_static(group, request)
 
     def delete_group(self, group_id: str) -> CoordinatorResult[ErrorCode]:
         """Handle DeleteGroups: remove a group without members, and its offsets."""
         group = self.groups.find(group_id)
-        if group is None:
+        consumers = self.consumer_groups.groups.find(group_id)
+        if consumers is not None:
+            if consumers.members:
+                return CoordinatorResult(ErrorCode.NON_EMPTY_GROUP)
+            tombstones = group_tombstones(consumers)
+        elif group is None:
             return CoordinatorResult(ErrorCode.GROUP_ID_NOT_FOUND)
-        if group.has_members:
+        elif group.has_members:
             return CoordinatorResult(ErrorCode.NON_EMPTY_GROUP)
-        records = [*self.offset_changes.delete_all(group_id), group_tombstone(group_id)]
+        else:
+            tombstones = [group_tombstone(group_id)]
+        records = [*self.offset_changes.delete_all(group_id), *tombstones]
         return CoordinatorResult(ErrorCode.NONE, records)
 
     def forget_topics(self, topics: Mapping[str, bytes]) -> None:
@@ -107,10 +160,16 @@ class GroupShard:
             elif committed is not None:
                 place = (where.group, partition)
                 self.offsets.put_transactional(offset, producer_id, place, committed)
-            if committed is not None and self.groups.find(where.group) is None:
+            if (
+                committed is not None
+                and self.groups.find(where.group) is None
+                and self.consumer_groups.groups.find(where.group) is None
+            ):
                 self.groups.create(where.group)
         elif record_type == _GROUP_TYPE:
             self._replay_group(decode_coordinator_key(GroupMetadataKey, key).group, value)
+        else:
+            self.consumer_groups.groups.replay(record_type, key, value)
 
     def replay_end_marker(self, offset: int, producer_id: int, is_commit: bool) -> None:
         """Commit or discard the offsets of an ended transaction."""
@@ -122,6 +181,7 @@ class GroupShard:
             if known is not None:
                 self.groups.remove(known, ErrorCode.UNKNOWN_MEMBER_ID)
             return
+        self.consumer_groups.groups.remove(group_id)
         try:
             group = group_of(group_id, value, self._memory)
         except ProtocolError:
@@ -146,9 +206,11 @@ class GroupShard:
                 result = self._rebalance.prepare(group, "loaded, and larger than group.max.size")
                 # No member has joined since the group was loaded.
                 assert not result.records, f"group={group.group_id} records={result.records}"
+        self.consumer_groups.start_timers(self.consumers.timers)
         self._cleaner.start()
 
     def on_unloaded(self) -> None:
         """Fail all pending requests with NOT_COORDINATOR."""
         for group in list(self.groups.all()):
             self.groups.remove(group, ErrorCode.NOT_COORDINATOR)
+        self.consumer_groups.groups.clear()

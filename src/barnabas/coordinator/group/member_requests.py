@@ -2,9 +2,9 @@
 
 Checks that do not need the group are here. The shard's `ClassicMembership` does the rest.
 
-Each response leaves by one way. JoinGroup and SyncGroup have a `PendingResponse`, which every path
-completes: a check here, the group, or the failure of the write. The response of Heartbeat and
-LeaveGroup is the result of their write.
+Each response is sent in one way. JoinGroup and SyncGroup have a `PendingResponse`, which is
+completed by a check here, by the group, or by the failure of the write. The response of Heartbeat
+and LeaveGroup is the result of their write.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class MemberRequests:
             request.rebalance_timeout_ms = request.session_timeout_ms
         self._runtime.write(
             request.group_id,
-            lambda shard: shard.classic.join(joining),
+            lambda shard: shard.join(joining),
             lambda _, error: response.on_written(
                 error, lambda error: failed_join(request.member_id, client_error(error))
             ),
@@ -154,9 +154,7 @@ class MemberRequests:
         if not request.group_id:
             respond(None, ErrorCode.INVALID_GROUP_ID)
         else:
-            self._runtime.write(
-                request.group_id, lambda shard: shard.classic.leave(request), respond
-            )
+            self._runtime.write(request.group_id, lambda shard: shard.leave(request), respond)
 
 
 def _send_join(

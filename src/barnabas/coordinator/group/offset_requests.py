@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from barnabas.coordinator.group.offsets.committed_offset import CommittedOffset
-from barnabas.coordinator.group.offsets.offset_changes import MemberClaim, OffsetsToCommit
+from barnabas.coordinator.group.offsets.consumer_claims import check_consumer_fetch
 from barnabas.coordinator.group.offsets.offset_fetch import (
     GroupOffsets,
     fetch_group,
@@ -17,6 +17,7 @@ from barnabas.coordinator.group.offsets.offset_fetch import (
     groups_of,
     response_of,
 )
+from barnabas.coordinator.group.offsets.offsets_to_commit import MemberClaim, OffsetsToCommit
 from barnabas.coordinator.runtime.append_errors import client_error
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.offset_commit import (
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.offsets.offset_store import PartitionKey
     from barnabas.coordinator.group.topics_view import TopicsView
     from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
+    from barnabas.coordinator.runtime.transaction_ending import TransactionalProducer
     from barnabas.protocol.messages.offset_commit import (
         OffsetCommitRequest,
         OffsetCommitRequestPartition,
@@ -56,6 +58,15 @@ _RECORD_BYTES_MIN = 40
 _LATEST_MS = (1 << 63) - 1
 
 
+class InTransaction(msgspec.Struct, frozen=True):
+    """The transaction in which offsets are committed."""
+
+    producer: TransactionalProducer
+    # Calls its argument once, perhaps at once: with NONE if the producer may commit offsets of this
+    # group.
+    verify: Callable[[Callable[[ErrorCode], None]], None]
+
+
 class _Commit(msgspec.Struct, frozen=True):
     """One OffsetCommit in progress."""
 
@@ -65,6 +76,7 @@ class _Commit(msgspec.Struct, frozen=True):
     offsets: list[tuple[PartitionKey, CommittedOffset]]
     slots: list[OffsetCommitResponsePartition]
     on_done: Callable[[OffsetCommitResponse], None]
+    transaction: InTransaction | None
 
 
 class OffsetRequests:
@@ -88,6 +100,7 @@ class OffsetRequests:
         request: OffsetCommitRequest,
         version: int,
         on_done: Callable[[OffsetCommitResponse], None],
+        transaction: InTransaction | None = None,
     ) -> Generator[None, None, None]:
         """Commit the request's offsets (versions 0 to 10). Yields after each partition.
 
@@ -96,8 +109,9 @@ class OffsetRequests:
             version: its version.
             on_done: called when the offsets are committed or rejected; perhaps before the generator
                 ends.
+            transaction: the transaction in which the offsets are committed, or None.
         """
-        commit = _Commit(request, OffsetCommitResponse(topics=[]), [], [], on_done)
+        commit = _Commit(request, OffsetCommitResponse(topics=[]), [], [], on_done, transaction)
         refused: dict[tuple[str, bytes], OffsetCommitResponseTopic] = {}
         taken: list[OffsetCommitResponseTopic] = []
         for topic in request.topics:
@@ -108,13 +122,24 @@ class OffsetRequests:
         if not commit.offsets:
             on_done(commit.response)
             return
+        if transaction is None:
+            self._write(commit, version, ErrorCode.NONE)
+        else:
+            transaction.verify(partial(self._write, commit, version))
+
+    def _write(self, commit: _Commit, version: int, verified: ErrorCode) -> None:
+        """Write the valid offsets, unless the producer must not commit them."""
+        if verified is not ErrorCode.NONE:
+            _respond(commit, None, verified)
+            return
+        request, transaction = commit.request, commit.transaction
         claim = MemberClaim(
             request.group_id,
             request.member_id,
             request.generation_id_or_member_epoch,
             request.group_instance_id,
         )
-        to_commit = OffsetsToCommit(claim, commit.offsets, version)
+        to_commit = OffsetsToCommit(claim, commit.offsets, version, transaction is not None)
         bytes_max = self._runtime.batch_bytes_max(request.group_id)
         if len(commit.offsets) * _RECORD_BYTES_MIN > bytes_max:
             # Fail early: the append would reject the batch after a second of work.
@@ -124,6 +149,7 @@ class OffsetRequests:
             request.group_id,
             lambda shard: shard.offset_changes.commit(to_commit),
             partial(_respond, commit),
+            None if transaction is None else transaction.producer,
         )
 
     def _take_topic(
@@ -193,23 +219,32 @@ class OffsetRequests:
         self, group: OffsetFetchRequestGroup, version: int, require_stable: bool
     ) -> Generator[None, None, OffsetFetchResponseGroup]:
         try:
-            offsets = self._group_offsets(group.group_id, require_stable)
+            offsets = self._group_offsets(group, require_stable)
             return (yield from fetch_group(offsets, self._topics, group, version))
         except AssertionError:
             raise
-        except Exception:  # noqa: BLE001 - the request's other groups go on
+        except Exception:  # noqa: BLE001 - the request's other groups are still handled
             _log.exception("Unexpected error while fetching offsets: group=%s", group.group_id)
             return group_error(group, ErrorCode.UNKNOWN_SERVER_ERROR, version)
 
-    def _group_offsets(self, group_id: str, require_stable: bool) -> GroupOffsets | ErrorCode:
+    def _group_offsets(
+        self, group: OffsetFetchRequestGroup, require_stable: bool
+    ) -> GroupOffsets | ErrorCode:
         """Return the group's committed offsets, or an error.
 
         Args:
-            group_id: the group.
+            group: the group in the request, perhaps with a member and its epoch.
             require_stable: report partitions with an open transaction (KIP-447).
         """
 
-        def read(shard: GroupShard) -> GroupOffsets:
+        group_id = group.group_id
+
+        def read(shard: GroupShard) -> GroupOffsets | ErrorCode:
+            consumers = shard.consumer_groups.groups.find(group_id)
+            if consumers is not None:
+                error = check_consumer_fetch(consumers, group.member_id, group.member_epoch)
+                if error is not ErrorCode.NONE:
+                    return error
             unstable = shard.offsets.unstable(group_id) if require_stable else frozenset()
             # A copy: building the response may take several turns, and it must show one point in
             # time.

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class TopicsView(Protocol):
@@ -18,4 +21,20 @@ class TopicsView(Protocol):
 
     def has_partition(self, name: str, partition: int) -> bool:
         """Whether the topic has that partition."""
+        ...
+
+    def partition_count(self, name: str) -> int:
+        """Return the number of partitions of the topic, 0 if it does not exist."""
+        ...
+
+    def partition_racks(self, name: str) -> Iterator[list[str]]:
+        """Yield the racks of the replicas of each partition; brokers may have none."""
+        ...
+
+    def topic_names(self) -> Iterator[str]:
+        """Yield the names of all topics."""
+        ...
+
+    def version(self) -> int:
+        """Return the offset of the metadata that these methods show."""
         ...

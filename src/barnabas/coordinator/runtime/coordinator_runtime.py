@@ -14,6 +14,7 @@ from barnabas.coordinator.runtime.partitioner import partition_for
 from barnabas.coordinator.runtime.shard import Shard
 from barnabas.coordinator.runtime.shard_state import ShardState
 from barnabas.coordinator.runtime.state_partition import StatePartition
+from barnabas.metrics.sampled import SampledValues
 from barnabas.protocol.errors import ErrorCode
 from barnabas.storage.topic_partition import TopicPartition
 
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
     from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencies
     from barnabas.coordinator.runtime.shard_context import ShardContext
+    from barnabas.coordinator.runtime.transaction_ending import (
+        TransactionalProducer,
+        TransactionEnding,
+    )
 
 _log = logging.getLogger(__name__)
 
@@ -33,8 +38,8 @@ R = TypeVar("R")
 class CoordinatorRuntime(Generic[S]):
     """The shards of the state partitions that this broker leads.
 
-    A coordinator adds three parts of its own: a `Shard` with its requests and timers, its record
-    types, and request handlers that call `read` and `write`.
+    A coordinator adds three parts: a `Shard` with its requests and timers, its record types, and
+    request handlers that call `read` and `write`.
     """
 
     def __init__(
@@ -49,6 +54,8 @@ class CoordinatorRuntime(Generic[S]):
         self._make_shard = make_shard
         # The led partitions, by index. `on_elected` adds and `on_resigned` removes them.
         self._partitions: dict[int, StatePartition[S]] = {}
+        # Durations of loading, in ms.
+        self.load_times = SampledValues()
         # Number of damaged records that earlier leader epochs skipped. Only increases.
         self._skipped_records_before = 0
 
@@ -83,9 +90,19 @@ class CoordinatorRuntime(Generic[S]):
                 found.name,
             )
             return
+        started_ms = self.now_ms()
+
+        def on_loaded() -> None:
+            now_ms = self.now_ms()
+            self.load_times.record(now_ms - started_ms, now_ms)
+
         led = StatePartition(key, leader_epoch, self._dependencies, self._make_shard)
         self._partitions[partition] = led
-        led.load(found.log)
+        led.load(found.log, on_loaded)
+
+    def now_ms(self) -> float:
+        """Return the monotonic clock that measures loading."""
+        return self._dependencies.clock.monotonic_ms()
 
     def on_resigned(self, partition: int) -> None:
         """Drop the partition's state after the loss of its leadership. Fail held responses."""
@@ -123,6 +140,7 @@ class CoordinatorRuntime(Generic[S]):
         key: str,
         operation: Callable[[S], CoordinatorResult[R]],
         on_done: Callable[[R | None, ErrorCode], None],
+        producer: TransactionalProducer | None = None,
     ) -> None:
         """Run `operation`, append and replay its records, and respond after their commit.
 
@@ -132,12 +150,29 @@ class CoordinatorRuntime(Generic[S]):
                 records replay.
             on_done: gets the response and NONE, or None and the error; called once, perhaps before
                 this returns.
+            producer: the client's producer if the records belong to its transaction.
         """
         led = self._find(key)
         if led is None:
             on_done(None, ErrorCode.NOT_COORDINATOR)
         else:
-            led.write(operation, on_done)
+            led.write(operation, on_done, producer)
+
+    def complete_transaction(
+        self, partition: int, ending: TransactionEnding, on_done: Callable[[ErrorCode], None]
+    ) -> None:
+        """Append the marker of a client's transaction to a state partition, and apply it.
+
+        Args:
+            partition: index of the state partition.
+            ending: the marker.
+            on_done: called once, with NONE after the marker is committed, or with an error.
+        """
+        led = self._partitions.get(partition)
+        if led is None:
+            on_done(ErrorCode.NOT_COORDINATOR)
+        else:
+            led.complete_transaction(ending, on_done)
 
     def batch_bytes_max(self, key: str) -> int:
         """Return the maximum size of a batch of the key's state partition, in bytes.
@@ -183,8 +218,8 @@ class CoordinatorRuntime(Generic[S]):
 
     @property
     def is_loading(self) -> bool:
-        """Whether a shard is being loaded."""
-        return any(each.state is ShardState.LOADING for each in self._partitions.values())
+        """Whether a shard is being loaded, or waits for the commit of its loaded records."""
+        return any(each.is_loading for each in self._partitions.values())
 
     @property
     def skipped_records(self) -> int:

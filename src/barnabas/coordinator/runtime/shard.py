@@ -48,7 +48,7 @@ class Shard(Protocol):
         ...
 
     def on_loaded(self) -> None:
-        """Start work after the whole log is replayed. Requests follow."""
+        """Start work after the whole log is replayed and committed. Requests follow."""
         ...
 
     def on_unloaded(self) -> None:

@@ -1,4 +1,4 @@
-"""What a shard gets from the runtime when it is created."""
+"""The objects that a shard gets from the runtime when it is created."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.protocol.errors import ErrorCode
+    from barnabas.replication.partition.high_watermark_listeners import HighWatermarkListeners
     from barnabas.replication.partition.partition import Partition
     from barnabas.replication.partition.results import ProduceResult
     from barnabas.storage.append_info import AppendOrigin
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
 
 class StateLog(Protocol):
     """The part of the replica manager that reads and writes state partitions."""
+
+    @property
+    def high_watermark_listeners(self) -> HighWatermarkListeners:
+        """Tells when the high watermark of a state partition has moved."""
+        ...
 
     def partition(self, topic_partition: TopicPartition) -> Partition | ErrorCode:
         """Return the partition if it is online on this broker, else an error."""

@@ -13,7 +13,9 @@ from barnabas.coordinator.runtime.shard import Shard
 from barnabas.coordinator.runtime.shard_context import ShardContext
 from barnabas.coordinator.runtime.shard_state import TRANSITIONS, ShardEvent, ShardState
 from barnabas.coordinator.runtime.shard_timers import ShardTimers
+from barnabas.coordinator.runtime.transaction_ending import build_end_marker
 from barnabas.protocol.errors import ErrorCode
+from barnabas.record.batch import NO_PRODUCER_ID
 from barnabas.record.builder import BatchBuilder
 from barnabas.storage.append_info import AppendOrigin
 
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
     from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
     from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencies
+    from barnabas.coordinator.runtime.transaction_ending import (
+        TransactionalProducer,
+        TransactionEnding,
+    )
     from barnabas.replication.partition.results import ProduceResult
     from barnabas.storage.log.log import Log
     from barnabas.storage.topic_partition import TopicPartition
@@ -43,7 +49,9 @@ class StatePartition(Generic[S]):
 
     __slots__ = (
         "_dependencies",
+        "_has_moved",
         "_held",
+        "_is_appending",
         "_loaded_end",
         "_loader",
         "_timers",
@@ -82,20 +90,23 @@ class StatePartition(Generic[S]):
         self._written_end = 0
         # End offset of the loaded log until the high watermark reaches it, then None. A new
         # leader's high watermark lags: records below this offset may be committed and acknowledged.
-        # Reads that ignore these records could show decreasing offsets.
+        # Requests and timers that ignored these records could revert them.
         self._loaded_end: int | None = None
+        # Whether a batch is being appended, and whether the high watermark has moved meanwhile.
+        self._is_appending = False
+        self._has_moved = False
 
     # Lifecycle.
 
-    def load(self, log: Log) -> None:
-        """Replay the log into the shard, in slices."""
+    def load(self, log: Log, on_loaded: Callable[[], None]) -> None:
+        """Replay the log into the shard, in slices. `on_loaded` is called if that succeeds."""
         assert self.state is ShardState.LOADING, f"partition={self.key} state={self.state}"
         self._loader = Loader(
             log,
             self.shard,
             self._dependencies.timer,
             self._dependencies.executor,
-            self._on_loading_done,
+            partial(self._on_loading_done, on_loaded),
         )
         self._loader.start()
 
@@ -105,6 +116,7 @@ class StatePartition(Generic[S]):
         if self._loader is not None:
             self._loader.cancel()
             self._loader = None
+        self._dependencies.log.high_watermark_listeners.remove(self.key)
         self._timers.close()
         self.shard.on_unloaded()
 
@@ -113,7 +125,7 @@ class StatePartition(Generic[S]):
         for held in self._held:
             held.finish(error)
 
-    def _on_loading_done(self, succeeded: bool) -> None:
+    def _on_loading_done(self, on_loaded: Callable[[], None], succeeded: bool) -> None:
         assert self._loader is not None, f"partition={self.key} state={self.state}"
         self.skipped_records = self._loader.skips
         self._loader = None
@@ -123,8 +135,35 @@ class StatePartition(Generic[S]):
             return
         self._on_event(ShardEvent.LOADED)
         self._written_end = self._loaded_end = found.log.log_end_offset
+        on_loaded()
+        self._dependencies.log.high_watermark_listeners.add(self.key, self._on_high_watermark)
+        self._maybe_start()
+
+    def _on_high_watermark(self) -> None:
+        """Start the shard, or apply what is committed, even without a request."""
+        if self._is_appending:
+            # The records are not replayed yet. `_hold_appended` continues.
+            self._has_moved = True
+        elif self._maybe_start():
+            self._advance()
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether requests are refused until the log is replayed and committed."""
+        has_replayed = self.state is ShardState.ACTIVE
+        return self.state is ShardState.LOADING or (has_replayed and self._loaded_end is not None)
+
+    def _maybe_start(self) -> bool:
+        """Return whether the shard has started. Start it once its records are committed."""
+        if self._loaded_end is None:
+            return True
+        high_watermark = self._high_watermark()
+        if high_watermark is None or high_watermark < self._loaded_end:
+            return False
+        self._loaded_end = None
         self._advance()
         self.shard.on_loaded()
+        return True
 
     def _on_event(self, event: ShardEvent) -> None:
         after = TRANSITIONS[event].get(self.state)
@@ -143,16 +182,25 @@ class StatePartition(Generic[S]):
             return operation(self.shard)
         except AssertionError:
             raise
-        except Exception:  # noqa: BLE001 - the request fails, the shard goes on
-            _log.exception("Unexpected error while reading coordinator state: %s", self._where())
+        except Exception:  # noqa: BLE001 - only this request fails
+            _log.exception(
+                "Unexpected error while reading coordinator state: partition=%s", self._where()
+            )
             return ErrorCode.UNKNOWN_SERVER_ERROR
 
     def write(
         self,
         operation: Callable[[S], CoordinatorResult[R]],
         on_done: Callable[[R | None, ErrorCode], None],
+        producer: TransactionalProducer | None = None,
     ) -> None:
-        """Run `operation`, append and replay its records, and respond after their commit."""
+        """Run `operation`, append and replay its records, and respond after their commit.
+
+        Args:
+            operation: returns the response and the records.
+            on_done: gets the response or the error.
+            producer: writes the records in its transaction.
+        """
         error = self._availability()
         if error is not ErrorCode.NONE:
             on_done(None, error)
@@ -161,12 +209,34 @@ class StatePartition(Generic[S]):
             result = operation(self.shard)
         except AssertionError:
             raise
-        except Exception:  # noqa: BLE001 - the request fails, the shard goes on
+        except Exception:  # noqa: BLE001 - only this request fails
             # As in Kafka's CoordinatorRuntime, only this request fails.
-            _log.exception("Unexpected error in a coordinator request: %s", self._where())
+            _log.exception("Unexpected error in a coordinator request: partition=%s", self._where())
             on_done(None, ErrorCode.UNKNOWN_SERVER_ERROR)
             return
-        self._write(result, on_done)
+        self._write(result, on_done, producer)
+
+    def complete_transaction(
+        self, ending: TransactionEnding, on_done: Callable[[ErrorCode], None]
+    ) -> None:
+        """Append the marker of a transaction, and apply it to the shard's records.
+
+        Args:
+            ending: the marker.
+            on_done: called once, with NONE after the marker is committed, or with an error.
+        """
+        error = self._availability()
+        if error is not ErrorCode.NONE:
+            on_done(error)
+            return
+        held = HeldResponse(on_done)
+        end_offset = self._append_batch(
+            build_end_marker(ending, self._dependencies.clock.wall_ms()), 1, held, ending.origin
+        )
+        if end_offset is None:
+            return
+        self.shard.replay_end_marker(end_offset - 1, ending.producer_id, ending.is_commit)
+        self._hold_appended(held, end_offset)
 
     def _availability(self) -> ErrorCode:
         """Return whether the shard can handle a request now."""
@@ -176,19 +246,9 @@ class StatePartition(Generic[S]):
             case ShardState.FAILED | ShardState.CLOSED:
                 return ErrorCode.NOT_COORDINATOR
             case ShardState.ACTIVE:
-                if self._is_loaded_state_committed():
+                if self._maybe_start():
                     return ErrorCode.NONE
                 return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-
-    def _is_loaded_state_committed(self) -> bool:
-        """Return whether all loaded records are known to be committed."""
-        if self._loaded_end is None:
-            return True
-        found = self._dependencies.log.partition(self.key)
-        if isinstance(found, ErrorCode) or found.log.high_watermark < self._loaded_end:
-            return False
-        self._loaded_end = None
-        return True
 
     # Timers.
 
@@ -200,7 +260,10 @@ class StatePartition(Generic[S]):
     # Records and held responses.
 
     def _write(
-        self, result: CoordinatorResult[R], on_done: Callable[[R | None, ErrorCode], None]
+        self,
+        result: CoordinatorResult[R],
+        on_done: Callable[[R | None, ErrorCode], None],
+        producer: TransactionalProducer | None = None,
     ) -> None:
         def send(error: ErrorCode) -> None:
             if result.on_appended is not None:
@@ -209,7 +272,7 @@ class StatePartition(Generic[S]):
 
         held = HeldResponse(send)
         if result.records:
-            self._append(result, held)
+            self._append(result, held, producer)
             return
         # The response may depend on uncommitted records: hold it until their commit.
         self._hold(held, self._written_end)
@@ -221,39 +284,84 @@ class StatePartition(Generic[S]):
                 lambda: held.finish(ErrorCode.REQUEST_TIMED_OUT),
             )
 
-    def _append(self, result: CoordinatorResult[R], held: HeldResponse) -> None:
+    def _append(
+        self,
+        result: CoordinatorResult[R],
+        held: HeldResponse,
+        producer: TransactionalProducer | None,
+    ) -> None:
         records = result.records
-        batch = self._batch(records)
-        self._dependencies.log.append_records(
-            self._dependencies.write_timeout_ms,
-            _ACKS_ALL,
-            {self.key: memoryview(batch)},
-            AppendOrigin.COORDINATOR,
-            held.note_outcome,
-        )
+        end_offset = self._append_batch(self._batch(records, producer), len(records), held)
+        if end_offset is None:
+            return
+        producer_id = NO_PRODUCER_ID if producer is None else producer.producer_id
+        if result.is_replayed:
+            for offset, record in enumerate(records, end_offset - len(records)):
+                self.shard.replay(offset, record.key, record.value, producer_id)
+        self._hold_appended(held, end_offset)
+
+    def _append_batch(
+        self,
+        batch: bytearray,
+        count: int,
+        held: HeldResponse,
+        origin: AppendOrigin = AppendOrigin.COORDINATOR,
+    ) -> int | None:
+        """Append a batch of `count` records.
+
+        Returns:
+            The end offset, or None if nothing was written. Then the response has the error.
+        """
+        assert not self._is_appending, f"partition={self.key} written_end={self._written_end}"
+        self._is_appending = True
+        try:
+            self._dependencies.log.append_records(
+                self._dependencies.write_timeout_ms,
+                _ACKS_ALL,
+                {self.key: memoryview(batch)},
+                origin,
+                held.note_outcome,
+            )
+        finally:
+            self._is_appending = False
         outcome = held.outcome
         if outcome is not None and outcome.base_offset < 0:
-            # The log has rejected the batch: nothing was written.
+            # The log has rejected the batch.
             held.finish(outcome.error)
-            return
+            return None
         end_offset = self._end_of(outcome)
-        base_offset = end_offset - len(records)
+        base_offset = end_offset - count
         assert base_offset >= self._written_end, (
             f"StateFollowsLog: partition={self.key} written_end={self._written_end} "
             f"appended_base_offset={base_offset}"
         )
-        if result.is_replayed:
-            for offset, record in enumerate(records, base_offset):
-                self.shard.replay(offset, record.key, record.value)
         self._written_end = end_offset
+        return end_offset
+
+    def _hold_appended(self, held: HeldResponse, end_offset: int) -> None:
+        """Hold the response until the commit of the batch that ends at `end_offset`."""
         self._hold(held, end_offset)
-        if outcome is not None:
+        if held.outcome is not None:
             self._on_outcome(held)
         else:
             held.on_outcome = partial(self._on_outcome, held)
+        if self._has_moved:
+            self._has_moved = False
+            self._advance()
 
-    def _batch(self, records: list[CoordinatorRecord]) -> bytearray:
+    def _batch(
+        self, records: list[CoordinatorRecord], producer: TransactionalProducer | None
+    ) -> bytearray:
         builder = BatchBuilder(compression=self._dependencies.compression)
+        if producer is not None:
+            builder = BatchBuilder(
+                compression=self._dependencies.compression,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                # Nobody checks sequences of coordinators. Kafka's begin with 0 as well.
+                base_sequence=0,
+                transactional=True,
+            )
         now_ms = self._dependencies.clock.wall_ms()
         for record in records:
             builder.append(now_ms, record.key, record.value)
@@ -287,14 +395,24 @@ class StatePartition(Generic[S]):
 
     def _advance(self) -> None:
         """Make committed records visible to reads, and send the responses held for them."""
-        found = self._dependencies.log.partition(self.key)
-        if isinstance(found, ErrorCode):
+        high_watermark = self._high_watermark()
+        if high_watermark is None:
             return
-        high_watermark = found.log.high_watermark
-        self.shard.commit(high_watermark)
+        # During an append, the log may have a committed batch that is not replayed yet.
+        self.shard.commit(min(high_watermark, self._written_end))
         held = self._held
         while held and (held[0].is_done or held[0].end_offset <= high_watermark):
             held.popleft().finish(ErrorCode.NONE)
+
+    def _high_watermark(self) -> int | None:
+        """Return the high watermark, or None if this broker does not lead the partition any more.
+
+        Another leader may have replaced this leader's records below its high watermark.
+        """
+        found = self._dependencies.log.partition(self.key)
+        if isinstance(found, ErrorCode) or not found.is_leader:
+            return None
+        return found.log.high_watermark
 
     def _where(self) -> str:
         return f"partition={self.key} leader_epoch={self.leader_epoch}"

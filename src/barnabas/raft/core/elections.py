@@ -146,11 +146,11 @@ class Elections:
             replica.note_empty(request.source.id)
         if request.epoch > replica.epoch:
             replica.to_unattached(now_ms, request.epoch)
-        if not self._is_meant(request.voter):
+        if not self._is_addressed(request.voter):
             return ErrorCode.INVALID_VOTER_KEY, False
         return ErrorCode.NONE, self._grants(now_ms, request)
 
-    def _is_meant(self, voter: ReplicaKey | None) -> bool:
+    def _is_addressed(self, voter: ReplicaKey | None) -> bool:
         """Return whether a request that names its receiver names this replica."""
         if voter is None:
             return True
@@ -232,7 +232,7 @@ class Elections:
     def on_begin_quorum_epoch(self, now_ms: float, request: BeginQuorumEpochRequest) -> None:
         """Handle the announcement of a new leader."""
         error = self._learn_leader(now_ms, request)
-        if error is ErrorCode.NONE and not self._is_meant(request.voter):
+        if error is ErrorCode.NONE and not self._is_addressed(request.voter):
             error = ErrorCode.INVALID_VOTER_KEY
         self._replica.answer(request, QuorumEpochResponse(error=error))
 

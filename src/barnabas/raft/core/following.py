@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.errors import ErrorCode
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     )
     from barnabas.raft.core.replica import Replica
     from barnabas.raft.listener import SnapshotId
+
+_log = logging.getLogger(__name__)
 
 _LOST_SPREAD_MS = 100
 
@@ -128,7 +131,7 @@ class Following:
         known = voters.get(replica.me)
         if replica.is_voter:
             if is_dynamic:
-                is_known = known is not None and own.says_the_same_as(known)
+                is_known = known is not None and own.is_equivalent_to(known)
             else:
                 is_known = role.has_updated_leader
             return None if is_known else UpdateVoterRequest(own, replica.epoch)
@@ -215,8 +218,10 @@ class Following:
         if request.fetch_offset != replica.log.end_offset:
             return
         self._note_success(now_ms, role)
+        replica.hear_high_watermark(response.high_watermark)
         if response.diverging is not None:
-            self._truncate(response.diverging.epoch, response.diverging.end_offset)
+            diverging = response.diverging
+            self._truncate(now_ms, role, diverging.epoch, diverging.end_offset)
         elif response.snapshot_id is not None:
             self._begin_snapshot(now_ms, role, response.snapshot_id)
         elif response.records:
@@ -254,16 +259,38 @@ class Following:
             patience = replica.config.leader_lost_ms + replica.rng.randint(0, _LOST_SPREAD_MS)
             role.lost_deadline = min(role.lost_deadline, now_ms + patience)
 
-    def _truncate(self, epoch: int, end_offset: int) -> None:
-        """Truncate to the end of the last epoch that both logs are known to share."""
+    def _truncate(self, now_ms: float, role: Follower, epoch: int, end_offset: int) -> None:
+        """Truncate to the end of the last epoch that both logs are known to share.
+
+        A leader has all committed records, so a response that would remove one is wrong: retry
+        after the backoff.
+        """
         replica = self._replica
         own_epoch, own_end = replica.log.end_offset_for_epoch(epoch)
         offset = min(end_offset, own_end) if own_epoch >= 0 else replica.log.start_offset
         offset = max(offset, replica.log.start_offset)
-        committed = replica.high_watermark
-        assert offset >= committed, f"CommittedNeverLost: truncate_to={offset} end={committed}"
+        if offset < replica.high_watermark:
+            self._refuse_loss(now_ms, role, offset)
+            return
         replica.out.truncate_to = offset
         replica.synced_end = min(replica.synced_end, offset)
+
+    def _refuse_loss(self, now_ms: float, role: Follower, end_offset: int) -> None:
+        """Keep the log, although the leader claims that it ends before committed records."""
+        replica = self._replica
+        # One message for each leader is enough: the leader repeats its response.
+        level = logging.DEBUG if role.lacks_committed else logging.ERROR
+        role.lacks_committed = True
+        _log.log(
+            level,
+            "Leader lacks committed metadata records, which are kept: leader=%d epoch=%d "
+            "leader_has_until=%d committed=%d",
+            role.leader_id,
+            replica.epoch,
+            end_offset,
+            replica.high_watermark,
+        )
+        replica.requests.failed(role.leader_id, now_ms)
 
     # -- snapshots ---------------------------------------------------------------------------------
 
@@ -273,8 +300,11 @@ class Following:
         if snapshot_id.end_offset < 0 or snapshot_id.epoch < 0 or latest == snapshot_id:
             # A correct leader never sends this id: retry after the backoff.
             replica.requests.failed(role.leader_id, now_ms)
-            return
-        role.snapshot = SnapshotFetch(snapshot_id)
+        elif snapshot_id.end_offset < replica.high_watermark:
+            # Its installation would replace a log that has more committed records.
+            self._refuse_loss(now_ms, role, snapshot_id.end_offset)
+        else:
+            role.snapshot = SnapshotFetch(snapshot_id)
 
     def on_fetch_snapshot_response(
         self, now_ms: float, request: FetchSnapshotRequest, response: FetchSnapshotResponse

@@ -119,7 +119,11 @@ class Leading:
             self._note_fetch(now_ms, role, request)
             self.maybe_commit(now_ms, role)
             answer = replace(answer, high_watermark=replica.high_watermark)
-            if replica.role is role and request.max_wait_ms > 0 and not self._has_news(request):
+            if (
+                replica.role is role
+                and request.max_wait_ms > 0
+                and not self._has_new_records(request)
+            ):
                 self._park(now_ms, role, request, answer)
                 return
         replica.answer(request, answer)
@@ -134,7 +138,7 @@ class Leading:
         wait_ms = min(request.max_wait_ms, self._replica.config.fetch_max_wait_ms)
         role.parked[request.source] = ParkedFetch(request, now_ms + wait_ms)
 
-    def _has_news(self, request: FetchRequest) -> bool:
+    def _has_new_records(self, request: FetchRequest) -> bool:
         replica = self._replica
         return (
             request.fetch_offset < replica.log.end_offset
@@ -208,6 +212,7 @@ class Leading:
         # Records of earlier epochs are committed only together with a later record of this epoch.
         if end > role.epoch_start_offset and end > replica.high_watermark:
             replica.move_high_watermark(end)
+            replica.hear_high_watermark(end)
             self._answer_parked(now_ms, role)
 
     def on_appended(self, now_ms: float, role: Leader) -> None:
@@ -217,7 +222,7 @@ class Leading:
     def _answer_parked(self, now_ms: float, role: Leader, due_only: bool = False) -> None:
         for source, parked in list(role.parked.items()):
             is_due = now_ms >= parked.deadline
-            if is_due or (not due_only and self._has_news(parked.request)):
+            if is_due or (not due_only and self._has_new_records(parked.request)):
                 del role.parked[source]
                 self._replica.answer(parked.request, self._answer_to(parked.request))
 

@@ -108,6 +108,15 @@ class RaftCore:
         """Exclusive end of the committed records; -1 while this replica does not know it."""
         return self._replica.high_watermark
 
+    def has_caught_up(self, end_offset: int, epoch: int) -> bool:
+        """Return whether records up to `end_offset` are all that was committed at the last answer.
+
+        `epoch` is that of the last of these records. It must be the current one: a new leader tells
+        an old high watermark until it has committed a record of its epoch.
+        """
+        told = self._replica.told_high_watermark
+        return epoch == self._replica.epoch and 0 <= told <= end_offset
+
     @property
     def is_leader(self) -> bool:
         """Whether this replica is the leader of its epoch."""

@@ -104,6 +104,9 @@ class Follower(msgspec.Struct):
     update_voter_at: float = NEVER
     # Whether the leader has accepted an UpdateVoter request in this epoch.
     has_updated_leader: bool = False
+    # Whether a response of the leader would have removed committed records. A correct leader never
+    # sends one.
+    lacks_committed: bool = False
 
 
 class ReplicaState(msgspec.Struct):

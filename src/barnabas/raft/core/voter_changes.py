@@ -56,14 +56,14 @@ class VoterChanges:
         voter = request.voter
         has_endpoint = voter.address(replica.config.listener_name) is not None
         if not _is_complete(voter.key) or not has_endpoint:
-            words = "a voter has a node id, a directory id and an endpoint for"
+            words = "a voter requires a node id, a directory id and an endpoint for"
             words = f"{words} {replica.config.listener_name}"
             self._refuse(request, ErrorCode.INVALID_REQUEST, words)
             return
         if not self._may_change(role, request):
             return
         if replica.voters.get(voter.key.id) is not None:
-            words = f"node {voter.key.id} has a voter already"
+            words = f"node {voter.key.id} already has a voter"
             self._refuse(request, ErrorCode.DUPLICATE_VOTER, words)
             return
         role.change = VoterChange(request, now_ms + replica.config.request_timeout_ms)
@@ -76,7 +76,7 @@ class VoterChanges:
             self._refuse(request, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
         if not _is_complete(request.voter):
-            words = "a voter has a node id and a directory id"
+            words = "a voter requires a node id and a directory id"
             self._refuse(request, ErrorCode.INVALID_REQUEST, words)
             return
         if not self._may_change(role, request):
@@ -131,7 +131,7 @@ class VoterChanges:
             # Static voters keep their configuration. The upgrade to kraft.version 1 needs these
             # details.
             role.described[voter.key.id] = voter
-        elif not voter.says_the_same_as(known):
+        elif not voter.is_equivalent_to(known):
             self._append(replica.voters.with_voter(voter))
         replica.answer(request, VoterChangeResponse())
 
@@ -140,14 +140,14 @@ class VoterChanges:
         replica = self._replica
         late = ErrorCode.REQUEST_TIMED_OUT
         if role.change is not None:
-            self._refuse(request, late, "another change of the voters is under way")
+            self._refuse(request, late, "another change of the voters is in progress")
         elif replica.high_watermark <= role.epoch_start_offset:
-            self._refuse(request, late, "the leader has committed nothing in its epoch yet")
+            self._refuse(request, late, "the leader has not committed a record of its epoch yet")
         elif replica.history.kraft_version < _RECONFIGURABLE:
             words = f"voters cannot change with kraft.version {replica.history.kraft_version}"
             self._refuse(request, ErrorCode.UNSUPPORTED_VERSION, words)
         elif not self._is_last_change_committed():
-            self._refuse(request, late, "the last change of the voters is not committed yet")
+            self._refuse(request, late, "the previous change of the voters is not committed yet")
         else:
             return True
         return False
@@ -197,12 +197,12 @@ class VoterChanges:
         assert isinstance(request, AddVoterRequest)
         level = replica.history.kraft_version
         if response.error is not ErrorCode.NONE:
-            words = f"the new voter does not say what it supports: {response.error.message}"
+            words = f"the new voter did not report its supported versions: {response.error.message}"
             self._finish(role, ErrorCode.REQUEST_TIMED_OUT, words)
             return
         if not response.min_version <= level <= response.max_version:
             words = f"the new voter supports kraft.version {response.min_version} to"
-            words += f" {response.max_version}, and it is {level}"
+            words += f" {response.max_version}, but the level is {level}"
             self._finish(role, ErrorCode.INVALID_REQUEST, words)
             return
         state = role.observers.get(request.voter.key)
@@ -258,7 +258,7 @@ class VoterChanges:
         if not current < level <= KRAFT_VERSION_MAX:
             return f"kraft.version is {current} and can be raised to {KRAFT_VERSION_MAX}"
         if replica.high_watermark <= role.epoch_start_offset:
-            return "the leader has committed nothing in its epoch yet"
+            return "the leader has not committed a record of its epoch yet"
         known = dict(role.described)
         known[replica.me] = replica.own_voter()
         voters = []
@@ -267,7 +267,7 @@ class VoterChanges:
             is_known = voter is not None and voter.key.directory_id != ZERO_UUID
             name = replica.config.listener_name
             if voter is None or not is_known or voter.address(name) is None:
-                return f"voter {static.key.id} has not said its directory id and endpoints yet"
+                return f"voter {static.key.id} has not reported its directory id and endpoints yet"
             if not voter.min_version <= level <= voter.max_version:
                 return f"voter {static.key.id} does not support kraft.version {level}"
             voters.append(voter)

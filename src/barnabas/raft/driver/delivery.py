@@ -37,7 +37,7 @@ class Delivery:
         # Uncommitted appends of this leader, in log order.
         self._waiting: deque[_Waiting] = deque()
         # Leader changes that the listeners have not received yet.
-        self._untold: deque[LeaderAndEpoch] = deque()
+        self._undelivered: deque[LeaderAndEpoch] = deque()
         self._is_delivering = False
 
     def add_listener(self, listener: RaftListener) -> None:
@@ -67,7 +67,7 @@ class Delivery:
         if leadership.leader_id != self._node_id:
             self._queue.forget_expected()
             self.fail_waiting()
-        self._untold.append(leadership)
+        self._undelivered.append(leadership)
 
     def fail_waiting(self) -> None:
         """Fail the pending appends, because their records may be lost."""
@@ -98,8 +98,8 @@ class Delivery:
                     listener.on_commit(filled)
             self._acknowledge()
             return True
-        if self._untold and self._may_tell(self._untold[0]):
-            leadership = self._untold.popleft()
+        if self._undelivered and self._may_deliver(self._undelivered[0]):
+            leadership = self._undelivered.popleft()
             for listener in self._listeners:
                 listener.on_leader_change(leadership)
             return True
@@ -110,7 +110,7 @@ class Delivery:
             done = self._waiting.popleft()
             done.on_committed(done.last_offset, None)
 
-    def _may_tell(self, leadership: LeaderAndEpoch) -> bool:
+    def _may_deliver(self, leadership: LeaderAndEpoch) -> bool:
         """Return whether to deliver a leader change now.
 
         This replica's own leadership is delivered only after all records of earlier epochs.

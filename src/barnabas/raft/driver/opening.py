@@ -8,7 +8,7 @@ import msgspec
 
 from barnabas.raft.driver.raft_driver import RaftDependencies, RaftDriver
 from barnabas.raft.election_state import QUORUM_STATE_FILE, QuorumStateError, QuorumStateStore
-from barnabas.raft.log.formatter import format_metadata_directory
+from barnabas.raft.log.formatter import FirstContent, format_metadata_directory
 from barnabas.raft.log.metadata_check import MetadataDamagedError
 from barnabas.raft.log.metadata_log import METADATA_PARTITION, open_metadata_log
 from barnabas.raft.log.snapshot import (
@@ -59,9 +59,8 @@ def open_raft(config: RaftConfig, opening: RaftOpening) -> RaftDriver:
     doors = opening.doors
     directory = f"{opening.data_directory}/{METADATA_PARTITION.directory_name}"
     now_ms = doors.clock.wall_ms()
-    format_metadata_directory(
-        doors.disk, directory, opening.bootstrap_features, now_ms, opening.initial_voters
-    )
+    first = FirstContent(opening.initial_voters)
+    format_metadata_directory(doors.disk, directory, opening.bootstrap_features, now_ms, first)
     log = open_metadata_log(directory, config, doors)
     store = QuorumStateStore(doors.disk, directory)
     try:
@@ -70,8 +69,8 @@ def open_raft(config: RaftConfig, opening: RaftOpening) -> RaftDriver:
         path = f"{directory}/{QUORUM_STATE_FILE}"
         raise MetadataDamagedError(
             path,
-            f"{error}; it holds the last election and the vote of this node. A node that is the "
-            f"only controller may delete it",
+            f"{error}; the file contains the last election and the vote of this node. It "
+            "may only be deleted on the sole controller of a cluster",
         ) from error
     transport = NoTransport() if opening.transport is None else opening.transport
     dependencies = RaftDependencies(

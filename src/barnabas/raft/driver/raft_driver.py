@@ -145,6 +145,13 @@ class RaftDriver:
         """Exclusive end of the committed records; -1 while unknown."""
         return self._core.high_watermark
 
+    def has_caught_up(self, end_offset: int, epoch: int) -> bool:
+        """Return whether records up to `end_offset` are all that the leader has committed.
+
+        `epoch` is that of the last of these records. The answer is as old as the last fetch.
+        """
+        return self._core.has_caught_up(end_offset, epoch)
+
     @property
     def leader_and_epoch(self) -> LeaderAndEpoch:
         """The leader and epoch, as far as this replica knows them."""
@@ -358,7 +365,7 @@ class RaftDriver:
                 self.metrics.on_busy(since_ms)
 
     def _carry_out_all(self, effects: Effects) -> None:
-        if self._role_log.look(self._core):
+        if self._role_log.check(self._core):
             self.metrics.on_role(self._core)
         has_appended = self._write_effects(effects)
         if effects.high_watermark is not None:
@@ -407,6 +414,8 @@ class RaftDriver:
         return self._append_fetched(memoryview(effects.append))
 
     def _truncate(self, offset: int) -> None:
+        committed = self._core.high_watermark
+        assert offset >= committed, f"CommittedNeverLost: truncate_to={offset} end={committed}"
         self._cuts += 1
         self._log.truncate_to(offset)
         self._history.truncate_to(self._log.log_end_offset)
@@ -466,6 +475,8 @@ class RaftDriver:
         disk, directory = self._dependencies.doors.disk, self._log.directory
         history = VoterHistory(self._history.static)
         loaded = read_snapshot(disk, directory, snapshot_id, history)
+        committed = self._core.high_watermark
+        assert snapshot_id.end_offset >= committed, f"CommittedNeverLost: {snapshot_id} {committed}"
         self._cuts += 1
         self._log.truncate_fully_and_start_at(snapshot_id.end_offset)
         self._history.replace_by(history)

@@ -20,11 +20,11 @@ class RoleLog:
     __slots__ = ("_epoch", "_role")
 
     def __init__(self) -> None:
-        # The values at the last call of `look`.
+        # The values at the last call of `check`.
         self._role: Role | None = None
         self._epoch = -1
 
-    def look(self, core: RaftCore) -> bool:
+    def check(self, core: RaftCore) -> bool:
         """Log the role if its kind or the epoch changed.
 
         Returns:
@@ -36,21 +36,23 @@ class RoleLog:
         before, self._role = self._role, role
         if type(role) is not type(before) or core.epoch != self._epoch:
             self._epoch = core.epoch
-            _log.info("Quorum epoch %d: this node %s", core.epoch, _words(role, core.is_voter))
+            _log.info(
+                "Quorum role changed: epoch=%d role=%s", core.epoch, _words(role, core.is_voter)
+            )
         return True
 
 
 def _words(role: Role, is_voter: bool) -> str:
     match role:
         case Unattached():
-            return "knows no leader"
+            return "unattached"
         case Prospective():
-            return "asks whether it could be elected"
+            return "prospective"
         case Candidate():
-            return "asks for votes"
+            return "candidate"
         case Follower():
-            return f"{'follows' if is_voter else 'observes'} {role.leader_id}"
+            return f"{'follower' if is_voter else 'observer'} leader={role.leader_id}"
         case Leader():
-            return f"leads, elected by {', '.join(map(str, role.granting_voters))}"
+            return f"leader elected_by={','.join(map(str, role.granting_voters))}"
         case Resigned():
-            return "led, and leads no more"
+            return "resigned"

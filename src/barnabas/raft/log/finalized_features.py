@@ -68,7 +68,7 @@ def _levels(disk: Disk, path: str, start: int) -> dict[str, int]:
     levels: dict[str, int] = {}
     file = disk.open(path, create=False)
     try:
-        if _says_levels(file):
+        if _may_contain_levels(file):
             for batch, header in _batches(file):
                 if header.base_offset >= start and _SAYS_LEVEL.search(batch):
                     levels.update(_of_batch(batch, header))
@@ -80,7 +80,7 @@ def _levels(disk: Disk, path: str, start: int) -> dict[str, int]:
     return levels
 
 
-def _says_levels(file: File) -> bool:
+def _may_contain_levels(file: File) -> bool:
     """Return whether the file may contain a record of a feature level."""
     return any(
         _SAYS_LEVEL.search(file.read_at(_WINDOW_BYTES + _LONGEST_MATCH, position))

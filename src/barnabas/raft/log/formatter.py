@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from barnabas.protocol.records.feature_level_record import FeatureLevelRecord
 from barnabas.raft.core.effects import ControlRecords
 from barnabas.raft.log.snapshot import (
@@ -16,12 +18,25 @@ from barnabas.raft.log.snapshot import (
 from barnabas.raft.voter_set import KRAFT_VERSION_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from barnabas.protocol.schema import Record
     from barnabas.raft.voter_set import VoterSet
     from barnabas.runtime.disk import Disk
 
 _METADATA_VERSION = "metadata.version"
+
+
+class FirstContent(msgspec.Struct, frozen=True):
+    """What the checkpoint has besides features."""
+
+    # The first voters of a dynamic quorum (KIP-853), each with its directory id. None for static
+    # voters, or if other nodes of the cluster hold the voters.
+    voters: VoterSet | None = None
+    # Whether the voters are dynamic although `voters` is None.
+    is_dynamic: bool = False
+    # Records that follow the features, in version 0.
+    records: Sequence[Record] = ()
 
 
 def format_metadata_directory(
@@ -29,9 +44,7 @@ def format_metadata_directory(
     directory: str,
     features: Mapping[str, int],
     now_ms: int,
-    voters: VoterSet | None = None,
-    *,
-    is_dynamic: bool = False,
+    first: FirstContent | None = None,
 ) -> bool:
     """Write the bootstrap checkpoint unless the directory already has a snapshot or a log.
 
@@ -41,9 +54,7 @@ def format_metadata_directory(
         features: finalized level of each feature, including `metadata.version`. Features at level 0
             are left out.
         now_ms: wall clock time, ms.
-        voters: the first voters of a dynamic quorum (KIP-853), each with its directory id; None for
-            static voters, or if other nodes of the cluster hold the voters.
-        is_dynamic: whether the voters are dynamic although `voters` is None.
+        first: voters and records besides the features; None for neither.
 
     Returns:
         Whether the checkpoint was written.
@@ -57,14 +68,16 @@ def format_metadata_directory(
         return False
     assert _METADATA_VERSION in features, features
     names = sorted(features, key=lambda name: (name != _METADATA_VERSION, name))
-    records = [
+    records: list[tuple[Record, int]] = [
         (FeatureLevelRecord(name=name, feature_level=features[name]), 0)
         for name in names
         if features[name] > 0
     ]
+    first = first or FirstContent()
+    records += [(record, 0) for record in first.records]
     control = None
-    if is_dynamic or voters is not None:
-        control = ControlRecords(0, None, KRAFT_VERSION_MAX, voters)
+    if first.is_dynamic or first.voters is not None:
+        control = ControlRecords(0, None, KRAFT_VERSION_MAX, first.voters)
     writer = SnapshotWriter(disk, directory, BOOTSTRAP_SNAPSHOT, now_ms, now_ms, control)
     write_snapshot(writer, records)
     return True

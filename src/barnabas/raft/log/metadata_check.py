@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 __all__ = ["MetadataDamagedError", "check_metadata"]
 
 _REMEDY = (
-    "The node does not start, so that nothing is lost. Copy the directory; then restore the file "
-    "from a backup; or, where other controllers have the metadata, format the node again "
-    "(`barnabas format`) and let it join them; or give up what lies behind the damage: "
-    "`barnabas log repair` shows what that is, `--apply` does it"
+    "The node does not start, to prevent data loss. First copy the directory. Then "
+    "restore the file from a backup; or, if other controllers have the metadata, format "
+    "the node again (`barnabas format`) and let it join them; or discard the metadata "
+    "after the damage: `barnabas log repair` shows it, `--apply` discards it"
 )
 
 
@@ -77,20 +77,24 @@ def check_metadata(disk: Disk, directory: str, damage: DamageRegister) -> None:
     intact = find_intact_end(disk, directory)
     snapshot_end = _check_snapshots(disk, directory, intact, damage)
     if intact.path is not None and read_marker(disk, directory.rpartition("/")[0]) is not None:
-        problem = f"at position {intact.position} {intact.problem}, after a clean stop"
+        problem = (
+            f"at position {intact.position} {intact.problem}, although the node was stopped cleanly"
+        )
         raise MetadataDamagedError(intact.path, problem)
     committed = read_committed_note(disk, directory)
     if max(intact.end, snapshot_end) < committed:
         path = intact.path or directory
         problem = f"{intact.problem or 'a file is gone'}; " if intact.path else ""
         raise MetadataDamagedError(
-            path, f"{problem}the log ends at offset {intact.end}, {committed} was committed"
+            path,
+            f"{problem}the log ends at offset {intact.end}, but offset {committed} was committed",
         )
     if intact.is_missing_segment:
         raise MetadataDamagedError(intact.path or directory, intact.problem)
     if intact.start > snapshot_end:
         raise MetadataDamagedError(
-            directory, f"the log begins at offset {intact.start}, and no snapshot has what is below"
+            directory,
+            f"the log begins at offset {intact.start}, but no snapshot has the earlier records",
         )
 
 
@@ -108,7 +112,10 @@ def _check_snapshots(disk: Disk, directory: str, intact: IntactEnd, damage: Dama
             if is_needed or (snapshot == BOOTSTRAP_SNAPSHOT and not intact.end):
                 raise MetadataDamagedError(path, str(error)) from error
             disk.rename(path, f"{path}.damaged")
-            action = "set aside with the suffix .damaged; the log has all of it; nothing to do"
+            action = (
+                "renamed with the suffix .damaged; the log has all of its records; no action "
+                "is needed"
+            )
             damage.report(DamageKind.METADATA, path, str(error), action)
             continue
         return snapshot.end_offset

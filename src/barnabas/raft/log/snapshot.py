@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from barnabas.raft.voter_history import VoterHistory
     from barnabas.runtime.disk import Disk
 
-# The records that the formatter wrote for a new cluster. It is no snapshot of the log.
+# The records that the formatter wrote for a new cluster. It is not a snapshot of the log.
 BOOTSTRAP_SNAPSHOT = SnapshotId(0, 0)
 
 # The formatter of Kafka 3 writes this file into the data directory. Kafka 4 still reads it.
@@ -201,7 +201,7 @@ def _check(content: memoryview, name: str, history: VoterHistory | None, offset:
         header = read_header(content, position)
         end = position + header.size
         if end > len(content) or not check_crc(content, position, header):
-            raise SnapshotError(f"{name}: the batch at {position} is cut off or damaged")
+            raise SnapshotError(f"{name}: the batch at {position} is truncated or damaged")
         last_type = None
         if header.is_control:
             batch = content[position:end]
@@ -218,7 +218,7 @@ def _check(content: memoryview, name: str, history: VoterHistory | None, offset:
             raise SnapshotError(f"{name}: does not begin with a snapshot header")
         position = end
     if last_type is not ControlType.SNAPSHOT_FOOTER:
-        raise SnapshotError(f"{name}: has no footer, it was not written to its end")
+        raise SnapshotError(f"{name}: has no footer, so it is incomplete")
     assert timestamp is not None
     return timestamp
 

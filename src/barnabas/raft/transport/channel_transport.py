@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from barnabas.raft.core.messages import Message, Request
     from barnabas.raft.replica_key import Address
     from barnabas.runtime.loop import Runtime
+    from barnabas.sasl.client_login import ClientLogin
 
 _log = logging.getLogger(__name__)
 
@@ -68,7 +69,14 @@ class _Sending(msgspec.Struct, frozen=True):
 class ChannelTransport:
     """The `RaftTransport` that uses network connections."""
 
-    def __init__(self, runtime: Runtime, config: RaftConfig) -> None:
+    def __init__(
+        self, runtime: Runtime, config: RaftConfig, login: ClientLogin | None = None
+    ) -> None:
+        """Args:
+        runtime: clock, timer and sockets.
+        config: identity and timeouts of this replica.
+        login: credentials for the other replicas; None: no login.
+        """
         self._clock = runtime.clock
         self._timer = runtime.timer
         self._config = config
@@ -76,6 +84,7 @@ class ChannelTransport:
             client_id=f"raft-client-{config.node_id}",
             connect_timeout_ms=config.request_timeout_ms,
             backoff=NODE_BACKOFF,
+            login=login,
         )
         self._pool = ConnectionPool(runtime, settings, self._prepare)
         self._receive: Callable[[Message], None] | None = None
@@ -160,7 +169,7 @@ class ChannelTransport:
                 return
             assert isinstance(response, ApiVersionsResponse)
             if response.error_code:
-                detail = f"{channel.address}: ApiVersions answered with {response.error_code}"
+                detail = f"{channel.address}: ApiVersions returned error code {response.error_code}"
                 done(NetworkError(NetworkErrorKind.MALFORMED, detail))
                 return
             channel.versions = {

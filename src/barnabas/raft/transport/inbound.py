@@ -73,7 +73,7 @@ def core_request(message: Message, listener_name: str, reply_to: Reply) -> Reque
             )
             return core.UpdateVoterRequest(voter, message.current_leader_epoch, reply_to=reply_to)
         case _:
-            raise AssertionError(f"{type(message).__name__} is no request of the quorum")
+            raise AssertionError(f"{type(message).__name__} is not a quorum request")
 
 
 def _vote(message: vote_messages.VoteRequest, reply_to: Reply) -> Request | None:
@@ -232,7 +232,7 @@ def response_message(request: Request, response: Response, version: int) -> Mess
         case core.VoterChangeResponse():
             return _voter_change_response(request, response)
         case _:
-            raise AssertionError(f"{response} is no answer")
+            raise AssertionError(f"{response} is not a response")
 
 
 def _epoch_response(
@@ -380,4 +380,4 @@ def refusal(
                 answer.current_leader = leader
             return answer
         case _:
-            raise AssertionError(f"{type(message).__name__} is no request of the quorum")
+            raise AssertionError(f"{type(message).__name__} is not a quorum request")

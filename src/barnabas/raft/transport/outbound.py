@@ -68,7 +68,7 @@ def request_message(request: core.Request, version: int, config: RaftConfig) -> 
         case core.SupportedVersionsRequest():
             return api_versions_request()
         case _:
-            raise AssertionError(f"{request} is not sent")
+            raise AssertionError(f"{request} cannot be sent")
 
 
 def api_versions_request() -> versions_messages.ApiVersionsRequest:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from barnabas.protocol.messages.fetch import PartitionData
     from barnabas.replication.fetcher.fetch_state import FetchState
     from barnabas.replication.fetcher.fetch_states import FetchStates
-    from barnabas.replication.fetcher.follower_session import AskedPartition
+    from barnabas.replication.fetcher.follower_session import RequestedPartition
     from barnabas.replication.fetcher.local_replicas import LocalReplicas
     from barnabas.storage.topic_partition import TopicPartition
 
@@ -80,7 +80,7 @@ class FetchProcessing:
 
     def process(
         self,
-        asked: Mapping[TopicPartition, AskedPartition],
+        asked: Mapping[TopicPartition, RequestedPartition],
         answered: Mapping[TopicPartition, PartitionData],
     ) -> Generator[None, None, Processed]:
         """Append the records, and update the state of every partition.
@@ -120,7 +120,7 @@ class FetchProcessing:
                     yield from self._take_records(key, state, data, processed)
                 except AssertionError:
                     raise
-                except Exception:  # noqa: BLE001 - the other partitions go on
+                except Exception:  # noqa: BLE001 - the other partitions are still handled
                     self._states.fail_unexpectedly(key, "appending records")
             yield
         return Processed(
@@ -219,7 +219,7 @@ class FetchProcessing:
                 )
 
     def _take_error(
-        self, key: TopicPartition, state: FetchState, asked: AskedPartition, error: ErrorCode
+        self, key: TopicPartition, state: FetchState, asked: RequestedPartition, error: ErrorCode
     ) -> None:
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
             state.phase = FetchPhase.OUT_OF_RANGE

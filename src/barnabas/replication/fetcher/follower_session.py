@@ -8,7 +8,7 @@ from barnabas.protocol.fetch_session_handler import FetchSessionHandler, FetchSe
 from barnabas.storage.topic_partition import TopicPartition
 
 
-class AskedPartition(NamedTuple):
+class RequestedPartition(NamedTuple):
     """The fetch parameters of one partition. The leader caches the last ones it received."""
 
     topic_id: bytes
@@ -18,5 +18,5 @@ class AskedPartition(NamedTuple):
     last_fetched_epoch: int
 
 
-FollowerSession: TypeAlias = FetchSessionHandler[TopicPartition, AskedPartition]
-FollowerRequest: TypeAlias = FetchSessionRequest[TopicPartition, AskedPartition]
+FollowerSession: TypeAlias = FetchSessionHandler[TopicPartition, RequestedPartition]
+FollowerRequest: TypeAlias = FetchSessionRequest[TopicPartition, RequestedPartition]

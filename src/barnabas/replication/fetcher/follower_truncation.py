@@ -142,7 +142,7 @@ class FollowerTruncation:
             return
         except AssertionError:
             raise
-        except Exception:  # noqa: BLE001 - the other partitions go on
+        except Exception:  # noqa: BLE001 - the other partitions are still handled
             self._states.fail_unexpectedly(key, "truncating the log")
             return
         before = (state.fetch_offset, state.last_fetched_epoch, state.phase)

@@ -27,6 +27,16 @@ if TYPE_CHECKING:
 class LeaderChannel(Protocol):
     """A connection to one broker, opened when the first request is sent."""
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether the connection is open."""
+        ...
+
+    @property
+    def connections_created(self) -> int:
+        """Number of connections that were opened. Only increases."""
+        ...
+
     def send(
         self, request: Message, version: int, on_response: OnResponse, timeout_ms: float
     ) -> None:
@@ -89,7 +99,15 @@ class PeerChannels:
 class PeerChannel:
     """A connection to one broker, reopened after it closes."""
 
-    __slots__ = ("_channel", "_client_id", "_connect_timeout_ms", "_doors", "_endpoint", "_on_lost")
+    __slots__ = (
+        "_channel",
+        "_client_id",
+        "_connect_timeout_ms",
+        "_doors",
+        "_endpoint",
+        "_on_lost",
+        "connections_created",
+    )
 
     def __init__(
         self,
@@ -106,6 +124,13 @@ class PeerChannel:
         self._connect_timeout_ms = connect_timeout_ms
         # The open or connecting channel, or None.
         self._channel: Channel | None = None
+        # Number of connections that were opened. Only increases.
+        self.connections_created = 0
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the connection is open."""
+        return self._channel is not None and self._channel.is_open
 
     def send(
         self, request: Message, version: int, on_response: OnResponse, timeout_ms: float
@@ -126,6 +151,7 @@ class PeerChannel:
             if self._channel is not channel:
                 return
             if error is None:
+                self.connections_created += 1
                 channel.send(request, version, on_response, timeout_ms)
             else:
                 self._channel = None

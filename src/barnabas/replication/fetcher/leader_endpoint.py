@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from barnabas.protocol.messages.fetch import FetchResponse
     from barnabas.protocol.schema import Message
-    from barnabas.replication.fetcher.follower_session import AskedPartition, FollowerRequest
+    from barnabas.replication.fetcher.follower_session import FollowerRequest, RequestedPartition
     from barnabas.replication.fetcher.leader_channels import LeaderChannel
     from barnabas.replication.fetcher_settings import FetcherSettings
 
@@ -210,7 +210,7 @@ class LeaderEndpoint:
                 try:
                     answer = read(response)
                 except Exception as unreadable:  # noqa: BLE001 - the request fails, and is repeated
-                    _log.exception("Unexpected error in the response of broker %d", self.broker_id)
+                    _log.exception("Unexpected error in a response: broker=%d", self.broker_id)
                     error = NetworkError(NetworkErrorKind.MALFORMED, repr(unreadable))
             on_answer(answer, error)
 
@@ -219,7 +219,7 @@ class LeaderEndpoint:
 
 
 def _fetch_topics(
-    asked: Mapping[TopicPartition, AskedPartition], max_bytes: int, says_last_epoch: bool
+    asked: Mapping[TopicPartition, RequestedPartition], max_bytes: int, says_last_epoch: bool
 ) -> list[FetchTopic]:
     """Return the topics of a request, in the order of the partitions.
 

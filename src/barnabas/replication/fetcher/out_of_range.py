@@ -62,14 +62,14 @@ class OutOfRange:
                         leader_end,
                     )
                     self._local.truncate(key, OffsetTruncation(leader_end, is_complete=True))
-                    self._go_on(key, state, leader_end)
+                    self._move_offset(key, state, leader_end)
                 else:
                     self._leader_ends[key] = leader_end
             except StorageError as error:
                 self._give_up(key, error)
             except AssertionError:
                 raise
-            except Exception:  # noqa: BLE001 - the other partitions go on
+            except Exception:  # noqa: BLE001 - the other partitions are still handled
                 self._states.fail_unexpectedly(key, "truncating to the leader's log end")
         return {key: asked[key] for key in self._leader_ends}
 
@@ -86,12 +86,12 @@ class OutOfRange:
                         leader_start,
                     )
                     self._local.restart_log_at(key, leader_start)
-                self._go_on(key, state, self._leader_ends[key])
+                self._move_offset(key, state, self._leader_ends[key])
             except StorageError as error:
                 self._give_up(key, error)
             except AssertionError:
                 raise
-            except Exception:  # noqa: BLE001 - the other partitions go on
+            except Exception:  # noqa: BLE001 - the other partitions are still handled
                 self._states.fail_unexpectedly(key, "restarting the log")
 
     def on_failed(self, asked: Mapping[TopicPartition, int]) -> None:
@@ -135,7 +135,7 @@ class OutOfRange:
             else:
                 self._states.delay([key])
 
-    def _go_on(self, key: TopicPartition, state: FetchState, leader_end: int) -> None:
+    def _move_offset(self, key: TopicPartition, state: FetchState, leader_end: int) -> None:
         log = self._local.log(key)
         epoch = log.latest_epoch
         before = (state.fetch_offset, state.last_fetched_epoch)

@@ -1,7 +1,7 @@
 """Fetches the partitions of one fetcher id from one leader (Kafka's ReplicaFetcherThread).
 
 A fetcher has no thread and no task: it is called by responses, timers and its manager. Each call
-ends in `_go_on`, which does the first of these that applies: truncate logs, resolve offsets that
+ends in `_continue`, which does the first of these that applies: truncate logs, resolve offsets that
 are out of range, fetch, or wait for the end of a backoff. One request is in flight at a time,
 whatever the number of partitions.
 """
@@ -18,11 +18,13 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.fetcher.fetch_processing import FetchProcessing, Processed
 from barnabas.replication.fetcher.fetch_state import NOT_DELAYED, FetchPhase, FetchState
 from barnabas.replication.fetcher.fetch_states import FailedPartitions, FetchStates
-from barnabas.replication.fetcher.follower_session import AskedPartition, FollowerSession
+from barnabas.replication.fetcher.fetcher_state import FETCHER_STATES, FetcherEvent, FetcherState
+from barnabas.replication.fetcher.follower_session import FollowerSession, RequestedPartition
 from barnabas.replication.fetcher.follower_truncation import FollowerTruncation
 from barnabas.replication.fetcher.out_of_range import OutOfRange
 from barnabas.replication.partition.offset_lookup import EARLIEST, LATEST
 from barnabas.storage.topic_partition import TopicPartition
+from barnabas.waiting.state_machine import StateMachine
 from barnabas.waiting.steps import run_in_slices
 
 if TYPE_CHECKING:
@@ -76,16 +78,13 @@ class ReplicaFetcher:
         "_dependencies",
         "_entry",
         "_hurry",
-        "_is_closed",
         "_is_failing",
-        "_is_fetching",
         "_is_held_back",
-        "_is_processing",
         "_leader",
         "_local",
+        "_machine",
         "_out_of_range",
         "_processing",
-        "_request",
         "_sent_ms",
         "_session",
         "_states",
@@ -94,7 +93,6 @@ class ReplicaFetcher:
         "_truncation",
         "_wheel",
         "bytes_fetched",
-        "is_dead",
         "name",
         "requests",
     )
@@ -119,36 +117,36 @@ class ReplicaFetcher:
         self._processing = FetchProcessing(
             self._states, dependencies.local, config.replica_fetch_max_bytes
         )
-        # Number of the request in flight, or None. Responses to other requests are ignored.
-        self._request: int | None = None
+        self._machine = StateMachine(name, FetcherState.IDLE, FETCHER_STATES)
+        # Time of the last request, in ms.
         self._sent_ms = 0.0
-        # Whether the request in flight is a fetch, which may wait for data at the leader.
-        self._is_fetching = False
-        # Whether a response is being processed, over several turns. No request meanwhile.
-        self._is_processing = False
         # Whether the last request failed as a whole.
         self._is_failing = False
         # Whether a throttle kept a partition out of the last fetch.
         self._is_held_back = False
         # Time of the last check of idle partitions, in ms.
         self._swept_ms = NOT_DELAYED
-        # Number of partitions whose appended records are being synced. No fetch until 0.
+        # Number of partitions whose appended records are being synced. Above 0 only if SYNCING.
         self._syncing = 0
         # Timer of the next attempt. None while a request is in flight or no partition waits.
         self._entry: WheelEntry | None = None
         # Timer that abandons the pending fetch in favor of a new partition.
         self._hurry: WheelEntry | None = None
-        self._is_closed = False
-        # Whether an unexpected error stopped this fetcher. Its partitions are no longer fetched.
-        self.is_dead = False
-        # Totals since the start: requests sent, and bytes of records appended.
+        # Requests sent since the start. Also the number of the last one: responses to earlier ones
+        # are ignored.
         self.requests = 0
+        # Bytes of records appended since the start.
         self.bytes_fetched = 0
 
     # Methods for the manager.
 
     def __len__(self) -> int:
         return len(self._states)
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether an unexpected error stopped this fetcher."""
+        return self._machine.state is FetcherState.DEAD
 
     @property
     def leader_id(self) -> int:
@@ -181,9 +179,8 @@ class ReplicaFetcher:
 
     def close(self) -> None:
         """Stop fetching and abandon the request in flight."""
-        self._is_closed = True
+        self._machine.on(FetcherEvent.CLOSED)
         self._stop_waiting()
-        self._request = None
         self._leader.close()
 
     def _add(self, partitions: Mapping[TopicPartition, InitialFetchState]) -> None:
@@ -202,31 +199,32 @@ class ReplicaFetcher:
                 state.last_fetched_epoch = epoch
             self._states.pop(key)
             self._states.put(key, state)
-        if is_news and self._request is not None and self._is_fetching and self._hurry is None:
+        is_fetching = self._machine.state is FetcherState.FETCHING
+        if is_news and is_fetching and self._hurry is None:
             waited_ms = self._clock.monotonic_ms() - self._sent_ms
             patience_ms = max(_PATIENCE_MS, _PATIENCE_PER_PARTITION_MS * len(self._states))
             rest_ms = max(0.0, patience_ms - waited_ms)
-            give_up = partial(self._give_up, self._request)
+            give_up = partial(self._give_up, self.requests)
             self._hurry = self._wheel.add(rest_ms, lambda: self._guarded(give_up))
-        self._go_on()
+        self._continue()
 
     # The request cycle.
 
-    def _go_on(self) -> None:
-        """Send the next request, unless one is in flight."""
-        if self._request is not None or self._syncing or self._is_processing:
-            return
-        if self._is_closed or self.is_dead:
+    def _continue(self) -> None:
+        """Send the next request, if the fetcher is idle."""
+        if self._machine.state is not FetcherState.IDLE:
             return
         self._stop_waiting()
         self._truncation.truncate_without_epoch()
         epochs = self._truncation.queries()
         if epochs:
-            self._leader.epoch_ends(epochs, self._expect(self._on_epoch_ends, epochs))
+            on_response = self._expect(FetcherEvent.QUERY_SENT, self._on_epoch_ends, epochs)
+            self._leader.epoch_ends(epochs, on_response)
             return
         ends = self._out_of_range.queries()
         if ends:
-            self._leader.offsets(ends, LATEST, self._expect(self._on_ends, ends))
+            on_response = self._expect(FetcherEvent.QUERY_SENT, self._on_ends, ends)
+            self._leader.offsets(ends, LATEST, on_response)
             return
         self._fetch()
 
@@ -249,10 +247,10 @@ class ReplicaFetcher:
         if request.is_empty:
             self._wait()
             return
-        self._is_fetching = True
-        self._leader.fetch(request, self._expect(self._on_fetched, request))
+        on_response = self._expect(FetcherEvent.FETCH_SENT, self._on_fetched, request)
+        self._leader.fetch(request, on_response)
 
-    def _wanted(self, key: TopicPartition, now_ms: float) -> AskedPartition | None:
+    def _wanted(self, key: TopicPartition, now_ms: float) -> RequestedPartition | None:
         """Return what to fetch of a partition, or None if it is not fetched now."""
         state = self._states.get(key)
         if state is None or not state.is_ready(now_ms):
@@ -264,7 +262,7 @@ class ReplicaFetcher:
         if partition is None:
             self._states.delay([key])
             return None
-        return AskedPartition(
+        return RequestedPartition(
             state.topic_id,
             state.fetch_offset,
             partition.log.log_start_offset,
@@ -279,7 +277,7 @@ class ReplicaFetcher:
             backoff_ms = self._dependencies.settings.config.replica_fetch_backoff_ms
             delay_ms = backoff_ms if delay_ms is None else min(delay_ms, backoff_ms)
         if delay_ms is not None:
-            self._entry = self._wheel.add(delay_ms, lambda: self._guarded(self._go_on))
+            self._entry = self._wheel.add(delay_ms, lambda: self._guarded(self._continue))
 
     def _stop_waiting(self) -> None:
         for entry in (self._entry, self._hurry):
@@ -288,34 +286,36 @@ class ReplicaFetcher:
         self._entry = self._hurry = None
 
     def _expect(
-        self, take: Callable[[Any, Any, NetworkError | None], None], asked: object
+        self,
+        sent: FetcherEvent,
+        take: Callable[[Any, Any, NetworkError | None], None],
+        asked: object,
     ) -> Callable[[Any, NetworkError | None], None]:
         """Register a request that is being sent. Return the callback for its response."""
+        self._machine.on(sent)
         self.requests += 1
-        number = self._request = self.requests
+        number = self.requests
         self._sent_ms = self._clock.monotonic_ms()
 
         def answered(answer: object, error: NetworkError | None) -> None:
-            if self._request != number or self._is_closed:
+            if number != self.requests or self._machine.state not in _IN_FLIGHT:
                 return
-            self._request = None
-            self._is_fetching = False
+            self._machine.on(FetcherEvent.RESPONSE_RECEIVED)
             if error is None:
                 self._is_failing = False
             self._guarded(partial(take, asked, answer, error))
-            self._guarded(self._go_on)
+            self._guarded(self._continue)
 
         return answered
 
     def _give_up(self, number: int) -> None:
         """Abandon a pending fetch so that new partitions can be fetched."""
         self._hurry = None
-        if self._request == number and self._is_fetching:
-            self._request = None
-            self._is_fetching = False
+        if number == self.requests and self._machine.state is FetcherState.FETCHING:
+            self._machine.on(FetcherEvent.FETCH_ABANDONED)
             self._leader.close()
             self._session.reset()
-            self._go_on()
+            self._continue()
 
     def _on_failed(self, keys: Iterable[TopicPartition], error: NetworkError) -> None:
         """Handle the failure of a whole request: reset the session and delay its partitions."""
@@ -333,24 +333,26 @@ class ReplicaFetcher:
 
     def _guarded(self, work: Callable[[], None]) -> None:
         """Run `work`. An unexpected error stops only this fetcher; assertion errors are raised."""
-        if self._is_closed or self.is_dead:
+        if self._has_ended():
             return
         try:
             work()
         except AssertionError:
             raise
-        except Exception:  # noqa: BLE001 - one fetcher ends, and is counted
-            if self._is_closed:
+        except Exception:  # noqa: BLE001 - only this fetcher stops
+            if self._has_ended():
                 return
             _log.exception(
                 "Fetcher stopped by an unexpected error: fetcher=%s partitions=%d",
                 self.name,
                 len(self),
             )
-            self.is_dead = True
+            self._machine.on(FetcherEvent.FAILED)
             self._stop_waiting()
-            self._request = None
             self._leader.close()
+
+    def _has_ended(self) -> bool:
+        return self._machine.state in (FetcherState.DEAD, FetcherState.CLOSED)
 
     # Responses.
 
@@ -377,7 +379,8 @@ class ReplicaFetcher:
             return
         starts = self._out_of_range.take_ends(asked, answers)
         if starts:
-            self._leader.offsets(starts, EARLIEST, self._expect(self._on_starts, starts))
+            on_response = self._expect(FetcherEvent.QUERY_SENT, self._on_starts, starts)
+            self._leader.offsets(starts, EARLIEST, on_response)
 
     def _on_starts(
         self,
@@ -411,7 +414,7 @@ class ReplicaFetcher:
         if not self._session.on_response(code, response.session_id, answered):
             self._on_session_error(asked, code)
             return
-        self._is_processing = True
+        self._machine.on(FetcherEvent.RECORDS_RECEIVED)
         steps = self._processing.process(asked.partitions, answered)
         run_in_slices(steps, self._clock, self._run_later, self._on_processed)
 
@@ -419,16 +422,18 @@ class ReplicaFetcher:
         self._wheel.add(0, partial(self._guarded, work))
 
     def _on_processed(self, processed: Processed) -> None:
-        self._is_processing = False
+        self._machine.on(FetcherEvent.PROCESSED)
         self.bytes_fetched += processed.bytes_appended
         self._truncation.take_diverging(processed.diverging)
         for key in processed.moved:
             self._local.wake(key)
-        # Last, since a sync may complete immediately.
-        self._syncing += len(processed.to_sync)
-        for key in processed.to_sync:
-            self._sync(key)
-        self._go_on()
+        if processed.to_sync:
+            self._machine.on(FetcherEvent.SYNC_STARTED)
+            # All of them before the first sync, which may complete immediately.
+            self._syncing = len(processed.to_sync)
+            for key in processed.to_sync:
+                self._sync(key)
+        self._continue()
 
     def _on_session_error(self, asked: FollowerRequest, code: ErrorCode) -> None:
         """Drop the response after a session error. The next request is a full fetch."""
@@ -472,9 +477,12 @@ class ReplicaFetcher:
                     error,
                 )
                 self._states.fail(key)
-        self._go_on()
+        if self._syncing == 0:
+            self._machine.on(FetcherEvent.SYNCED)
+            self._continue()
 
 
+_IN_FLIGHT = (FetcherState.QUERYING, FetcherState.FETCHING)
 _SESSION_ERRORS = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,

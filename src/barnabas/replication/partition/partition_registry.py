@@ -183,7 +183,7 @@ class PartitionRegistry:
             act()
         except AssertionError:
             raise
-        except Exception:  # noqa: BLE001 - the other partitions go on
+        except Exception:  # noqa: BLE001 - the other partitions are still handled
             _log.exception("Unexpected error, the partition is offline: partition=%s", key)
             self.online.pop(key, None)
             self.offline.add(key)
@@ -259,7 +259,7 @@ class PartitionRegistry:
         except InconsistentTopicIdError:
             # The topic was deleted and its name reused while this broker was down.
             _log.warning(
-                "Log of a deleted topic is deleted, its name is used again: partition=%s",
+                "Log of a deleted topic is deleted, because its name is reused: partition=%s",
                 topic_partition,
             )
             self._logs.delete_async(topic_partition)

@@ -161,7 +161,7 @@ class DelayedFetch(DelayedOperation):
             return any(map(self._is_decided, partitions))
         except AssertionError:
             raise
-        except Exception:  # noqa: BLE001 - it is answered, others go on
+        except Exception:  # noqa: BLE001 - only this request fails
             _log.exception("Unexpected error in a waiting fetch")
             return True
 

@@ -137,4 +137,4 @@ class IncrementalContext:
         if self._session.epoch != next_epoch(self._request_epoch):
             self.error = ErrorCode.INVALID_FETCH_SESSION_EPOCH
             return []
-        return self._session.keep_news(results)
+        return self._session.keep_changed(results)

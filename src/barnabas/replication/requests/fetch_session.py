@@ -140,7 +140,7 @@ class FetchSession:
                 if self.idle is not None:
                     self.idle.maybe_mark_idle(partition, result)
 
-    def keep_news(self, results: Iterable[Answered]) -> list[Answered]:
+    def keep_changed(self, results: Iterable[Answered]) -> list[Answered]:
         """Return the changed results for an incremental response.
 
         Partitions with records move to the end of the order. Thus a busy partition does not starve
@@ -152,7 +152,7 @@ class FetchSession:
             partition = self._active.get(key)
             if partition is None:
                 continue
-            if partition.has_news(result):
+            if partition.has_changes(result):
                 partition.note(result)
                 news.append((where, result))
                 if len(result.records) > 0:

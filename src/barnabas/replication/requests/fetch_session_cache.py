@@ -126,9 +126,9 @@ class FetchSessionCache:
             return RefusedContext(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_topic_ids != request.uses_topic_ids:
             return RefusedContext(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        return self._go_on(session, request, topic_name)
+        return self._continue_session(session, request, topic_name)
 
-    def _go_on(
+    def _continue_session(
         self,
         session: FetchSession,
         request: SessionRequest,

@@ -150,7 +150,7 @@ class ReplicaAppends:
             except InspectionNeededError as needed:
                 deferred = {**(deferred or {}), key: needed.inspection}
                 continue
-            except Exception as error:  # noqa: BLE001 - the request's other partitions go on
+            except Exception as error:  # noqa: BLE001 - the request's other partitions are still handled
                 results[key] = self._failed(key, error, records.nbytes)
                 continue
             if isinstance(info, ErrorCode):

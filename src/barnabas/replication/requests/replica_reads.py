@@ -242,7 +242,7 @@ class ReplicaReads:
             return failed_fetch(error.error_code)
         except AssertionError:
             raise
-        except Exception:  # noqa: BLE001 - the request's other partitions go on
+        except Exception:  # noqa: BLE001 - the request's other partitions are still handled
             return self._failed_unexpectedly(key)
         if (
             self._throttle.is_active
@@ -279,7 +279,7 @@ class ReplicaReads:
                 update = leader.update_follower_state(params, data, result, low_watermark_awaited)
             except AssertionError:
                 raise
-            except Exception:  # noqa: BLE001 - the request's other partitions go on
+            except Exception:  # noqa: BLE001 - the request's other partitions are still handled
                 failed = self._failed_unexpectedly(where.topic_partition)
                 results[index] = (where, failed)
                 continue

@@ -35,7 +35,7 @@ class SessionPartition:
         # Log position of the fetch offset while the partition is idle.
         self.position: LogOffsetMetadata | None = None
 
-    def has_news(self, result: FetchResult) -> bool:
+    def has_changes(self, result: FetchResult) -> bool:
         """Whether the response must include `result`: records, an error or a changed value."""
         return (
             len(result.records) > 0

@@ -40,7 +40,7 @@ class ChangeLog:
         """
         self._node_id = node_id
         self._is_active = is_active
-        # Set once the node is ready. Changes before that are old and not logged.
+        # Whether the node is ready. Set once. Earlier changes are old and not logged.
         self.is_caught_up = False
 
     def on_image(self, delta: ClusterDelta, _image: ClusterImage) -> None:

@@ -64,6 +64,21 @@ class ClusterView:
         topic = self.image.topics.by_name(name)
         return 0 if topic is None else len(topic.partitions)
 
+    def partition_racks(self, name: str) -> Iterator[list[str]]:
+        """Yield the racks of the replicas of each partition; brokers may have none."""
+        topic = self.image.topics.by_name(name)
+        for _, partition in sorted(topic.partitions.items()) if topic is not None else ():
+            brokers = [self.image.brokers.get(each) for each in partition.replicas]
+            yield [each.rack for each in brokers if each is not None and each.rack is not None]
+
+    def topic_names(self) -> Iterator[str]:
+        """Yield the names of all topics."""
+        return self.image.topics.names()
+
+    def version(self) -> int:
+        """Return the offset of the last metadata record of the image."""
+        return self.image.provenance.offset
+
     def is_alive(self, broker_id: int) -> bool:
         """Return whether the broker is registered and not fenced."""
         broker = self.image.brokers.get(broker_id)

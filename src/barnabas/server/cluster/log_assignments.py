@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class LogAssignments:
-    """Answers the storage's questions about the logs that it finds at the start."""
+    """Information for the storage about the logs that it finds at the start."""
 
     __slots__ = ("_image", "_node_id")
 

@@ -1,1 +1,1 @@
-"""Configuration of a node: keys, parsing, dynamic values, and changes by admin clients."""
+"""Configuration of a node: keys, parsing, effective values, and their description."""

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.server.configs.authorizer_config import AUTHORIZER_KEYS
 from barnabas.server.configs.endpoint import parse_address
+from barnabas.server.configs.tls_config import TLS_KEYS
 from barnabas.server.quotas.config import CONNECTION_KEYS, QUOTA_KEYS
 from barnabas.settings.definition import ConfigDefinition, ConfigError, ConfigKey, ConfigType
 from barnabas.settings.range import at_least, not_empty, one_of, satisfying
@@ -42,10 +44,6 @@ def _is_protocol_map(value: ConfigValue) -> bool:
         len(entry.split(":")) == 2 and all(part.strip() for part in entry.split(":"))
         for entry in value
     )
-
-
-def _is_empty(value: ConfigValue) -> bool:
-    return not value
 
 
 def _is_buffer_size(value: ConfigValue) -> bool:
@@ -110,30 +108,21 @@ NODE_KEYS = [
     ),
 ]
 
-# Keys of security features that are not implemented. A configuration that asks for them is
-# rejected.
 PROTECTION_KEYS = [
     ConfigKey(
         "listener.security.protocol.map",
         LIST,
         [f"{name}:{name}" for name in ("SASL_SSL", "PLAINTEXT", "SSL", "SASL_PLAINTEXT")],
-        "The security protocol of each listener, NAME:PROTOCOL each; only PLAINTEXT is opened.",
+        "The security protocol of each listener, NAME:PROTOCOL each.",
         satisfying("NAME:PROTOCOL,...", _is_protocol_map),
     ),
     ConfigKey(
         "security.inter.broker.protocol",
         S,
         "PLAINTEXT",
-        "The security protocol that brokers use among themselves.",
-        one_of("PLAINTEXT"),
-    ),
-    ConfigKey(
-        "authorizer.class.name",
-        S,
-        "",
-        "The authorizer. Authorization is not implemented: every client may do everything.",
-        satisfying("empty (authorization is not implemented; remove the key to let every "
-                   "client do everything)", _is_empty),
+        "The security protocol that brokers use among themselves, if inter.broker.listener.name is"
+        " not set.",
+        one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
     ),
 ]  # fmt: skip
 
@@ -216,6 +205,12 @@ OBSERVATION_KEYS = [
         satisfying("HOST:PORT", _is_address),
     ),
     ConfigKey(
+        "unstable.api.versions.enable",
+        B,
+        False,
+        "Whether API versions are served that Kafka may still change: InitProducerId 6 (KIP-939).",
+    ),
+    ConfigKey(
         "telemetry.max.bytes",
         I,
         1 << 20,
@@ -226,8 +221,8 @@ OBSERVATION_KEYS = [
         "barnabas.client.telemetry",
         S,
         "none",
-        "The receiver of metrics that clients push. none: clients are not asked for metrics; log:"
-        " the log, as JSON.",
+        "The receiver of metrics that clients push. none: clients send no metrics; log: the log, as"
+        " JSON.",
         one_of("none", "log"),
     ),
     ConfigKey(
@@ -291,6 +286,8 @@ SERVER_KEYS = (
     )
     | QUOTA_KEYS
     | CONNECTION_KEYS
+    | TLS_KEYS
+    | AUTHORIZER_KEYS
 )
 
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from barnabas.controller.config import CONTROLLER_CONFIGS
 from barnabas.coordinator.group.config import DEFINITION as COORDINATOR_KEYS
+from barnabas.coordinator.transaction.config import DEFINITION as TRANSACTION_KEYS
 from barnabas.raft.config import RAFT_CONFIGS
 from barnabas.replication.config import DEFINITION as REPLICATION_KEYS
 from barnabas.server.configs.cluster_settings import ClusterSettings, cluster_settings
@@ -22,19 +23,25 @@ from barnabas.server.configs.listener_endpoints import (
     bound_endpoints,
     controller_endpoints,
     inter_broker_listener,
+    security_protocols,
 )
+from barnabas.server.configs.security.sasl_keys import SASL_KEYS, sasl_listener_keys
+from barnabas.server.configs.tls_config import TLS_KEYS, check_classes, listener_prefix
 from barnabas.server.quotas.connection_bounds import (
     ConnectionBounds,
     check_connection_bounds,
     connection_bounds,
     listener_keys,
 )
+from barnabas.settings.key import without_listener
 from barnabas.storage.config import BROKER_CONFIGS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from barnabas.server.configs.endpoint import Endpoint
+    from barnabas.server.configs.security.listener_sasl import ListenerSasl, LoginSettings
+    from barnabas.server.configs.security_protocol import SecurityProtocol
     from barnabas.settings.definition import ParsedConfig
 
 _log = logging.getLogger(__name__)
@@ -46,6 +53,8 @@ BROKER_KEYS = (
     | RAFT_CONFIGS
     | CONTROLLER_CONFIGS
     | COORDINATOR_KEYS
+    | TRANSACTION_KEYS
+    | SASL_KEYS
 )
 
 # Current name of each renamed Kafka key, by its old name.
@@ -53,7 +62,7 @@ _RENAMED = {"broker.id": "node.id"}
 
 
 class Configuration(msgspec.Struct, frozen=True):
-    """The checked configuration that a node is started with."""
+    """The checked configuration at the start of a node."""
 
     parsed: ParsedConfig
     # Given values as text, under the current names of their keys.
@@ -68,6 +77,12 @@ class Configuration(msgspec.Struct, frozen=True):
     advertised_controller_endpoints: list[Endpoint]
     # Limits for the number and rate of connections.
     connections: ConnectionBounds
+    # Security protocol of each listener that the node opens or connects to, by listener name.
+    protocols: dict[str, SecurityProtocol]
+    # SASL settings by name of the listener, for listeners where clients log in by SASL.
+    sasl: Mapping[str, ListenerSasl]
+    # Credentials of this node by name of the listener of other nodes.
+    logins: Mapping[str, LoginSettings]
 
     @property
     def node_id(self) -> int:
@@ -95,8 +110,8 @@ def read_configuration(properties: Mapping[str, str]) -> Configuration:
     for name, value in properties.items():
         given[_RENAMED.get(name, name)] = value
     parsed = BROKER_KEYS.parse(given)
-    of_listeners = listener_keys(parsed)
-    _log_unknown_keys([name for name in parsed.unknown if name not in of_listeners], given)
+    _log_unknown_keys([name for name in parsed.unknown if not is_listener_key(parsed, name)])
+    check_classes(given)
     request_memory(parsed)
     check_connection_bounds(parsed)
     cluster = cluster_settings(parsed)
@@ -105,6 +120,8 @@ def read_configuration(properties: Mapping[str, str]) -> Configuration:
     advertised_for_controller = advertised_controller_endpoints(parsed, cluster, for_controller)
     # Report invalid values now, before the ports are bound.
     advertised_endpoints(parsed, endpoints)
+    opened = [*endpoints, *for_controller]
+    protocols = security_protocols(parsed, cluster, opened)
     return Configuration(
         parsed,
         given,
@@ -113,11 +130,72 @@ def read_configuration(properties: Mapping[str, str]) -> Configuration:
         for_controller,
         advertised_for_controller,
         connection_bounds(parsed, given),
+        protocols,
+        _sasl_settings(parsed, given, opened),
+        {} if cluster.is_alone else _logins(parsed, given, cluster, protocols, endpoints),
     )
 
 
+def is_listener_key(config: ParsedConfig, name: str) -> bool:
+    """Return whether a key is set for a single listener, and has an effect there."""
+    listeners = _listener_names(config)
+    if name in listener_keys(config) or name in sasl_listener_keys({name: ""}, listeners):
+        return True
+    prefixes = map(listener_prefix, listeners)
+    return any(
+        name.startswith(prefix) and name.removeprefix(prefix) in TLS_KEYS for prefix in prefixes
+    )
+
+
+def _logins(
+    parsed: ParsedConfig,
+    given: Mapping[str, str],
+    cluster: ClusterSettings,
+    protocols: Mapping[str, SecurityProtocol],
+    endpoints: list[Endpoint],
+) -> dict[str, LoginSettings]:
+    """Return the credentials for those listeners of other nodes that use SASL."""
+    mechanism_keys = {cluster.controller_listeners[0]: "sasl.mechanism.controller.protocol"}
+    between_brokers = inter_broker_listener(parsed, endpoints)
+    if between_brokers is not None:
+        mechanism_keys[between_brokers] = "sasl.mechanism.inter.broker.protocol"
+    found = {
+        name: key
+        for name, key in mechanism_keys.items()
+        if name in protocols and protocols[name].has_sasl
+    }
+    if not found:
+        return {}
+    # Imported only for listeners with SASL.
+    from barnabas.server.configs.security.listener_sasl import login_settings
+
+    return {name: login_settings(parsed, given, name, key) for name, key in found.items()}
+
+
+def _sasl_settings(
+    parsed: ParsedConfig, given: Mapping[str, str], endpoints: list[Endpoint]
+) -> dict[str, ListenerSasl]:
+    """Return the SASL settings of those endpoints that use SASL."""
+    names = [each.name for each in endpoints if each.security_protocol.has_sasl]
+    if not names:
+        return {}
+    # Imported only for listeners with SASL.
+    from barnabas.server.configs.security.listener_sasl import listener_sasl
+
+    return {name: listener_sasl(parsed, given, name) for name in names}
+
+
+def _listener_names(parsed: ParsedConfig) -> list[str]:
+    """Return the names of all listeners that the configuration mentions."""
+    return [
+        *(text.partition("://")[0] for text in parsed.strings("listeners")),
+        # A node logs in to controllers with the settings of their listener.
+        *parsed.strings("controller.listener.names"),
+    ]
+
+
 def _with_own_quorum(cluster: ClusterSettings, own: list[Endpoint]) -> ClusterSettings:
-    """Let a node that bootstraps only from itself, by a loopback address, found a dynamic quorum.
+    """Allow a node to found a dynamic quorum if its only bootstrap server is its loopback address.
 
     Kafka's example file for a first start has this configuration, but Kafka also requires
     `kafka-storage format --standalone`. With another address the node may be one of several nodes
@@ -131,17 +209,28 @@ def _with_own_quorum(cluster: ClusterSettings, own: list[Endpoint]) -> ClusterSe
     return replace(cluster, is_standalone=True) if is_own else cluster
 
 
-def _log_unknown_keys(names: list[str], given: Mapping[str, str]) -> None:
+def _log_unknown_keys(names: list[str]) -> None:
     ignored = sorted(name for name in names if name in IGNORED_KEYS)
     if ignored:
         _log.info("Keys of Kafka that this broker ignores: %s", ", ".join(ignored))
     for name in names:
         if name not in IGNORED_KEYS:
-            _log.warning("%s=%s has no effect: %s", name, given[name], _unknown(name))
+            # The value is not logged: it may be a secret.
+            _log.warning("%s has no effect: %s", name, _unknown(name))
+
+
+def may_be_secret(name: str) -> bool:
+    """Return whether the value of a key must not be shown."""
+    return name.startswith(("ssl.", "sasl.", "listener.name.")) or any(
+        word in name for word in ("password", "secret", "jaas", "token", "credential")
+    )
 
 
 def _unknown(name: str) -> str:
     """Return the warning for an unknown key, with the most similar known key."""
+    base = without_listener(name)
+    if base != name and base in BROKER_KEYS:
+        return "the listener does not exist, or the key cannot be set for one listener"
     import difflib
 
     close = difflib.get_close_matches(

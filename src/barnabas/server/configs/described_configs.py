@@ -13,7 +13,7 @@ from barnabas.controller.configs.topic_configs import ConfigSource
 from barnabas.metadata.client_metrics_configs import CLIENT_METRICS_CONFIGS
 from barnabas.metadata.configs_image import ALL_BROKERS, BROKER, CLIENT_METRICS, GROUP, TOPIC
 from barnabas.metadata.group_configs import GROUP_CONFIGS
-from barnabas.server.configs.log_levels import described_levels
+from barnabas.server.configs.dynamic.log_levels import described_levels
 from barnabas.settings.key import ConfigKey, DynamicMode, Required, without_listener
 from barnabas.storage.config import TOPIC_CONFIGS, topic_defaults
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.configs.configuration import Configuration
-    from barnabas.server.configs.dynamic_config import DynamicBrokerConfig
+    from barnabas.server.configs.dynamic.dynamic_config import DynamicBrokerConfig
 
 # Type of unknown keys and of loggers, as in Kafka.
 _NO_TYPE = 0
@@ -40,7 +40,7 @@ class DescribedConfig(NamedTuple):
     """One key of a resource, as described to clients."""
 
     name: str
-    # Effective value. None also for values that must not be shown.
+    # Effective value. None if there is no value, or if it must not be shown.
     value: str | None
     # All values that are set, the effective one first.
     values: list[SourcedValue]

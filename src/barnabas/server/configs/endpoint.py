@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from barnabas.server.configs.security_protocol import SecurityProtocol
 from barnabas.settings.key import whole_number
 
 _PORT_MAX = 65_535
@@ -17,6 +18,7 @@ class Endpoint(NamedTuple):
     # Empty for all interfaces.
     host: str
     port: int
+    security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
 
     @property
     def address(self) -> str:

@@ -1,8 +1,8 @@
 """Kafka keys that have no meaning for this broker and need no warning.
 
 Some of these keys size thread pools that this broker does not have. Others configure Kafka's own
-metrics. The rest belongs to features that are not served: transactions, share groups, streams
-groups and tiered storage.
+metrics, or the algorithms of Java's TLS. The rest belongs to features that are not served: share
+groups, streams groups and tiered storage.
 """
 
 from __future__ import annotations
@@ -37,17 +37,18 @@ _NOT_SERVED = frozenset({
     "share.coordinator.state.topic.replication.factor",
     "share.coordinator.state.topic.segment.bytes",
     "share.coordinator.threads",
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms",
-    "transaction.max.timeout.ms",
-    "transaction.partition.verification.enable",
-    "transaction.remove.expired.transaction.cleanup.interval.ms",
     "transaction.state.log.load.buffer.size",
-    "transaction.state.log.min.isr",
-    "transaction.state.log.num.partitions",
-    "transaction.state.log.replication.factor",
-    "transaction.state.log.segment.bytes",
-    "transaction.two.phase.commit.enable",
-    "transactional.id.expiration.ms",
 })  # fmt: skip
 
-IGNORED_KEYS = _THREADS | _METRICS | _NOT_SERVED
+# Names of Java's algorithms and providers.
+_JAVA_TLS = frozenset({
+    "ssl.keymanager.algorithm",
+    "ssl.protocol",
+    "ssl.provider",
+    "ssl.secure.random.implementation",
+    "ssl.trustmanager.algorithm",
+    "ssl.engine.factory.class",
+    "principal.builder.class",
+})  # fmt: skip
+
+IGNORED_KEYS = _THREADS | _METRICS | _NOT_SERVED | _JAVA_TLS

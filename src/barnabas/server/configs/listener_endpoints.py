@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.runtime.host import host_name
 from barnabas.server.configs.endpoint import Endpoint, parse_endpoint
+from barnabas.server.configs.security_protocol import SecurityProtocol
 from barnabas.settings.definition import ConfigError
 
 if TYPE_CHECKING:
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 
 _FORM = "NAME://HOST:PORT, for example PLAINTEXT://127.0.0.1:9092"
 _PLAINTEXT = "PLAINTEXT"
+_INTER_BROKER_NAME = "inter.broker.listener.name"
+_INTER_BROKER_PROTOCOL = "security.inter.broker.protocol"
+_PROTOCOL_MAP = "listener.security.protocol.map"
 _EVERY_INTERFACE = ("", "0.0.0.0", "::")  # noqa: S104
 
 
@@ -63,58 +67,92 @@ def _all_endpoints(config: ParsedConfig) -> list[Endpoint]:
         endpoint = _endpoint("listeners", text)
         if endpoint.name in endpoints:
             raise ConfigError("listeners", text, "each listener name once")
-        if _protocol(config, protocols, endpoint.name) != _PLAINTEXT:
-            raise ConfigError(
-                "listeners",
-                text,
-                "PLAINTEXT listeners only (TLS and SASL are not there yet; to do without, give the "
-                "listener PLAINTEXT in listener.security.protocol.map)",
-            )
-        endpoints[endpoint.name] = endpoint
+        protocol = _protocol(config, protocols, endpoint.name)
+        endpoints[endpoint.name] = endpoint._replace(security_protocol=protocol)
     return list(endpoints.values())
 
 
 def inter_broker_listener(config: ParsedConfig, endpoints: list[Endpoint]) -> str | None:
     """Return the name of the listener for traffic between brokers, or None without listeners."""
-    name = config.optional_string("inter.broker.listener.name")
+    name = config.optional_string(_INTER_BROKER_NAME)
     if name is not None:
         return name.upper()
+    if _INTER_BROKER_PROTOCOL in config.given:
+        return config.string(_INTER_BROKER_PROTOCOL)
     names = [endpoint.name for endpoint in endpoints]
     if _PLAINTEXT in names:
         return _PLAINTEXT
     return names[0] if names else None
 
 
+def security_protocols(
+    config: ParsedConfig, cluster: ClusterSettings, endpoints: list[Endpoint]
+) -> dict[str, SecurityProtocol]:
+    """Return the security protocol of each listener that this node opens or connects to.
+
+    Args:
+        config: the parsed configuration.
+        cluster: the controller listeners, which the node may only connect to.
+        endpoints: all endpoints that the node opens.
+
+    Raises:
+        ConfigError: a listener has an unknown protocol, or none.
+    """
+    known = _protocols(config)
+    names = [each.name for each in endpoints]
+    if not cluster.is_alone:
+        names += cluster.controller_listeners
+    to_brokers = inter_broker_listener(config, endpoints)
+    if to_brokers in known:
+        # A controller without such a listener connects to brokers, too.
+        names.append(to_brokers)
+    return {name: _protocol(config, known, name) for name in dict.fromkeys(names)}
+
+
 def _protocols(config: ParsedConfig) -> dict[str, str]:
     """Return the security protocol of each listener name, both in upper case."""
-    pairs = (entry.split(":") for entry in config.strings("listener.security.protocol.map"))
+    pairs = (entry.split(":") for entry in config.strings(_PROTOCOL_MAP))
     return {name.strip().upper(): protocol.strip().upper() for name, protocol in pairs}
 
 
-def _protocol(config: ParsedConfig, protocols: dict[str, str], name: str) -> str:
+def _protocol(config: ParsedConfig, protocols: dict[str, str], name: str) -> SecurityProtocol:
     """Return the security protocol of a listener.
 
     Without a protocol map, names that start with SSL or SASL are SSL. All others are PLAINTEXT.
 
     Raises:
-        ConfigError: the configuration has a protocol map without this listener.
+        ConfigError: the configuration has a protocol map without this listener, or with an unknown
+            protocol for it.
     """
     known = protocols.get(name)
-    if known is not None:
-        return known
-    key = "listener.security.protocol.map"
-    if key in config.given:
-        raise ConfigError(key, ",".join(config.strings(key)), f"a protocol for listener {name} too")
-    return "SSL" if name.startswith(("SSL", "SASL")) else _PLAINTEXT
+    if known is None:
+        if _PROTOCOL_MAP in config.given:
+            text = ",".join(config.strings(_PROTOCOL_MAP))
+            raise ConfigError(_PROTOCOL_MAP, text, f"a protocol for listener {name} too")
+        known = "SSL" if name.startswith(("SSL", "SASL")) else _PLAINTEXT
+    if known not in SecurityProtocol.__members__:
+        allowed = ", ".join(SecurityProtocol.__members__)
+        raise ConfigError(_PROTOCOL_MAP, f"{name}:{known}", f"one of {allowed}")
+    return SecurityProtocol[known]
 
 
 def _check_inter_broker_listener(config: ParsedConfig, endpoints: list[Endpoint]) -> None:
-    name = config.optional_string("inter.broker.listener.name")
+    name = config.optional_string(_INTER_BROKER_NAME)
     names = [endpoint.name for endpoint in endpoints]
     if name is not None and name.upper() not in names:
-        raise ConfigError(
-            "inter.broker.listener.name", name, f"a name of listeners: {', '.join(names)}"
+        raise ConfigError(_INTER_BROKER_NAME, name, f"a name of listeners: {', '.join(names)}")
+    if _INTER_BROKER_PROTOCOL not in config.given:
+        return
+    protocol = config.string(_INTER_BROKER_PROTOCOL)
+    if name is not None:
+        allowed = f"only one of {_INTER_BROKER_PROTOCOL} and {_INTER_BROKER_NAME}"
+        raise ConfigError(_INTER_BROKER_PROTOCOL, protocol, allowed)
+    if protocol not in names:
+        allowed = (
+            f"a protocol whose name is also the name of a listener ({', '.join(names)}); for other "
+            f"names use {_INTER_BROKER_NAME}"
         )
+        raise ConfigError(_INTER_BROKER_PROTOCOL, protocol, allowed)
 
 
 def advertised_endpoints(config: ParsedConfig, bound: list[Endpoint]) -> list[Endpoint]:
@@ -129,9 +167,10 @@ def advertised_endpoints(config: ParsedConfig, bound: list[Endpoint]) -> list[En
     given = _given_addresses(config)
     advertised = []
     for endpoint in bound:
-        told = given.get(endpoint.name, endpoint)
-        # Port 0 stands for the free port that was bound.
-        advertised.append(told if told.port else told._replace(port=endpoint.port))
+        found = given.get(endpoint.name, endpoint)
+        # Replace port 0 by the free port that was bound.
+        found = found._replace(security_protocol=endpoint.security_protocol)
+        advertised.append(found if found.port else found._replace(port=endpoint.port))
     for endpoint in advertised:
         _check_connectable(config, endpoint)
     return advertised
@@ -153,7 +192,7 @@ def advertised_controller_endpoints(
             # Use the address of this node in the voter list.
             found = Endpoint(endpoint.name, *cluster.voters[cluster.node_id])
         _check_connectable(config, found)
-        advertised.append(found)
+        advertised.append(found._replace(security_protocol=endpoint.security_protocol))
     return advertised
 
 

@@ -48,8 +48,7 @@ class TopicConfigs:
         try:
             return log_config(own, self._defaults)
         except ConfigError:
-            # The controller validated the values, but another or older version may have allowed
-            # more.
+            # A controller of another version may have accepted values that this version rejects.
             _log.exception("Invalid topic configuration, using the defaults")
             return self._without_own_values
 

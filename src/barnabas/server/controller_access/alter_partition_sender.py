@@ -44,11 +44,11 @@ class ForwardedAlterPartition:
     ) -> None:
         """Send the proposal in the next turn of the loop."""
 
-        def answer(response: AlterPartitionResponse) -> None:
-            on_done(_answer(proposal, response))
+        def on_response(response: AlterPartitionResponse) -> None:
+            on_done(_result_of(proposal, response))
 
         request = self._request(proposal)
-        self._timer.call_soon(lambda: self._forwarding.send(request, answer))
+        self._timer.call_soon(lambda: self._forwarding.send(request, on_response))
 
     def _request(self, proposal: AlterPartitionProposal) -> AlterPartitionRequest:
         from barnabas.protocol.messages import alter_partition as messages
@@ -76,12 +76,13 @@ class ForwardedAlterPartition:
         )
 
 
-def _answer(
+def _result_of(
     proposal: AlterPartitionProposal, response: AlterPartitionResponse
 ) -> AlterPartitionResult:
     """Return the result for the proposal's partition.
 
-    A response without this partition becomes an unknown server error, and the proposal is retried.
+    If the response lacks the partition, the result is UNKNOWN_SERVER_ERROR and the proposal is
+    retried.
     """
     if response.error_code:
         return AlterPartitionResult(ErrorCode.of(response.error_code))

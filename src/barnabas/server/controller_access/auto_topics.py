@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 OFFSETS_TOPIC = "__consumer_offsets"
-_OFFSETS_REPLICATION_FACTOR = "offsets.topic.replication.factor"
+TRANSACTION_TOPIC = "__transaction_state"
+# Topics that are created even if auto.create.topics.enable is false.
+_INTERNAL = frozenset({OFFSETS_TOPIC, TRANSACTION_TOPIC})
 _TIMEOUT_MS = 30_000
 
 
@@ -39,7 +41,7 @@ class AutoTopics:
         config: configuration of the broker.
         cluster: metadata view.
         forwarding: access to the controller.
-        is_alone: whether this node is a cluster of its own.
+        is_alone: whether this node is the only node of its cluster.
         """
         self._config = config
         self._is_alone = is_alone
@@ -49,12 +51,10 @@ class AutoTopics:
         self._in_flight: set[str] = set()
 
     def create(self, names: Iterable[str]) -> None:
-        """Begin to create topics, if auto-creation is enabled or for the offsets topic."""
+        """Start the creation of internal topics and, if auto-creation is enabled, other topics."""
         enabled = self._config.boolean("auto.create.topics.enable")
         new = [
-            name
-            for name in names
-            if name not in self._in_flight and (enabled or name == OFFSETS_TOPIC)
+            name for name in names if name not in self._in_flight and (enabled or name in _INTERNAL)
         ]
         if not new:
             return
@@ -87,6 +87,8 @@ class AutoTopics:
 
         if name == OFFSETS_TOPIC:
             return self._offsets_topic()
+        if name == TRANSACTION_TOPIC:
+            return self._transaction_topic()
         return CreatableTopic(
             name=name,
             num_partitions=self._config.integer("num.partitions"),
@@ -96,26 +98,56 @@ class AutoTopics:
         )
 
     def _offsets_topic(self) -> CreatableTopic:
+        config = self._config
+        return self._internal_topic(
+            OFFSETS_TOPIC,
+            config.integer("offsets.topic.num.partitions"),
+            "offsets.topic.replication.factor",
+            {
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(config.integer("offsets.topic.segment.bytes")),
+            },
+        )
+
+    def _transaction_topic(self) -> CreatableTopic:
+        config = self._config
+        replication_factor = "transaction.state.log.replication.factor"
+        topic = self._internal_topic(
+            TRANSACTION_TOPIC,
+            config.integer("transaction.state.log.num.partitions"),
+            replication_factor,
+            {
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "min.insync.replicas": "",
+                "segment.bytes": str(config.integer("transaction.state.log.segment.bytes")),
+                "unclean.leader.election.enable": "false",
+            },
+        )
+        min_isr = config.integer("transaction.state.log.min.isr")
+        if replication_factor not in config.given:
+            min_isr = min(min_isr, topic.replication_factor)
+        for each in topic.configs:
+            if each.name == "min.insync.replicas":
+                each.value = str(min_isr)
+        return topic
+
+    def _internal_topic(
+        self, name: str, partitions: int, replication_key: str, configs: dict[str, str]
+    ) -> CreatableTopic:
         from barnabas.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
 
-        config = self._config
-        replication_factor = config.integer(_OFFSETS_REPLICATION_FACTOR)
-        if self._is_alone and _OFFSETS_REPLICATION_FACTOR not in config.given:
-            # Kafka's default of 3 would prevent consumer groups on a single node. In a cluster the
-            # default stays, however many brokers are alive: the topic is created only once.
+        replication_factor = self._config.integer(replication_key)
+        if self._is_alone and replication_key not in self._config.given:
+            # With Kafka's default of 3, a single node could not create the topic. In a cluster the
+            # default applies even if fewer brokers are alive, because a topic is created only once.
             live = sum(not broker.fenced for broker in self._cluster.image.brokers.values())
             replication_factor = max(1, min(replication_factor, live))
         return CreatableTopic(
-            name=OFFSETS_TOPIC,
-            num_partitions=config.integer("offsets.topic.num.partitions"),
+            name=name,
+            num_partitions=partitions,
             replication_factor=replication_factor,
             assignments=[],
-            configs=[
-                CreatableTopicConfig(name=name, value=value)
-                for name, value in (
-                    ("cleanup.policy", "compact"),
-                    ("compression.type", "producer"),
-                    ("segment.bytes", str(config.integer("offsets.topic.segment.bytes"))),
-                )
-            ],
+            configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
         )

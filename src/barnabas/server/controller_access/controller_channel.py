@@ -72,7 +72,7 @@ class ControllerChannel:
         on_lost: Callable[[], None],
     ) -> None:
         """Args:
-        dependencies: what a channel needs, for the connection.
+        dependencies: dependencies of the connection.
         settings: client id and timeouts.
         rng: randomness of the backoff.
         on_ready: called when requests can be sent.
@@ -83,6 +83,8 @@ class ControllerChannel:
         self._rng = rng
         self._on_ready = on_ready
         self._on_lost = on_lost
+        # The controller to connect to. Set by `connect_to`. None if it is unknown or in this
+        # process.
         self._target: ControllerAddress | None = None
         # The connection, connecting or ready. None during a backoff and without a target.
         self._channel: Channel | None = None
@@ -90,6 +92,7 @@ class ControllerChannel:
         self._is_ready = False
         # Number of consecutive failed attempts.
         self._failures = 0
+        # Timer of the next attempt. None except during a backoff.
         self._retry: Cancellable | None = None
 
     @property
@@ -103,7 +106,7 @@ class ControllerChannel:
         return 0 if self._channel is None else self._channel.in_flight
 
     def connect_to(self, address: ControllerAddress | None) -> None:
-        """Connect to this controller. None: disconnect."""
+        """Connect to this controller, or disconnect if `address` is None."""
         if address == self._target:
             return
         self._target = address
@@ -116,11 +119,11 @@ class ControllerChannel:
         """Disconnect. Requests in flight fail."""
         self.connect_to(None)
 
-    def version_of(self, api_key: int, wanted: int) -> int | None:
-        """Return the supported version nearest to `wanted`, or None for an unknown API."""
+    def version_of(self, api_key: int, preferred: int) -> int | None:
+        """Return the supported version nearest to `preferred`, or None for an unknown API."""
         assert self._channel is not None
         versions = self._channel.versions.get(api_key)
-        return None if versions is None else min(max(wanted, versions[0]), versions[1])
+        return None if versions is None else min(max(preferred, versions[0]), versions[1])
 
     def send(
         self,

@@ -1,7 +1,7 @@
 """Connections of a node to the active controller, which follow changes of the controller.
 
-Heartbeats have a separate connection. Other requests cannot delay them, and the end of the
-connection shows the controller that the process of the node has ended.
+Heartbeats have a separate connection, so that other requests cannot delay them. When this
+connection closes, the controller knows that the process of the node has ended.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ControllerChannels:
         """Args:
         node_id: id of this node, for the client ids of the connections.
         config: the configuration of this node, for the timeouts.
-        dependencies: what both connections need.
+        dependencies: dependencies of both connections.
         on_heartbeats_lost: called when an established heartbeat connection is lost.
         """
         name = f"barnabas-{node_id}"

@@ -44,6 +44,7 @@ class ControllerRegistrant:
         self._timer = timer
         # Whether a request is pending or scheduled.
         self._is_pending = False
+        # Whether `stop` was called. Never reset.
         self._is_stopped = False
         # Latest metadata image.
         self._image: ClusterImage | None = None
@@ -54,9 +55,9 @@ class ControllerRegistrant:
         self._maybe_send(image)
 
     def _maybe_send(self, image: ClusterImage) -> None:
-        me = self._registration
+        own = self._registration
         # Without a metadata.version the cluster does not exist yet.
-        if image.controllers.get(me.id) == me or not image.features.finalized:
+        if image.controllers.get(own.id) == own or not image.features.finalized:
             return
         if not (self._is_pending or self._is_stopped):
             self._is_pending = True
@@ -67,20 +68,20 @@ class ControllerRegistrant:
         self._is_stopped = True
 
     def _send(self) -> None:
-        me = self._registration
+        own = self._registration
         request = ControllerRegistrationRequest(
-            controller_id=me.id,
-            incarnation_id=me.incarnation_id,
+            controller_id=own.id,
+            incarnation_id=own.incarnation_id,
             zk_migration_ready=False,
-            listeners=listeners_as(Listener, me.listeners),
-            features=features_as(Feature, me.supported_features),
+            listeners=listeners_as(Listener, own.listeners),
+            features=features_as(Feature, own.supported_features),
         )
-        self._access.send(request, self._on_answer)
+        self._access.send(request, self._on_response)
 
-    def _on_answer(self, response: ControllerRegistrationResponse) -> None:
+    def _on_response(self, response: ControllerRegistrationResponse) -> None:
         if response.error_code:
             _log.warning(
-                "Registration of this controller refused: error=%s",
+                "Registration of this controller rejected, retrying: error=%s",
                 ErrorCode.of(response.error_code).name,
             )
         self._timer.call_later(_RETRY_MS, self._on_retry)

@@ -1,6 +1,6 @@
 """Reports to the controller about the data directory of each replica of this broker (KIP-858).
 
-Only brokers with several directories have something to report: a single directory is known from the
+Only brokers with several directories send reports. The controller knows a single directory from the
 registration. Reports are collected during a turn and sent in one request. At most one request is in
 flight.
 """
@@ -38,8 +38,8 @@ _RETRY_MS = 500
 _PARTITIONS_MAX = 2_250
 
 
-class _Wish(NamedTuple):
-    where: TopicIdPartition
+class _Assignment(NamedTuple):
+    partition: TopicIdPartition
     directory: bytes
     on_done: Callable[[bool], None]
 
@@ -74,9 +74,9 @@ class DirectoryAssignments:
         self._cluster = cluster
         self._logs = logs
         # Latest assignment of each partition that is not sent yet.
-        self._waiting: dict[TopicIdPartition, _Wish] = {}
+        self._waiting: dict[TopicIdPartition, _Assignment] = {}
         # Assignments of the pending request. Empty if no request is pending.
-        self._in_flight: list[_Wish] = []
+        self._in_flight: list[_Assignment] = []
 
     def on_changes(self, changes: LeadershipChanges) -> None:
         """Report the directories of changed partitions where the metadata has another directory."""
@@ -99,41 +99,41 @@ class DirectoryAssignments:
         self.assign(TopicIdPartition(partition.topic_id, *key), directory.id, lambda _: None)
 
     def assign(
-        self, where: TopicIdPartition, directory: bytes, on_done: Callable[[bool], None]
+        self, partition: TopicIdPartition, directory: bytes, on_done: Callable[[bool], None]
     ) -> None:
         """Report to the controller that the replica is in `directory`.
 
         Args:
-            where: the partition.
+            partition: the partition of the replica.
             directory: id of the directory.
             on_done: called with whether the controller accepted the assignment. Never called if a
                 later assignment replaces this one before it is sent.
         """
         if not self._waiting and not self._in_flight:
             self._timer.call_soon(self._send)
-        self._waiting[where] = _Wish(where, directory, on_done)
+        self._waiting[partition] = _Assignment(partition, directory, on_done)
 
     def _send(self) -> None:
         if self._in_flight or not self._waiting:
             return
-        wishes = list(self._waiting.values())[:_PARTITIONS_MAX]
-        for wish in wishes:
-            del self._waiting[wish.where]
-        self._in_flight = wishes
+        assignments = list(self._waiting.values())[:_PARTITIONS_MAX]
+        for assignment in assignments:
+            del self._waiting[assignment.partition]
+        self._in_flight = assignments
         request = AssignReplicasToDirsRequest(
             broker_id=self._node_id,
             broker_epoch=self._broker_epoch(),
-            directories=_grouped(wishes),
+            directories=_grouped(assignments),
         )
-        self._forwarding.send(request, self._on_answer)
+        self._forwarding.send(request, self._on_response)
 
-    def _on_answer(self, response: AssignReplicasToDirsResponse) -> None:
-        wishes, self._in_flight = self._in_flight, []
+    def _on_response(self, response: AssignReplicasToDirsResponse) -> None:
+        assignments, self._in_flight = self._in_flight, []
         if response.error_code:
             error = ErrorCode.of(response.error_code).name
-            _log.warning("Directories of replicas refused by the controller: error=%s", error)
-            for wish in wishes:
-                self._waiting.setdefault(wish.where, wish)
+            _log.warning("Controller rejected directory assignments, retrying: error=%s", error)
+            for assignment in assignments:
+                self._waiting.setdefault(assignment.partition, assignment)
             self._timer.call_later(_RETRY_MS, self._send)
             return
         errors = {
@@ -144,17 +144,17 @@ class DirectoryAssignments:
         }
         if self._waiting:
             self._timer.call_soon(self._send)
-        for wish in wishes:
-            wish.on_done(errors.get((wish.where.topic_id, wish.where.partition)) == ErrorCode.NONE)
+        for partition, _, on_done in assignments:
+            on_done(errors.get((partition.topic_id, partition.partition)) == ErrorCode.NONE)
 
 
-def _grouped(wishes: list[_Wish]) -> list[DirectoryDataRequest]:
-    """Group the assignments by directory and topic, as the request needs them."""
+def _grouped(assignments: list[_Assignment]) -> list[DirectoryDataRequest]:
+    """Group the assignments by directory and topic, for the request."""
     found: dict[bytes, dict[bytes, list[PartitionDataRequest]]] = {}
-    for where, directory, _ in wishes:
+    for partition, directory, _ in assignments:
         topics = found.setdefault(directory, {})
-        partition = PartitionDataRequest(partition_index=where.partition)
-        topics.setdefault(where.topic_id, []).append(partition)
+        data = PartitionDataRequest(partition_index=partition.partition)
+        topics.setdefault(partition.topic_id, []).append(data)
     return [
         DirectoryDataRequest(
             id=directory,

@@ -57,7 +57,7 @@ _CODES = max(ErrorCode) + 2
 
 
 class ForwardingDependencies(msgspec.Struct, frozen=True):
-    """What all `Forwarding` objects of a node share."""
+    """Dependencies that all `Forwarding` objects of a node share."""
 
     channel: ChannelDependencies
     rng: Rng
@@ -85,6 +85,7 @@ class _Attempt:
         self.client_context = client_context
         # Timeout of the request. Cancelled when the request is done.
         self.deadline: WheelEntry | None = None
+        # Whether a response was passed on or the request was abandoned. Never reset.
         self.is_done = False
 
     @property
@@ -93,7 +94,7 @@ class _Attempt:
         return 0 if self.client_context is None else self.client_context.request_bytes
 
     def abandon(self) -> None:
-        """Stop retrying: the client has disconnected, or the response is being built."""
+        """Stop retrying, because the client has disconnected or the response is being built."""
         self.is_done = True
         if self.deadline is not None:
             self.deadline.cancel()
@@ -115,7 +116,7 @@ class Forwarding:
         on_connection_lost: Callable[[], None] | None = None,
     ) -> None:
         """Args:
-        dependencies: what the requests of this node share.
+        dependencies: dependencies that all `Forwarding` objects of this node share.
         settings: client id and timeouts of the connection.
         on_connection_lost: called when an established connection is lost.
         """
@@ -130,7 +131,9 @@ class Forwarding:
         self._waiting: deque[_Attempt] = deque()
         # Sum of the sizes of the requests in `_waiting`.
         self._waiting_bytes = 0
+        # Timer of the next attempt to find the controller. None if none is scheduled.
         self._retry: Cancellable | None = None
+        # Whether `close` was called. Never reset.
         self._is_closed = False
         # Functions that count the errors of a response, by response class.
         self._counters: dict[type[Message], Callable[[Message, list[int]], None]] = {}
@@ -152,7 +155,7 @@ class Forwarding:
             self._call(local, attempt)
             return
         self._add_deadline(attempt)
-        self._put(attempt)
+        self._enqueue(attempt)
         if client_context is not None:
             client_context.on_client_gone(attempt.abandon)
         self._pump()
@@ -191,11 +194,11 @@ class Forwarding:
         local = self._dependencies.local
         while self._waiting:
             if self._waiting[0].is_done:
-                self._take()
+                self._dequeue()
             elif local is not None and local.is_active:
-                self._call(local, self._take())
+                self._call(local, self._dequeue())
             elif self._channel.is_ready and self._channel.in_flight < _IN_FLIGHT_MAX:
-                self._transmit(self._take())
+                self._transmit(self._dequeue())
             else:
                 self._arm()
                 return
@@ -205,11 +208,11 @@ class Forwarding:
         too_large = self._waiting_bytes >= _WAITING_BYTES_MAX
         return too_large or len(self._waiting) >= _WAITING_MAX
 
-    def _put(self, attempt: _Attempt) -> None:
+    def _enqueue(self, attempt: _Attempt) -> None:
         self._waiting.append(attempt)
         self._waiting_bytes += attempt.size
 
-    def _take(self) -> _Attempt:
+    def _dequeue(self) -> _Attempt:
         attempt = self._waiting.popleft()
         self._waiting_bytes -= attempt.size
         return attempt
@@ -233,39 +236,42 @@ class Forwarding:
     def _transmit(self, attempt: _Attempt) -> None:
         request, client_context = attempt.request, attempt.client_context
         key = request.__api_key__
-        wanted = api_row(key).last_version if client_context is None else client_context.version
-        version = self._channel.version_of(key, wanted)
+        preferred = api_row(key).last_version if client_context is None else client_context.version
+        version = self._channel.version_of(key, preferred)
         if version is None:
-            self._refuse(attempt, ErrorCode.UNSUPPORTED_VERSION, "the controller lacks the API")
+            message = "the controller does not support this API"
+            self._refuse(attempt, ErrorCode.UNSUPPORTED_VERSION, message)
             return
 
-        def on_answer(answer: Any, error: NetworkError | None) -> None:
+        def on_channel_response(response: Any, error: NetworkError | None) -> None:
             if error is not None:
                 _log.debug("Request to the controller failed, retrying: error=%s", error)
-                self._try_again(attempt)
+                self._retry_request(attempt)
             elif client_context is None:
-                self._on_response(attempt, answer)
+                self._on_response(attempt, response)
             else:
-                self._on_envelope(attempt, version, answer)
+                self._on_envelope(attempt, version, response)
 
         try:
             if client_context is None:
-                self._channel.send(request, version, on_answer)
+                self._channel.send(request, version, on_channel_response)
             else:
-                self._channel.send(wrap_request(request, version, client_context), 0, on_answer)
+                self._channel.send(
+                    wrap_request(request, version, client_context), 0, on_channel_response
+                )
         except ProtocolError as error:
             self._refuse(attempt, ErrorCode.UNSUPPORTED_VERSION, str(error))
 
-    def _on_envelope(self, attempt: _Attempt, version: int, answer: Any) -> None:
-        if answer.error_code == ErrorCode.NOT_CONTROLLER:
-            self._try_again(attempt)
-        elif answer.error_code != ErrorCode.NONE or answer.response_data is None:
-            error = ErrorCode.of(answer.error_code)
+    def _on_envelope(self, attempt: _Attempt, version: int, envelope: Any) -> None:
+        if envelope.error_code == ErrorCode.NOT_CONTROLLER:
+            self._retry_request(attempt)
+        elif envelope.error_code != ErrorCode.NONE or envelope.response_data is None:
+            error = ErrorCode.of(envelope.error_code)
             _log.warning("Envelope rejected by the controller: error=%s", error.name)
             self._refuse(attempt, error, error.message)
         else:
             try:
-                response = unwrap_response(attempt.request, version, answer.response_data)
+                response = unwrap_response(attempt.request, version, envelope.response_data)
             except ProtocolError as error:
                 _log.warning("Response of the controller cannot be decoded: error=%s", error)
                 self._refuse(attempt, ErrorCode.UNKNOWN_SERVER_ERROR, "")
@@ -273,13 +279,13 @@ class Forwarding:
             self._on_response(attempt, response)
 
     def _on_response(self, attempt: _Attempt, response: Any) -> None:
-        if self._says_not_controller(response):
-            self._try_again(attempt)
+        if self._has_not_controller_error(response):
+            self._retry_request(attempt)
         else:
             attempt.finish(response)
             self._pump()
 
-    def _try_again(self, attempt: _Attempt) -> None:
+    def _retry_request(self, attempt: _Attempt) -> None:
         if attempt.is_done:
             return
         if self._is_closed or self._is_full:
@@ -287,7 +293,7 @@ class Forwarding:
             return
         if attempt.deadline is None:
             self._add_deadline(attempt)
-        self._put(attempt)
+        self._enqueue(attempt)
         self._arm()
 
     # -- timeout and errors -------------------------------------------------------------------
@@ -302,8 +308,8 @@ class Forwarding:
     def _give_up(self, attempt: _Attempt) -> None:
         self._refuse(attempt, ErrorCode.REQUEST_TIMED_OUT, _NO_CONTROLLER)
 
-    def _refuse(self, attempt: _Attempt, error: ErrorCode, words: str) -> None:
-        refused = refuse_request(attempt.request, Refusal(error, words))
+    def _refuse(self, attempt: _Attempt, error: ErrorCode, message: str) -> None:
+        refused = refuse_request(attempt.request, Refusal(error, message))
         if not isinstance(refused, GeneratorType):
             attempt.finish(refused)
         elif not attempt.is_done:
@@ -316,7 +322,7 @@ class Forwarding:
         if self._on_connection_lost is not None and not self._is_closed:
             self._on_connection_lost()
 
-    def _says_not_controller(self, response: Message) -> bool:
+    def _has_not_controller_error(self, response: Message) -> bool:
         """Return whether any error code in the response is NOT_CONTROLLER."""
         count = self._counters.get(type(response))
         if count is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from barnabas.controller.apis import API_CONTROLS
+from barnabas.network.principal import ANONYMOUS
 from barnabas.protocol.api_keys import api_row
 from barnabas.protocol.api_table import ApiKey
 
@@ -16,27 +17,31 @@ if TYPE_CHECKING:
     from barnabas.protocol.schema import Message
     from barnabas.server.dispatch.request import RequestContext
     from barnabas.server.quorum.quorum_api import QuorumApi
+    from barnabas.server.security.authorizer.guard import Guard
 
 
 class LocalController:
     """Calls the controller of this process. If it is inactive, the error is NOT_CONTROLLER."""
 
-    __slots__ = ("_controller", "_describe_quorum", "_quorum")
+    __slots__ = ("_controller", "_describe_quorum", "_guard", "_quorum")
 
     def __init__(
         self,
         controller: Controller,
         describe_quorum: Callable[[Any, int], Message],
         quorum: Callable[[], QuorumApi],
+        guard: Guard | None = None,
     ) -> None:
         """Args:
         controller: the controller of this process.
         describe_quorum: returns the response to a DescribeQuorum request of a version.
         quorum: returns the API for voter changes, created at the first use.
+        guard: checks requests of clients; None if every client may do everything.
         """
         self._controller = controller
         self._describe_quorum = describe_quorum
         self._quorum = quorum
+        self._guard = guard
 
     @property
     def is_active(self) -> bool:
@@ -50,10 +55,28 @@ class LocalController:
         mutations: MutationLimit | None = None,
         client_context: RequestContext | None = None,
     ) -> None:
-        """See `ControllerAccess.send`."""
+        """See `ControllerAccess.send`. Requests of clients are checked."""
+        if client_context is None or self._guard is None:
+            self._send(request, on_done, mutations, client_context)
+            return
+        self._guard.serve(
+            client_context,
+            request,
+            lambda allowed, on_answer: self._send(allowed, on_answer, mutations, client_context),
+            on_done,
+        )
+
+    def _send(
+        self,
+        request: Message,
+        on_done: Callable[[Any], None],
+        mutations: MutationLimit | None,
+        client_context: RequestContext | None,
+    ) -> None:
         key = request.__api_key__
         if key in API_CONTROLS:
-            self._controller.serve(request, on_done, mutations)
+            requester = ANONYMOUS if client_context is None else client_context.principal
+            self._controller.serve(request, on_done, mutations, requester)
             return
         version = api_row(key).last_version if client_context is None else client_context.version
         if key == ApiKey.DESCRIBE_QUORUM:

@@ -21,8 +21,9 @@ from barnabas.protocol.messages.broker_registration import (
     Feature,
     Listener,
 )
-from barnabas.server.controller_access.registration_states import Event, State, next_state
+from barnabas.server.controller_access.registration_states import TRANSITIONS, Event, State
 from barnabas.server.startup.features import SUPPORTED_FEATURES
+from barnabas.waiting.state_machine import StateMachine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,10 +36,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_PLAINTEXT = 0
 _NO_EPOCH = -1
-# States after the first unfencing and before the stop: the controller counts this broker as one
-# that may lead partitions, so that a stop asks for a controlled shutdown.
+# States after the first unfencing and before the stop. The broker may lead partitions in these
+# states, so that a stop begins with a controlled shutdown.
 _ADMITTED = (
     State.SERVING,
     State.UNREGISTERED,
@@ -50,7 +50,7 @@ _RETRY_MS = 20
 # Delay before a rejected registration is retried: the previous incarnation may have a session.
 _REFUSED_RETRY_MS = 100
 # Results of a shutdown heartbeat after which a retry can succeed.
-_MAY_PASS = (ErrorCode.NONE, ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT)
+_RETRIABLE = (ErrorCode.NONE, ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT)
 
 
 class ShutdownLimits(msgspec.Struct, frozen=True):
@@ -90,7 +90,7 @@ class _Pending(Enum):
     NONE = auto()
     REGISTRATION = auto()
     HEARTBEAT = auto()
-    # A heartbeat that is outdated already: the next one follows its response immediately.
+    # A heartbeat with outdated data. The next heartbeat is sent immediately after its response.
     OUTDATED_HEARTBEAT = auto()
 
 
@@ -100,6 +100,7 @@ class Registration:
     __slots__ = (
         "_broker",
         "_controller",
+        "_machine",
         "_metadata_offset",
         "_on_left",
         "_on_registered",
@@ -108,7 +109,6 @@ class Registration:
         "_previous_epoch",
         "_shutdown_timer",
         "_silence_timer",
-        "_state",
         "_timer",
         "_timer_entry",
         "epoch",
@@ -140,8 +140,7 @@ class Registration:
         self._metadata_offset = metadata_offset
         self._on_unfenced = on_unfenced
         self._on_registered = on_registered
-        # Changed by `_on_event` alone.
-        self._state = State.NEW
+        self._machine = StateMachine("registration", State.NEW, TRANSITIONS)
         # Set when a request is sent, NONE again when its response arrives.
         self._pending = _Pending.NONE
         # Last error of the controller, NONE after a success. Prevents repeated log lines.
@@ -158,7 +157,7 @@ class Registration:
         self._shutdown_timer: Cancellable | None = None
         self._silence_timer: Cancellable | None = None
 
-    # -- calls of the owner -------------------------------------------------------------------
+    # -- called by the broker server ----------------------------------------------------------
 
     def start(self, previous_epoch: int) -> None:
         """Register the broker, with retries until the controller accepts the registration.
@@ -166,17 +165,17 @@ class Registration:
         Args:
             previous_epoch: broker epoch at the last clean stop, -1 if unknown (KIP-966).
         """
-        if self._state is State.STOPPED:
+        if self._machine.state is State.STOPPED:
             # The node was stopped while the logs were opened.
             return
-        self._on_event(Event.START)
+        self._machine.on(Event.START)
         self._previous_epoch = previous_epoch
         self._send_registration()
 
     def begin_heartbeats(self) -> None:
         """Begin to send heartbeats, once the metadata is known and the logs are open."""
-        if self._state in (State.REGISTERED, State.REGISTERED_AGAIN):
-            self._on_event(Event.LOGS_OPEN)
+        if self._machine.state in (State.REGISTERED, State.REGISTERED_AGAIN):
+            self._machine.on(Event.LOGS_OPEN)
             self._send_heartbeat()
 
     def on_unregistered(self) -> None:
@@ -184,9 +183,9 @@ class Registration:
 
         Apache Kafka has to be restarted in this case.
         """
-        if self._state not in _ADMITTED or self._state is State.UNREGISTERED:
+        if self._machine.state not in _ADMITTED or self._machine.state is State.UNREGISTERED:
             return
-        self._on_event(Event.UNREGISTERED)
+        self._machine.on(Event.UNREGISTERED)
         _log.warning(
             "Broker unregistered while it runs, registering again: id=%d epoch=%d. To remove a "
             "broker, stop it first",
@@ -202,7 +201,7 @@ class Registration:
         Use this after a lost connection, because the controller would soon fence this broker. Also
         use it after a data directory has failed, to inform the controller without delay.
         """
-        if self._state not in (State.FENCED, State.SERVING, State.LEAVING):
+        if self._machine.state not in (State.FENCED, State.SERVING, State.LEAVING):
             return
         if self._pending is _Pending.HEARTBEAT:
             self._pending = _Pending.OUTDATED_HEARTBEAT
@@ -210,16 +209,16 @@ class Registration:
             self._schedule(0, self._send_heartbeat)
 
     def shut_down(self, on_left: Callable[[], None]) -> None:
-        """Ask the controller to elect other leaders, then call `on_left`.
+        """Request a controlled shutdown from the controller, then call `on_left`.
 
-        The call is immediate if the broker was never unfenced. It always comes within a limited
-        time, because a stop must end even if no controller responds.
+        `on_left` is called immediately if the broker was never unfenced. Otherwise it is called
+        within a limited time, because a stop must end even if no controller responds.
         """
-        if self._state not in _ADMITTED:
+        if self._machine.state not in _ADMITTED:
             self.stop()
             on_left()
             return
-        self._on_event(Event.SHUT_DOWN)
+        self._machine.on(Event.SHUT_DOWN)
         self._cancel_timer()
         self._on_left = on_left
         limits = self._broker.shutdown
@@ -229,14 +228,14 @@ class Registration:
             self._send_heartbeat()
 
     def stop(self) -> None:
-        """Send nothing more, and ignore pending responses."""
-        self._on_event(Event.STOP)
+        """Send no further requests, and ignore pending responses."""
+        self._machine.on(Event.STOP)
         self._cancel_timer()
 
     # -- registration -------------------------------------------------------------------------
 
     def _register_again(self) -> None:
-        self._on_event(Event.REGISTER_AGAIN)
+        self._machine.on(Event.REGISTER_AGAIN)
         self._cancel_timer()
         self._send_registration()
 
@@ -248,7 +247,10 @@ class Registration:
             incarnation_id=broker.incarnation_id,
             listeners=[
                 Listener(
-                    name=each.name, host=each.host, port=each.port, security_protocol=_PLAINTEXT
+                    name=each.name,
+                    host=each.host,
+                    port=each.port,
+                    security_protocol=each.security_protocol,
                 )
                 for each in broker.endpoints
             ],
@@ -267,11 +269,11 @@ class Registration:
             self._report_refusal("the registration", ErrorCode.of(response.error_code))
             self._schedule(_REFUSED_RETRY_MS, self._send_registration)
             return
-        self._on_event(Event.ACCEPTED)
+        self._machine.on(Event.ACCEPTED)
         self.last_refusal = ErrorCode.NONE
         self.epoch = response.broker_epoch
         _log.info("Broker registered: id=%d epoch=%d", self._broker.node_id, self.epoch)
-        if self._state is State.LEAVING:
+        if self._machine.state is State.LEAVING:
             self._send_heartbeat()
         elif self._on_registered is None:
             self.begin_heartbeats()
@@ -279,24 +281,25 @@ class Registration:
             self._on_registered(self.epoch)
 
     def _is_response_current(self) -> bool:
-        """End the pending request; return whether the state is still that of the request.
+        """End the pending request, and return whether its response is still relevant.
 
-        A broker that was unregistered in the meantime sends its next registration.
+        If the broker was unregistered in the meantime, the response is ignored and the next
+        registration is sent.
         """
         self._pending = _Pending.NONE
-        if self._state is State.UNREGISTERED:
+        if self._machine.state is State.UNREGISTERED:
             self._register_again()
             return False
-        return self._state is not State.STOPPED
+        return self._machine.state is not State.STOPPED
 
     def _report_refusal(self, request_name: str, error: ErrorCode) -> None:
         if error is ErrorCode.REQUEST_TIMED_OUT:
-            # No controller was found, so the request was not rejected. `quorum_wait` reports this
-            # case during a start.
+            # The request timed out before it reached a controller. During a start, `quorum_wait`
+            # logs a warning in this case.
             _log.info("No controller responded to %s in time", request_name)
         elif error is not self.last_refusal:
             self.last_refusal = error
-            _log.warning("The controller refused %s: error=%s", request_name, error.name)
+            _log.warning("Controller rejected %s: error=%s", request_name, error.name)
 
     # -- heartbeats ---------------------------------------------------------------------------
 
@@ -307,7 +310,7 @@ class Registration:
             broker_epoch=self.epoch,
             current_metadata_offset=self._metadata_offset(),
             want_fence=False,
-            want_shut_down=self._state is State.LEAVING,
+            want_shut_down=self._machine.state is State.LEAVING,
             offline_log_dirs=broker.offline_directories(),
             cordoned_log_dirs=broker.cordoned_directories(),
         )
@@ -322,17 +325,19 @@ class Registration:
             self._report_refusal("a heartbeat", ErrorCode.of(response.error_code))
         else:
             self.last_refusal = ErrorCode.NONE
-        if self._state is State.LEAVING:
+        if self._machine.state is State.LEAVING:
             self._continue_shutdown(response)
             return
         is_unfenced = not response.error_code and not response.is_fenced
-        is_first = is_unfenced and self._state is State.FENCED
+        is_first = is_unfenced and self._machine.state is State.FENCED
         if is_first:
-            self._on_event(Event.UNFENCED)
+            self._machine.on(Event.UNFENCED)
             _log.info("Broker unfenced: id=%d epoch=%d", self._broker.node_id, self.epoch)
         # Errors while serving are retried at the normal interval: the broker was unregistered, for
         # example.
-        is_urgent = not is_unfenced and not (response.error_code and self._state is State.SERVING)
+        is_urgent = not is_unfenced and not (
+            response.error_code and self._machine.state is State.SERVING
+        )
         interval_ms = _RETRY_MS if is_urgent else self._broker.heartbeat_interval_ms
         self._schedule(0 if was_outdated else interval_ms, self._send_heartbeat)
         if is_first:
@@ -341,7 +346,7 @@ class Registration:
     # -- controlled shutdown ------------------------------------------------------------------
 
     def _continue_shutdown(self, response: BrokerHeartbeatResponse) -> None:
-        if response.should_shut_down or response.error_code not in _MAY_PASS:
+        if response.should_shut_down or response.error_code not in _RETRIABLE:
             self._end_shutdown()
             return
         retry_ms = self._broker.shutdown.retry_ms
@@ -353,7 +358,7 @@ class Registration:
         self._schedule(retry_ms, self._send_heartbeat)
 
     def _restart_silence_timer(self) -> None:
-        """Restart the limit for a silent controller: the last nodes to stop have no controller."""
+        """Restart the limit without a response. The last nodes that stop have no controller."""
         if self._silence_timer is not None:
             self._silence_timer.cancel()
         limit_ms = self._broker.shutdown.silence_ms_max
@@ -368,13 +373,12 @@ class Registration:
             self.stop()
             on_left()
 
-    # -- steps that all of these share --------------------------------------------------------
-
-    def _on_event(self, event: Event) -> None:
-        self._state = next_state(self._state, event)
+    # -- shared steps -------------------------------------------------------------------------
 
     def _begin_request(self, request: _Pending) -> None:
-        assert self._pending is _Pending.NONE, f"{self._pending.name} is pending in {self._state}"
+        assert self._pending is _Pending.NONE, (
+            f"{self._pending.name} is pending in {self._machine.state}"
+        )
         self._pending = request
 
     def _schedule(self, delay_ms: float, action: Callable[[], None]) -> None:

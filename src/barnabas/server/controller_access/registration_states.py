@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-__all__ = ["TRANSITIONS", "Event", "State", "next_state"]
+__all__ = ["TRANSITIONS", "Event", "State"]
 
 
 class State(Enum):
-    """Where a broker is between the start and the stop of its registration."""
+    """State of a broker's registration."""
 
-    # Nothing has been sent.
+    # No request has been sent.
     NEW = auto()
-    # The first registration has no accepting response yet.
+    # The controller has not yet accepted the first registration.
     REGISTERING = auto()
     # The broker has an epoch, and opens its logs.
     REGISTERED = auto()
@@ -23,38 +23,38 @@ class State(Enum):
     # The registration was removed while the broker runs. A request whose response is pending has to
     # end before the broker registers again.
     UNREGISTERED = auto()
-    # The second or a later registration has no accepting response yet.
+    # The controller has not yet accepted a later registration.
     REGISTERING_AGAIN = auto()
     # The broker has a new epoch, and sends no heartbeats with it yet.
     REGISTERED_AGAIN = auto()
-    # Heartbeats ask for a controlled shutdown.
+    # A controlled shutdown is in progress: heartbeats request it.
     LEAVING = auto()
-    # Nothing more is sent, and responses are ignored.
+    # No further requests are sent, and responses are ignored.
     STOPPED = auto()
 
 
 class Event(Enum):
-    """What changes the state."""
+    """Event that changes the state."""
 
-    # The owner starts the registration.
+    # The broker server starts the registration.
     START = auto()
     # The controller accepts a registration.
     ACCEPTED = auto()
-    # The owner has opened the logs, and lets heartbeats begin.
+    # The broker server has opened the logs, so that heartbeats begin.
     LOGS_OPEN = auto()
-    # A heartbeat's response says for the first time that the broker is not fenced.
+    # A heartbeat response reports for the first time that the broker is not fenced.
     UNFENCED = auto()
-    # The metadata no longer has the broker.
+    # The metadata no longer contains the broker.
     UNREGISTERED = auto()
-    # No response is pending, so that a removed broker can register again.
+    # The pending request of an unregistered broker has ended, so that the broker can register.
     REGISTER_AGAIN = auto()
-    # The owner begins a controlled shutdown.
+    # The broker server begins a controlled shutdown.
     SHUT_DOWN = auto()
-    # The owner stops, or the controlled shutdown has ended.
+    # The broker server stops, or the controlled shutdown has ended.
     STOP = auto()
 
 
-# Next state by event. An event that a state lacks cannot happen in it: `next_state` asserts that.
+# Next state by event. An event that a state lacks cannot happen in it.
 TRANSITIONS: dict[State, dict[Event, State]] = {
     State.NEW: {Event.START: State.REGISTERING},
     State.REGISTERING: {Event.ACCEPTED: State.REGISTERED},
@@ -84,10 +84,3 @@ TRANSITIONS: dict[State, dict[Event, State]] = {
 }
 for _events in TRANSITIONS.values():
     _events[Event.STOP] = State.STOPPED
-
-
-def next_state(state: State, event: Event) -> State:
-    """Return the state after an event, and assert that the event can happen in `state`."""
-    events = TRANSITIONS[state]
-    assert event in events, f"{event.name} cannot happen in {state.name}"
-    return events[event]

@@ -1,9 +1,9 @@
 """Queue for work on records: conversion of old formats, validation of batches, timestamp lookups.
 
-Such work costs Python's time per record. It runs in steps, one in a turn of the loop, so that other
-requests run in between. Short work is done immediately. Jobs of one lane keep their order, and the
-lanes take turns. The executor runs long calls into C. The memory for their results is bounded for
-all lanes together.
+Such work runs Python code for each record. It runs in steps, one per turn of the loop, so that
+other requests run in between. Short work is done immediately. A lane is a queue of jobs that keep
+their order. The lanes take turns. The executor runs long calls into C. The memory for their results
+is bounded for all lanes together.
 """
 
 from __future__ import annotations
@@ -105,12 +105,12 @@ class ConversionQueue:
 
     def _run_step(self, lane: object) -> None:
         job = self._lanes[lane][0]
-        answer, job.answer = job.answer, None
+        call_result, job.call_result = job.call_result, None
         try:
-            if isinstance(answer, BaseException):
-                asked = job.steps.throw(answer)
+            if isinstance(call_result, BaseException):
+                call = job.steps.throw(call_result)
             else:
-                asked = job.steps.send(answer)
+                call = job.steps.send(call_result)
         except StopIteration as end:
             # Remove the job before `on_done`, which may submit the next job.
             self._finish(lane, job)
@@ -121,14 +121,14 @@ class ConversionQueue:
             self._finish(lane, job)
             job.end_work()
             raise
-        if asked is None:
+        if call is None:
             self._make_ready(lane)
             return
-        job.asked = asked
-        if asked.result_bytes_max is not None:
-            self._release(job)
+        job.call = call
+        if call.result_bytes_max is not None:
+            self._release_memory(job)
         self._postponed.append(lane)
-        self._make_calls()
+        self._start_calls()
 
     def _finish(self, lane: object, job: _Job) -> None:
         jobs = self._lanes[lane]
@@ -139,44 +139,46 @@ class ConversionQueue:
         else:
             del self._lanes[lane]
         if job.held_bytes:
-            self._release(job)
-            self._make_calls()
+            self._release_memory(job)
+            self._start_calls()
 
-    def _release(self, job: _Job) -> None:
+    def _release_memory(self, job: _Job) -> None:
         self._held_bytes -= job.held_bytes
         job.held_bytes = 0
 
-    def _make_calls(self) -> None:
+    def _start_calls(self) -> None:
         """Start the postponed executor calls for which there is enough memory."""
         while self._postponed:
             lane = self._postponed[0]
             job = self._lanes[lane][0]
-            assert job.asked is not None, "only a job that asked for a call is postponed"
-            wanted = job.asked.result_bytes_max or 0
-            if self._held_bytes and self._held_bytes + wanted > HELD_BYTES_MAX:
+            assert job.call is not None, "a postponed job has a call"
+            result_bytes_max = job.call.result_bytes_max or 0
+            if self._held_bytes and self._held_bytes + result_bytes_max > HELD_BYTES_MAX:
                 return
             self._postponed.popleft()
-            if job.asked.result_bytes_max is not None:
-                job.held_bytes = wanted
-                self._held_bytes += wanted
-            work, job.asked = job.asked.work, None
-            self._executor.submit(work, partial(self._on_called, lane, job))
+            if job.call.result_bytes_max is not None:
+                job.held_bytes = result_bytes_max
+                self._held_bytes += result_bytes_max
+            work, job.call = job.call.work, None
+            self._executor.submit(work, partial(self._on_call_done, lane, job))
 
-    def _on_called(self, lane: object, job: _Job, result: Any, error: BaseException | None) -> None:
-        job.answer = result if error is None else error
+    def _on_call_done(
+        self, lane: object, job: _Job, result: Any, error: BaseException | None
+    ) -> None:
+        job.call_result = result if error is None else error
         self._make_ready(lane)
 
 
 class _Job:
-    __slots__ = ("answer", "asked", "connection", "held_bytes", "is_done", "on_done", "steps")
+    __slots__ = ("call", "call_result", "connection", "held_bytes", "is_done", "on_done", "steps")
 
     def __init__(self, steps: Steps, on_done: Callable[[Any], None]) -> None:
         self.steps = steps
         self.on_done = on_done
-        # The executor call that the job waits to start. None if there is none.
-        self.asked: OffLoop | None = None
+        # The executor call that the job waits to start. None without such a call.
+        self.call: OffLoop | None = None
         # Value for the next step: the result of a call, or the error that it raised.
-        self.answer: Any = None
+        self.call_result: Any = None
         # Memory (bytes) that the job has reserved for the result of its call.
         self.held_bytes = 0
         # Connection that is not read until the job ends.

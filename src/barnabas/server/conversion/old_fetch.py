@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from barnabas.storage.topic_partition import TopicIdPartition
     from barnabas.waiting.off_loop import OffLoop
 
-    Asked = tuple[TopicIdPartition, FetchPartitionData]
-    Answered = tuple[TopicIdPartition, FetchResult]
+    RequestedPartition = tuple[TopicIdPartition, FetchPartitionData]
+    PartitionResult = tuple[TopicIdPartition, FetchResult]
 
-# First version that needs nothing of this file.
+# First version without any of these differences.
 ZSTD_SINCE = 10
 MAGIC_2_SINCE = 4
 _MAGIC_1_SINCE = 2
 _STORAGE_ERROR_SINCE = 6
 _ZSTD = "zstd"
 
-# Limit of the bytes that are converted for one request, unless it asks for more of a partition. The
-# converted records are in memory.
+# Limit of the bytes that are converted for one request, unless its limit for one partition is
+# higher. The converted records are held in memory.
 CONVERTED_BYTES_MAX = 8 << 20
 
 
@@ -69,20 +69,20 @@ class OldFetch:
     def adapt(
         self,
         context: RequestContext,
-        answered: list[Answered],
-        asked: list[Asked],
-        on_done: Callable[[list[Answered]], None],
+        results: list[PartitionResult],
+        requested: list[RequestedPartition],
+        on_done: Callable[[list[PartitionResult]], None],
     ) -> None:
         """Convert results to the form of the request's version.
 
         Args:
             context: context of the request.
-            answered: results by partition.
-            asked: partitions with the offsets that the consumer reads from.
+            results: results by partition.
+            requested: partitions with the offsets that the consumer reads from.
             on_done: called with the adapted results, perhaps before this method returns.
         """
         version = context.version
-        adapted = [(where, self._adapted(version, where, result)) for where, result in answered]
+        adapted = [(key, self._adapted(version, key, result)) for key, result in results]
         if version >= MAGIC_2_SINCE:
             on_done(adapted)
             return
@@ -90,12 +90,12 @@ class OldFetch:
         for _, result in adapted:
             if len(result.records):
                 _read(result)
-        offsets = {where: data.fetch_offset for where, data in asked}
+        offsets = {key: data.fetch_offset for key, data in requested}
         steps = self._steps(adapted, offsets, 1 if version >= _MAGIC_1_SINCE else 0)
         self._queue.submit(steps, steps, on_done, context.connection)
 
-    def _adapted(self, version: int, where: TopicIdPartition, result: FetchResult) -> FetchResult:
-        partition = self._replicas.partition(where.topic_partition)
+    def _adapted(self, version: int, key: TopicIdPartition, result: FetchResult) -> FetchResult:
+        partition = self._replicas.partition(key.topic_partition)
         if not isinstance(partition, ErrorCode):
             config = partition.log.config
             if config.compression_type == _ZSTD:
@@ -107,22 +107,22 @@ class OldFetch:
         return result
 
     def _steps(
-        self, answered: list[Answered], offsets: dict[TopicIdPartition, int], magic: int
-    ) -> Generator[OffLoop | None, Any, list[Answered]]:
-        converted: list[Answered] = []
-        for where, result in answered:
+        self, results: list[PartitionResult], offsets: dict[TopicIdPartition, int], magic: int
+    ) -> Generator[OffLoop | None, Any, list[PartitionResult]]:
+        converted: list[PartitionResult] = []
+        for key, result in results:
             source = result.records
             if source:
                 assert isinstance(source, bytes)
                 try:
-                    result.records = yield from down_conversion(source, magic, offsets[where])
-                    counts = self._replicas.metrics.topics[where.topic]
+                    result.records = yield from down_conversion(source, magic, offsets[key])
+                    counts = self._replicas.metrics.topics[key.topic]
                     counts.fetch_conversions += record_count(source)
                 except UnsupportedConversionError:
                     result = failed_fetch(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
                 except CorruptBatchError:
                     result = failed_fetch(ErrorCode.CORRUPT_MESSAGE)
-            converted.append((where, result))
+            converted.append((key, result))
         return converted
 
 

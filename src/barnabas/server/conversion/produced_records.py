@@ -20,7 +20,7 @@ class Refusal(NamedTuple):
     # before it looks up any topic.
     of_request: bool = False
     # Error message for the client. As in Kafka, errors of single partitions have none.
-    words: str = ""
+    message: str = ""
 
 
 # Batch header after the base offset: length, leader epoch, magic, checksum, attributes.
@@ -39,11 +39,11 @@ _MAGIC = 2
 _ZSTD_SINCE = 7
 # Attribute bits that need further checks. Zstd is the only compression type with its bit, and old
 # versions do not allow it.
-_LOOKED_AT = _TRANSACTIONAL_BIT | ZSTD
+_CHECKED_BITS = _TRANSACTIONAL_BIT | ZSTD
 
 
 def checked_records(
-    records: Records | None, version: int, names_transaction: bool = False
+    records: Records | None, version: int, has_transactional_id: bool = False
 ) -> memoryview | Refusal:
     """Return the batch to append as a writable view, or the error of the records.
 
@@ -55,7 +55,7 @@ def checked_records(
     assert isinstance(records, memoryview)
     length, _, magic, _, attributes = _unpack_start(records)
     size = length + _OVERHEAD
-    if size == len(records) and magic == _MAGIC and not attributes & _LOOKED_AT:
+    if size == len(records) and magic == _MAGIC and not attributes & _CHECKED_BITS:
         return records
     corruption = _corruption(records)
     if corruption:
@@ -64,10 +64,7 @@ def checked_records(
         return Refusal(ErrorCode.INVALID_RECORD)
     if attributes & _COMPRESSION_BITS == ZSTD and version < _ZSTD_SINCE:
         return Refusal(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-    if attributes & _TRANSACTIONAL_BIT:
-        if names_transaction:
-            # No transactional id can have a transaction, because transactions are not served.
-            return Refusal(ErrorCode.INVALID_TXN_STATE)
+    if attributes & _TRANSACTIONAL_BIT and not has_transactional_id:
         return Refusal(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, of_request=True)
     if size != len(records):
         return _without_tail(records, size)
@@ -75,21 +72,21 @@ def checked_records(
 
 
 def _corruption(records: Records | None) -> Refusal | None:
-    """Return an error in the size or magic of the first batch, as far as these bytes exist."""
+    """Return an error in the size or magic of the first batch, if these bytes exist."""
     if records is None or len(records) < _OVERHEAD:
         return None
     assert isinstance(records, memoryview)
     length: int = _LENGTH.unpack_from(records, _LENGTH_POSITION)[0]
     if length < _LENGTH_MIN:
-        words = f"A batch cannot have {length + _OVERHEAD} bytes."
-        return Refusal(ErrorCode.CORRUPT_MESSAGE, of_request=True, words=words)
+        message = f"A batch cannot have {length + _OVERHEAD} bytes."
+        return Refusal(ErrorCode.CORRUPT_MESSAGE, of_request=True, message=message)
     if len(records) < _MAGIC_END:
         return None
     magic = int.from_bytes(records[_MAGIC_END - 1 : _MAGIC_END], signed=True)
     if 0 <= magic <= _MAGIC:
         return None
-    words = f"There is no magic {magic}."
-    return Refusal(ErrorCode.CORRUPT_MESSAGE, of_request=True, words=words)
+    message = f"There is no magic {magic}."
+    return Refusal(ErrorCode.CORRUPT_MESSAGE, of_request=True, message=message)
 
 
 def _without_tail(records: memoryview, size: int) -> memoryview | Refusal:

@@ -38,7 +38,7 @@ class Dispatcher:
     ) -> None:
         """Args:
         find: returns the entry of an API key; None if the API is not served (see `HandlerTable`).
-        dependencies: what every request of the listener uses.
+        dependencies: dependencies of all requests of the listener.
         """
         self._find = find
         self._dependencies = dependencies
@@ -61,8 +61,8 @@ class Dispatcher:
         first_version, last_version, request_cls, handle, statistics = entry
         if not first_version <= version <= last_version:
             if api_key == _API_VERSIONS:
-                response = unsupported_api_versions(first_version, last_version)
-                connection.reserve().complete(encode_response(correlation_id, response, 0))
+                unsupported = unsupported_api_versions(first_version, last_version)
+                connection.reserve().complete(encode_response(correlation_id, unsupported, 0))
                 return
             self._dependencies.missing.note_version(connection, api_key)
             raise ProtocolError(
@@ -76,9 +76,9 @@ class Dispatcher:
         request = decode(request_cls, version, frame, offset)
         slot = connection.reserve()
         context = RequestContext(connection, slot, header, size, self._dependencies, statistics)
-        answer = handle(context, request)
-        if answer is not None:
-            context.respond(answer)
+        response = handle(context, request)
+        if response is not None:
+            context.respond(response)
         # Inlined because it runs for every request: four calls would cost about a microsecond.
         now_ms = self._monotonic_ms()
         local_ms = now_ms - connection.last_activity_ms

@@ -10,6 +10,7 @@ import ipaddress
 import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from barnabas.network.principal import Principal
 from barnabas.protocol.codec import decode, encode_onto
 from barnabas.protocol.headers import (
     decode_request_header,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 _LENGTH_BYTES = 4
 _PRINCIPAL_VERSION = struct.Struct(">h")
-_USER = "User"
 # Used for a client whose address is not an IP address.
 _NO_ADDRESS = bytes(4)
 
@@ -56,8 +56,9 @@ def wrap_request(request: Message, version: int, client_context: RequestContext)
     frame = encode_request(
         client_context.correlation_id, client_context.client_id, request, version
     )
+    sender = client_context.principal
     principal = DefaultPrincipalData(
-        type=_USER, name=client_context.user, token_authenticated=False
+        type=sender.type, name=sender.name, token_authenticated=sender.is_token
     )
     start = bytearray(_PRINCIPAL_VERSION.pack(0))
     return EnvelopeRequest(
@@ -90,8 +91,8 @@ def read_header(envelope: EnvelopeRequest) -> ForwardedHeader:
     return ForwardedHeader(*decode_request_header(envelope.request_data))
 
 
-def read_principal(envelope: EnvelopeRequest) -> str:
-    """Return the principal name of the client.
+def read_principal(envelope: EnvelopeRequest) -> Principal:
+    """Return the principal of the client.
 
     Raises:
         ProtocolError: the principal is missing or does not have Kafka's default format.
@@ -101,7 +102,7 @@ def read_principal(envelope: EnvelopeRequest) -> str:
         raise ProtocolError("an envelope without a principal")
     (version,) = _PRINCIPAL_VERSION.unpack_from(data)
     principal = decode(DefaultPrincipalData, version, data, _PRINCIPAL_VERSION.size)
-    return principal.name
+    return Principal(principal.name, principal.type, is_token=principal.token_authenticated)
 
 
 def read_address(envelope: EnvelopeRequest) -> str:

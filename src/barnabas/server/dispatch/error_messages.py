@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _ENDING = "error_message"
-_MORE = "..."
+_ELLIPSIS = "..."
 
 
 def truncate_error_messages(response: Struct) -> bool:
@@ -24,7 +24,7 @@ def truncate_error_messages(response: Struct) -> bool:
         value = getattr(response, each.name)
         if each.kind is STRING and each.name.endswith(_ENDING):
             if _is_too_long(value):
-                setattr(response, each.name, _cut(value))
+                setattr(response, each.name, _truncated(value))
                 found = True
         elif isinstance(value, list):
             for item in value:
@@ -34,10 +34,10 @@ def truncate_error_messages(response: Struct) -> bool:
     return found
 
 
-def _is_too_long(words: Any) -> bool:
-    return words is not None and len(words.encode()) > STRING_BYTES_MAX
+def _is_too_long(message: Any) -> bool:
+    return message is not None and len(message.encode()) > STRING_BYTES_MAX
 
 
-def _cut(words: str) -> str:
-    kept = words.encode()[: STRING_BYTES_MAX - len(_MORE)]
-    return kept.decode(errors="ignore") + _MORE
+def _truncated(message: str) -> str:
+    beginning = message.encode()[: STRING_BYTES_MAX - len(_ELLIPSIS)]
+    return beginning.decode(errors="ignore") + _ELLIPSIS

@@ -14,6 +14,7 @@ from barnabas.server.dispatch.request import EXEMPT, RequestContext, give_up
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from barnabas.network.principal import Principal
     from barnabas.protocol.schema import Message
     from barnabas.server.dispatch.envelope import ForwardedHeader
     from barnabas.server.dispatch.request_statistics import ApiStatistics
@@ -23,7 +24,7 @@ class ForwardedRequest(msgspec.Struct, frozen=True):
     """Header, principal and client address of a request in an envelope."""
 
     header: ForwardedHeader
-    user: str
+    principal: Principal
     address: str
 
 
@@ -47,17 +48,27 @@ class ForwardedContext(RequestContext):
         self._forwarded = forwarded
 
     @property
-    def user(self) -> str:
-        """Name of the principal that sent the request to the broker."""
-        return self._forwarded.user
+    def principal(self) -> Principal:
+        """Identity of the client that sent the request to the broker."""
+        return self._forwarded.principal
+
+    @property
+    def is_authenticated(self) -> bool:
+        """Return True: the broker has checked it where it matters."""
+        return True
 
     @property
     def address(self) -> str:
         """IP address of the client."""
         return self._forwarded.address
 
+    @property
+    def host(self) -> str:
+        """IP address of the client."""
+        return self._forwarded.address
+
     def _respond_in_steps(self, response: Message) -> Generator[None, None, None]:
-        # The response of an envelope is bytes, so it is encoded at once.
+        # An envelope contains the encoded response, so encode it in one step.
         self.respond(response)
         yield
 
@@ -77,7 +88,7 @@ class ForwardedContext(RequestContext):
         for code, count in enumerate(codes):
             statistics.errors[code] += count
         if codes[ErrorCode.NOT_CONTROLLER]:
-            self._envelope.respond(EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER))
+            self._envelope.respond_exempt(EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER))
             return
         try:
             data = wrap_response(self.correlation_id, response, self.version)
@@ -85,4 +96,6 @@ class ForwardedContext(RequestContext):
             # As for a response to a client: the caller has other requests to complete.
             give_up(self.connection, error, statistics.name, self.version)
             return
-        self._envelope.respond(EnvelopeResponse(response_data=data, error_code=ErrorCode.NONE))
+        self._envelope.respond_exempt(
+            EnvelopeResponse(response_data=data, error_code=ErrorCode.NONE)
+        )

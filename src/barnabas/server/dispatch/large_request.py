@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.codec import decode_in_steps
-from barnabas.server.dispatch.request import M, RequestContext
+from barnabas.server.dispatch.request import M, RequestContext, V
 from barnabas.server.dispatch.slices import release
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
     from barnabas.network.connection import Connection
     from barnabas.network.response_slot import ResponseSlot
@@ -69,11 +69,30 @@ class LargeRequestContext(RequestContext):
             request_cls, self.version, frame, offset
         )
         self._collects = True
-        answer = handle(self, request)
-        if answer is not None:
-            self.respond(answer)
+        response = handle(self, request)
+        if response is not None:
+            self.respond(response)
         self._collects = False
-        del request, answer
+        del request, response
+        if self._collected is not None:
+            yield from self._collected
+
+    def after(
+        self, steps: Generator[None, None, V], handle: Callable[[V], Message | None]
+    ) -> Message | None:
+        """Run steps, and then serve the request with their result, in the same job."""
+        self._work(self._handle_after(steps, handle))
+        return None
+
+    def _handle_after(
+        self, steps: Generator[None, None, V], handle: Callable[[V], Message | None]
+    ) -> Generator[None, None, None]:
+        made = yield from steps
+        self._collects, self._collected = True, None
+        response = handle(made)
+        if response is not None:
+            self.respond(response)
+        self._collects = False
         if self._collected is not None:
             yield from self._collected
 

@@ -27,6 +27,7 @@ class MissingFeatures:
     __slots__ = ("_reported",)
 
     def __init__(self) -> None:
+        # Logged pairs of client software and feature. Invariant: at most `PAIRS_MAX`.
         self._reported: set[tuple[ClientSoftware, str]] = set()
 
     def note(self, connection: Connection, feature: str) -> None:
@@ -43,7 +44,7 @@ class MissingFeatures:
             return
         self._reported.add(pair)
         _log.warning(
-            "A client asked for a feature that this broker does not have: feature=%s software=%s "
+            "A client requested a feature that this broker does not have: feature=%s software=%s "
             "version=%s address=%s (logged once for each software and feature)",
             feature,
             software.name,
@@ -57,8 +58,8 @@ class MissingFeatures:
         """Log a request for an API that is not served."""
         row = API_ROWS.get(api_key)
         # All unknown API keys count as one feature, because a client can send any number.
-        self.note(connection, "an API of an unknown number" if row is None else f"API {row.name}")
+        self.note(connection, "an API with an unknown key" if row is None else f"API {row.name}")
 
     def note_version(self, connection: Connection, api_key: int) -> None:
         """Log a request for an unsupported version of a served API."""
-        self.note(connection, f"another version of API {API_ROWS[api_key].name}")
+        self.note(connection, f"unsupported version of API {API_ROWS[api_key].name}")

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from barnabas.network.principal import ANONYMOUS
 from barnabas.protocol.headers import encode_response, encode_response_in_steps
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.server.dispatch.error_messages import truncate_error_messages
 from barnabas.server.dispatch.slices import UNFINISHED, release
+from barnabas.server.listeners.connection_admission import address_of
+from barnabas.server.quotas.client_quotas import CountedRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from barnabas.network.connection import Connection
+    from barnabas.network.principal import Principal
     from barnabas.network.response_slot import ResponseSlot
     from barnabas.protocol.chunks import Chunk
     from barnabas.protocol.schema import Message
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.loop_watch import LoopWatch
+    from barnabas.server.dispatch.access import Access
     from barnabas.server.dispatch.missing_features import MissingFeatures
     from barnabas.server.dispatch.request_statistics import ApiStatistics
     from barnabas.server.dispatch.slices import SliceQueue
@@ -30,18 +35,33 @@ if TYPE_CHECKING:
     Entry = tuple[int, int, type[Message], Handle, ApiStatistics]
 
 M = TypeVar("M", bound="Message")
-# Principal of unauthenticated connections (Kafka: KafkaPrincipal.ANONYMOUS).
-ANONYMOUS = "ANONYMOUS"
+V = TypeVar("V")
 # Passed instead of a throttle time: client quotas do not apply to this request.
 EXEMPT = -1
 
 _log = logging.getLogger(__name__)
 
 
-class RequestDependencies:
-    """Services that all requests of a listener share."""
+class AccessControl(Protocol):
+    """The authorizer of a node."""
 
-    __slots__ = ("clock", "listener_name", "missing", "quotas", "slices", "watch")
+    def of(self, context: RequestContext) -> Access:
+        """Return the rights of the client that sent a request."""
+        ...
+
+
+class RequestDependencies:
+    """Dependencies that all requests of a listener share."""
+
+    __slots__ = (
+        "access_control",
+        "clock",
+        "listener_name",
+        "missing",
+        "quotas",
+        "slices",
+        "watch",
+    )
 
     def __init__(
         self,
@@ -61,6 +81,8 @@ class RequestDependencies:
         self.watch = watch
         self.clock = clock
         self.quotas = quotas
+        # The authorizer; None if every client may do everything.
+        self.access_control: AccessControl | None = None
 
 
 def give_up(connection: Connection, error: Exception, api: str, version: int) -> None:
@@ -139,17 +161,38 @@ class RequestContext:
         return self._dependencies.quotas
 
     @property
+    def principal(self) -> Principal:
+        """Identity of the client that sent the request."""
+        return self.connection.principal or ANONYMOUS
+
+    @property
+    def is_authenticated(self) -> bool:
+        """Whether the client has shown who it is, by SASL or by a certificate."""
+        return self.connection.login is not None or self.principal != ANONYMOUS
+
+    @property
+    def access(self) -> Access | None:
+        """The rights of the client; None if every client may do everything."""
+        control = self._dependencies.access_control
+        return None if control is None else control.of(self)
+
+    @property
     def user(self) -> str:
-        """Name of the principal that sent the request."""
-        return ANONYMOUS
+        """Name of the principal that sent the request, without its type."""
+        return self.principal.name
 
     @property
     def address(self) -> str:
         """HOST:PORT of the client."""
         return self.connection.peer
 
+    @property
+    def host(self) -> str:
+        """IP address of the client."""
+        return address_of(self.connection.peer)
+
     def note_missing(self, feature: str) -> None:
-        """Log that the client asked for a feature that this broker does not have."""
+        """Log that the client requested a feature that this broker does not have."""
         self._dependencies.missing.note(self.connection, feature)
 
     def respond(self, response: Message, throttle_ms: int = 0, *, is_clean: bool = False) -> None:
@@ -208,6 +251,34 @@ class RequestContext:
         response: M | None = made  # type: ignore[assignment]
         return response
 
+    def after(
+        self, steps: Generator[None, None, V], handle: Callable[[V], Message | None]
+    ) -> Message | None:
+        """Run steps, and then serve the request with their result.
+
+        Args:
+            steps: work before the handler, for example checks of many items.
+            handle: called with the result of the steps. Returns the response, or None if `respond`
+                is called later.
+
+        Returns:
+            The response if the steps end within the first slice, and it is immediate.
+        """
+        slices = self._dependencies.slices
+        made = slices.try_now(steps)
+        if made is UNFINISHED:
+            self._work(self._handle_after(steps, handle))
+            return None
+        return handle(made)  # type: ignore[arg-type]
+
+    def _handle_after(
+        self, steps: Generator[None, None, V], handle: Callable[[V], Message | None]
+    ) -> Generator[None, None, None]:
+        made = yield from steps
+        response = handle(made)
+        if response is not None:
+            self.respond(response)
+
     def respond_in_slices(self, steps: Generator[None, None, Message]) -> None:
         """Respond to a request that its handler has parked, with a generator as in `in_slices`."""
         response = self.in_slices(steps)
@@ -241,8 +312,8 @@ class RequestContext:
         yield from release(response)
 
     @property
-    def is_wanted(self) -> bool:
-        """Whether the connection is still open, so that a response can be sent."""
+    def is_needed(self) -> bool:
+        """Whether the connection is open, so that the response can be sent."""
         return self.connection.stream is not None
 
     @property
@@ -358,17 +429,20 @@ class RequestContext:
 
     def _throttle(self, response: Message | None, throttle_ms: int) -> None:
         """Count the request for its quotas. Throttle the connection if a quota is exceeded."""
-        if throttle_ms == EXEMPT:
+        quotas, statistics = self._dependencies.quotas, self._statistics
+        if throttle_ms == EXEMPT and not quotas.is_active:
             return
         if self._parked_ms:
             spent_ms = self.local_ms
         else:
             spent_ms = self._dependencies.clock.monotonic_ms() - self.connection.last_activity_ms
-        statistics = self._statistics
-        wait_ms = self._dependencies.quotas.record_request(
+        if throttle_ms == EXEMPT:
+            quotas.record_exempt(spent_ms)
+            return
+        request = CountedRequest(
             statistics.api_key, self.user, self.client_id or "", self.request_bytes, spent_ms
         )
-        wait_ms = max(wait_ms, throttle_ms)
+        wait_ms = quotas.record_request(request, throttle_ms)
         if wait_ms <= 0:
             return
         statistics.throttle.add(wait_ms)

@@ -143,6 +143,7 @@ class ApiStatistics:
         self.has_throttle_time = any(
             each.name == "throttle_time_ms" for each in response.__fields__
         )
+        # Bytes of all requests and of all responses since the start.
         self.request_bytes = 0
         self.response_bytes = 0
         # Requests that got their response within the handler: local time, which is also the total

@@ -6,12 +6,14 @@ from typing import NamedTuple
 
 
 class ServedApi(NamedTuple):
-    """Versions (both inclusive), and where in `handlers` the handler of an API is made."""
+    """Versions of an API (both inclusive), and the module in `handlers` with its handler."""
 
     first_version: int
     last_version: int
     module: str
-    # Function of the module that gets the dependencies of the node and returns the handler.
+    # Function of the module that creates the handler. Its argument is the node's dependencies.
     function: str = "handler"
-    # Whether the active controller serves the API, to which brokers forward its requests.
+    # Replaces `module` on nodes with an authorizer. Its handler checks authorization.
+    guarded_module: str = ""
+    # Whether brokers forward requests for the API to the active controller.
     is_forwarded: bool = False

@@ -42,7 +42,7 @@ class Sliced(Protocol):
     """A request with queued work. The queue reports the end of the work to it."""
 
     @property
-    def is_wanted(self) -> bool:
+    def is_needed(self) -> bool:
         """Whether the result is still needed."""
         ...
 
@@ -76,6 +76,7 @@ class _Job:
         self.steps = steps
         self.request = request
         self.is_large = is_large
+        # Total time (ms) of the job's slices so far.
         self.spent_ms = 0.0
 
 
@@ -87,13 +88,14 @@ class SliceQueue:
     def __init__(self, clock: Clock, timer: Timer, watch: LoopWatch) -> None:
         self._clock = clock
         self._timer = timer
-        # Measures the turns of the loop, and is given the request of each slow slice.
+        # Measures the turns of the loop, and logs the request of each slow slice.
         self._watch = watch
         # Jobs in progress. The first one gets the next slice.
         self._jobs: deque[_Job] = deque()
         # Number of large jobs in progress (0 or 1), and the large jobs that wait for it.
         self._large = 0
         self._waiting: deque[_Job] = deque()
+        # Whether a turn is scheduled. At most one is.
         self._is_due = False
 
     def __len__(self) -> int:
@@ -158,7 +160,7 @@ class SliceQueue:
 
     def _run_slice(self, job: _Job) -> bool:
         """Run one slice of a job, and return whether the job has ended."""
-        if not job.request.is_wanted:
+        if not job.request.is_needed:
             job.steps.close()
             job.request.on_work_done(job.spent_ms)
             return True
@@ -175,7 +177,7 @@ class SliceQueue:
             job.request.on_work_done(job.spent_ms + monotonic_ms() - began_ms)
         except AssertionError:
             raise
-        except Exception as error:  # noqa: BLE001 - the request logs it, other jobs continue
+        except Exception as error:  # noqa: BLE001 - the request logs it; other jobs continue
             job.request.on_work_failed(error)
         return True
 

@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.acls import (
+    CLUSTER_NAME,
+    LISTED_OPERATIONS,
+    AclOperation,
+    AclResourceType,
+)
+
+if TYPE_CHECKING:
+    from barnabas.server.dispatch.access import Access
+
 # Value in a response if the client did not request the operations.
-NOT_ASKED = -(1 << 31)
+NOT_REQUESTED = -(1 << 31)
 
-_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE = 3, 4, 5, 6, 7, 8
-_CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = 9, 10, 11, 12
-
-
-def _bits(*operations: int) -> int:
-    return sum(1 << operation for operation in operations)
+_CLUSTER = int(AclResourceType.CLUSTER)
 
 
-TOPIC_OPERATIONS = _bits(
-    _READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS
-)
-GROUP_OPERATIONS = _bits(_READ, _DELETE, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS)
-CLUSTER_OPERATIONS = _bits(
-    _CREATE,
-    _ALTER,
-    _DESCRIBE,
-    _CLUSTER_ACTION,
-    _DESCRIBE_CONFIGS,
-    _ALTER_CONFIGS,
-    _IDEMPOTENT_WRITE,
-)
+def _bits(resource_type: AclResourceType) -> int:
+    return sum(1 << operation for operation in LISTED_OPERATIONS[resource_type])
+
+
+TOPIC_OPERATIONS = _bits(AclResourceType.TOPIC)
+GROUP_OPERATIONS = _bits(AclResourceType.GROUP)
+CLUSTER_OPERATIONS = _bits(AclResourceType.CLUSTER)
+
+
+def cluster_operations(access: Access | None) -> int:
+    """Return the operations that the client may do on the cluster; 0 if it may not describe it."""
+    if access is None:
+        return CLUSTER_OPERATIONS
+    if not access.allows(int(AclOperation.DESCRIBE), _CLUSTER, CLUSTER_NAME):
+        return 0
+    return access.operations(_CLUSTER, CLUSTER_NAME)

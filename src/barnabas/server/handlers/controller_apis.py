@@ -1,8 +1,4 @@
-"""APIs that a controller's listeners serve, with exactly the advertised versions.
-
-Kafka's 4.4 controllers also serve APIs for authentication and authorization. A test lists the
-differences.
-"""
+"""APIs that a controller's listeners serve, with exactly the advertised versions."""
 
 from __future__ import annotations
 
@@ -11,16 +7,20 @@ from barnabas.server.dispatch.served_api import ServedApi
 from barnabas.server.handlers.broker_apis import SERVED_APIS
 
 # Other APIs with the same handler as on brokers.
-_AS_BROKERS = (
+_SAME_AS_BROKERS = (
+    ApiKey.SASL_HANDSHAKE,
     ApiKey.API_VERSIONS,
+    ApiKey.SASL_AUTHENTICATE,
+    ApiKey.DESCRIBE_ACLS,
     ApiKey.DESCRIBE_CONFIGS,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN,
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
 )
 
 CONTROLLER_APIS: dict[int, ServedApi] = {
     # Here, the requests go to the controller of this process.
     **{key: api for key, api in SERVED_APIS.items() if api.is_forwarded},
-    **{key: SERVED_APIS[key] for key in _AS_BROKERS},
+    **{key: SERVED_APIS[key] for key in _SAME_AS_BROKERS},
     ApiKey.FETCH: ServedApi(4, 18, "controller.quorum_request"),
     ApiKey.VOTE: ServedApi(0, 2, "controller.quorum_request"),
     ApiKey.BEGIN_QUORUM_EPOCH: ServedApi(0, 1, "controller.quorum_request"),

@@ -1,4 +1,4 @@
-"""What a running node gives to its request handlers."""
+"""Dependencies of request handlers, which the node creates at its start."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from barnabas.coordinator.group.group_coordinator import GroupCoordinator
+    from barnabas.coordinator.transaction.transaction_coordinator import TransactionCoordinator
+    from barnabas.metadata.acls.acls_image import AclsImage
     from barnabas.raft.driver.raft_driver import RaftDriver
     from barnabas.replication.log_dir_moves import LogDirMoves
     from barnabas.replication.replica_manager import ReplicaManager
@@ -20,23 +22,28 @@ if TYPE_CHECKING:
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.cluster.lost_leaders import LostLeaders
     from barnabas.server.configs.described_configs import DescribedConfigs
-    from barnabas.server.configs.dynamic_config import DynamicBrokerConfig
+    from barnabas.server.configs.dynamic.dynamic_config import DynamicBrokerConfig
     from barnabas.server.controller_access.auto_topics import AutoTopics
     from barnabas.server.controller_access.controller_access import ControllerAccess
     from barnabas.server.controller_access.producer_ids import ProducerIds
     from barnabas.server.conversion.conversion_queue import ConversionQueue
     from barnabas.server.dispatch.request import Entry
     from barnabas.server.dispatch.served_api import ServedApi
+    from barnabas.server.listeners.node_sockets import NodeSockets
     from barnabas.server.quorum.broker_watch import BrokerWatch
     from barnabas.server.quorum.quorum_api import QuorumApi
     from barnabas.server.quotas.client_quotas import ClientQuotas
+    from barnabas.server.security.authorizer.guard import Guard
     from barnabas.server.telemetry.client_telemetry import ClientTelemetry
+    from barnabas.server.transactions.marker_sender import NetworkMarkerSender
+    from barnabas.server.transactions.marker_writer import MarkerWriter
+    from barnabas.server.transactions.verification import TransactionVerification
     from barnabas.settings.definition import ParsedConfig
     from barnabas.storage.manager.log_manager import LogManager
 
 
 class NodeDependencies(msgspec.Struct):
-    """What handlers of every listener may use. A handler keeps only what it uses."""
+    """Dependencies of the handlers of all listeners. A handler stores only those that it uses."""
 
     node_id: int
     cluster_id: str
@@ -52,12 +59,18 @@ class NodeDependencies(msgspec.Struct):
     quotas: ClientQuotas
     # Served APIs by API key.
     served: Mapping[int, ServedApi]
+    # Checks requests before their handlers. None if every client may do everything.
+    guard: Guard | None
+    # The access control entries; None without an authorizer.
+    find_acls: Callable[[], AclsImage] | None
     # Whether configurations of other brokers can be altered here, as on controllers.
     alters_any_broker: bool
+    # The sockets of each listener, with their key stores.
+    sockets: NodeSockets
 
 
 class BrokerDependencies(NodeDependencies):
-    """What handlers of a broker's listeners may use."""
+    """Dependencies of the handlers of a broker's listeners."""
 
     logs: LogManager
     disk: Disk
@@ -67,6 +80,10 @@ class BrokerDependencies(NodeDependencies):
     auto_topics: AutoTopics
     lost_leaders: LostLeaders
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    marker_writer: MarkerWriter
+    marker_sender: NetworkMarkerSender
+    verification: TransactionVerification
     producer_ids: ProducerIds
     conversions: ConversionQueue
     rng: Rng
@@ -75,7 +92,7 @@ class BrokerDependencies(NodeDependencies):
 
 
 class ControllerListenerDependencies(NodeDependencies):
-    """What handlers of a controller's listeners may use. `forwarding` is the local controller."""
+    """Dependencies of a controller's handlers. `forwarding` is the controller of this process."""
 
     # APIs of the metadata quorum.
     raft: QuorumApi

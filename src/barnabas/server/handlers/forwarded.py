@@ -1,7 +1,7 @@
 """Requests that go to the active controller unchanged, whatever their API (KIP-590).
 
-On a controller's listeners, the same handler passes them to the controller of the process. What
-differs between APIs is in their rows of `controller/apis.py`.
+On a controller's listeners, the same handler passes them to the controller of the process. The
+differences between APIs are in the rows of `controller/apis.py`.
 """
 
 from __future__ import annotations

@@ -20,11 +20,12 @@ class HandlerTable:
 
     def __init__(self, dependencies: NodeDependencies, statistics: RequestStatistics) -> None:
         """Args:
-        dependencies: what the handlers use.
+        dependencies: the dependencies of the handlers.
         statistics: statistics of the whole process. A combined broker and controller has two
             tables.
         """
         self._dependencies = dependencies
+        # Entries of the APIs that have had a request, by API key.
         self._ready: dict[int, Entry] = {}
         self._statistics = statistics
 
@@ -35,8 +36,12 @@ class HandlerTable:
             api = self._dependencies.served.get(api_key)
             if api is None:
                 return None
-            module = importlib.import_module(f"barnabas.server.handlers.{api.module}")
+            guard = self._dependencies.guard
+            name = api.module if guard is None else api.guarded_module or api.module
+            module = importlib.import_module(f"barnabas.server.handlers.{name}")
             handle: Handle = getattr(module, api.function)(self._dependencies)
+            if guard is not None:
+                handle = guard.wrap(api_key, handle)
             statistics = self._statistics.of(
                 api_key, api_row(api_key).name, api.last_version, response_class(api_key)
             )

@@ -43,6 +43,7 @@ class ConnectionAdmission:
         # When the rate limits admit the first connection (ms, monotonic); None before it is
         # counted.
         self._wait_until_ms: float | None = None
+        # Timer of the next check of the queue. None if none is scheduled.
         self._timer: Cancellable | None = None
         # Whether a rejection was logged since the last connection was admitted.
         self._reported = False

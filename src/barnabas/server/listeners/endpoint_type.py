@@ -11,15 +11,15 @@ CONTROLLERS = 2
 _NAMES = {BROKERS: "a broker", CONTROLLERS: "a controller"}
 
 
-def refuse_endpoint_type(asked: int, served: int) -> DescribeClusterResponse:
-    """Return the error response for a request of type `asked` on a listener of type `served`."""
-    error, words = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, "There is no such endpoint type."
-    if asked in _NAMES:
+def refuse_endpoint_type(requested: int, served: int) -> DescribeClusterResponse:
+    """Return the error response to a request of another type than the listener."""
+    error, message = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Endpoint type {requested} is unknown."
+    if requested in _NAMES:
         error = ErrorCode.MISMATCHED_ENDPOINT_TYPE
-        words = f"This listener belongs to {_NAMES[served]}, not to {_NAMES[asked]}."
+        message = f"This is a listener of {_NAMES[served]}, not of {_NAMES[requested]}."
     return DescribeClusterResponse(
         error_code=error,
-        error_message=words,
+        error_message=message,
         endpoint_type=served,
         cluster_id="",
         brokers=[],

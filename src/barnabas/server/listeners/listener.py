@@ -10,22 +10,27 @@ import logging
 from typing import TYPE_CHECKING
 
 from barnabas.network.connection import Connection, ConnectionDependencies, ConnectionLimits
+from barnabas.network.principal import ANONYMOUS
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.runtime.sockets import ListenOptions
+from barnabas.runtime.tls.tls_error import TlsError
 from barnabas.server.listeners.connection_admission import ConnectionAdmission, address_of
+from barnabas.server.listeners.line_limit import LineLimit
+from barnabas.server.listeners.principal import UnknownPrincipalError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.runtime.sockets import Listening, Sockets
     from barnabas.server.configs.endpoint import Endpoint
+    from barnabas.server.listeners.tls_principals import TlsPrincipals
     from barnabas.server.quotas.connection_quotas import ConnectionQuotas
     from barnabas.settings.definition import ParsedConfig
 
 _log = logging.getLogger(__name__)
 
 _IDLE_CHECKS_PER_PERIOD = 2
-_IDLE_CHECK_MS_MAX = 60_000
+_IDLE_CHECK_MS_MAX = 20_000
 # Connections that one turn of the loop checks. A slice takes about 0.1 ms.
 _IDLE_SLICE = 500
 
@@ -40,7 +45,19 @@ class Listener:
         dependencies: ConnectionDependencies,
         quotas: ConnectionQuotas,
         on_request: Callable[[Connection, memoryview], None],
+        principals: TlsPrincipals | None = None,
     ) -> None:
+        """Store the dependencies.
+
+        Args:
+            endpoint: name and address of the listener.
+            config: configuration at the start.
+            dependencies: dependencies of connections.
+            quotas: limits of connections.
+            on_request: called with each request.
+            principals: determines the principals of clients. If None, all clients are anonymous.
+        """
+        self._principals = principals
         self._endpoint = endpoint
         self._dependencies = dependencies
         self._quotas = quotas
@@ -52,15 +69,20 @@ class Listener:
             config.integer("socket.receive.buffer.bytes"),
         )
         self._idle_ms = config.integer("connections.max.idle.ms")
+        # The bound socket. None before `bind`, and after the listener stops accepting.
+        self._line_limit = LineLimit(dependencies.clock, _log, "Failed connections")
         self._listening: Listening | None = None
+        # Id of the next connection.
         self._next_id = 0
-        # Admitted open connections by connection id. Connections in the waiting room are not
+        # Admitted open connections by connection id. Connections that wait for admission are not
         # included.
         self._connections: dict[int, Connection] = {}
-        self._room = ConnectionAdmission(
+        self._admission = ConnectionAdmission(
             endpoint.name, quotas, dependencies, self._options.backlog, self._on_admitted
         )
         quotas.add_holder(endpoint.name, self._longest_silent)
+        # Called for each connection when it is admitted, before it is read.
+        self.on_admitted: Callable[[Connection], None] | None = None
         # Called for each admitted connection after it has closed.
         self.on_gone: Callable[[Connection], None] | None = None
         # Whether admitted connections are read. Set by `serve`; connections are accepted before.
@@ -83,7 +105,7 @@ class Listener:
     @property
     def waiting(self) -> int:
         """Number of connections that wait for admission."""
-        return len(self._room)
+        return len(self._admission)
 
     @property
     def connections(self) -> list[Connection]:
@@ -111,8 +133,7 @@ class Listener:
             self._endpoint.host, self._endpoint.port, self._accept, self._options
         )
         self._endpoint = self._endpoint._replace(port=self._listening.port)
-        if self._idle_ms > 0:
-            self._schedule_idle_check()
+        self._schedule_idle_check()
         return self._endpoint
 
     def serve(self) -> None:
@@ -124,14 +145,14 @@ class Listener:
     def drain(self) -> None:
         """Stop accepting and reading. Each connection closes after its pending responses."""
         self._stop_accepting()
-        self._room.close()
+        self._admission.close()
         for connection in self.connections:
             connection.close()
 
     def close(self) -> None:
         """Close all connections. Try to write the responses that are complete."""
         self._stop_accepting()
-        self._room.close()
+        self._admission.close()
         for connection in self.connections:
             connection.flush()
             if connection.stream is not None:
@@ -147,16 +168,20 @@ class Listener:
         connection = ServerConnection(
             self._next_id, self._dependencies, self._limits, self._serve, self._on_closed
         )
-        connection.room = self._room
+        connection.admission = self._admission
         return connection
 
     def _on_admitted(self, connection: Connection) -> None:
         self.accepted += 1
         self._connections[connection.id] = connection
+        if self.on_admitted is not None:
+            self.on_admitted(connection)
         if not self._serving:
             connection.mute()
 
     def _serve(self, connection: Connection, frame: memoryview) -> None:
+        if connection.principal is None and not self._identify(connection):
+            return
         try:
             self._on_request(connection, frame)
         except (ProtocolError, AssertionError):
@@ -164,6 +189,25 @@ class Listener:
         except Exception:  # noqa: BLE001
             _log.exception("Request failed, connection closed: client=%s", connection.peer)
             connection.abort()
+
+    def _identify(self, connection: Connection) -> bool:
+        """Determine the principal at the client's first request. Return whether it is known."""
+        if self._principals is None:
+            connection.principal = ANONYMOUS
+            return True
+        try:
+            connection.principal = self._principals.identify(connection)
+        except UnknownPrincipalError as error:
+            if self._line_limit.allows("no principal"):
+                _log.warning(
+                    "Connection closed: listener=%s client=%s error=%s",
+                    self.name,
+                    connection.peer,
+                    error,
+                )
+            connection.abort()
+            return False
+        return True
 
     def _on_closed(self, connection: Connection, error: Exception | None) -> None:
         if self._connections.pop(connection.id, None) is not None:
@@ -174,11 +218,20 @@ class Listener:
             if self.on_gone is not None:
                 self.on_gone(connection)
         else:
-            self._room.leave(connection)
+            self._admission.leave(connection)
         if connection.malformed is not None:
-            _log.warning(
-                "Connection closed: client=%s error=%s", connection.peer, connection.malformed
-            )
+            if self._line_limit.allows("malformed"):
+                _log.warning(
+                    "Connection closed: client=%s error=%s", connection.peer, connection.malformed
+                )
+        elif isinstance(error, TlsError):
+            if self._line_limit.allows(str(error)):
+                _log.warning(
+                    "TLS failed, connection closed: listener=%s client=%s reason=%s",
+                    self.name,
+                    connection.peer,
+                    error,
+                )
         elif error is not None:
             _log.debug("Connection lost: client=%s error=%s", connection.peer, error)
 
@@ -186,18 +239,27 @@ class Listener:
         return min(self._connections.values(), key=lambda each: each.last_activity_ms, default=None)
 
     def _schedule_idle_check(self) -> None:
-        delay_ms = min(self._idle_ms / _IDLE_CHECKS_PER_PERIOD, _IDLE_CHECK_MS_MAX)
+        delay_ms: float = _IDLE_CHECK_MS_MAX
+        if self._idle_ms > 0:
+            delay_ms = min(self._idle_ms / _IDLE_CHECKS_PER_PERIOD, delay_ms)
         self._dependencies.timer.call_later(delay_ms, self._begin_idle_check)
 
     def _begin_idle_check(self) -> None:
         self._close_idle(self.connections)
 
     def _close_idle(self, unchecked: list[Connection]) -> None:
-        """Close the idle connections of one slice, and continue with the rest in the next turn."""
+        """Close the idle connections of one slice, and continue with the rest in the next turn.
+
+        Connections whose clients have not authenticated in time are closed, too.
+        """
         if self._listening is None:
             return
+        now_ms = self._dependencies.clock.monotonic_ms()
         for connection in unchecked[:_IDLE_SLICE]:
-            if connection.idle_ms() > self._idle_ms:
+            if connection.login_due_ms < now_ms:
+                _log.info("Connection closed before its login: client=%s", connection.peer)
+                connection.abort()
+            elif 0 < self._idle_ms < connection.idle_ms():
                 self._close_idle_one(connection)
         rest = unchecked[_IDLE_SLICE:]
         if rest:
@@ -216,13 +278,13 @@ class Listener:
 
 
 class ServerConnection(Connection):
-    """A connection that enters the waiting room once the address of its client is known."""
+    """A connection that requests admission once the address of its client is known."""
 
-    __slots__ = ("room",)
+    __slots__ = ("admission",)
 
-    room: ConnectionAdmission
+    admission: ConnectionAdmission
 
     def on_opened(self) -> None:
-        """Enter the waiting room, which may admit the connection immediately."""
+        """Request admission, which may be granted immediately."""
         super().on_opened()
-        self.room.arrive(self)
+        self.admission.arrive(self)

@@ -32,6 +32,7 @@ class ClusterMetrics:
         self._quorum = quorum
         # Topics image that `_offline` and `_imbalanced` were counted for.
         self._counted: TopicsImage | None = None
+        # Partitions without a leader, and partitions that their preferred replica does not lead.
         self._offline = 0
         self._imbalanced = 0
 

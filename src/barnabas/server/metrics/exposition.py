@@ -28,7 +28,7 @@ _TOTAL = "_total"
 _PER_SECOND = "persec"
 
 
-class _One:
+class _SingleMetricCollector:
     """Collector of one metric, as the library expects it."""
 
     def __init__(self, metric: Metric) -> None:
@@ -65,7 +65,7 @@ def _text(name: str, row: MetricRow, piece: list[tuple[Tags, float | Summary]]) 
     metric = Metric(name, row.text, row.kind.value)
     for tags, value in piece:
         _add(metric, name, tags, value)
-    return generate_latest(_One(metric))
+    return generate_latest(_SingleMetricCollector(metric))
 
 
 def _add(metric: Metric, name: str, tags: Tags, value: float | Summary) -> None:

@@ -30,7 +30,7 @@ RECEIVE_BYTES = 16 * 1024
 _TEXT = "text/plain; charset=utf-8"
 
 
-class HttpAnswer(msgspec.Struct, frozen=True):
+class HttpResponse(msgspec.Struct, frozen=True):
     """An HTTP response. The pieces of its body are created one at a time."""
 
     status: int
@@ -38,15 +38,15 @@ class HttpAnswer(msgspec.Struct, frozen=True):
     content_type: str = _TEXT
 
 
-class ConnectionOwner(Protocol):
-    """The part of the listener that its connections call."""
+class ConnectionListener(Protocol):
+    """Methods of the listener that its connections call."""
 
     def on_progress(self, connection: HttpConnection) -> None:
-        """Note that a request has arrived, or that the client has taken a part of its response."""
+        """Handle the arrival of a request, or of a part of the response at the client."""
         ...
 
     def on_ended(self, connection: HttpConnection) -> None:
-        """Note that the connection is closed."""
+        """Handle the end of the connection."""
         ...
 
 
@@ -57,31 +57,35 @@ class HttpConnection:
         self,
         timer: Timer,
         buffer: bytearray,
-        answer: Callable[[str, str], HttpAnswer],
-        owner: ConnectionOwner,
+        respond: Callable[[str, str], HttpResponse],
+        listener: ConnectionListener,
     ) -> None:
         """Args:
         timer: runs the time limit and the turns.
         buffer: receive buffer, shared by all connections of the loop.
-        answer: returns the response to a method and target.
-        owner: the listener of this connection.
+        respond: returns the response to a method and target.
+        listener: the listener of this connection.
         """
         self._timer = timer
         self._buffer = buffer
-        self._answer = answer
-        self._owner = owner
+        self._respond = respond
+        self._listener = listener
+        # The stream. None before the connection is open, and after it is closed.
         self._stream: Stream | None = None
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
         # Remaining pieces of the current response. None while there is no request.
         self._body: Iterator[bytes] | None = None
+        # Whether the stream takes more output.
         self._writable = True
+        # Whether the turn of the next piece is scheduled.
         self._pumping = False
         # Whether the stream is being read. False while a response is sent.
         self._reading = True
+        # Timer of the time limit. None before the connection is open.
         self._deadline: Cancellable | None = None
 
     @property
-    def is_answering(self) -> bool:
+    def is_responding(self) -> bool:
         """Whether the response to a request has not been sent completely."""
         return self._body is not None
 
@@ -111,16 +115,16 @@ class HttpConnection:
         """Send more of the response when the stream becomes writable."""
         self._writable = writable
         if writable:
-            self._owner.on_progress(self)
+            self._listener.on_progress(self)
             self._pump()
 
     def on_closed(self, error: Exception | None) -> None:  # noqa: ARG002
-        """Cancel the time limit and inform the owner."""
+        """Cancel the time limit and inform the listener."""
         self._body = None
         self._stream = None
         if self._deadline is not None:
             self._deadline.cancel()
-        self._owner.on_ended(self)
+        self._listener.on_ended(self)
 
     def _handle_events(self) -> None:
         while self._stream is not None:
@@ -134,12 +138,14 @@ class HttpConnection:
                 return
 
     def _begin(self, request: h11.Request) -> None:
-        answer = self._answer(request.method.decode(), request.target.decode("latin-1"))
+        response = self._respond(request.method.decode(), request.target.decode("latin-1"))
         self._send(
-            h11.Response(status_code=answer.status, headers=[("Content-Type", answer.content_type)])
+            h11.Response(
+                status_code=response.status, headers=[("Content-Type", response.content_type)]
+            )
         )
-        self._body = answer.body
-        self._owner.on_progress(self)
+        self._body = response.body
+        self._listener.on_progress(self)
         self._pause_reading()
         self._later()
 

@@ -1,6 +1,6 @@
 """HTTP listener (`metrics.listener`): /metrics for Prometheus, /healthz and /readyz for probes.
 
-It listens before the broker is ready, so that /readyz can report what the broker waits for.
+It listens before the broker is ready, so that /readyz can report why the broker is not ready.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from prometheus_client import ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYPE
 
 from barnabas.server.metrics.exposition import pieces
-from barnabas.server.metrics.http_connection import RECEIVE_BYTES, HttpAnswer, HttpConnection
+from barnabas.server.metrics.http_connection import RECEIVE_BYTES, HttpConnection, HttpResponse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,7 +41,7 @@ class MetricsListener:
         registry: source of the metrics.
         timer: runs timeouts and turns of the connections.
         why_not_healthy: returns the problem of the process, or None.
-        why_not_ready: returns what the broker waits for, or None if it serves clients.
+        why_not_ready: returns the event that the broker waits for, or None if it serves clients.
         """
         self._registry = registry
         self._timer = timer
@@ -49,6 +49,7 @@ class MetricsListener:
         self._why_not_ready = why_not_ready
         self._buffer = bytearray(RECEIVE_BYTES)
         self._collector = ProcessCollector(registry=None)
+        # The bound socket. None before `bind` and after `close`.
         self._listening: Listening | None = None
         # Open connections. The first has made no progress for the longest time.
         self._connections: dict[HttpConnection, None] = {}
@@ -74,7 +75,7 @@ class MetricsListener:
     def _accept(self) -> HttpConnection:
         if len(self._connections) >= CONNECTIONS_MAX:
             self._close_least_active()
-        connection = HttpConnection(self._timer, self._buffer, self._answer, self)
+        connection = HttpConnection(self._timer, self._buffer, self._respond, self)
         self._connections[connection] = None
         return connection
 
@@ -91,27 +92,27 @@ class MetricsListener:
     def _close_least_active(self) -> None:
         """Close the least active connection, so that idle connections cannot block a scraper."""
         connections = list(self._connections)
-        idle = next((each for each in connections if not each.is_answering), connections[0])
+        idle = next((each for each in connections if not each.is_responding), connections[0])
         del self._connections[idle]
         idle.abort()
 
-    def _answer(self, method: str, target: str) -> HttpAnswer:
+    def _respond(self, method: str, target: str) -> HttpResponse:
         path = target.partition("?")[0]
         if path not in ("/metrics", "/healthz", "/readyz"):
-            return _text_answer(404, f"there is nothing at {path}; served are {_PATHS}")
+            return _text_response(404, f"{path} does not exist; the paths are {_PATHS}")
         if method not in ("GET", "HEAD"):
-            return _text_answer(405, f"{method} is not for {path}; GET is")
+            return _text_response(405, f"{path} does not support {method}; use GET")
         if path == "/metrics":
             body = chain(pieces(self._registry.families()), self._process())
-            return HttpAnswer(200, body, CONTENT_TYPE)
+            return HttpResponse(200, body, CONTENT_TYPE)
         check = self._why_not_healthy if path == "/healthz" else self._why_not_ready
         problem = check()
-        return _text_answer(200, "ok") if problem is None else _text_answer(503, problem)
+        return _text_response(200, "ok") if problem is None else _text_response(503, problem)
 
     def _process(self) -> Iterator[bytes]:
         """Yield CPU time, memory and open files under Prometheus' own names."""
         yield generate_latest(self._collector)
 
 
-def _text_answer(status: int, text: str) -> HttpAnswer:
-    return HttpAnswer(status, iter([text.encode("utf-8", "replace") + b"\n"]))
+def _text_response(status: int, text: str) -> HttpResponse:
+    return HttpResponse(status, iter([text.encode("utf-8", "replace") + b"\n"]))

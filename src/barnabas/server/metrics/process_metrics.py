@@ -31,9 +31,12 @@ class ProcessMetrics:
         self._watch = watch
         self._timer = timer
         self._version = version
+        # Durations (ms) of garbage collections, and lags (ms) of the loop's timer.
         self._pauses = Times()
         self._lags = Times()
+        # Time (ms, monotonic) at which the current garbage collection began.
         self._pause_began_ms = 0.0
+        # Time (ms, monotonic) at which the next check is due.
         self._due_ms = 0.0
         self._running = False
 

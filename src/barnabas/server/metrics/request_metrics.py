@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from barnabas.metrics import names
 from barnabas.metrics.family import MetricFamily, Summary
 from barnabas.metrics.registry import QUANTILES
+from barnabas.network.principal import ANONYMOUS
 from barnabas.protocol.errors import ErrorCode
 from barnabas.server.dispatch.client_software import UNKNOWN_SOFTWARE, ClientSoftware
 
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
     from barnabas.metrics.family import Tags
     from barnabas.server.dispatch.request_statistics import ApiStatistics, RequestStatistics, Times
     from barnabas.server.listeners.listener import Listener
-    from barnabas.server.quotas.client_quotas import ClientQuotas
+
+# Maximum number of principals per listener in the metrics.
+_PRINCIPALS_MAX = 1000
 
 
 def request_families(statistics: RequestStatistics) -> Iterator[MetricFamily]:
@@ -126,22 +129,22 @@ def connection_families(listeners: Sequence[Listener]) -> Iterator[MetricFamily]
             for it, count in found.items()
         ]
     yield MetricFamily(names.CONNECTIONS, software)
+    yield MetricFamily(
+        names.PRINCIPAL_CONNECTIONS,
+        [
+            ((("principal", principal), ("listener", listener.name)), count)
+            for listener in listeners
+            for principal, count in _by_principal(listener).items()
+        ],
+    )
 
 
-def quota_families(quotas: ClientQuotas) -> Iterator[MetricFamily]:
-    """Yield the current rates of all clients that have a quota."""
-    for name, quota in (
-        (names.PRODUCE_QUOTA_RATE, quotas.produce),
-        (names.FETCH_QUOTA_RATE, quotas.fetch),
-        (names.REQUEST_QUOTA_RATE, quotas.request),
-    ):
-        yield MetricFamily(
-            name,
-            [
-                ((("user", user), ("client-id", client_id)), rate)
-                for user, client_id, rate in quota.rates()
-            ],
-        )
+def _by_principal(listener: Listener) -> dict[str, int]:
+    """Return the open connections of a listener by principal; the principals are bounded."""
+    found = Counter(each.principal or ANONYMOUS for each in listener.connections)
+    counts = {str(principal): count for principal, count in found.most_common(_PRINCIPALS_MAX)}
+    left_out = found.total() - sum(counts.values())
+    return {**counts, "(other)": left_out} if left_out else counts
 
 
 def _software(session: object) -> ClientSoftware:

@@ -9,8 +9,13 @@ import logging
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.config import GroupCoordinatorConfig
+from barnabas.coordinator.group.consumer.consumer_shard import ConsumerSettings
+from barnabas.coordinator.group.consumer_config import ASSIGNMENT_INTERVAL, ConsumerGroupConfig
 from barnabas.coordinator.group.group_coordinator import GroupCoordinator
 from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencies
+from barnabas.coordinator.transaction.config import TransactionConfig
+from barnabas.coordinator.transaction.transaction_coordinator import TransactionCoordinator
+from barnabas.metadata.configs_image import GROUP
 from barnabas.metadata.partition_registration import DIRECTORY_LOST
 from barnabas.replication.config import FETCH_SESSION_EVICTION_MS, ReplicationConfig
 from barnabas.replication.log_dir_moves import LogDirMoves
@@ -19,7 +24,7 @@ from barnabas.replication.replica_metrics import ReplicaMetrics
 from barnabas.replication.requests.fetch_session_cache import FetchSessionCache
 from barnabas.server.cluster.lost_leaders import LostLeaders
 from barnabas.server.configs.described_configs import DescribedConfigs
-from barnabas.server.configs.dynamic_subscriptions import subscribe_to_dynamic_keys
+from barnabas.server.configs.dynamic.dynamic_subscriptions import subscribe_to_dynamic_keys
 from barnabas.server.configs.listener_endpoints import advertised_endpoints
 from barnabas.server.configs.topic_configs import TopicConfigs
 from barnabas.server.controller_access.alter_partition_sender import ForwardedAlterPartition
@@ -32,17 +37,19 @@ from barnabas.server.controller_access.registration import (
     ShutdownLimits,
 )
 from barnabas.server.conversion.conversion_queue import ConversionQueue
-from barnabas.server.dispatch.dispatcher import Dispatcher
 from barnabas.server.handlers.broker_apis import served_apis
 from barnabas.server.handlers.dependencies import BrokerDependencies
 from barnabas.server.handlers.handler_table import HandlerTable
-from barnabas.server.listeners.listener import Listener
+from barnabas.server.process.listener_setup import make_listener
 from barnabas.server.process.metadata_follower import MetadataFollower
 from barnabas.server.startup.node_failure import (
     describe_directory_failure,
     last_directory_failure,
     metadata_failure,
 )
+from barnabas.server.transactions.marker_sender import NetworkMarkerSender
+from barnabas.server.transactions.marker_writer import MarkerWriter
+from barnabas.server.transactions.verification import TransactionVerification
 from barnabas.storage.config import storage_config
 from barnabas.storage.files.clean_shutdown import previous_broker_epoch
 from barnabas.storage.manager.log_manager import LogManager
@@ -55,8 +62,10 @@ if TYPE_CHECKING:
     from barnabas.replication.fetcher.leader_channels import LeaderChannels
     from barnabas.server.configs.endpoint import Endpoint
     from barnabas.server.controller_access.controller_access import ControllerAccess
+    from barnabas.server.listeners.listener import Listener
     from barnabas.server.process.shared_server import SharedServer
     from barnabas.server.telemetry.client_telemetry import ClientTelemetry
+    from barnabas.settings.definition import ParsedConfig
     from barnabas.storage.files.log_directory import LogDirectory
     from barnabas.storage.topic_partition import TopicIdPartition
 
@@ -67,6 +76,8 @@ STOP_RETRY_MS = 5.0
 STOP_TRIES = 100
 # How long a stop waits for pending responses and for clients that read slowly.
 DRAIN_MS_MAX = 1_500.0
+# Limit of a write to __transaction_state: request.timeout.ms of Kafka's brokers.
+_TRANSACTION_WRITE_MS_MAX = 30_000
 # Limits of a controlled shutdown in a cluster where other brokers can take over the partitions.
 _SHUTDOWN_IN_CLUSTER = ShutdownLimits(ms_max=30_000, silence_ms_max=2_000, retry_ms=50)
 
@@ -98,9 +109,10 @@ class BrokerServer:
         self._config = shared.config
         self._runtime = shared.runtime
         self._is_alone = shared.configuration.cluster.is_alone
+        # Listeners for clients and brokers, in the order of the configuration.
         self.listeners: list[Listener] = []
         self._lost_leaders = LostLeaders(self._runtime.clock, shared.wheel)
-        self._join_replicas()
+        self._create_replicas()
         subscribe_to_dynamic_keys(shared.dynamic, self.logs, self.replicas, shared.connections)
         self.dependencies = self._make_dependencies()
         # Endpoints with the real ports, in the order of the configuration.
@@ -123,11 +135,11 @@ class BrokerServer:
         self.registration.start(previous_broker_epoch(disk, paths))
 
     def awaits(self) -> str:
-        """Return what this broker waits for before it is unfenced, as text for the operator."""
+        """Return the event that this broker waits for, as text for the operator."""
         controller = self._shared.quorum.leader_and_epoch.leader_id
         if self.registration.epoch < 0:
             refusal = self.registration.last_refusal
-            why = f", which answers {refusal.name}" if refusal else ""
+            why = f", which responds with {refusal.name}" if refusal else ""
             return f"waiting for controller {controller} to register this broker{why}"
         if self._awaited_epoch is not None:
             known = self._shared.cluster.image.provenance.offset
@@ -167,11 +179,12 @@ class BrokerServer:
             self.follower.open_logs(self.registration.begin_heartbeats)
 
     def drain(self, on_drained: Callable[[], None]) -> None:
-        """Take no more requests. Call `on_drained` after pending responses or a timeout."""
+        """Stop reading requests. Call `on_drained` after pending responses or a timeout."""
         for listener in self.listeners:
             listener.drain()
         self.replicas.answer_waiting_fetches()
         self.groups.runtime.shutdown()
+        self.transactions.runtime.shutdown()
         self._await_drained(on_drained, self._runtime.clock.monotonic_ms() + DRAIN_MS_MAX)
 
     def _await_drained(self, on_drained: Callable[[], None], deadline_ms: float) -> None:
@@ -213,7 +226,7 @@ class BrokerServer:
     def _broker_epoch(self) -> int:
         return self.registration.epoch
 
-    def _join_replicas(self) -> None:
+    def _create_replicas(self) -> None:
         """Create the logs, replicas and coordinators, and the follower that updates them."""
         shared, runtime, config = self._shared, self._runtime, self._config
         node_id = shared.node_id
@@ -221,7 +234,7 @@ class BrokerServer:
         self.logs = LogManager(
             shared.directories.logs,
             storage_config(config),
-            shared.doors,
+            shared.log_dependencies,
             self._on_directory_failed,
             shared.directories.offline_paths,
         )
@@ -264,7 +277,9 @@ class BrokerServer:
             ),
             shared.cluster,
             runtime.rng,
+            self._consumer_settings(config),
         )
+        self._create_transactions()
         self.follower = MetadataFollower(
             shared.cluster,
             shared.dynamic,
@@ -273,9 +288,56 @@ class BrokerServer:
             self.replicas,
             self.groups,
         )
-        self._moves = LogDirMoves(self.replicas, self.logs, assignments, shared.doors)
+        self.follower.add_coordinator(self.transactions.runtime)
+        self._moves = LogDirMoves(self.replicas, self.logs, assignments, shared.log_dependencies)
         self.follower.add_listener(assignments.on_changes)
         self.follower.add_listener(self._moves.on_changes)
+
+    def _consumer_settings(self, config: ParsedConfig) -> ConsumerSettings:
+        cluster = self._shared.cluster
+        settings = ConsumerSettings(
+            config.build(ConsumerGroupConfig),
+            lambda group_id: cluster.image.configs.get(GROUP, group_id),
+        )
+
+        def take(changed: ParsedConfig) -> None:
+            settings.config = changed.build(ConsumerGroupConfig)
+
+        self._shared.dynamic.subscribe((ASSIGNMENT_INTERVAL,), take)
+        return settings
+
+    def _create_transactions(self) -> None:
+        """Create the transaction coordinator, and the sender and writer of its markers."""
+        shared, runtime = self._shared, self._runtime
+        self._producer_ids = ProducerIds(shared.node_id, self._broker_epoch, self._forwarding)
+        self._marker_writer = MarkerWriter(self.replicas, self.groups, runtime.clock)
+        channels = self._leader_channels()
+        self.marker_sender = NetworkMarkerSender(
+            shared.node_id, shared.cluster, self._marker_writer, runtime.timer, channels
+        )
+        self.transactions = TransactionCoordinator(
+            self._config.build(TransactionConfig),
+            RuntimeDependencies(
+                log=self.replicas,
+                partition_count=shared.cluster.partition_count,
+                clock=runtime.clock,
+                timer=runtime.timer,
+                wheel=shared.wheel,
+                executor=runtime.executor,
+                write_timeout_ms=_TRANSACTION_WRITE_MS_MAX,
+            ),
+            lambda: shared.cluster.image.features.transaction_version,
+            self._producer_ids.next_id,
+            self.marker_sender,
+        )
+        self._verification = TransactionVerification(
+            shared.node_id,
+            shared.cluster,
+            self.replicas,
+            self.transactions,
+            (runtime.clock, runtime.timer),
+            channels,
+        )
 
     def _give_up_replica(self, where: TopicIdPartition) -> None:
         """Report a damaged replica of this broker to the controller as lost."""
@@ -297,24 +359,16 @@ class BrokerServer:
             return None if found is None else (found.host, found.port)
 
         return PeerChannels(
-            shared.channel_dependencies, endpoint_of, self._lost_leaders.on_connection_lost
+            shared.channels_to(listener), endpoint_of, self._lost_leaders.on_connection_lost
         )
 
     def _bind(self) -> None:
         """Listen on every endpoint. Connections are accepted but not read until `_serve`."""
-        shared, runtime = self._shared, self._runtime
+        shared = self._shared
         handlers = HandlerTable(self.dependencies, shared.statistics)
         for endpoint in shared.configuration.endpoints:
-            dependencies = shared.request_dependencies(endpoint.name)
-            dispatcher = Dispatcher(handlers.find, dependencies)
-            listener = Listener(
-                endpoint,
-                self._config,
-                shared.connection_dependencies,
-                shared.connections,
-                dispatcher.on_request,
-            )
-            self.bound.append(listener.bind(runtime.sockets))
+            listener = make_listener(shared, endpoint, shared.connections, handlers.find)
+            self.bound.append(listener.bind(shared.sockets.of(endpoint.name)))
             self.listeners.append(listener)
 
     def _make_dependencies(self) -> BrokerDependencies:
@@ -333,7 +387,13 @@ class BrokerServer:
             ),
             quorum=shared.quorum,
             quotas=shared.quotas,
-            served=served_apis(has_telemetry=telemetry is not None),
+            served=served_apis(
+                has_telemetry=telemetry is not None,
+                has_unstable=config.boolean("unstable.api.versions.enable"),
+            ),
+            sockets=shared.sockets,
+            guard=None if shared.authorizer is None else shared.authorizer.broker_guard(),
+            find_acls=None if shared.authorizer is None else shared.authorizer.find_acls,
             alters_any_broker=False,
             logs=self.logs,
             disk=runtime.disk,
@@ -352,7 +412,11 @@ class BrokerServer:
             ),
             lost_leaders=self._lost_leaders,
             groups=self.groups,
-            producer_ids=ProducerIds(shared.node_id, self._broker_epoch, self._forwarding),
+            transactions=self.transactions,
+            marker_writer=self._marker_writer,
+            marker_sender=self.marker_sender,
+            verification=self._verification,
+            producer_ids=self._producer_ids,
             conversions=self._conversions,
             rng=runtime.rng,
             telemetry=telemetry,

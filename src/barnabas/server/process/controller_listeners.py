@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.server.configs.described_configs import DescribedConfigs
-from barnabas.server.dispatch.dispatcher import Dispatcher
 from barnabas.server.handlers.controller_apis import CONTROLLER_APIS
 from barnabas.server.handlers.dependencies import ControllerListenerDependencies
 from barnabas.server.handlers.handler_table import HandlerTable
-from barnabas.server.listeners.listener import Listener
+from barnabas.server.process.listener_setup import make_listener
 from barnabas.server.quorum.broker_watch import BrokerWatch
 from barnabas.server.quotas.connection_quotas import ConnectionQuotas
 from barnabas.server.quotas.rate_quota import quota_windows
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from barnabas.server.configs.endpoint import Endpoint
     from barnabas.server.controller_access.local_controller import LocalController
     from barnabas.server.dispatch.request import Entry
+    from barnabas.server.listeners.listener import Listener
     from barnabas.server.process.shared_server import SharedServer
     from barnabas.server.quorum.quorum_api import QuorumApi
 
@@ -46,7 +46,7 @@ class ControllerListeners:
             shared.node_id,
             controller,
             shared.runtime.timer,
-            lambda: shared.channel_dependencies,
+            lambda: shared.channels_to_brokers,
             shared.configuration.inter_broker_listener or "PLAINTEXT",
         )
         # Handlers also look up each other here: an envelope contains a request of another API.
@@ -54,9 +54,18 @@ class ControllerListeners:
         self._bind()
 
     def serve(self) -> None:
-        """Begin to read from the open connections and from all later connections."""
-        for listener in self.listeners:
-            listener.serve()
+        """Begin to read from the open connections and from all later connections.
+
+        With an authorizer, listeners that are not in `early.start.listeners` wait until the access
+        control entries are loaded.
+        """
+        shared = self._shared
+        early = shared.early_listeners()
+        for endpoint, listener in zip(self.bound, self.listeners, strict=True):
+            if endpoint.name in early:
+                listener.serve()
+            else:
+                shared.when_loaded(listener.serve)
 
     def close(self) -> None:
         """Close all connections. Try to write the responses that are complete."""
@@ -82,6 +91,9 @@ class ControllerListeners:
             quorum=shared.quorum,
             quotas=shared.quotas,
             served=CONTROLLER_APIS,
+            sockets=shared.sockets,
+            guard=None if shared.authorizer is None else shared.authorizer.listener_guard(),
+            find_acls=None if shared.authorizer is None else shared.authorizer.find_acls,
             alters_any_broker=True,
             raft=raft,
             watch=self.watch,
@@ -98,14 +110,7 @@ class ControllerListeners:
             runtime.clock, shared.configuration.connections, quota_windows(shared.config)
         )
         for endpoint in shared.configuration.controller_endpoints:
-            dependencies = shared.request_dependencies(endpoint.name)
-            listener = Listener(
-                endpoint,
-                shared.config,
-                shared.connection_dependencies,
-                connections,
-                Dispatcher(self._handlers.find, dependencies).on_request,
-            )
+            listener = make_listener(shared, endpoint, connections, self._handlers.find)
             listener.on_gone = self.watch.on_closed
-            self.bound.append(listener.bind(runtime.sockets))
+            self.bound.append(listener.bind(shared.sockets.of(endpoint.name)))
             self.listeners.append(listener)

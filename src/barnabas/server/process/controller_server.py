@@ -30,25 +30,35 @@ class ControllerServer:
             OSError: an address cannot be bound.
         """
         self._shared = shared
+        # Listeners of the controller. None if no other node uses them.
         self._listeners: ControllerListeners | None = None
+        # Registers this controller. None before `follow_quorum`.
         self._registrant: ControllerRegistrant | None = None
         self.registration = ControllerRegistration(
             shared.node_id,
             shared.runtime.rng.uuid(),
             {
-                each.name: Endpoint(each.host, each.port)
+                each.name: Endpoint(each.host, each.port, each.security_protocol)
                 for each in shared.configuration.advertised_controller_endpoints
             },
             SUPPORTED_FEATURES,
         )
         self.controller = Controller(
-            ControllerConfig(shared.node_id, shared.cluster_id, shared.config),
+            ControllerConfig(
+                shared.node_id,
+                shared.cluster_id,
+                shared.config,
+                has_authorizer=shared.authorizer is not None,
+            ),
             ControllerDependencies(
                 shared.quorum, shared.publisher, shared.runtime.rng, self.registration
             ),
         )
         self.local = LocalController(
-            self.controller, self._describe_quorum, lambda: shared.raft_rpc
+            self.controller,
+            self._describe_quorum,
+            lambda: shared.raft_rpc,
+            None if shared.authorizer is None else shared.authorizer.controller_guard(),
         )
         if shared.configuration.controller_endpoints:
             self._listen()

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = ["FirstTopics", "NewTopic", "TopicError", "parse_topic"]
 
-# Stands for the default of the broker's configuration.
+# Replaced by the default of the broker's configuration.
 _DEFAULT = -1
 _TIMEOUT_MS = 30_000
-_LOOK_MS = 2.0
+_CHECK_MS = 2.0
 
 
 class TopicError(NodeFailedError):
@@ -65,7 +65,7 @@ class FirstTopics:
         on_failed: Callable[[TopicError], None],
     ) -> None:
         """Args:
-        dependencies: dependencies of a broker that serves requests.
+        dependencies: dependencies of the broker's handlers.
         timer: runs the checks for leaders.
         on_created: called once all topics can be used, perhaps before `create` returns.
         on_failed: called instead if a topic cannot be created.
@@ -74,7 +74,9 @@ class FirstTopics:
         self._timer = timer
         self._on_created = on_created
         self._on_failed = on_failed
+        # Names of the topics to create. Set by `create`.
         self._names: list[str] = []
+        # Time (ms, monotonic) until which all partitions must have leaders.
         self._deadline_ms = 0.0
 
     def create(self, topics: Sequence[NewTopic]) -> None:
@@ -100,13 +102,13 @@ class FirstTopics:
             timeout_ms=_TIMEOUT_MS,
             validate_only=False,
         )
-        self._dependencies.forwarding.send(request, self._on_answered)
+        self._dependencies.forwarding.send(request, self._on_response)
 
-    def _on_answered(self, response: CreateTopicsResponse) -> None:
+    def _on_response(self, response: CreateTopicsResponse) -> None:
         for topic in response.topics:
             if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                 name = ErrorCode.of(topic.error_code).name
-                reason = topic.error_message or "no reason was given"
+                reason = topic.error_message or "without a reason"
                 self._on_failed(
                     TopicError(f"topic {topic.name!r} could not be created: {name}, {reason}")
                 )
@@ -118,7 +120,7 @@ class FirstTopics:
         if not missing:
             self._on_created()
         elif self._dependencies.clock.monotonic_ms() < self._deadline_ms:
-            self._timer.call_later(_LOOK_MS, self._await_leaders)
+            self._timer.call_later(_CHECK_MS, self._await_leaders)
         else:
             self._on_failed(TopicError(f"topics without a leader: {', '.join(missing)}"))
 

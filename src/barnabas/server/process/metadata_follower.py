@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import ClusterImage
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from barnabas.coordinator.group.group_coordinator import GroupCoordinator
+    from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
     from barnabas.replication.replica_manager import ReplicaManager
     from barnabas.server.cluster.cluster_view import ClusterView
-    from barnabas.server.configs.dynamic_config import DynamicBrokerConfig
+    from barnabas.server.configs.dynamic.dynamic_config import DynamicBrokerConfig
     from barnabas.server.configs.topic_configs import TopicConfigs
     from barnabas.settings.definition import ParsedConfig
     from barnabas.storage.manager.log_manager import LogManager
@@ -35,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 
 class MetadataFollower:
-    """Applies images to the parts of the broker. Listens to the metadata publisher."""
+    """Applies images to the components of the broker. Listens to the metadata publisher."""
 
     __slots__ = (
         "_cluster",
@@ -59,6 +60,7 @@ class MetadataFollower:
         replicas: ReplicaManager,
         groups: GroupCoordinator,
     ) -> None:
+        # Called with the leadership changes of each image. Added by `add_listener`.
         self._on_changes: list[Callable[[LeadershipChanges], None]] = []
         self._cluster = cluster
         self._dynamic = dynamic
@@ -67,19 +69,24 @@ class MetadataFollower:
         self._replicas = replicas
         self._groups = groups
         # The runtimes of all coordinators, by the internal topic that stores their state.
-        self._coordinators = {each.topic: each for each in (groups.runtime,)}
+        self._coordinators: dict[str, CoordinatorRuntime[Any]] = {}
+        self.add_coordinator(groups.runtime)
         # Whether the logs are open, so that new images are applied.
         self.logs_open = False
         # Offset of the last metadata record that was applied; -1 before the first.
         self.applied_offset = -1
         dynamic.subscribe(default_keys(dynamic.current.definition), self._apply_broker_config)
 
+    def add_coordinator(self, runtime: CoordinatorRuntime[Any]) -> None:
+        """Report won and lost leaderships of the coordinator's state partitions to it."""
+        self._coordinators[runtime.topic] = runtime
+
     def add_listener(self, listener: Callable[[LeadershipChanges], None]) -> None:
         """Call `listener` with the changes on this broker, after the coordinators are updated."""
         self._on_changes.append(listener)
 
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
-        """Apply an image to the parts of the broker. The cluster view has the image already."""
+        """Apply an image to the components of the broker. The cluster view has it already."""
         if self.logs_open:
             self._cluster.backlog.add(self._apply(delta, image))
 
@@ -114,13 +121,23 @@ class MetadataFollower:
         changes = LeadershipChanges()
         yield from self._replicas.apply_in_steps(delta, image, changes)
         self._update_coordinators(changes)
-        for told in self._on_changes:
-            self._guarded(partial(told, changes))
+        for listener in self._on_changes:
+            self._guarded(partial(listener, changes))
         deleted = delta.topics_delta.deleted.values()
         if deleted:
             topics = {topic.name: topic.id for topic in deleted}
             self._guarded(partial(self._groups.on_topics_deleted, topics))
+        self._report_topics(delta)
         self.applied_offset = image.provenance.offset
+
+    def _report_topics(self, delta: ClusterDelta) -> None:
+        """Report created, changed and deleted topics to the groups, which hash their partitions."""
+        topics = delta.topics_delta
+        names = {each.name for each in topics.changed.values() if each.changes_replicas}
+        names.update(topic.name for topic in topics.deleted.values())
+        if names:
+            has_new = bool(topics.created)
+            self._guarded(partial(self._groups.on_topics_changed, names, has_new=has_new))
 
     def _guarded(self, act: Callable[[], None]) -> None:
         """Call `act`, and log and count its errors. The rest of the image is still applied."""

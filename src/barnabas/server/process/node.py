@@ -14,8 +14,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from barnabas.server.configs.config import metadata_directory
 from barnabas.server.configs.endpoint import parse_address
+from barnabas.server.listeners.node_sockets import NodeSockets
 from barnabas.server.process.observation import RUNNING, STOPPING, Observation
 from barnabas.server.process.shared_server import SharedServer
 from barnabas.server.startup.node_failure import NodeFailedError
@@ -41,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 # How long a broker continues to respond with errors after a disk failure, before the process ends.
 # The requests that it has received, and the first retries of clients, get a response in this time.
-_LAST_ANSWERS_MS = 1_000.0
+_LAST_RESPONSES_MS = 1_000.0
 
 
 class Node:
@@ -62,39 +65,45 @@ class Node:
         self._runtime = runtime
         self._on_ready = on_ready
         self._on_failed = on_failed
+        # Roles of this node. None without the role, and before `_start`.
         self.controller: ControllerServer | None = None
         self.broker: BrokerServer | None = None
+        # Connections to the active controller. None in a single-node cluster.
         self._channels: ControllerChannels | None = None
-        # Logs what the node waits for during a start in a cluster.
+        # Logs the reason for a wait during a start in a cluster. None at other times.
         self._waiting: QuorumWait | None = None
         # Ends the node if the broker is not registered in time. None if no timeout is pending.
         self._registration_limit: Cancellable | None = None
-        # Created by `_start`. None while the node asks the other controllers for their cluster id.
+        # Created by `_start`. None while the node requests the cluster id of other controllers.
         self._shared: SharedServer | None = None
         # Whether `stop` was called before `_shared` was created.
         self._is_stopped_early = False
+        # Check of the cluster id. None without other controllers, and before `_start`.
         self._cluster_ids: ClusterIdCheck | None = None
+        # Sockets of the listeners. Created at the first use.
+        self._sockets: NodeSockets | None = None
         # HOST:PORT that `metrics.listener` is bound to. None without this setting.
         self.metrics_address: str | None = None
 
     @property
     def shared(self) -> SharedServer:
-        """The parts that every node has. Available once the node opens its directories."""
-        assert self._shared is not None, "the other controllers are still being asked"
+        """Components of every node. Available once the node opens its directories."""
+        assert self._shared is not None, "requests for the cluster id are still pending"
         return self._shared
 
     def start(self) -> None:
         """Start the node; `on_ready` is called in a later turn of the loop.
 
         If the directory of the metadata log is empty and there are other controllers, the node
-        first asks them for their cluster id. An error after that point is passed to `on_failed`.
+        first requests their cluster id. Later errors are passed to `on_failed`.
 
         Raises:
             StorageError: a data directory is in use, belongs to another node or cluster, or cannot
                 be opened.
             OSError: an address cannot be bound, or a directory cannot be created.
             NodeFailedError: the disk of the metadata log failed.
-            ConfigError: an advertised endpoint is an address that clients cannot connect to.
+            ConfigError: an advertised endpoint is an address that clients cannot connect to, or a
+                key store cannot be used.
         """
         path = metadata_directory(self._configuration.parsed, self._runtime.disk)
         if self._configuration.cluster.is_alone or is_formatted(self._runtime.disk, path):
@@ -113,16 +122,35 @@ class Node:
         )
 
     def _first_channel_dependencies(self) -> ChannelDependencies:
-        """Return what channels need before the shared server exists."""
+        """Return the dependencies of channels that are used before the shared server exists."""
         from barnabas.network.channel import ChannelDependencies
         from barnabas.network.framed_protocol import new_receive_buffer
         from barnabas.waiting.timing_wheel import TimingWheel
 
         runtime = self._runtime
         wheel = TimingWheel(runtime.clock, runtime.timer)
-        return ChannelDependencies(
-            runtime.clock, runtime.timer, runtime.sockets, wheel, new_receive_buffer()
+        listener = self._configuration.cluster.controller_listeners[0]
+        sockets = self._node_sockets().of(listener)
+        made = ChannelDependencies(
+            runtime.clock, runtime.timer, sockets, wheel, new_receive_buffer()
         )
+        settings = self._configuration.logins.get(listener)
+        if settings is None:
+            return made
+        # Imported only for listeners with SASL.
+        from barnabas.server.security.sasl.node_login import node_login
+
+        return replace(made, login=node_login(settings, runtime))
+
+    def _node_sockets(self) -> NodeSockets:
+        """Return the sockets of each listener. The key stores are read at the first call.
+
+        Raises:
+            ConfigError: a key store cannot be used.
+        """
+        if self._sockets is None:
+            self._sockets = NodeSockets(self._configuration, self._runtime)
+        return self._sockets
 
     def _start_empty(self, path: str, found: ClusterIds) -> None:
         """Format and start the node, unless the other controllers belong to another cluster."""
@@ -139,7 +167,9 @@ class Node:
 
     def _start(self) -> None:
         cluster = self._configuration.cluster
-        self._shared = SharedServer(self._configuration, self._runtime, self._fail)
+        self._shared = SharedServer(
+            self._configuration, self._runtime, self._node_sockets(), self._fail
+        )
         _log.info(
             "Node starting: id=%d cluster=%s roles=%s",
             self.shared.node_id,
@@ -172,7 +202,7 @@ class Node:
             self._join_cluster()
 
     def abandon(self) -> None:
-        """Close what `start` opened before it raised an error. Do not call `stop` in this case."""
+        """Close the resources that `start` opened before it failed. Do not call `stop` then."""
         if self._shared is not None:
             self._shared.quorum.shutdown()
             self._shared.close()
@@ -233,7 +263,7 @@ class Node:
 
         shared = self.shared
         dependencies = ForwardingDependencies(
-            shared.channel_dependencies, shared.runtime.rng, shared.find_controller, local
+            shared.channels_to_controllers, shared.runtime.rng, shared.find_controller, local
         )
         self._channels = ControllerChannels(
             shared.node_id, shared.config, dependencies, self._on_heartbeats_lost
@@ -262,7 +292,7 @@ class Node:
         shared, cluster = self.shared, self._configuration.cluster
         others = {voter: at for voter, at in cluster.voters.items() if voter != cluster.node_id}
         self._waiting = QuorumWait(
-            shared.channel_dependencies,
+            shared.channels_to_controllers,
             others,
             self._has_controller,
             None if self.broker is None else self.broker.awaits,
@@ -337,7 +367,7 @@ class Node:
         metadata = shared.directories.metadata
         is_new = metadata.was_formatted or shared.quorum.log_end_offset == 0
         self._cluster_ids = ClusterIdCheck(
-            shared.channel_dependencies,
+            shared.channels_to_controllers,
             controllers,
             (metadata.path, shared.cluster_id, is_new),
             shared.has_quorum_contact,
@@ -349,7 +379,7 @@ class Node:
         from barnabas.server.quorum.quorum_watch import QuorumWatch
 
         watch = QuorumWatch(
-            self.shared.channel_dependencies,
+            self.shared.channels_to_controllers,
             self.shared.quorum,
             self.shared.has_quorum_contact,
             lambda: self._waiting is not None and self._waiting.is_waiting,
@@ -362,6 +392,6 @@ class Node:
         self.observation.failure = error
         is_serving = self.broker is not None and self.observation.state == RUNNING
         if is_serving and isinstance(error, NodeFailedError):
-            self._runtime.timer.call_later(_LAST_ANSWERS_MS, lambda: self._on_failed(error))
+            self._runtime.timer.call_later(_LAST_RESPONSES_MS, lambda: self._on_failed(error))
         else:
             self._on_failed(error)

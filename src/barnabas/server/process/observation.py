@@ -17,11 +17,9 @@ from barnabas.server.metrics.cluster_metrics import (
 )
 from barnabas.server.metrics.process_metrics import ProcessMetrics
 from barnabas.server.metrics.quorum_metrics import quorum_families
-from barnabas.server.metrics.request_metrics import (
-    connection_families,
-    quota_families,
-    request_families,
-)
+from barnabas.server.metrics.quota_metrics import quota_families
+from barnabas.server.metrics.request_metrics import connection_families, request_families
+from barnabas.server.metrics.transaction_metrics import transaction_families
 from barnabas.storage.cleaner.cleaner_gauges import cleaner_families
 from barnabas.storage.manager.log_gauges import log_families
 from barnabas.version import __version__
@@ -53,6 +51,7 @@ class Observation:
         runtime = self._runtime = shared.runtime
         self.registry = MetricsRegistry(runtime.clock)
         self._process = ProcessMetrics(runtime.clock, runtime.timer, runtime.watch, __version__)
+        # The metrics listener. None without `metrics.listener`.
         self._listener: MetricsListener | None = None
         # One of the broker states above. Changed by `Node`.
         self.state = STARTING
@@ -69,9 +68,11 @@ class Observation:
             cluster.families,
             lambda: quorum_families(shared.quorum, self.quorum_watch),
             lambda: directory_families(shared.directories, runtime.disk),
-            lambda: damage_families(shared.doors.damage),
+            lambda: damage_families(shared.log_dependencies.damage),
             lambda: [
-                MetricFamily(names.LOG_FLUSH_TIME, [((), summary_of(shared.doors.flush_times))])
+                MetricFamily(
+                    names.LOG_FLUSH_TIME, [((), summary_of(shared.log_dependencies.flush_times))]
+                )
             ],
             self._process.families,
         ):
@@ -93,6 +94,7 @@ class Observation:
             lambda: log_families(logs),
             lambda: session_families(dependencies.fetch_sessions),
             lambda: group_families(dependencies.groups),
+            lambda: transaction_families(dependencies),
         ):
             self.registry.add_source(source)
 
@@ -128,7 +130,7 @@ class Observation:
         return None if endpoint is None else (endpoint.host, endpoint.port)
 
     def _why_not_healthy(self) -> str | None:
-        return None if self.failure is None else f"the broker cannot go on: {self.failure}"
+        return None if self.failure is None else f"the broker cannot continue: {self.failure}"
 
     def _why_not_ready(self) -> str | None:
         if self.state == STARTING:

@@ -19,6 +19,7 @@ from barnabas.protocol.record_table import RECORD_ROWS
 from barnabas.record.compiled import CompiledReader
 from barnabas.server.handlers.broker_apis import served_apis
 from barnabas.server.handlers.controller_apis import CONTROLLER_APIS
+from barnabas.server.security.authorizer.checks.table import check_modules
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 # Delay of the first import after the broker is ready, and between two imports.
 _FIRST_MS = 1_000.0
-_NEXT_MS = 10.0
+_INTERVAL_MS = 10.0
 # Delay after a failed import.
 _RETRY_MS = 10_000.0
 # Modules that functions of Barnabas or of Python's library import.
@@ -56,10 +57,13 @@ _OTHERS = (
     "barnabas.storage.validation.batch_inspection",
     "barnabas.storage.segment.offset_search",
     "copy",
+    "ctypes",
     "dataclasses",
     "encodings.idna",
     "encodings.utf_16_be",
     "gzip",
+    "re2",
+    "xxhash",
     "shutil",
     "traceback",
 )
@@ -69,14 +73,27 @@ _OTHERS = (
 COMPILED_READER = "aiokafka.record.default_records"
 
 
-def needed_modules() -> list[str]:
-    """Return the names of all modules that a running broker may import."""
+# Check functions of the authorizer.
+_CHECKS = "barnabas.server.security.authorizer.checks"
+
+
+def needed_modules(*, has_authorizer: bool = False) -> list[str]:
+    """Return the names of all modules that a running broker may import.
+
+    Args:
+        has_authorizer: whether the node has an authorizer.
+    """
     served = [*served_apis(has_telemetry=True).items(), *CONTROLLER_APIS.items()]
     # Put dependencies of handlers first, so that each turn of the loop has little to import.
     names = [f"barnabas.protocol.messages.{API_ROWS[key].module}" for key, _ in served]
     names += [f"barnabas.protocol.records.{row[0]}" for row in RECORD_ROWS["metadata"].values()]
     names += _OTHERS
     names += [f"barnabas.server.handlers.{api.module}" for _, api in served]
+    if has_authorizer:
+        names += [
+            f"barnabas.server.handlers.{api.guarded_module or api.module}" for _, api in served
+        ]
+        names += [f"{_CHECKS}.{module}" for module in check_modules()]
     return [*dict.fromkeys(names), COMPILED_READER]
 
 
@@ -112,7 +129,7 @@ class Preloader:
             gc.freeze()
             _log.info("Background imports finished: modules=%d", self._count)
             return
-        delay_ms = _NEXT_MS
+        delay_ms = _INTERVAL_MS
         try:
             self._load(self._left[0])
             self._left.popleft()

@@ -1,8 +1,8 @@
-"""Parts that a node has in every role (Kafka's SharedServer).
+"""Components that a node has in every role (Kafka's SharedServer).
 
-These parts are the data directories, access to the disk for the logs, and the replica of the
-metadata quorum. The committed metadata updates the cluster view, the dynamic configuration and the
-quotas, which broker and controller share.
+These are the data directories, access to the disk for the logs, and the replica of the metadata
+quorum. The committed metadata updates the cluster view, the dynamic configuration and the quotas,
+which broker and controller share.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 import errno
 import logging
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from barnabas.metadata.configs_image import BROKER
 from barnabas.metadata.election_counts import ElectionCounts
@@ -25,8 +27,10 @@ from barnabas.raft.driver.quorum_contact import has_contact
 from barnabas.server.cluster.backlog import Backlog
 from barnabas.server.cluster.change_log import ChangeLog
 from barnabas.server.cluster.cluster_view import ClusterView
+from barnabas.server.configs.authorizer_config import AuthorizerConfig
 from barnabas.server.configs.config import log_directories, metadata_directory, request_memory
-from barnabas.server.configs.dynamic_config import DynamicBrokerConfig
+from barnabas.server.configs.dynamic.dynamic_config import DynamicBrokerConfig
+from barnabas.server.configs.tls_config import DYNAMIC_TLS_KEYS
 from barnabas.server.dispatch.missing_features import MissingFeatures
 from barnabas.server.dispatch.request import RequestDependencies
 from barnabas.server.dispatch.request_statistics import RequestStatistics
@@ -35,6 +39,7 @@ from barnabas.server.quotas.client_quotas import ClientQuotas
 from barnabas.server.quotas.connection_quotas import ConnectionQuotas
 from barnabas.server.quotas.quota_follower import QuotaFollower
 from barnabas.server.quotas.rate_quota import quota_windows
+from barnabas.server.security.sasl.failure_log import FailureLog
 from barnabas.server.startup.features import BOOTSTRAP_FEATURES
 from barnabas.server.startup.log_directories import (
     DataDirectories,
@@ -47,7 +52,7 @@ from barnabas.storage.log_dependencies import LogDependencies
 from barnabas.waiting.timing_wheel import TimingWheel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from barnabas.metadata.delta import ClusterDelta
     from barnabas.metadata.image import ClusterImage
@@ -56,25 +61,31 @@ if TYPE_CHECKING:
     from barnabas.raft.transport.transport import RaftTransport
     from barnabas.raft.voter_set import VoterSet
     from barnabas.runtime.loop import Runtime
+    from barnabas.sasl.client_login import ClientLogin
     from barnabas.server.configs.configuration import Configuration
     from barnabas.server.controller_access.controller_channel import ControllerAddress
+    from barnabas.server.listeners.node_sockets import NodeSockets
     from barnabas.server.quorum.quorum_api import QuorumApi
+    from barnabas.server.security.authorizer.node_authorizer import NodeAuthorizer
+    from barnabas.settings.definition import ParsedConfig
 
 _log = logging.getLogger(__name__)
 
 
 class SharedServer:
-    """The parts that the controller and the broker of a process share."""
+    """The components that the controller and the broker of a process share."""
 
     def __init__(
         self,
         configuration: Configuration,
         runtime: Runtime,
+        sockets: NodeSockets,
         on_failed: Callable[[BaseException], None],
     ) -> None:
         """Open the data directories and the metadata log. Nothing runs yet.
 
         Args:
+            sockets: the sockets of each listener.
             on_failed: called with the error when the node cannot continue. The process then has to
                 end.
 
@@ -88,15 +99,18 @@ class SharedServer:
         self.config = configuration.parsed
         self.node_id = configuration.node_id
         self.runtime = runtime
+        self.sockets = sockets
         self._on_failed = on_failed
+        # Whether the node is stopping. Set by `Node`, and never reset.
         self.is_stopping = False
         # Set once by `fail` and never cleared: the process ends.
         self.has_failed = False
         self.cluster = ClusterView(runtime.clock, Backlog(runtime.clock, runtime.timer, self.fail))
         self.dynamic = DynamicBrokerConfig(self.node_id, self.config, configuration.given)
+        self.dynamic.subscribe(DYNAMIC_TLS_KEYS, self._read_key_stores)
         self.directories = self._open_directories()
         self.wheel = TimingWheel(runtime.clock, runtime.timer)
-        self.doors = LogDependencies(
+        self.log_dependencies = LogDependencies(
             runtime.disk,
             runtime.clock,
             runtime.executor,
@@ -109,13 +123,20 @@ class SharedServer:
         )
         self.statistics = RequestStatistics()
         self.missing_features = MissingFeatures()
+        self.failed_logins = FailureLog(runtime.clock)
         self.slices = SliceQueue(runtime.clock, runtime.timer, runtime.watch)
         self.quotas = ClientQuotas(runtime.clock, self.config)
         self.connections = ConnectionQuotas(
             runtime.clock, configuration.connections, quota_windows(self.config)
         )
+        # Whether the image has been up to date once, and the callbacks for this moment.
+        self._is_loaded = False
+        self._awaiting_metadata: list[Callable[[], None]] = []
+        # The authorizer; None if every client may do everything.
+        self.authorizer = self._make_authorizer()
         self._raft_config = _raft_config(configuration, self.directories, self.is_unproven_voter)
-        self._channel_dependencies: ChannelDependencies | None = None
+        # Dependencies of channels, by the listener that they connect to.
+        self._channel_dependencies: dict[str, ChannelDependencies] = {}
         self.quorum = self._open_quorum()
         self.publisher = MetadataPublisher()
         self.publisher.add_listener(self._on_image)
@@ -130,16 +151,44 @@ class SharedServer:
         return self.directories.cluster_id
 
     @property
-    def channel_dependencies(self) -> ChannelDependencies:
-        """Services that channels to other nodes need. Created at the first use."""
-        if self._channel_dependencies is None:
+    def channels_to_controllers(self) -> ChannelDependencies:
+        """Dependencies of channels to the controllers, with the login of this node."""
+        return self.channels_to(self.configuration.cluster.controller_listeners[0])
+
+    @property
+    def channels_to_brokers(self) -> ChannelDependencies:
+        """Dependencies of channels to brokers, with the login of this node."""
+        return self.channels_to(self.configuration.inter_broker_listener or "PLAINTEXT")
+
+    def channels_to(self, listener: str) -> ChannelDependencies:
+        """Return the dependencies of channels to a listener, with the login of this node.
+
+        Created at the first use.
+        """
+        found = self._channel_dependencies.get(listener)
+        if found is None:
             from barnabas.network.channel import ChannelDependencies
 
-            runtime = self.runtime
-            self._channel_dependencies = ChannelDependencies(
-                runtime.clock, runtime.timer, runtime.sockets, self.wheel, new_receive_buffer()
+            runtime, sockets = self.runtime, self.sockets.of(listener)
+            found = self._channel_dependencies[listener] = ChannelDependencies(
+                runtime.clock,
+                runtime.timer,
+                sockets,
+                self.wheel,
+                new_receive_buffer(),
+                login=self._login(listener),
             )
-        return self._channel_dependencies
+        return found
+
+    def _login(self, listener: str) -> ClientLogin | None:
+        """Return the credentials of this node for a listener; None if it needs none."""
+        settings = self.configuration.logins.get(listener)
+        if settings is None:
+            return None
+        # Imported only for listeners with SASL.
+        from barnabas.server.security.sasl.node_login import node_login
+
+        return node_login(settings, self.runtime)
 
     @property
     def raft_rpc(self) -> QuorumApi:
@@ -174,7 +223,7 @@ class SharedServer:
         self.has_failed = True
         # Log a traceback for unexpected errors.
         trace = None if isinstance(error, NodeFailedError) else error
-        _log.critical("The node cannot go on: %s", error, exc_info=trace)
+        _log.critical("The node cannot continue: %s", error, exc_info=trace)
         # The node must not apply records that are committed in the rest of this turn.
         self.quorum.fail(error)
         self._on_failed(error)
@@ -186,7 +235,7 @@ class SharedServer:
     def _open_quorum(self) -> RaftDriver:
         opening = RaftOpening(
             self.directories.metadata.path,
-            self.doors,
+            self.log_dependencies,
             self.runtime.rng,
             self._on_quorum_failed,
             BOOTSTRAP_FEATURES,
@@ -208,6 +257,13 @@ class SharedServer:
         self.cluster.update(image)
         if any(resource_type == BROKER for resource_type, _ in delta.config_changes):
             self.dynamic.take(image)
+            # Even without a changed value: files of key stores may have changed.
+            self._read_key_stores(self.dynamic.current)
+        if self._awaiting_metadata:
+            self._check_loaded()
+
+    def _read_key_stores(self, config: ParsedConfig) -> None:
+        self.sockets.take(config, self.dynamic.given)
 
     def _first_voters(self) -> VoterSet | None:
         """Return the first voter set of a dynamic quorum that this node founds alone, else None."""
@@ -222,8 +278,8 @@ class SharedServer:
         return VoterSet([Voter(config.key, endpoints)])
 
     def request_dependencies(self, listener_name: str) -> RequestDependencies:
-        """Return what the requests of one listener need."""
-        return RequestDependencies(
+        """Return the dependencies of the requests of one listener."""
+        dependencies = RequestDependencies(
             listener_name,
             self.runtime.clock,
             self.quotas,
@@ -231,6 +287,51 @@ class SharedServer:
             self.slices,
             self.missing_features,
         )
+        dependencies.access_control = self.authorizer
+        return dependencies
+
+    def _make_authorizer(self) -> NodeAuthorizer | None:
+        config = AuthorizerConfig.of(self.config)
+        if config is None:
+            return None
+        # Imported only with an authorizer.
+        from barnabas.server.security.authorizer.node_authorizer import NodeAuthorizer
+
+        return NodeAuthorizer(
+            config,
+            self.config,
+            self.runtime.clock,
+            lambda: self.cluster.image,
+            self._check_loaded,
+        )
+
+    def early_listeners(self) -> Collection[str]:
+        """Return the controller listeners that serve before the access control entries are loaded.
+
+        Without an authorizer, these are all listeners.
+        """
+        listeners = self.configuration.cluster.controller_listeners
+        if self.authorizer is None or self.config["early.start.listeners"] is None:
+            return listeners
+        return self.config.strings("early.start.listeners")
+
+    def when_loaded(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once the metadata log is replayed, which may be immediately."""
+        if self._check_loaded():
+            callback()
+        else:
+            self._awaiting_metadata.append(callback)
+
+    def _check_loaded(self) -> bool:
+        """Return whether the image has been up to date once since the start."""
+        if not self._is_loaded:
+            last = self.cluster.image.provenance
+            if self.quorum.has_caught_up(last.offset + 1, last.epoch):
+                self._is_loaded = True
+                waiting, self._awaiting_metadata = self._awaiting_metadata, []
+                for callback in waiting:
+                    callback()
+        return self._is_loaded
 
     def _frame_budget(self) -> FrameBudget | None:
         bytes_max = request_memory(self.config)
@@ -244,7 +345,9 @@ class SharedServer:
         # Imported only in clusters with other nodes.
         from barnabas.raft.transport.channel_transport import ChannelTransport
 
-        return ChannelTransport(self.runtime, self._raft_config)
+        listener = self.configuration.cluster.controller_listeners[0]
+        runtime = replace(self.runtime, sockets=self.sockets.of(listener))
+        return ChannelTransport(runtime, self._raft_config, self._login(listener))
 
     def _open_directories(self) -> DataDirectories:
         paths = DirectoryPaths(
@@ -267,13 +370,13 @@ class SharedServer:
         if self.is_unproven_voter:
             _log.info(
                 "%s was empty at this voter's first start: it has no vote until it has heard of "
-                "all voters of a new cluster, or has copied the metadata log of an old one",
+                "all voters of a new cluster, or has copied the metadata log of an old cluster",
                 directories.metadata.path,
             )
         return directories
 
     def _before_format(self, metadata_path: str) -> None:
-        """Mark a static voter with an empty disk that it must not vote yet.
+        """Record that this static voter must not vote yet, because its disk is empty.
 
         This node may have voted before on a disk that was lost or replaced.
         """

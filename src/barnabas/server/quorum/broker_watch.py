@@ -1,11 +1,11 @@
 """Fast detection of dead brokers, by their heartbeat connections to the active controller.
 
 When a process is killed, its kernel resets or closes its connections. A broker that is alive
-reconnects within milliseconds, whatever closed the connection: an idle timeout, a restarted
-listener, or a network problem. The controller therefore considers a broker dead if it does not
-reconnect within 200 ms. Kafka waits for the end of the session, 9 s.
+reconnects within milliseconds after an idle timeout, a restart of the listener, or a network
+problem. The controller therefore considers a broker dead if it does not reconnect within 200 ms.
+Kafka waits until the session expires after 9 s.
 
-A newly active controller knows no connections. It probes the brokers that have not connected in
+A newly active controller has no heartbeat connections. It probes the brokers that do not connect in
 time. A broker is dead if its listener refuses the connection, or closes it without a response.
 
 A new incarnation of a broker may try to register while the old session exists. The old incarnation
@@ -71,7 +71,7 @@ class BrokerWatch:
         node_id: id of this controller.
         listener: reacts to the death of brokers.
         timer: runs the delay before a check.
-        dependencies: returns what channels need, for the probes, created at the first use.
+        dependencies: returns the dependencies of the probes' channels, created at the first use.
         inter_broker_listener: listener for probes. The addresses of other listeners are for
             clients.
         """

@@ -37,16 +37,16 @@ class QuorumDescription:
         status = self._quorum.status()
         topics = []
         # Like Kafka, describe the metadata partition only if it is the only requested partition.
-        asked_for = [
+        requested_indexes = [
             (topic.topic_name, [each.partition_index for each in topic.partitions])
             for topic in request.topics
         ]
-        alone = asked_for == [(CLUSTER_METADATA.topic, [CLUSTER_METADATA.partition])]
+        alone = requested_indexes == [(CLUSTER_METADATA.topic, [CLUSTER_METADATA.partition])]
         described = False
         for topic in request.topics:
             partitions = []
-            for asked in topic.partitions:
-                index = asked.partition_index
+            for requested in topic.partitions:
+                index = requested.partition_index
                 if not alone:
                     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                     partitions.append(_failed(index, unknown))

@@ -1,4 +1,4 @@
-"""Log lines about why a node is not ready: silent voters, or what its broker waits for."""
+"""Log lines about the reason why a node is not ready."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _log = logging.getLogger(__name__)
 
 # Delay of the first check after the start, and between checks.
 _FIRST_MS = 2_000.0
-_NEXT_MS = 10_000.0
+_INTERVAL_MS = 10_000.0
 _WITHOUT_VOTE = (
     "This voter's data directory was empty at its first start, so it has no vote until it has "
-    "heard of all voters of a new cluster, or has copied the metadata log of an old one. If former "
-    "directories are lost, and the other voters cannot elect a leader without them, empty the "
-    "directory of one such voter again and format it by `barnabas format`: it has its vote at once "
-    "then, and what only lost directories had is lost"
+    "heard of all voters of a new cluster, or has copied the metadata log of an old cluster. If "
+    "former directories are lost, and the other voters cannot elect a leader without them, empty "
+    "the directory of one such voter again and format it by `barnabas format`. The voter then has "
+    "its vote immediately, but data that only the lost directories had is lost"
 )
 
 
 class QuorumWait:
-    """Checks at intervals what the node waits for, until `finish` is called."""
+    """Logs the reason at intervals, until `finish` is called."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class QuorumWait:
         has_vote: Callable[[], bool] = lambda: True,
     ) -> None:
         """Args:
-        dependencies: what a channel needs, for the probes.
+        dependencies: dependencies of the probes' channels.
         voters: addresses of the other voters by node id.
         has_controller: returns whether the active controller is known and, for a broker, connected.
         broker_awaits: returns what the broker waits for if there is a controller. None without a
@@ -51,6 +51,7 @@ class QuorumWait:
         self._dependencies = dependencies
         self._voters = voters
         self._has_controller = has_controller
+        # Timer of the next check. None after `finish`.
         self._timer: Cancellable | None = dependencies.timer.call_later(_FIRST_MS, self._check)
 
     @property
@@ -65,7 +66,7 @@ class QuorumWait:
             self._timer = None
 
     def _check(self) -> None:
-        self._timer = self._dependencies.timer.call_later(_NEXT_MS, self._check)
+        self._timer = self._dependencies.timer.call_later(_INTERVAL_MS, self._check)
         if self._has_controller():
             if self._broker_awaits is None:
                 self.finish()

@@ -39,7 +39,7 @@ class QuorumWatch:
         is_first_contact_awaited: Callable[[], bool],
     ) -> None:
         """Args:
-        dependencies: what a channel needs, for the probes of voters.
+        dependencies: dependencies of the probes' channels.
         quorum: the replica of this node.
         has_contact: returns whether this node has had recent contact with the quorum.
         is_first_contact_awaited: returns whether the node still waits for its first leader.
@@ -49,6 +49,7 @@ class QuorumWatch:
         self._is_first_contact_awaited = is_first_contact_awaited
         self._dependencies = dependencies
         self._quorum = quorum
+        # Timer of the next check. None before `start` and after `stop`.
         self._timer: Cancellable | None = None
         # Time (ms, monotonic) since when contact is missing. None while there is contact.
         self._without_contact_since_ms: float | None = None

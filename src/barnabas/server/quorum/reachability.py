@@ -29,22 +29,22 @@ def send_once(
     """Connect, send a request, and close the connection after the response.
 
     Args:
-        dependencies: what a channel needs, for the connection.
+        dependencies: dependencies of the connection.
         address: host and port.
         request: any request with a response.
-        version: its version; ApiVersions is not asked first.
-        timeout_ms: the limit of the connection, and again of the response.
+        version: version of the request. No ApiVersions request is sent before it.
+        timeout_ms: timeout of the connection, and again of the response.
         on_result: called once with the response and None, or with None and the error.
     """
     channel = Channel(dependencies, None, lambda *_: None)
 
     def on_connected(error: NetworkError | None) -> None:
         if error is None:
-            channel.send(request, version, on_answer, timeout_ms)
+            channel.send(request, version, on_response, timeout_ms)
         else:
             on_result(None, error)
 
-    def on_answer(response: Any, error: NetworkError | None) -> None:
+    def on_response(response: Any, error: NetworkError | None) -> None:
         channel.close()
         on_result(response, error)
 

@@ -28,8 +28,8 @@ def find_silent_voters(
     response is over.
 
     Args:
-        dependencies: what a channel needs, for the probes.
-        voters: addresses by node id. Voters of unknown address count as silent.
+        dependencies: dependencies of the probes' channels.
+        voters: addresses by node id. Voters with an unknown address count as silent.
         on_done: called once with the silent voters in the order of their ids, as "ID at HOST:PORT".
             The call comes at most twice `PROBE_MS` later, and before this returns if there is
             nothing to probe.

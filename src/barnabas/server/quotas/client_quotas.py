@@ -1,13 +1,14 @@
 """All client quotas, and their application to requests (KIP-13, KIP-124, KIP-219).
 
 A response is sent immediately and contains the throttle time. The connection is not read during
-this time. Without any quota none of this work is done.
+this time. Without any quota, no work is done.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.metrics.sampled import SampledValues
 from barnabas.protocol.api_table import ApiKey
 from barnabas.server.quotas.mutation_quota import MutationQuota
 from barnabas.server.quotas.rate_quota import QuotaWindows, RateQuota, quota_windows
@@ -20,14 +21,30 @@ if TYPE_CHECKING:
 _MS_PER_S = 1000.0
 _PERCENT_PER_MS = 100.0 / _MS_PER_S
 _PRODUCE = int(ApiKey.PRODUCE)
+_FETCH = int(ApiKey.FETCH)
+
+
+class CountedRequest(NamedTuple):
+    """What quotas count of a request."""
+
+    api_key: int
+    # Name of the principal, without its type.
+    user: str
+    client_id: str
+    request_bytes: int
+    # Time of the loop that the request took.
+    spent_ms: float
 
 
 class ClientQuotas:
     """The produce, fetch, request and controller mutation quotas."""
 
-    __slots__ = ("fetch", "is_active", "mutation", "produce", "request")
+    __slots__ = ("_exempt_times", "clock", "fetch", "is_active", "mutation", "produce", "request")
 
     def __init__(self, clock: Clock, config: ParsedConfig) -> None:
+        self.clock = clock
+        # Percentage of the loop's time for requests that no quota applies to.
+        self._exempt_times = SampledValues()
         windows = quota_windows(config)
         self.produce = RateQuota("producer_byte_rate", clock, windows)
         self.fetch = RateQuota("consumer_byte_rate", clock, windows)
@@ -50,14 +67,37 @@ class ClientQuotas:
             kind.set_limits(image)
         self.is_active = any(kind.has_limits for kind in kinds)
 
-    def record_request(
-        self, api_key: int, user: str, client_id: str, request_bytes: int, spent_ms: float
-    ) -> int:
+    def record_request(self, request: CountedRequest, handler_wait_ms: int) -> int:
         """Count a request at its response, and return the throttle time of its client in ms.
 
-        The fetch handler counts the bytes of fetches. It sends an empty response above the quota.
+        The larger of two throttle times counts, as in Kafka: that of the request quota, and that of
+        the quota for the bytes or mutations of the request.
+
+        Args:
+            request: the request.
+            handler_wait_ms: throttle time from the handler, of the fetch or mutation quota.
         """
-        wait_ms = self.request.record(user, client_id, spent_ms * _PERCENT_PER_MS)
-        if api_key == _PRODUCE:
-            wait_ms = max(wait_ms, self.produce.record(user, client_id, request_bytes))
+        user, client_id = request.user, request.client_id
+        wait_ms = self.request.record(user, client_id, request.spent_ms * _PERCENT_PER_MS)
+        own: RateQuota | MutationQuota = self.mutation
+        if request.api_key == _PRODUCE:
+            own = self.produce
+            handler_wait_ms = max(
+                handler_wait_ms, own.record(user, client_id, request.request_bytes)
+            )
+        elif request.api_key == _FETCH:
+            own = self.fetch
+        if handler_wait_ms > wait_ms:
+            own.record_throttle(user, client_id, handler_wait_ms)
+            return handler_wait_ms
+        if wait_ms > 0:
+            self.request.record_throttle(user, client_id, wait_ms)
         return wait_ms
+
+    def record_exempt(self, spent_ms: float) -> None:
+        """Count the time of a request that no quota applies to."""
+        self._exempt_times.record(spent_ms * _PERCENT_PER_MS, self.clock.monotonic_ms())
+
+    def exempt_request_time(self) -> float:
+        """Return the percentage of the loop's time for requests that no quota applies to."""
+        return self._exempt_times.rate(self.clock.monotonic_ms())

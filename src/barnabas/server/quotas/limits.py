@@ -3,7 +3,7 @@
 The most specific of eight levels applies. A quota of the user precedes one of the default user, and
 that precedes one without a user. Within each of these, the order is the same for client ids. A
 quota without a client id is shared by all clients of the user. A quota without a user is shared by
-all users of the client id.
+all users of the client id. Quotas of client ids do not apply to clients with an empty client id.
 """
 
 from __future__ import annotations
@@ -65,8 +65,9 @@ class QuotaLimits:
         return self._cached[key]
 
     def _look_up(self, user: str, client_id: str) -> QuotaLimit | None:
-        for by_user in (user, None, _ABSENT):
-            for by_client in (client_id, None, _ABSENT):
+        # The default quotas do not apply to an empty name, as in Kafka.
+        for by_user in (user, None, _ABSENT) if user else (_ABSENT,):
+            for by_client in (client_id, None, _ABSENT) if client_id else (_ABSENT,):
                 value = self._by_level.get((by_user, by_client))
                 if value is not None:
                     return QuotaLimit(

@@ -10,7 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.metadata.client_quotas_image import ClientQuotasImage
+from barnabas.server.quotas.client_usage import ClientUsage
 from barnabas.server.quotas.limits import QuotaLimits
+from barnabas.server.quotas.rate import QuotaRate
 from barnabas.server.quotas.rate_quota import THROTTLE_MS_MAX
 from barnabas.server.quotas.used_recently import UsedRecently
 
@@ -46,14 +48,24 @@ class TokenBucket:
         return self._tokens
 
 
+class MutationUsage(ClientUsage):
+    """Recent mutations of one user, client id, or pair of both, and the tokens that are left."""
+
+    __slots__ = ("bucket",)
+
+    def __init__(self, windows: QuotaWindows, rate: float, now_ms: float) -> None:
+        super().__init__(QuotaRate(windows.count, windows.size_ms))
+        self.bucket = TokenBucket(windows, rate, now_ms)
+
+
 class MutationAllowance:
     """Mutation quota of one request, which the controller uses up."""
 
-    __slots__ = ("_bucket", "_clock", "_rate", "_recorded_ms", "_strict", "_wait_ms")
+    __slots__ = ("_clock", "_limit", "_quota", "_recorded_ms", "_strict", "_wait_ms")
 
-    def __init__(self, bucket: TokenBucket, rate: float, strict: bool, clock: Clock) -> None:
-        self._bucket = bucket
-        self._rate = rate
+    def __init__(self, quota: MutationQuota, limit: QuotaLimit, strict: bool, clock: Clock) -> None:
+        self._quota = quota
+        self._limit = limit
         self._strict = strict
         self._clock = clock
         self._wait_ms = 0.0
@@ -62,17 +74,18 @@ class MutationAllowance:
     def take(self, partitions: int) -> bool:
         """Return whether this many partitions may be created or deleted; count them if so."""
         now_ms = self._clock.monotonic_ms()
-        if self._strict:
-            left = self._bucket.tokens(self._rate, now_ms)
-            if left >= 0:
-                self._bucket.take(partitions, self._rate, now_ms)
-                return True
-        else:
-            left = self._bucket.take(partitions, self._rate, now_ms)
+        usage, rate = self._quota.usage_of(self._limit), self._limit.value
+        left = usage.bucket.tokens(rate, now_ms)
+        is_taken = left >= 0 or not self._strict
+        if is_taken:
+            usage.rate.record(partitions, now_ms)
+            after = usage.bucket.take(partitions, rate, now_ms)
+            if not self._strict:
+                left = after
         if left < 0:
-            self._wait_ms = -left / self._rate * _MS_PER_S
+            self._wait_ms = -left / rate * _MS_PER_S
             self._recorded_ms = now_ms
-        return not self._strict
+        return is_taken
 
     def throttle_ms(self) -> int:
         """Return how long (ms) the client still has to wait."""
@@ -83,13 +96,14 @@ class MutationAllowance:
 class MutationQuota:
     """Token buckets of all clients that have a limit."""
 
-    __slots__ = ("_buckets", "_clock", "_limits", "_windows")
+    __slots__ = ("_clock", "_limits", "_usage", "_windows")
 
     def __init__(self, clock: Clock, windows: QuotaWindows) -> None:
         self._clock = clock
         self._windows = windows
         self._limits = QuotaLimits(ClientQuotasImage(), KEY)
-        self._buckets: UsedRecently[tuple[str, str], TokenBucket] = UsedRecently(self._is_full)
+        # Usage by (user, client id) of the shared limit. Only the active controller counts use.
+        self._usage: UsedRecently[tuple[str, str], MutationUsage] = UsedRecently(self._is_full)
 
     @property
     def has_limits(self) -> bool:
@@ -100,7 +114,7 @@ class MutationQuota:
         """Apply the limits of a new image. The buckets keep their tokens."""
         self._limits = QuotaLimits(image, KEY)
         if not self.has_limits:
-            self._buckets.clear()
+            self._usage.clear()
 
     def allowance(self, user: str, client_id: str, strict: bool) -> MutationAllowance | None:
         """Return the mutation quota of a request, or None without a limit.
@@ -113,17 +127,41 @@ class MutationQuota:
         limit = self._limits.find(user, client_id)
         if limit is None:
             return None
-        return MutationAllowance(self._bucket(limit), limit.value, strict, self._clock)
+        return MutationAllowance(self, limit, strict, self._clock)
 
-    def _bucket(self, limit: QuotaLimit) -> TokenBucket:
+    def record_throttle(self, user: str, client_id: str, throttle_ms: int) -> None:
+        """Count the throttle time of a response for the average of the client."""
+        limit = self._limits.find(user, client_id)
+        if limit is not None:
+            self.usage_of(limit).record_throttle(throttle_ms, self._clock.monotonic_ms())
+
+    def usage(self) -> list[tuple[str, str, MutationUsage]]:
+        """Return user, client id and usage of the clients that have a limit.
+
+        Forget the clients without a request in the last hour.
+        """
+        now_ms = self._clock.monotonic_ms()
+        self._usage.remove_if(lambda usage: usage.is_expired(now_ms))
+        return [(user, client_id, usage) for (user, client_id), usage in self._usage.items()]
+
+    def tokens(self, user: str, client_id: str, usage: MutationUsage) -> float | None:
+        """Return the tokens of an entry of `usage`, or None if its clients have no limit now."""
+        limit = self._limits.find(user, client_id)
+        return (
+            None if limit is None else usage.bucket.tokens(limit.value, self._clock.monotonic_ms())
+        )
+
+    def usage_of(self, limit: QuotaLimit) -> MutationUsage:
+        """Return the usage of the clients that share a limit; add it at the first use."""
         sharers = (limit.user, limit.client_id)
-        bucket = self._buckets.get(sharers)
-        if bucket is None:
-            now_ms = self._clock.monotonic_ms()
-            bucket = TokenBucket(self._windows, limit.value, now_ms)
-            self._buckets.add(sharers, bucket, now_ms)
-        return bucket
+        usage = self._usage.get(sharers)
+        now_ms = self._clock.monotonic_ms()
+        if usage is None:
+            usage = MutationUsage(self._windows, limit.value, now_ms)
+            self._usage.add(sharers, usage, now_ms)
+        usage.used_ms = now_ms
+        return usage
 
-    def _is_full(self, bucket: TokenBucket, now_ms: float) -> bool:
-        """Return whether the bucket equals a new one, because it was not used for all windows."""
-        return now_ms - bucket._last_ms > self._windows.count * self._windows.size_ms
+    def _is_full(self, usage: MutationUsage, now_ms: float) -> bool:
+        """Return whether the usage equals a new one, because it was not used for all windows."""
+        return now_ms - usage.used_ms > self._windows.count * self._windows.size_ms

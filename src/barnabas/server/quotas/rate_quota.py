@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from barnabas.metadata.client_quotas_image import ClientQuotasImage
+from barnabas.server.quotas.client_usage import ClientUsage
 from barnabas.server.quotas.limits import QuotaLimits
 from barnabas.server.quotas.rate import QuotaRate
 from barnabas.server.quotas.used_recently import UsedRecently
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from barnabas.runtime.clock import Clock
+    from barnabas.server.quotas.limits import QuotaLimit
     from barnabas.settings.definition import ParsedConfig
 
 _MS_PER_S = 1000.0
@@ -39,7 +39,7 @@ def quota_windows(config: ParsedConfig) -> QuotaWindows:
 class RateQuota:
     """One kind of quota: bytes produced, bytes fetched, or time."""
 
-    __slots__ = ("_clock", "_limits", "_rates", "_throttle_ms_max", "_windows", "key", "throttled")
+    __slots__ = ("_clock", "_limits", "_throttle_ms_max", "_usage", "_windows", "key", "throttled")
 
     def __init__(
         self,
@@ -53,8 +53,8 @@ class RateQuota:
         self._windows = windows
         self._throttle_ms_max = throttle_ms_max
         self._limits = QuotaLimits(ClientQuotasImage(), key)
-        # Rates by (user, client id) of the shared limit.
-        self._rates: UsedRecently[tuple[str, str], QuotaRate] = UsedRecently(QuotaRate.is_idle)
+        # Usage by (user, client id) of the shared limit.
+        self._usage: UsedRecently[tuple[str, str], ClientUsage] = UsedRecently(ClientUsage.is_idle)
         # Number of requests above the limit since the start.
         self.throttled = 0
 
@@ -67,7 +67,7 @@ class RateQuota:
         """Apply the limits of a new image. Earlier use still counts."""
         self._limits = QuotaLimits(image, self.key)
         if not self.has_limits:
-            self._rates.clear()
+            self._usage.clear()
 
     def record(self, user: str, client_id: str, value: float) -> int:
         """Count use, and return the throttle time of the client in ms."""
@@ -75,7 +75,7 @@ class RateQuota:
         if limit is None:
             return 0
         now_ms = self._clock.monotonic_ms()
-        rate = self._rate(limit.user, limit.client_id, now_ms)
+        rate = self._usage_of(limit, now_ms).rate
         rate.record(value, now_ms)
         wait_ms = rate.throttle_ms(limit.value, now_ms)
         if wait_ms <= 0:
@@ -88,7 +88,14 @@ class RateQuota:
         limit = self._limits.find(user, client_id)
         if limit is not None:
             now_ms = self._clock.monotonic_ms()
-            self._rate(limit.user, limit.client_id, now_ms).record(-value, now_ms)
+            self._usage_of(limit, now_ms).rate.record(-value, now_ms)
+
+    def record_throttle(self, user: str, client_id: str, throttle_ms: int) -> None:
+        """Count the throttle time of a response for the average of the client."""
+        limit = self._limits.find(user, client_id)
+        if limit is not None:
+            now_ms = self._clock.monotonic_ms()
+            self._usage_of(limit, now_ms).record_throttle(throttle_ms, now_ms)
 
     def largest_use(self, user: str, client_id: str) -> float | None:
         """Return the largest use that all windows together allow, or None without a limit."""
@@ -97,16 +104,20 @@ class RateQuota:
             return None
         return limit.value * (self._windows.count - 1) * self._windows.size_ms / _MS_PER_S
 
-    def rates(self) -> Iterator[tuple[str, str, float]]:
-        """Yield user, client id and rate of the clients that have a limit."""
-        now_ms = self._clock.monotonic_ms()
-        for (user, client_id), rate in self._rates.items():
-            yield user, client_id, rate.measure(now_ms)[0]
+    def usage(self) -> list[tuple[str, str, ClientUsage]]:
+        """Return user, client id and usage of the clients that have a limit.
 
-    def _rate(self, user: str, client_id: str, now_ms: float) -> QuotaRate:
-        sharers = (user, client_id)
-        rate = self._rates.get(sharers)
-        if rate is None:
-            rate = QuotaRate(self._windows.count, self._windows.size_ms)
-            self._rates.add(sharers, rate, now_ms)
-        return rate
+        Forget the clients without a request in the last hour.
+        """
+        now_ms = self._clock.monotonic_ms()
+        self._usage.remove_if(lambda usage: usage.is_expired(now_ms))
+        return [(user, client_id, usage) for (user, client_id), usage in self._usage.items()]
+
+    def _usage_of(self, limit: QuotaLimit, now_ms: float) -> ClientUsage:
+        sharers = (limit.user, limit.client_id)
+        usage = self._usage.get(sharers)
+        if usage is None:
+            usage = ClientUsage(QuotaRate(self._windows.count, self._windows.size_ms))
+            self._usage.add(sharers, usage, now_ms)
+        usage.used_ms = now_ms
+        return usage

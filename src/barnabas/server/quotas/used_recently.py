@@ -1,7 +1,8 @@
 """Bounded table of recently used values by name, for names that clients choose.
 
-Each new entry checks the two oldest entries. An idle entry is dropped, and an active one moves to
-the end. The cost of an entry is therefore constant, and idle entries disappear in time.
+In a large table, each new entry checks the two oldest entries. An idle entry is dropped, and an
+active one moves to the end. The cost of an entry is therefore constant, and idle entries disappear
+in time.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ V = TypeVar("V")
 
 ENTRIES_MAX = 10_000
 _LOOKED_AT = 2
-# Number of entries below which no entry is checked.
-_ENTRIES_FREE = 100
+# Number of entries below which no entry is checked. Metrics of this many idle clients stay.
+_ENTRIES_FREE = 1000
 
 
 class UsedRecently(Generic[K, V]):
@@ -53,6 +54,12 @@ class UsedRecently(Generic[K, V]):
         if len(entries) >= self._entries_max:
             del entries[next(iter(entries))]
         entries[name] = value
+
+    def remove_if(self, is_expired: Callable[[V], bool]) -> None:
+        """Remove the entries whose value has expired."""
+        expired = [name for name, value in self._entries.items() if is_expired(value)]
+        for name in expired:
+            del self._entries[name]
 
     def clear(self) -> None:
         """Remove all entries."""

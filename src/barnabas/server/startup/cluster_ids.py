@@ -1,8 +1,8 @@
 """Check of the cluster id against other controllers, by DescribeCluster requests (KIP-919).
 
 A node with a wrong `cluster.id` would wait forever, because the controllers reject its requests.
-The node therefore asks the controllers before it formats an empty directory. After the start it
-asks them until it has joined the quorum.
+The node therefore sends the requests before it formats an empty directory. After the start it
+repeats them until it has joined the quorum.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 # First version of DescribeCluster that controllers support.
 _VERSION = 1
 # Timeout for the connection to a controller, and again for its response.
-_ANSWER_MS = 400.0
+_RESPONSE_MS = 400.0
 # Pauses between rounds after the start. The first one is short so that a node that cannot join the
 # quorum ends quickly.
 _FIRST_PAUSE_MS = 250.0
@@ -41,7 +41,7 @@ _PAUSE_MS_MAX = 5_000.0
 class Controller(msgspec.Struct, frozen=True):
     """A controller of the configuration: a static voter, or a bootstrap server."""
 
-    # Node id if the configuration has it, and address.
+    # The address, after "ID at " if the configuration has the node id.
     name: str
     host: str
     port: int
@@ -56,9 +56,9 @@ class ClusterIds(msgspec.Struct, frozen=True):
     def others_than(self, cluster_id: str | None) -> dict[str, list[str]]:
         """Return the names of the controllers of each other cluster, by the cluster's id."""
         found: dict[str, list[str]] = {}
-        for name, answered in sorted(self.by_controller.items()):
-            if answered != cluster_id:
-                found.setdefault(answered, []).append(name)
+        for name, controller_cluster_id in sorted(self.by_controller.items()):
+            if controller_cluster_id != cluster_id:
+                found.setdefault(controller_cluster_id, []).append(name)
         return found
 
 
@@ -87,7 +87,7 @@ def fetch_cluster_ids(
     """Send DescribeCluster to all controllers in parallel, and call `on_done` with the results.
 
     Args:
-        dependencies: what a channel needs, for the connections.
+        dependencies: dependencies of the connections.
         controllers: at least one controller.
         on_done: called once, after every controller has responded or failed. Never called before
             this function returns.
@@ -108,7 +108,7 @@ def fetch_cluster_ids(
             include_cluster_authorized_operations=False, endpoint_type=CONTROLLERS
         )
         address = each.host, each.port
-        send_once(dependencies, address, request, _VERSION, _ANSWER_MS, partial(end, each))
+        send_once(dependencies, address, request, _VERSION, _RESPONSE_MS, partial(end, each))
 
 
 def check_before_format(found: ClusterIds, path: str, cluster_id: str | None) -> None:
@@ -121,23 +121,24 @@ def check_before_format(found: ClusterIds, path: str, cluster_id: str | None) ->
         cluster_id: `cluster.id`, or None if it is not set.
 
     Raises:
-        NodeFailedError: some controllers belong to another cluster, and none belongs to this one.
+        NodeFailedError: a controller belongs to another cluster, and no controller belongs to this
+            cluster.
     """
     others = found.others_than(cluster_id)
     if not others or cluster_id in found.by_controller.values():
         return
-    wanted = (
+    own_setting = (
         "cluster.id is not set" if cluster_id is None else f"this node has cluster.id={cluster_id}"
     )
     raise NodeFailedError(
-        f"{_listed(others)}, and {wanted}. {path} is empty and was not formatted. "
+        f"{_listed(others)}, and {own_setting}. {path} is empty and was not formatted. "
         f"{_remedy(others)}; if the node belongs to another cluster, correct "
         f"controller.quorum.voters or controller.quorum.bootstrap.servers"
     )
 
 
 class ClusterIdCheck:
-    """Asks the other controllers for their cluster id until this node has joined the quorum.
+    """Requests the cluster id of the other controllers until this node has joined the quorum.
 
     A node without metadata records fails if a controller has another cluster id and no controller
     has the same one. A node with records fails only if more than half of the other controllers have
@@ -153,7 +154,7 @@ class ClusterIdCheck:
         on_failed: Callable[[NodeFailedError], None],
     ) -> None:
         """Args:
-        dependencies: what a channel needs, for the connections.
+        dependencies: dependencies of the connections.
         controllers: the other controllers.
         directory: path and cluster id of the metadata log's directory, and whether it is new.
         has_joined: returns whether this node has contact with the quorum.
@@ -164,14 +165,16 @@ class ClusterIdCheck:
         self._path, self._cluster_id, self._is_new = directory
         self._has_joined = has_joined
         self._on_failed = on_failed
+        # Pause (ms) before the next round. It doubles with each round.
         self._pause_ms = _FIRST_PAUSE_MS
+        # Timer of the next round. None during a round and at the end.
         self._timer: Cancellable | None = None
         self._is_stopped = False
         # Controllers of other clusters that were already logged.
         self._reported: set[str] = set()
 
     def start(self) -> None:
-        """Ask now, and again until the node has joined or `stop` is called."""
+        """Send the requests now, and again until the node has joined or `stop` is called."""
         self._check()
 
     def stop(self) -> None:
@@ -190,30 +193,30 @@ class ClusterIdCheck:
         if self._is_stopped:
             return
         others = found.others_than(self._cluster_id)
-        odd = [name for names in others.values() for name in names]
-        agreeing = len(found.by_controller) - len(odd)
-        if odd and self._is_wrong(len(odd), agreeing):
+        different = [name for names in others.values() for name in names]
+        same = len(found.by_controller) - len(different)
+        if different and self._belongs_elsewhere(len(different), same):
             self.stop()
             self._on_failed(NodeFailedError(self._failure(others)))
             return
-        if set(odd) - self._reported:
-            self._reported |= set(odd)
+        if set(different) - self._reported:
+            self._reported |= set(different)
             _log.warning("%s, and this node belongs to %s", _listed(others), self._cluster_id)
-        if agreeing == len(self._controllers):
+        if same == len(self._controllers):
             return
         self._timer = self._dependencies.timer.call_later(self._pause_ms, self._check)
         self._pause_ms = min(2 * self._pause_ms, _PAUSE_MS_MAX)
 
-    def _is_wrong(self, odd: int, agreeing: int) -> bool:
+    def _belongs_elsewhere(self, different: int, same: int) -> bool:
         if self._is_new:
-            return agreeing == 0
-        return 2 * odd > len(self._controllers)
+            return same == 0
+        return 2 * different > len(self._controllers)
 
     def _failure(self, others: dict[str, list[str]]) -> str:
         if self._is_new:
             return (
                 f"{_listed(others)}, and {self._path} was formatted for {self._cluster_id} while "
-                f"no controller answered. It has no records yet: empty it. {_remedy(others)}"
+                f"no controller responded. It has no records yet: empty it. {_remedy(others)}"
             )
         return (
             f"{_listed(others)}, and {self._path} belongs to {self._cluster_id}. Use this node's "
@@ -223,12 +226,12 @@ class ClusterIdCheck:
 
 
 def _listed(others: dict[str, list[str]]) -> str:
-    told = (
+    parts = (
         f"{'controllers' if len(names) > 1 else 'controller'} {', '.join(names)} "
         f"{'belong' if len(names) > 1 else 'belongs'} to cluster {cluster_id}"
         for cluster_id, names in others.items()
     )
-    return ", ".join(told)
+    return ", ".join(parts)
 
 
 def _remedy(others: dict[str, list[str]]) -> str:

@@ -34,20 +34,20 @@ def check_features(disk: Disk, metadata_path: str) -> None:
         OSError: the log cannot be read.
     """
     problems: list[str] = []
-    words: dict[str, list[str]] = {}
+    arguments: dict[str, list[str]] = {}
     for name, level in sorted(finalized_features(disk, metadata_path).items()):
         low, high = SUPPORTED_FEATURES.get(name, (0, 0))
         if not low <= level <= high:
-            known = f"{low} to {high}" if high else "none"
-            problems.append(f"{name} {level} (this node knows {known})")
+            supported = f"{low} to {high}" if high else "none"
+            problems.append(f"{name} {level} (this node knows {supported})")
             direction, to = ("downgrade", high) if level > high else ("upgrade", low)
-            words.setdefault(direction, []).append(f"--feature {name}={to}")
+            arguments.setdefault(direction, []).append(f"--feature {name}={to}")
     if problems:
         commands = "` and `".join(
-            " ".join([_TOOL, direction, *features]) for direction, features in words.items()
+            " ".join([_TOOL, direction, *features]) for direction, features in arguments.items()
         )
         raise UnsupportedFeaturesError(
-            f"{metadata_path} is at feature levels that this node cannot work at: "
+            f"{metadata_path} has feature levels that this node does not support: "
             f"{', '.join(problems)}. Nothing was changed. Start the Apache Kafka that wrote it, "
             f"run `{commands}`, stop it, then start this node again; see docs/interop.md"
         )

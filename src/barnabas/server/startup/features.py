@@ -5,20 +5,27 @@ from __future__ import annotations
 from barnabas.metadata.broker_registration import SupportedLevels
 from barnabas.metadata.metadata_version import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
+    GROUP_VERSION,
     KRAFT_VERSION,
     METADATA_VERSION,
     METADATA_VERSION_MAX,
     METADATA_VERSION_MIN,
+    TRANSACTION_VERSION,
+    TRANSACTION_VERSION_MAX,
 )
 
 SUPPORTED_FEATURES: dict[str, SupportedLevels] = {
     METADATA_VERSION: SupportedLevels(METADATA_VERSION_MIN, METADATA_VERSION_MAX),
     KRAFT_VERSION: SupportedLevels(0, 1),
     ELIGIBLE_LEADER_REPLICAS_VERSION: SupportedLevels(0, 1),
+    TRANSACTION_VERSION: SupportedLevels(0, TRANSACTION_VERSION_MAX),
+    GROUP_VERSION: SupportedLevels(0, 1),
 }
 
 # Feature levels of new clusters.
 BOOTSTRAP_FEATURES: dict[str, int] = {
     METADATA_VERSION: METADATA_VERSION_MAX,
     ELIGIBLE_LEADER_REPLICAS_VERSION: 1,
+    TRANSACTION_VERSION: TRANSACTION_VERSION_MAX,
+    GROUP_VERSION: 1,
 }

@@ -16,7 +16,7 @@ import msgspec
 from barnabas.protocol.primitives import uuid_from_string, uuid_to_string
 from barnabas.protocol.schema import ZERO_UUID
 from barnabas.raft.core.unproven_voter import UnprovenVoterFile
-from barnabas.raft.log.formatter import format_metadata_directory
+from barnabas.raft.log.formatter import FirstContent, format_metadata_directory
 from barnabas.raft.log.metadata_log import METADATA_PARTITION
 from barnabas.raft.log.snapshot import BOOTSTRAP_SNAPSHOT, delete_snapshot, list_snapshots
 from barnabas.raft.replica_key import Address, ReplicaKey
@@ -31,6 +31,7 @@ from barnabas.storage.files.meta_properties import MetaProperties
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from barnabas.protocol.schema import Record
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.disk import Disk
     from barnabas.runtime.rng import Rng
@@ -40,7 +41,7 @@ _EXAMPLE = "1@10.0.0.1:9093:DIRECTORY_ID,2@10.0.0.2:9093:DIRECTORY_ID"
 
 
 class FormatError(Exception):
-    """The reason why nothing was formatted, as text for the operator."""
+    """No directory was formatted. The message has the reason and the remedy."""
 
 
 class FirstVoters(enum.Enum):
@@ -79,6 +80,13 @@ class FormatDependencies(msgspec.Struct, frozen=True):
     rng: Rng
 
 
+class _FirstMetadata(msgspec.Struct, frozen=True):
+    """First records of the metadata log of a new cluster, besides the features."""
+
+    voters: FirstVoters | Sequence[InitialController]
+    users: Sequence[Record]
+
+
 def parse_initial_controllers(text: str) -> tuple[InitialController, ...]:
     """Parse Kafka's list ID@HOST:PORT:DIRECTORY_ID,...
 
@@ -88,7 +96,7 @@ def parse_initial_controllers(text: str) -> tuple[InitialController, ...]:
     found = tuple(_initial_controller(word) for word in text.split(","))
     for what in ("node_id", "directory_id"):
         if len({getattr(each, what) for each in found}) < len(found):
-            raise FormatError(f"{text}: each controller once, and each with its own directory id")
+            raise FormatError(f"{text}: list each controller once, with its own directory id")
     return found
 
 
@@ -97,16 +105,16 @@ def _initial_controller(word: str) -> InitialController:
     address, colon, directory = rest.rpartition(":")
     parsed = parse_address(address)
     if not (at and colon and parsed and number.isascii() and number.isdigit()):
-        raise FormatError(f"{word!r} is no controller; name them like {_EXAMPLE}")
+        raise FormatError(f"{word!r} is not a controller; write for example {_EXAMPLE}")
     try:
         directory_id = uuid_from_string(directory)
     except ValueError as error:
         raise FormatError(
-            f"{directory!r} of {word!r} is no directory id; `barnabas format --random-uuid` makes "
-            f"one"
+            f"{directory!r} of {word!r} is not a directory id; `barnabas format --random-uuid` "
+            f"prints one"
         ) from error
     if directory_id == ZERO_UUID:
-        raise FormatError(f"{word!r}: this directory id means that there is none; take another")
+        raise FormatError(f"{word!r}: this directory id is reserved; use another id")
     return InitialController(int(number), Address(*parsed), directory_id)
 
 
@@ -116,6 +124,7 @@ def format_node(
     dependencies: FormatDependencies,
     *,
     skip_formatted: bool = False,
+    users: Sequence[Record] = (),
 ) -> list[Formatted]:
     """Format every data directory of a node.
 
@@ -127,6 +136,7 @@ def format_node(
         voters: the first voters, as a list or as a rule.
         dependencies: disk, clock and random numbers.
         skip_formatted: whether to skip formatted directories instead of raising an error.
+        users: records of SCRAM users, with which the metadata of a new cluster begins.
 
     Returns:
         All data directories, the skipped ones included.
@@ -137,19 +147,22 @@ def format_node(
         OSError: a directory cannot be written.
     """
     _check_voters(configuration, voters)
+    if users and not configuration.cluster.is_controller:
+        raise FormatError("--add-scram needs a controller, but process.roles has no controller")
+    first = _FirstMetadata(voters, users)
     cluster_id = configuration.cluster.cluster_id
     if cluster_id is None:
         raise FormatError(
-            "which cluster the node belongs to is not said: give all its nodes the same "
-            "--cluster-id UUID (`barnabas format --random-uuid` prints a new one)"
+            "the cluster id is missing: give all nodes of the cluster the same --cluster-id UUID "
+            "(`barnabas format --random-uuid` prints a new one)"
         )
     paths, metadata_path = _paths(configuration, dependencies.disk)
     known = {path: MetaProperties.read(dependencies.disk, path) for path in paths}
     formatted = [path for path, meta in known.items() if meta is not None]
     if formatted and not skip_formatted:
         raise FormatError(
-            f"{formatted[0]} is formatted already; --ignore-formatted passes it over and formats "
-            f"the others"
+            f"{formatted[0]} is already formatted; --ignore-formatted skips it and formats the "
+            f"other directories"
         )
     done = []
     for path, meta in known.items():
@@ -160,9 +173,7 @@ def format_node(
                 configuration.node_id,
                 _directory_id(configuration, voters, dependencies.rng, is_metadata=is_metadata),
             )
-            _format(
-                configuration, voters, dependencies, path if is_metadata else None, (path, made)
-            )
+            _format(configuration, first, dependencies, path if is_metadata else None, (path, made))
             done.append(Formatted(path, uuid_to_string(made.directory_id), is_new=True))
         else:
             done.append(Formatted(path, uuid_to_string(meta.directory_id), is_new=False))
@@ -194,7 +205,7 @@ def _directory_id(
 
 def _format(
     configuration: Configuration,
-    voters: FirstVoters | Sequence[InitialController],
+    first: _FirstMetadata,
     dependencies: FormatDependencies,
     metadata_path: str | None,
     identity: tuple[str, MetaProperties],
@@ -205,11 +216,11 @@ def _format(
     disk.make_directory(path)
     lock = disk.lock(f"{path}/{LOCK_FILE}")
     if lock is None:
-        raise DirectoryInUseError(f"{path} is used by another process; stop that one first")
+        raise DirectoryInUseError(f"{path} is used by another process; stop that process first")
     try:
         if metadata_path is not None and configuration.cluster.is_controller:
-            _begin_metadata_log(configuration, voters, dependencies, path, meta.directory_id)
-            # An operator who formats explicitly confirms that this node cannot forget a vote.
+            _begin_metadata_log(configuration, first, dependencies, path, meta.directory_id)
+            # By formatting explicitly, the operator confirms that this node has not lost a vote.
             UnprovenVoterFile(disk, path).remove()
         write_identity(disk, path, meta)
     finally:
@@ -220,7 +231,7 @@ def _format(
 
 def _begin_metadata_log(
     configuration: Configuration,
-    voters: FirstVoters | Sequence[InitialController],
+    first: _FirstMetadata,
     dependencies: FormatDependencies,
     path: str,
     directory_id: bytes,
@@ -235,11 +246,17 @@ def _begin_metadata_log(
         directory,
         BOOTSTRAP_FEATURES,
         dependencies.clock.wall_ms(),
-        _voter_set(configuration, voters, directory_id),
-        is_dynamic=voters is not FirstVoters.AS_CONFIGURED,
+        FirstContent(
+            _voter_set(configuration, first.voters, directory_id),
+            is_dynamic=first.voters is not FirstVoters.AS_CONFIGURED,
+            records=first.users,
+        ),
     )
     if not is_written:
-        raise FormatError(f"{directory} has a log already, of a cluster that nobody knows")
+        raise FormatError(
+            f"{directory} already has a log, but no meta.properties names its cluster; move the "
+            f"log away"
+        )
 
 
 def _voter_set(
@@ -270,24 +287,24 @@ def _check_voters(
     if voters is FirstVoters.AS_CONFIGURED:
         if cluster.is_controller and not (cluster.voters or cluster.is_alone):
             raise FormatError(
-                "controller.quorum.voters is not set, so the voters are dynamic; say who votes "
-                "first: --standalone, --initial-controllers or --no-initial-controllers"
+                "controller.quorum.voters is not set, so the voters are dynamic; choose the first "
+                "voters: --standalone, --initial-controllers or --no-initial-controllers"
             )
         return
     if cluster.voters:
         raise FormatError(
-            "controller.quorum.voters names the voters, which are static; take it out and set "
-            "controller.quorum.bootstrap.servers to have dynamic ones"
+            "controller.quorum.voters lists static voters; for dynamic voters, remove it and set "
+            "controller.quorum.bootstrap.servers"
         )
     if voters is FirstVoters.STANDALONE:
         if not cluster.is_controller:
-            raise FormatError("--standalone is for a controller: process.roles has none")
+            raise FormatError("--standalone needs a controller, but process.roles has none")
         return
     if voters is FirstVoters.NONE or not cluster.is_controller:
         return
     assert not isinstance(voters, FirstVoters)
     if configuration.node_id not in {each.node_id for each in voters}:
         raise FormatError(
-            f"node {configuration.node_id} is a controller, and not one of --initial-controllers; "
-            f"one that joins later is formatted with --no-initial-controllers"
+            f"node {configuration.node_id} is a controller, but --initial-controllers lacks it; "
+            f"format a controller that joins later with --no-initial-controllers"
         )

@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 class DataDirectories(msgspec.Struct, frozen=True):
-    """The open data directories, and the paths of those that are offline."""
+    """The open data directories, and the paths of offline directories."""
 
     # Open directories of log.dirs, in the configured order.
     logs: list[LogDirectory]
@@ -49,7 +49,7 @@ class DataDirectories(msgspec.Struct, frozen=True):
 
 
 class DirectoryPaths(msgspec.Struct, frozen=True):
-    """Configured data directories, and what empty ones may be formatted for."""
+    """Configured data directories, and the cluster for which empty directories are formatted."""
 
     # log.dirs
     logs: Sequence[str]
@@ -89,20 +89,20 @@ def open_data_directories(
     """
     paths = list(dict.fromkeys(disk.absolute(path) for path in configured.logs))
     metadata_path = disk.absolute(configured.metadata or paths[0])
-    wanted = list(dict.fromkeys([metadata_path, *paths]))
+    all_paths = list(dict.fromkeys([metadata_path, *paths]))
     # Check all directories before any change, so that a rejected directory stays unchanged.
-    identities = _identities(disk, wanted)
+    identities = _identities(disk, all_paths)
     found = _check_identities(identities, node_id)
     check_features(disk, metadata_path)
     cluster_id = _choose_cluster_id(found, configured, metadata_path, rng)
-    _check_metadata_place(disk, wanted, identities)
+    _check_metadata_place(disk, all_paths, identities)
     if metadata_path in identities and identities[metadata_path] is None:
         disk.make_directory(metadata_path)
         before_format(metadata_path)
     opened: dict[str, LogDirectory] = {}
     failed: dict[str, OSError] = {}
     try:
-        for path in wanted:
+        for path in all_paths:
             try:
                 opened[path] = LogDirectory.open(disk, path, node_id, cluster_id, rng)
             except OSError as error:
@@ -115,7 +115,7 @@ def open_data_directories(
     for path, reason in failed.items():
         _log.error(
             "Data directory %s cannot be used and is offline: %s. Its partitions are not served; "
-            "mend the disk and start the broker again",
+            "repair the disk and restart the broker",
             path,
             reason,
         )
@@ -133,22 +133,22 @@ def open_data_directories(
 def _choose_cluster_id(
     found: str | None, configured: DirectoryPaths, metadata_path: str, rng: Rng
 ) -> str:
-    """Return the cluster id of the directories, or the id to format empty ones with."""
-    wanted = configured.cluster_id
+    """Return the cluster id of the directories, or the id for formatting empty directories."""
+    configured_id = configured.cluster_id
     if found is not None:
-        if wanted is not None and wanted != found:
+        if configured_id is not None and configured_id != found:
             raise InconsistentDirectoryError(
-                f"{metadata_path} belongs to cluster {found}, this node is to be one of {wanted}; "
-                f"take cluster.id={found} or use another data directory"
+                f"{metadata_path} belongs to cluster {found}, but this node has "
+                f"cluster.id={configured_id}; set cluster.id={found} or use another data directory"
             )
         return found
-    if wanted is None and not configured.may_found_cluster:
+    if configured_id is None and not configured.may_found_cluster:
         raise InconsistentDirectoryError(
             f"{metadata_path} is empty, and cluster.id is not set. Give all nodes of a cluster the "
             f"same --set cluster.id=UUID at their first start; for a new cluster "
             f"`barnabas format --random-uuid` prints one"
         )
-    return wanted or uuid_to_string(rng.uuid())
+    return configured_id or uuid_to_string(rng.uuid())
 
 
 def _check_usable(
@@ -186,7 +186,7 @@ def _check_identities(identities: Mapping[str, MetaProperties | None], node_id: 
     if len(clusters) > 1:
         listed = ", ".join(f"{path} to {cluster}" for cluster, path in clusters.items())
         raise InconsistentDirectoryError(
-            f"the data directories belong to several clusters ({listed}); use those of one"
+            f"the data directories belong to several clusters ({listed}); use those of one cluster"
         )
     ids: dict[bytes, str] = {}
     for path, meta in formatted.items():
@@ -202,30 +202,30 @@ def _check_identities(identities: Mapping[str, MetaProperties | None], node_id: 
 
 
 def _check_metadata_place(
-    disk: Disk, wanted: Sequence[str], identities: Mapping[str, MetaProperties | None]
+    disk: Disk, all_paths: Sequence[str], identities: Mapping[str, MetaProperties | None]
 ) -> None:
     """Check that this start does not create a new metadata log beside existing logs, as Kafka does.
 
     Args:
         disk: the disk with the directories.
-        wanted: all directories, that of the metadata log first.
+        all_paths: all directories, beginning with the directory of the metadata log.
         identities: identities of the readable directories.
 
     Raises:
         InconsistentDirectoryError: another directory has the metadata log, or other directories are
-            formatted and the directory of the metadata log is not.
+            formatted but the directory of the metadata log is not.
     """
-    metadata_path = wanted[0]
-    for path in wanted[1:]:
+    metadata_path = all_paths[0]
+    for path in all_paths[1:]:
         if path in identities and disk.exists(f"{path}/{METADATA_PARTITION.directory_name}"):
             raise InconsistentDirectoryError(
-                f"{path} has a metadata log, and the one of this node is to be in {metadata_path}; "
+                f"{path} has a metadata log, but it is configured to be in {metadata_path}; "
                 f"set metadata.log.dir={path}, or name it first in log.dirs"
             )
     formatted = [path for path, meta in identities.items() if meta is not None]
     if formatted and metadata_path in identities and identities[metadata_path] is None:
         raise InconsistentDirectoryError(
-            f"{metadata_path}, which is to have the metadata log, is not formatted, and "
-            f"{formatted[0]} is: is its disk mounted? If what it had is lost, `barnabas format "
-            f"SERVER.PROPERTIES --cluster-id UUID --ignore-formatted` begins anew"
+            f"{metadata_path}, the directory of the metadata log, is not formatted, and "
+            f"{formatted[0]} is: is its disk mounted? If its data is lost, format it by `barnabas "
+            f"format SERVER.PROPERTIES --cluster-id UUID --ignore-formatted`"
         )

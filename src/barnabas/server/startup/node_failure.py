@@ -10,27 +10,27 @@ from barnabas.storage.manager.free_space import missing_bytes
 if TYPE_CHECKING:
     from barnabas.runtime.disk import Disk
 
-# What the operator can do, by errno.
+# Remedy for the operator, by errno.
 _REMEDIES = {
     errno.ENOSPC: "The disk is full: make room",
-    errno.EDQUOT: "The disk quota is used up: make room or raise it",
+    errno.EDQUOT: "The disk quota is used up: make room or raise the quota",
     errno.EFBIG: "A file reached the largest size that is allowed: raise the limit (ulimit -f)",
-    errno.EROFS: "The file system is read-only: look for its errors in the kernel's log, mend it",
+    errno.EROFS: "The file system is read-only: find its errors in the kernel's log, and repair it",
     errno.EMFILE: "Too many files are open: raise the limit (ulimit -n)",
-    errno.EACCES: "This user may not write there: mend the permissions",
+    errno.EACCES: "This user may not write there: correct the permissions",
 }
-_REMEDY = "Look for the disk's errors in the kernel's log and mend or replace it"
+_REMEDY = "Find the disk's errors in the kernel's log, and repair or replace the disk"
 
 
 class NodeFailedError(RuntimeError):
-    """The node has to end. The message says why, and what to do."""
+    """The node has to end. The message has the reason and the remedy."""
 
 
 def describe_directory_failure(path: str, error: OSError, disk: Disk) -> str:
     """Describe the failure of one directory, its effect and a remedy, while others still work."""
     return (
-        f"Data directory {path} failed and is offline: {error}. Its partitions are answered with "
-        f"KAFKA_STORAGE_ERROR and nothing more is written to it; other directories go on. "
+        f"Data directory {path} failed and is offline: {error}. Requests for its partitions get "
+        f"KAFKA_STORAGE_ERROR, and it is no longer written. Other directories are not affected. "
         f"{_remedy(path, error, disk)}, then start the broker again"
     )
 
@@ -50,8 +50,8 @@ def metadata_failure(path: str, error: BaseException, disk: Disk) -> BaseExcepti
     if not isinstance(cause, OSError):
         return error
     return NodeFailedError(
-        f"Data directory {path} failed: {cause}. It holds the metadata log, without which the node "
-        f"cannot go on. {_remedy(path, cause, disk)}, then start the node again"
+        f"Data directory {path} failed: {cause}. The node cannot continue without the metadata "
+        f"log, which is in this directory. {_remedy(path, cause, disk)}, then start the node again"
     )
 
 

@@ -71,15 +71,18 @@ class ClientInstance(msgspec.Struct):
     terminating: bool = False
     last_error: ErrorCode = ErrorCode.NONE
 
-    def takes_get(self, now_ms: float) -> bool:
+    def maybe_record_get(self, now_ms: float) -> bool:
         """Record a request for the subscription, and return False if it is too early."""
         if now_ms - max(self.last_get_ms, self.last_push_ms) < self.push_interval_ms:
             return False
         self.last_get_ms = now_ms
         return True
 
-    def takes_push(self, now_ms: float) -> bool:
-        """Record a push, and return False if it is too early. The first push after a get is not."""
+    def maybe_record_push(self, now_ms: float) -> bool:
+        """Record a push, and return False if it is too early.
+
+        The first push after a request for the subscription is never too early.
+        """
         if self.last_get_ms <= self.last_push_ms and (
             now_ms - self.last_push_ms < self.push_interval_ms
         ):
@@ -99,19 +102,20 @@ class ClientTelemetry:
         # telemetry.max.bytes
         self.max_bytes = max_bytes
         self._receiver = receiver
+        # Recently active clients by instance id, the least recently active client first.
         self._instances: OrderedDict[bytes, ClientInstance] = OrderedDict()
         # The configs image of the last lookup, and its subscriptions.
         self._known: tuple[object, tuple[Subscription, ...]] = (None, ())
 
     def get(self, instance_id: bytes, client: Mapping[str, str]) -> ClientInstance | ErrorCode:
-        """Return the metrics that the client has to push, or an error if it asks too early."""
+        """Return the metrics that the client has to push, or an error if it sends too early."""
         instance = self._instance(instance_id, client)
         now_ms = self._clock.monotonic_ms()
         may_ask_again = instance.last_error in (
             ErrorCode.UNKNOWN_SUBSCRIPTION_ID,
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
         )
-        if not instance.takes_get(now_ms):
+        if not instance.maybe_record_get(now_ms):
             if not may_ask_again:
                 return self._failed(instance, ErrorCode.THROTTLING_QUOTA_EXCEEDED)
             instance.last_get_ms = now_ms
@@ -142,7 +146,7 @@ class ClientTelemetry:
     ) -> ErrorCode | None:
         if instance.terminating:
             return ErrorCode.INVALID_REQUEST
-        if not instance.takes_push(self._clock.monotonic_ms()) and not request.terminating:
+        if not instance.maybe_record_push(self._clock.monotonic_ms()) and not request.terminating:
             return ErrorCode.THROTTLING_QUOTA_EXCEEDED
         if request.subscription_id != instance.subscription_id:
             return ErrorCode.UNKNOWN_SUBSCRIPTION_ID

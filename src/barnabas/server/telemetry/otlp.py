@@ -118,9 +118,9 @@ def _any_value(message: memoryview) -> str:
     return ""
 
 
-def _messages(message: memoryview, wanted: int) -> Iterator[memoryview]:
+def _messages(message: memoryview, field: int) -> Iterator[memoryview]:
     for number, kind, value in _fields(message):
-        if number == wanted and kind == _BYTES and not isinstance(value, int):
+        if number == field and kind == _BYTES and not isinstance(value, int):
             yield value
 
 
@@ -139,7 +139,7 @@ def _fields(message: memoryview) -> Iterator[Field]:
         else:
             size = {_FIXED_64: 8, _FIXED_32: 4}.get(kind, -1)
         if not 0 <= size <= end - position:
-            raise OtlpError(f"a field of type {kind} does not fit")
+            raise OtlpError(f"a field of type {kind} is invalid or truncated")
         part = message[position : position + size]
         position += size
         yield tag >> 3, kind, part if kind == _BYTES else int.from_bytes(part, "little")
@@ -165,8 +165,8 @@ def _double(bits: int) -> float:
 
 def _text(value: int | memoryview) -> str:
     if isinstance(value, int):
-        raise OtlpError("a text is a number")
+        raise OtlpError("a string field has a number")
     try:
         return str(value, "utf-8")
     except UnicodeDecodeError as error:
-        raise OtlpError("a text is not UTF-8") from error
+        raise OtlpError("a string field is not UTF-8") from error

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 def pushing_client(context: RequestContext, instance_id: bytes) -> dict[str, str]:
-    """Return the attributes of the client from the request and its connection."""
+    """Return the attributes of the client from the request and its connection.
+
+    The principal is for the receiver. Subscriptions cannot match it.
+    """
     session = context.connection.session
     software = session if isinstance(session, ClientSoftware) else UNKNOWN_SOFTWARE
     address, _, port = context.connection.peer.rpartition(":")
@@ -31,4 +34,5 @@ def pushing_client(context: RequestContext, instance_id: bytes) -> dict[str, str
         CLIENT_SOFTWARE_VERSION: software.version,
         CLIENT_SOURCE_ADDRESS: address,
         CLIENT_SOURCE_PORT: port,
+        "principal": str(context.principal),
     }

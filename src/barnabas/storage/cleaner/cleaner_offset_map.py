@@ -24,7 +24,7 @@ _DIGEST_BYTES = 32
 NO_OFFSET = -1
 
 
-def _stand_in(key: bytes) -> bytes:
+def _stored_key(key: bytes) -> bytes:
     return blake2b(key, digest_size=_DIGEST_BYTES).digest()
 
 
@@ -62,7 +62,7 @@ class OffsetMap:
             if key is None or offset < first_offset:
                 continue
             if len(key) > _PLAIN_KEY_BYTES_MAX:
-                key = _stand_in(key)
+                key = _stored_key(key)
             if may_fill and len(offsets) >= capacity:
                 return False
             offsets[key] = offset
@@ -79,7 +79,7 @@ class OffsetMap:
                 self.keyless += 1
                 continue
             if len(key) > _PLAIN_KEY_BYTES_MAX:
-                key = _stand_in(key)
+                key = _stored_key(key)
             if record.offset >= get(key, NO_OFFSET):
                 found.append(record)
         return found

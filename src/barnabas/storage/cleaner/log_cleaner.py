@@ -187,7 +187,7 @@ class LogCleaner:
             return
         if cleaning.work is not None:
             cleaning.work.cancel()
-        self._remove_half_made(cleaning.log)
+        self._remove_unfinished(cleaning.log)
         self._check_again()
 
     def abort_and_pause_cleaning(self, partition: TopicPartition) -> None:
@@ -347,13 +347,13 @@ class LogCleaner:
             case MapBuilt():
                 cleaning.built = result
             case CleanedSegment():
-                self._put_in_place(cleaning, result)
+                self._swap_in(cleaning, result)
             case CleaningStats():
                 cleaning.stats = result
             case _:
                 raise AssertionError(f"unknown message {result!r}")
 
-    def _put_in_place(self, cleaning: Pass, cleaned: CleanedSegment) -> None:
+    def _swap_in(self, cleaning: Pass, cleaned: CleanedSegment) -> None:
         log = cleaning.log
         try:
             is_done = (
@@ -427,7 +427,7 @@ class LogCleaner:
         if isinstance(error, OSError) and directory is not None and not is_short:
             self._dependencies.on_disk_failure(directory.path, error)
             return
-        self._remove_half_made(cleaning.log)
+        self._remove_unfinished(cleaning.log)
         if isinstance(error, OffloadError) or is_short:
             # The log itself is intact, so it is retried after the backoff.
             _log.warning(
@@ -447,7 +447,7 @@ class LogCleaner:
         )
         self.uncleanable.add(partition)
 
-    def _remove_half_made(self, log: Log) -> None:
+    def _remove_unfinished(self, log: Log) -> None:
         disk, directory = self._dependencies.disk, log.directory
         try:
             if not disk.exists(directory):

@@ -63,9 +63,9 @@ def decode_lines(content: bytes, words: int) -> list[list[str]]:
         raise CheckpointError("not a checkpoint of version 0")
     entries = [line.decode("utf-8", "replace").split() for line in lines[2:] if line.strip()]
     if not lines[1].strip().isdigit() or int(lines[1]) != len(entries):
-        raise CheckpointError(f"the checkpoint has {len(entries)} entries, not {lines[1]!r}")
+        raise CheckpointError(f"the checkpoint has {len(entries)} entries instead of {lines[1]!r}")
     if any(len(entry) != words for entry in entries):
-        raise CheckpointError(f"a line has not {words} words")
+        raise CheckpointError(f"a line does not have {words} words")
     return entries
 
 

@@ -74,8 +74,8 @@ class LogDirectory:
         lock = disk.lock(f"{path}/{LOCK_FILE}")
         if lock is None:
             raise DirectoryInUseError(
-                f"{path} is used by another process; stop that one, or give this broker a data "
-                f"directory of its own"
+                f"{path} is used by another process; stop that process, or use another "
+                "data directory"
             )
         try:
             meta = MetaProperties.read(disk, path)
@@ -143,7 +143,7 @@ def check_node(path: str, meta: MetaProperties, node_id: int) -> None:
     """
     if meta.node_id != node_id:
         raise InconsistentDirectoryError(
-            f"{path} belongs to node {meta.node_id}, this is node {node_id}; set "
+            f"{path} belongs to node {meta.node_id}, but this is node {node_id}; set "
             f"node.id={meta.node_id} or use another data directory"
         )
 
@@ -151,6 +151,7 @@ def check_node(path: str, meta: MetaProperties, node_id: int) -> None:
 def _check_cluster(path: str, meta: MetaProperties, cluster_id: str) -> None:
     if meta.cluster_id != cluster_id:
         raise InconsistentDirectoryError(
-            f"{path} belongs to cluster {meta.cluster_id}, this node to {cluster_id}; use another "
+            f"{path} belongs to cluster {meta.cluster_id}, but this node belongs to "
+            f"{cluster_id}; use another "
             f"data directory"
         )

@@ -45,7 +45,7 @@ class MetaProperties(msgspec.Struct, frozen=True):
             version = values.get("version", "0")
             if version != _VERSION:
                 raise InconsistentDirectoryError(
-                    f"{path} has version {version!r}, this broker reads version {_VERSION}"
+                    f"{path} has version {version!r}, but this broker reads version {_VERSION}"
                 )
             directory_id = values.get("directory.id")
             return cls(

@@ -55,7 +55,7 @@ def assign(
             staging.add(records[position : position + header.size], header, next_offset)
         if origin is _RAFT and header.base_offset != next_offset:
             raise InvalidRecordError(
-                f"batch of offset {header.base_offset}, the log ends at {next_offset}"
+                f"the batch has offset {header.base_offset}, but the log ends at {next_offset}"
             )
         set_offset_and_epoch(records, position, next_offset, leader_epoch)
         placed.append(place(info, position, header, next_offset))

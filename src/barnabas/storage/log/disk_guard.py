@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 # The broker's reaction to damage that a read finds.
 _ACTION = (
-    "answered with CORRUPT_MESSAGE, other records are served; another replica in sync leads if "
-    "there is one; else stop the broker and run `barnabas log repair` on the data directory"
+    "reads return CORRUPT_MESSAGE, other records are served; another in-sync replica "
+    "becomes leader if there is one; otherwise stop the broker and run `barnabas log "
+    "repair` on the data directory"
 )
 
 

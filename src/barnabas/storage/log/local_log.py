@@ -163,7 +163,10 @@ class LocalLog:
         return [AbortedTransaction(entry.producer_id, entry.first_offset) for entry in found]
 
     def _on_damaged_index(self, path: str, position: int) -> None:
-        problem, action = "entries lead to no batch", "they are not used; nothing to do"
+        problem, action = (
+            "entries do not point to a batch",
+            "the entries are ignored; no action is needed",
+        )
         self._dependencies.damage.report(DamageKind.INDEX, path, problem, action, position)
 
     def _upper_bound_of(self, result: ReadResult) -> int:
@@ -193,7 +196,7 @@ class LocalLog:
         if is_replaced:
             # The empty segment cannot accept the append; a new segment of the same name replaces
             # it.
-            assert previous.size == 0, f"{previous!r} begins at the log end and is not empty"
+            assert previous.size == 0, f"{previous!r} begins at the log end but is not empty"
         else:
             previous.seal()
         segment = self._new_segment(now_ms, roll_jitter_ms, is_replaced)

@@ -241,7 +241,7 @@ class Log:
         """
         if offset > self.high_watermark:
             raise OffsetOutOfRangeError(
-                f"log start {offset} ({reason}) above the high watermark {self.high_watermark}"
+                f"log start {offset} ({reason}) is above the high watermark {self.high_watermark}"
             )
         if offset <= self.log_start_offset:
             return False
@@ -284,7 +284,7 @@ class Log:
     def truncate_damage(self, path: str) -> None:
         """Remove the damaged segment with its file at `path`, and everything after it."""
         base_offset = offset_of(path.rpartition("/")[2], LOG_SUFFIX)
-        assert base_offset is not None, f"{path} is no segment"
+        assert base_offset is not None, f"{path} is not a segment"
         if base_offset <= max(self._local.segments[0].base_offset, self.log_start_offset):
             self.truncate_fully_and_start_at(max(base_offset, self.log_start_offset))
         else:
@@ -444,7 +444,7 @@ class Log:
     def take_over_from(self, other: Log) -> None:
         """Take the place of `other`, whose records this log has: copy epochs and offsets, sync."""
         assert self.log_end_offset == other.log_end_offset, (
-            f"the copy ends at {self.log_end_offset}, the log at {other.log_end_offset} "
+            f"the copy ends at {self.log_end_offset}, but the log ends at {other.log_end_offset} "
             f"{self.topic_partition}"
         )
         with self._guard:

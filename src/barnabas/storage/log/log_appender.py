@@ -95,7 +95,7 @@ class LogAppender:
             return info
         if len(records) > config.segment_bytes:
             raise RecordBatchTooLargeError(
-                f"{len(records)} bytes in one append, segment.bytes is {config.segment_bytes}"
+                f"an append of {len(records)} bytes exceeds segment.bytes={config.segment_bytes}"
             )
         if origin is _CLIENT and find_duplicate(found, self._producers, info):
             if config.has_log_append_time:

@@ -173,7 +173,7 @@ class LogCopy:
         self.future.update_high_watermark(self.source.high_watermark)
         reached = min(start, self.future.high_watermark)
         if reached > self.future.log_start_offset:
-            self.future.maybe_increment_log_start_offset(reached, "its origin's log start")
+            self.future.maybe_increment_log_start_offset(reached, "the log start of its source")
 
     def _follow_truncations(self) -> None:
         """Truncate the future replica to the last common offset, by leader epochs (KIP-101)."""

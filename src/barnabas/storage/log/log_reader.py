@@ -85,7 +85,7 @@ class LogReader:
         """
         end, start = self._offsets.log_end_offset, self._offsets.log_start_offset
         if offset > end or offset < start:
-            raise OffsetOutOfRangeError(f"offset {offset} lies outside [{start}, {end}]")
+            raise OffsetOutOfRangeError(f"offset {offset} is outside [{start}, {end}]")
         if offset == end:
             return self._local.empty_at_end(isolation is FetchIsolation.TXN_COMMITTED)
         if isolation is FetchIsolation.LOG_END:

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class SmallFiles(Protocol):
-    """A part of the log with files of its own beside the segments."""
+    """A part of the log that has separate files besides the segments."""
 
     def take_unsynced(self) -> list[str]:
-        """Return the paths that the next sync must include; it is not asked for them again."""
+        """Return the paths that the next sync must include; each change is returned only once."""
         ...
 
 

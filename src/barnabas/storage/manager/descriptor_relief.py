@@ -55,14 +55,14 @@ class DescriptorRelief:
         if not self._is_running:
             self._is_running = True
             # Do not close files in the middle of the failed operation.
-            self._dependencies.timer.call_soon(self._look)
+            self._dependencies.timer.call_soon(self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._is_running = self._is_short
         self._is_short = False
         self._close_idle()
         if self._is_running:
-            self._dependencies.timer.call_later(_LOOK_AGAIN_MS, self._look)
+            self._dependencies.timer.call_later(_LOOK_AGAIN_MS, self._check)
 
     def _maybe_warn(self) -> None:
         now_ms = self._dependencies.clock.monotonic_ms()
@@ -70,7 +70,8 @@ class DescriptorRelief:
             return
         self._warned_ms = now_ms
         _log.warning(
-            "No file descriptor is free, operations that need one are rejected and can be "
-            "retried: shortages=%d. Raise the limit (ulimit -n, or LimitNOFILE= of the service)",
+            "Operations are rejected and can be retried, because no file descriptor is "
+            "free: shortages=%d. Raise the limit (ulimit -n, or LimitNOFILE= of the "
+            "service)",
             self.shortages,
         )

@@ -139,7 +139,7 @@ class DirectoryLoading:
         try:
             return checkpoint.read()
         except CheckpointError as error:
-            action = "the logs are read instead, the file is written anew; nothing to do"
+            action = "the logs are read instead, and the file is rewritten; no action is needed"
             damage = self._dependencies.damage
             damage.report(DamageKind.CHECKPOINT, checkpoint.path, str(error), action)
             return {}
@@ -183,8 +183,9 @@ class DirectoryLoading:
         """Report that a log cannot be opened, and return the problem."""
         problem = f"{type(error).__name__}: {error}"
         action = (
-            "the partition is offline (KAFKA_STORAGE_ERROR); if other replicas exist, stop the "
-            "broker, move the directory away and start; else run `barnabas log repair`"
+            "the partition is offline (KAFKA_STORAGE_ERROR); if other replicas exist, "
+            "stop the broker, move the directory away and start the broker; otherwise "
+            "run `barnabas log repair`"
         )
         self._dependencies.damage.report(DamageKind.LOG, path, problem, action)
         _log.debug("Log could not be opened: directory=%s", path, exc_info=error)
@@ -200,6 +201,7 @@ class DirectoryLoading:
             high_watermark=self._high_watermarks.get(partition, 0) if has_checkpoints else 0,
             clean_shutdown=self._directory.was_stopped_cleanly,
             producer_id_expiration_ms=self._config.producer_id_expiration_ms,
+            verifies_transactions=self._config.transaction_partition_verification_enable,
         )
         config = self._config_of(partition.topic)
         loader = LogLoader(path, config, self._dependencies, opening)

@@ -127,7 +127,7 @@ class LogManager:
     def startup(
         self,
         config_of: Callable[[str], LogConfig],
-        assigned: AssignedLogs = EverythingAssigned(),  # noqa: B008 - holds nothing
+        assigned: AssignedLogs = EverythingAssigned(),  # noqa: B008 - the object has no state
     ) -> None:
         """Open every log of the directories in one turn.
 
@@ -248,7 +248,7 @@ class LogManager:
                 # Created just before a power loss: there are no records to keep.
                 self._removal.delete_later(log)
             else:
-                self._set_aside(log, "the metadata does not know it, or its topic id was lost")
+                self._set_aside(log, "not in the metadata, or its topic id is lost")
             return
         other = table.logs.get(partition)
         if other is not None:
@@ -367,6 +367,7 @@ class LogManager:
             partition,
             topic_id,
             producer_id_expiration_ms=self._config.producer_id_expiration_ms,
+            verifies_transactions=self._config.transaction_partition_verification_enable,
         )
         directory = next(each for each in self.directories if each.holds(path))
         try:
@@ -418,6 +419,12 @@ class LogManager:
         for log in self.logs.values():
             log.producer_state.expiration_ms = expiration_ms
 
+    def verify_transactions(self, is_required: bool) -> None:
+        """Set whether the coordinator must confirm transactions, for all logs."""
+        self._config = replace(self._config, transaction_partition_verification_enable=is_required)
+        for log in self.logs.values():
+            log.producer_state.requires_verification = is_required
+
     def directory_of(self, partition: TopicPartition) -> LogDirectory | None:
         """Return the data directory of a partition's log."""
         return self._current.directory_of(partition)
@@ -450,7 +457,7 @@ class LogManager:
                         return directory
                     raise KafkaStorageError(f"{directory.path} is offline")
             if self.has_offline_directories:
-                raise KafkaStorageError(f"{partition} may lie in a directory that is offline")
+                raise KafkaStorageError(f"{partition} may be in an offline directory")
         preferred = self._preferred.pop(partition, None)
         if preferred is not None and preferred.is_online:
             return preferred
@@ -481,7 +488,7 @@ class LogManager:
             KafkaStorageError: the directory failed.
         """
         log = self.logs[partition]
-        assert partition not in self.futures, f"{partition} has a future replica already"
+        assert partition not in self.futures, f"{partition} already has a future replica"
         name = partition.future_directory_name(self._dependencies.rng.uuid())
         future = self._create(f"{directory.path}/{name}", partition, log.topic_id, log.config)
         self._future.put(partition, future, directory)

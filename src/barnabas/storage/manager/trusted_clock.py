@@ -130,8 +130,8 @@ class TrustedClock:
         if held_ms >= self.hold_ms:
             return
         _log.warning(
-            "The wall clock jumped ahead, or this broker was off; records do not expire by the new "
-            "time yet: ahead_hours=%.1f hold_hours=%.1f. If the clock is wrong, correct it now. If "
+            "The wall clock jumped ahead, or the broker was down; expiry is delayed: "
+            "ahead_hours=%.1f hold_hours=%.1f. If the clock is wrong, correct it now. If "
             "it is right, do nothing, or set %s=0 to delete expired records at once",
             ahead_ms / _MS_PER_HOUR,
             (self.hold_ms - held_ms) / _MS_PER_HOUR,
@@ -142,7 +142,7 @@ class TrustedClock:
         self._held_ms = None
         if ahead_ms > JUMP_MS:
             _log.warning(
-                "The wall clock is trusted again, records expire by it: ahead_hours=%.1f",
+                "Expiry follows the wall clock again: ahead_hours=%.1f",
                 ahead_ms / _MS_PER_HOUR,
             )
         else:

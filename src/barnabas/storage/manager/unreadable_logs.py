@@ -76,7 +76,7 @@ def _resolve_identity(
     if log.identity.is_damaged(expected):
         problem, action = (
             "its topic id is damaged",
-            "replaced by the one of the metadata; nothing to do",
+            "replaced by the topic id in the metadata; no action is needed",
         )
         damage.report(DamageKind.IDENTITY, path, problem, action)
         log.identity.repair_topic_id(expected)
@@ -85,7 +85,7 @@ def _resolve_identity(
         # The log belongs to another topic, or is empty.
         return None
     if not was_synced:
-        # A power loss may have torn the file, which may also be an older topic's of the same name.
+        # A power loss may have torn the file, or it may belong to an older topic of the same name.
         action = (
             "the directory gets the suffix -stray and is kept; if it belongs to the topic, "
             "stop the broker, move it back and repair the file"
@@ -93,7 +93,7 @@ def _resolve_identity(
         problem = "the file is missing or unreadable"
         damage.report(DamageKind.IDENTITY, path, problem, action)
         return None
-    problem = "the file is missing or unreadable, and the log was closed cleanly"
+    problem = "the file is missing or unreadable, although the log was closed cleanly"
     if assigned.has_other_in_sync(log.topic_partition):
         action = "the directory gets the suffix -stray, and the records are fetched from the leader"
         damage.report(DamageKind.IDENTITY, path, problem, action)

@@ -52,6 +52,11 @@ class OpenTransactions:
             return replicated
         return first
 
+    @property
+    def first_producer_id(self) -> int | None:
+        """The producer of the oldest transaction without a marker; None without any."""
+        return next(iter(self._ongoing.values()), None)
+
     def last_stable_offset_after(self, completed: CompletedTxn) -> int:
         """Return the last stable offset once this transaction has ended.
 

@@ -17,3 +17,5 @@ class ProducerChange(msgspec.Struct, gc=False):
     entry: ProducerEntry
     # The transaction that the batch ends, if it is a marker.
     completed: CompletedTxn | None = None
+    # Whether the batch is a marker that began a new producer epoch (KIP-890).
+    is_bumped: bool = False

@@ -34,6 +34,7 @@ from barnabas.storage.producers.producer_snapshot import (
     decode_snapshot,
     encode_snapshot,
 )
+from barnabas.storage.producers.verifications import VerificationGuard, Verifications
 from barnabas.storage.segment.transaction_index import AbortedEntry
 
 if TYPE_CHECKING:
@@ -55,8 +56,10 @@ class ProducerState:
         "entries",
         "expiration_ms",
         "map_end_offset",
+        "requires_verification",
         "snapshots",
         "transactions",
+        "verifications",
     )
 
     def __init__(self, disk: Disk, directory: str, expiration_ms: int) -> None:
@@ -68,6 +71,11 @@ class ProducerState:
         self.entries: dict[int, ProducerEntry] = {}
         # Open and undecided transactions: an index over `entries`, changed by `commit` alone.
         self.transactions = OpenTransactions()
+        # transaction.partition.verification.enable: whether the coordinator must confirm each
+        # transaction before its first batch. Set for all logs by the log manager.
+        self.requires_verification = False
+        # Verifications of producers that begin a transaction; None before the first one.
+        self.verifications: Verifications | None = None
         # The state covers all batches below this offset (exclusive). Appends and replays raise it.
         self.map_end_offset = 0
         # Offsets of the snapshot files, ascending. Each covers the batches below its offset.
@@ -103,20 +111,28 @@ class ProducerState:
         Raises:
             InvalidProducerEpochError: the producer epoch is too old.
             OutOfOrderSequenceError: the sequence does not follow the last one.
-            InvalidTxnStateError: the producer has an open transaction; the batch has none.
+            InvalidTxnStateError: the producer has an open transaction, and the batch has none; or
+                the transaction coordinator has not confirmed the transaction of the batch.
         """
         producer_id, epoch = header.producer_id, header.producer_epoch
         entry = before or self.entries.get(producer_id)
+        is_transactional = header.is_transactional
+        if (
+            is_transactional
+            and self.requires_verification
+            and origin is not AppendOrigin.REPLICATION
+        ):
+            _check_verification(self.verifications, entry, header, origin)
         if entry is None:
             entry = ProducerEntry(producer_id)
         elif origin is not AppendOrigin.REPLICATION:
             _check_epoch(entry, epoch)
             if origin is AppendOrigin.CLIENT:
                 _check_sequence(entry, epoch, header.base_sequence)
-        is_transactional = header.is_transactional
         if entry.txn_first_offset != NO_OFFSET and not is_transactional:
             raise InvalidTxnStateError(
-                f"producer {producer_id} has a transaction open, its batch is not transactional"
+                f"producer {producer_id} has an open transaction, but its batch is not "
+                "transactional"
             )
         batch = RememberedBatch(
             header.base_sequence,
@@ -148,10 +164,20 @@ class ProducerState:
         entry = before or self.entries.get(producer_id) or ProducerEntry(producer_id)
         if origin is not AppendOrigin.REPLICATION:
             _check_epoch(entry, header.producer_epoch)
+            if (
+                origin is AppendOrigin.BUMPING_MARKER
+                and header.producer_epoch == entry.producer_epoch
+                and entry.txn_first_offset != NO_OFFSET
+            ):
+                raise InvalidProducerEpochError(
+                    f"marker of producer {producer_id} has the epoch {entry.producer_epoch} of "
+                    f"its open transaction"
+                )
             if marker.coordinator_epoch < entry.coordinator_epoch:
                 raise TransactionCoordinatorFencedError(
-                    f"marker of coordinator epoch {marker.coordinator_epoch} for producer "
-                    f"{producer_id}; epoch {entry.coordinator_epoch} was seen"
+                    f"marker for producer {producer_id} has coordinator epoch "
+                    f"{marker.coordinator_epoch}, which is older than epoch "
+                    f"{entry.coordinator_epoch}"
                 )
         completed = None
         if entry.txn_first_offset != NO_OFFSET:
@@ -160,11 +186,21 @@ class ProducerState:
         staged = entry.with_marker(
             header.producer_epoch, marker.coordinator_epoch, marker.timestamp
         )
-        return ProducerChange(staged, completed)
+        return ProducerChange(staged, completed, origin is AppendOrigin.BUMPING_MARKER)
 
-    def commit(self, entry: ProducerEntry, completed: CompletedTxn | None = None) -> None:
+    def commit(
+        self,
+        entry: ProducerEntry,
+        completed: CompletedTxn | None = None,
+        *,
+        is_bumped: bool = False,
+    ) -> None:
         """Apply staged state after the batch was written to the file."""
         self.entries[entry.producer_id] = entry
+        if self.verifications is not None:
+            # The marker began the epoch of the next transaction, whose verification goes on.
+            kept_epoch = entry.producer_epoch if is_bumped else NO_EPOCH
+            self.verifications.end(entry.producer_id, kept_epoch)
         if entry.txn_first_offset != NO_OFFSET:
             self.transactions.begin(entry.txn_first_offset, entry.producer_id)
         if completed is not None:
@@ -195,6 +231,55 @@ class ProducerState:
         self.map_end_offset = header.next_offset
         return completed
 
+    # -- verification ------------------------------------------------------------------------
+
+    def begin_verification(
+        self,
+        producer_id: int,
+        epoch: int,
+        sequence: int,
+        now_ms: int,
+        *,
+        bumps_epoch: bool = False,
+    ) -> VerificationGuard | None:
+        """Return a guard if the coordinator must confirm the producer's transaction, else None.
+
+        Args:
+            producer_id: the producer.
+            epoch: the producer epoch of the batch.
+            sequence: the first sequence of the batch; -1 for a coordinator's batch.
+            now_ms: wall clock.
+            bumps_epoch: whether the client gets a new epoch with the end of each transaction.
+        """
+        if not self.requires_verification or self._has_open_transaction(producer_id, epoch):
+            return None
+        if self.verifications is None:
+            self.verifications = Verifications()
+        return self.verifications.begin(
+            producer_id, epoch, sequence, now_ms, bumps_epoch=bumps_epoch
+        )
+
+    def is_fenced(self, producer_id: int, epoch: int) -> bool:
+        """Return whether the log has a later epoch of the producer."""
+        entry = self.entries.get(producer_id)
+        return entry is not None and epoch < entry.producer_epoch
+
+    def confirm_verification(self, producer_id: int, guard: VerificationGuard) -> bool:
+        """Accept the first batch of the transaction: the coordinator has confirmed it.
+
+        Returns:
+            False if the verification has ended: a marker or the first batch came in between.
+        """
+        return self.verifications is not None and self.verifications.confirm(producer_id, guard)
+
+    def _has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        entry = self.entries.get(producer_id)
+        return (
+            entry is not None
+            and entry.txn_first_offset != NO_OFFSET
+            and entry.producer_epoch == epoch
+        )
+
     # -- transactions ------------------------------------------------------------------------
 
     def commit_all(self, changes: Iterable[ProducerChange], end_offset: int) -> list[AbortedEntry]:
@@ -216,7 +301,7 @@ class ProducerState:
                     f"ExactlyOncePerSequence: producer_id={entry.producer_id} appends at offset "
                     f"{first_offset}, and its last batch ends at offset {last_offset}"
                 )
-            self.commit(entry, completed)
+            self.commit(entry, completed, is_bumped=change.is_bumped)
             if completed is not None and completed.is_aborted:
                 aborted_ones.append(self.aborted_entry(completed))
         self.map_end_offset = end_offset
@@ -231,12 +316,20 @@ class ProducerState:
 
     # -- lifecycle ---------------------------------------------------------------------------
 
+    def has_transaction_before(self, oldest_ms: int) -> bool:
+        """Return whether the oldest open transaction had its last write before this time."""
+        producer_id = self.transactions.first_producer_id
+        entry = None if producer_id is None else self.entries.get(producer_id)
+        return entry is not None and 0 < entry.last_timestamp < oldest_ms
+
     def remove_expired(self, now_ms: int) -> int:
         """Remove producers idle for `producer.id.expiration.ms`; return their number.
 
         A producer with an open transaction stays.
         """
         oldest = now_ms - self.expiration_ms
+        if self.verifications is not None:
+            self.verifications.remove_expired(oldest)
         expired = [
             entry.producer_id
             for entry in self.entries.values()
@@ -352,10 +445,44 @@ class ProducerState:
         return is_old and entry.txn_first_offset == NO_OFFSET
 
 
+def _check_verification(
+    verifications: Verifications | None,
+    entry: ProducerEntry | None,
+    header: BatchHeader,
+    origin: AppendOrigin,
+) -> None:
+    """Check that a transactional batch belongs to a transaction that the coordinator knows."""
+    if (
+        entry is not None
+        and entry.txn_first_offset != NO_OFFSET
+        and entry.producer_epoch == header.producer_epoch
+    ):
+        return
+    guard = None
+    if verifications is not None:
+        guard = verifications.find(header.producer_id, header.producer_epoch)
+    if guard is None or not guard.is_verified:
+        raise InvalidTxnStateError(
+            f"the transaction of producer {header.producer_id} was not verified"
+        )
+    if origin is not AppendOrigin.CLIENT:
+        return
+    if guard.bumps_epoch and header.base_sequence != 0 and (entry is None or not entry.batches):
+        raise OutOfOrderSequenceError(
+            f"producer {header.producer_id} begins with sequence {header.base_sequence}"
+        )
+    if header.base_sequence > guard.lowest_sequence:
+        raise OutOfOrderSequenceError(
+            f"producer {header.producer_id} sent sequence {header.base_sequence}, which "
+            f"is below {guard.lowest_sequence}"
+        )
+
+
 def _check_epoch(entry: ProducerEntry, epoch: int) -> None:
     if epoch < entry.producer_epoch:
         raise InvalidProducerEpochError(
-            f"producer {entry.producer_id} has epoch {epoch}, {entry.producer_epoch} was seen"
+            f"producer {entry.producer_id} has epoch {epoch}, which is older than epoch "
+            f"{entry.producer_epoch}"
         )
 
 

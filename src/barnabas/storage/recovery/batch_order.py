@@ -67,7 +67,7 @@ class BatchOrder:
     ) -> str | None:
         base, expected = header.base_offset, self.next_offset
         if base < expected:
-            return f"its base offset is {base}, the batch before it ends at {expected}"
+            return f"its base offset is {base}, but the previous batch ends at {expected}"
         if header.last_offset - self._segment_base > RELATIVE_OFFSET_MAX:
             return f"its base offset is {base}, too large for its segment"
         if base == expected:
@@ -75,19 +75,19 @@ class BatchOrder:
         # Offsets are missing before the batch. That is valid unless the next batch contradicts.
         limit = following if after is None else after.base_offset
         if header.next_offset > limit:
-            return f"its base offset is {base}, though offset {limit} follows it"
+            return f"its base offset is {base}, although offset {limit} follows it"
         if after is None and limit == LONG_MAX and not self._may_skip:
-            return f"its base offset is {base}, the batch before it ends at {expected}"
+            return f"its base offset is {base}, but the previous batch ends at {expected}"
         return None
 
     def _epoch_problem(self, header: BatchHeader, after: BatchHeader | None) -> str | None:
         epoch = header.partition_leader_epoch
         if epoch < self.epoch:
             # These may also be old bytes after a truncation that did not reach the disk.
-            return f"its leader epoch is {epoch}, the one before it has {self.epoch}"
+            return f"its leader epoch is {epoch}, but the previous batch has {self.epoch}"
         older = epoch if after is None else after.partition_leader_epoch
         # No batch contradicts the last batch. After a power loss, the file of epochs may lack an
         # epoch, so an unknown epoch alone proves nothing.
         if older < epoch and epoch not in self._known_epochs:
-            return f"its leader epoch is {epoch}, the next batch has {older}"
+            return f"its leader epoch is {epoch}, but the next batch has {older}"
         return None

@@ -97,6 +97,7 @@ class LogLoader:
         self._producers = ProducerState(
             dependencies.disk, directory, opening.producer_id_expiration_ms
         )
+        self._producers.requires_verification = opening.verifies_transactions
         self._epochs = LeaderEpochCache(dependencies.disk, directory)
 
     def load(self) -> LoadedLog:
@@ -192,12 +193,15 @@ class LogLoader:
             # A power loss explains the damage.
             _log.warning("Rebuilt the missing or damaged leader epochs: path=%s", self._epochs.path)
             return
-        action = "the leader epochs were read from the batches; nothing to do"
+        action = "the leader epochs were read from the batches; no action is needed"
         problem = "the file is missing or damaged"
         self._dependencies.damage.report(DamageKind.EPOCHS, self._epochs.path, problem, action)
 
     def _report_snapshots(self) -> None:
-        action = "removed; the state was read from an older snapshot and the batches; nothing to do"
+        action = (
+            "removed; the state was read from an older snapshot and the batches; no action "
+            "is needed"
+        )
         for path in self._producers.damaged_snapshots:
             problem = "the producer snapshot cannot be read"
             self._dependencies.damage.report(DamageKind.PRODUCERS, path, problem, action)
@@ -325,7 +329,7 @@ class LogLoader:
             if not self._disk.exists(path):
                 continue
             if not segment.txn_index.is_sane(segment.base_offset, segment_end):
-                action = "rebuilt from the batches; nothing to do"
+                action = "rebuilt from the batches; no action is needed"
                 problem = "its entries do not fit the segment"
                 self._dependencies.damage.report(DamageKind.TRANSACTIONS, path, problem, action)
                 return segment.base_offset
@@ -533,7 +537,7 @@ def _replay_or_skip(state: ProducerState, batch: memoryview, header: BatchHeader
     try:
         state.replay(batch, header)
     except StorageError as error:
-        _log.error("Skipped a batch in the state of producers: error=%s", error)
+        _log.error("Skipped an invalid batch while loading the producer state: error=%s", error)
 
 
 def _index_aborted(segment: Segment, state: ProducerState, completed: CompletedTxn | None) -> None:

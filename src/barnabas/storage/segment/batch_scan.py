@@ -116,7 +116,7 @@ def describe_end(file: File, position: int, end: int) -> tuple[str, bool]:
     if header.batch_length < _BATCH_LENGTH_MIN:
         return f"its length is {header.batch_length}", False
     if header.size > left:
-        return f"its length is {header.batch_length}, only {left} bytes are left", True
+        return f"its length is {header.batch_length}, but only {left} bytes remain", True
     if header.last_offset_delta < 0:
         return f"its last offset delta is {header.last_offset_delta}", False
     return "its CRC is wrong", False

@@ -97,7 +97,9 @@ class OffsetIndex:
         """Append the entry of a batch."""
         offsets = self._loaded()
         relative = last_offset - self.base_offset
-        assert not offsets or relative > offsets[-1], f"entry {relative} after entry {offsets[-1]}"
+        assert not offsets or relative > offsets[-1], (
+            f"entry {relative} is not above the last entry {offsets[-1]}"
+        )
         offsets.append(relative)
         self._positions.append(position)
         self.file.append(_ENTRY.pack(relative, position))

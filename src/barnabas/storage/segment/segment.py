@@ -168,8 +168,8 @@ class Segment:
     def prepare_append(self) -> None:
         """Open and read all that `append` needs, so that a missing descriptor fails here."""
         if self._file is None or self._max_timestamp is None:
-            self.file  # noqa: B018 - opens it
-            self.max_timestamp  # noqa: B018 - reads it
+            self.file  # noqa: B018 - the property opens the file
+            self.max_timestamp  # noqa: B018 - the property reads the file
             self.txn_index.entries()
 
     def append(self, data: Buffer, first_offset: int, placed: list[PlacedBatch]) -> None:

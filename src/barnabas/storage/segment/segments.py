@@ -175,7 +175,7 @@ class Segments:
     def remove(self, segment: Segment) -> None:
         """Remove a segment; the caller must ensure that the log keeps or gets another one."""
         slot = bisect_left(self._bases, segment.base_offset)
-        assert self._segments[slot] is segment, f"{segment!r} is no segment of this log"
+        assert self._segments[slot] is segment, f"{segment!r} is not a segment of this log"
         del self._segments[slot]
         del self._bases[slot]
         if self._segments:

@@ -62,7 +62,7 @@ _COMPRESSED_INLINE_BYTES = 16 << 10
 # Maximum number of invalid records in an error. Kafka reports all of them.
 RECORD_ERRORS_MAX = 1000
 
-_NO_KEY = "a compacted topic needs a key"
+_NO_KEY = "a compacted topic requires a key for each record"
 _KEPT_FLAGS = TRANSACTIONAL_FLAG
 
 _offset_of = attrgetter("offset")

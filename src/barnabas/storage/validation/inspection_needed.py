@@ -16,5 +16,5 @@ class InspectionNeededError(Exception):
     """
 
     def __init__(self, inspection: Inspection) -> None:
-        super().__init__("the records have to be looked into first")
+        super().__init__("the records must be inspected first")
         self.inspection = inspection

@@ -78,7 +78,7 @@ def read_batches(records: memoryview) -> Batches:
 def _read_several(records: memoryview) -> Batches:
     found, end = read_followed_batches(records, _ANY_LEADER_EPOCH)
     if end != len(records):
-        raise CorruptRecordError(f"{len(records) - end} bytes are left after the last batch")
+        raise CorruptRecordError(f"{len(records) - end} bytes remain after the last batch")
     return found
 
 
@@ -183,7 +183,7 @@ def _check(header: BatchHeader, config: LogConfig, origin: AppendOrigin) -> None
     attributes = header.attributes
     if attributes & COMPRESSION_MASK:
         if attributes & COMPRESSION_MASK > _COMPRESSION_MAX:
-            raise UnsupportedCompressionTypeError(f"there is no compression {header.compression}")
+            raise UnsupportedCompressionTypeError(f"unknown compression {header.compression}")
     elif count * RECORD_BYTES_MIN > header.batch_length - _HEADER_LENGTH:
         raise InvalidRecordError(f"{count} records do not fit into {header.size} bytes")
     if origin is _RAFT:
@@ -193,16 +193,16 @@ def _check(header: BatchHeader, config: LogConfig, origin: AppendOrigin) -> None
         if attributes & CONTROL_FLAG:
             raise InvalidRecordError("clients must not write control records")
         if header.base_offset:
-            raise InvalidRecordError(f"the base offset is {header.base_offset}, not 0")
+            raise InvalidRecordError(f"the base offset is {header.base_offset} instead of 0")
         if header.producer_id >= 0:
             _check_producer(header)
 
 
 def _check_producer(header: BatchHeader) -> None:
     if header.base_sequence < 0:
-        raise InvalidRecordError(f"producer {header.producer_id} sent no sequence")
+        raise InvalidRecordError(f"producer {header.producer_id} sent no sequence number")
     if header.producer_epoch < -1:
-        raise InvalidProducerEpochError(f"there is no producer epoch {header.producer_epoch}")
+        raise InvalidProducerEpochError(f"invalid producer epoch {header.producer_epoch}")
 
 
 def _converted(records: memoryview, config: LogConfig, now_ms: int) -> bytearray:

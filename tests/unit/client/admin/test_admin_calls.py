@@ -39,19 +39,18 @@ TP = TopicPartition("t", 3)
 def test_a_password_is_salted_as_rfc_7677_does_in_its_example() -> None:
     salt = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
     given = scram.ScramUpsertion("user", scram.ScramMechanism.SCRAM_SHA_256, "pencil", 4096, salt)
-    request = scram.alter_scram_credentials([given], [], b"").build(0)
+    hashed = scram.salted_upsertion(given, b"")
+    request = scram.alter_scram_credentials([hashed], []).build(0)
     assert isinstance(request, AlterUserScramCredentialsRequest)
     (made,) = request.upsertions
     salted = "xKSVEDI6tPlSysH6mUQZOeeOp01r6B3fcJbodRPcYV0="
     assert made.salted_password == base64.b64decode(salted)
 
 
-def test_users_that_bring_no_salt_have_different_ones() -> None:
+def test_users_without_a_salt_get_different_salts() -> None:
     mechanism = scram.ScramMechanism.SCRAM_SHA_512
     given = [scram.ScramUpsertion(user, mechanism, "x", 4096) for user in ("a", "b")]
-    request = scram.alter_scram_credentials(given, [], b"random").build(0)
-    assert isinstance(request, AlterUserScramCredentialsRequest)
-    first, second = request.upsertions
+    first, second = [scram.salted_upsertion(each, b"random") for each in given]
     assert first.salt != second.salt
     assert first.salted_password != second.salted_password
 
@@ -100,7 +99,7 @@ def test_others_cannot_be_removed_through_an_old_broker() -> None:
         call.build(2)
 
 
-def test_features_of_old_brokers_are_lowered_by_another_word() -> None:
+def test_features_of_old_brokers_are_downgraded_by_another_field() -> None:
     call = features.update_features({"f": 0}, UpgradeType.SAFE_DOWNGRADE, 1000, validate_only=False)
     old, new = call.build(0), call.build(2)
     assert isinstance(old, UpdateFeaturesRequest)
@@ -130,7 +129,7 @@ def test_a_replica_that_moves_is_in_two_directories() -> None:
     assert log_dirs.directories_of(TP, [later, now]) == ReplicaDirectories("/1", 0, "/2", 7)
 
 
-def test_the_marker_of_an_abort_names_a_coordinators_epoch() -> None:
+def test_the_marker_of_an_abort_contains_a_coordinator_epoch() -> None:
     given = transactions.AbortableTransaction(TP, 5, 2)
     request = transactions.abort_transaction(given).build(1)
     assert isinstance(request, WriteTxnMarkersRequest)

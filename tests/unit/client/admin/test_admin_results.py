@@ -172,7 +172,7 @@ def test_topics_are_described_page_by_page(cluster: AnsweringCluster) -> None:
     assert list(found["t"].partitions) == [0, 1, 2]
 
 
-def test_no_names_are_not_all_topics(cluster: AnsweringCluster) -> None:
+def test_an_empty_list_of_names_describes_no_topics(cluster: AnsweringCluster) -> None:
     assert made(cluster, lambda sender: topics.describe_topics(sender, [])) == {}
     assert not cluster.asked
 
@@ -189,8 +189,8 @@ def test_a_topic_missing_in_the_response_is_an_error(cluster: AnsweringCluster) 
         described(cluster, [answer])
 
 
-def test_pages_that_repeat_themselves_come_to_an_end(cluster: AnsweringCluster) -> None:
-    with pytest.raises(BrokerError, match="the pages come to no end"):
+def test_repeated_pages_end_the_call(cluster: AnsweringCluster) -> None:
+    with pytest.raises(BrokerError, match="returns pages without end"):
         described(cluster, [page([0], 0)] * 1_000)
 
 
@@ -204,7 +204,7 @@ def test_endless_pages_are_requested_until_the_timeout(
         return page([0], next(numbers))
 
     cluster.answers[ApiKey.DESCRIBE_TOPIC_PARTITIONS] = answer
-    with pytest.raises(BrokerError, match="the pages come to no end"):
+    with pytest.raises(BrokerError, match="returns pages without end"):
         made(cluster, lambda sender: topics.describe_topics(sender, ["t"]))
     assert next(numbers) <= 201
 

@@ -1,4 +1,4 @@
-"""Admin calls find their broker, and look for it again when it was the wrong one."""
+"""Admin calls find their broker, and look it up again after an error."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_an_error_that_lasts_is_the_result_of_its_group_alone(
     assert "stop them first" in str(error)
 
 
-def test_time_is_up_with_the_last_error(cluster: AnsweringCluster, sender: Sender) -> None:
+def test_a_timeout_raises_the_last_error(cluster: AnsweringCluster, sender: Sender) -> None:
     cluster.answers = {
         ApiKey.FIND_COORDINATOR: coordinated_by(1),
         ApiKey.DELETE_GROUPS: deleted_by(2),
@@ -172,7 +172,7 @@ def test_time_is_up_with_the_last_error(cluster: AnsweringCluster, sender: Sende
     assert cluster.time.now <= 2000
 
 
-def test_partitions_go_to_their_leaders_and_follow_them(
+def test_requests_for_partitions_follow_leader_changes(
     cluster: AnsweringCluster, sender: Sender
 ) -> None:
     def led_by(*leaders: int) -> None:
@@ -207,7 +207,7 @@ def test_partitions_go_to_their_leaders_and_follow_them(
     assert [node for node, _ in cluster.asked] == [1, 2, 1]
 
 
-def test_a_call_to_one_coordinator_is_tried_again_when_the_connection_ends(
+def test_a_coordinator_call_is_retried_after_a_lost_connection(
     cluster: AnsweringCluster, sender: Sender
 ) -> None:
     ends = [DisconnectedError("h:1", "gone")]
@@ -220,7 +220,7 @@ def test_a_call_to_one_coordinator_is_tried_again_when_the_connection_ends(
     assert cluster.updates_requested
 
 
-def test_a_call_that_never_works_ends_with_what_it_waited_for(
+def test_a_call_that_never_succeeds_ends_with_its_last_error(
     cluster: AnsweringCluster, sender: Sender
 ) -> None:
     cluster.answers = {ApiKey.LIST_GROUPS: lambda _n, _r: DisconnectedError("h:1", "refused")}
@@ -247,7 +247,7 @@ def test_brokers_that_left_receive_no_calls(cluster: AnsweringCluster, sender: S
     assert [node for node, _ in cluster.asked] == [1, 2, 1, 2, 1]
 
 
-def test_one_attempt_gives_what_may_pass_as_result(
+def test_a_single_attempt_returns_retriable_errors_as_results(
     cluster: AnsweringCluster, sender: Sender
 ) -> None:
     cluster.answers = {

@@ -22,7 +22,7 @@ def test_a_session_needs_a_running_loop() -> None:
         AsyncSession(CONFIG, "consumer")
 
 
-def test_calls_are_awaited_whether_they_end_at_once_later_or_badly() -> None:
+def test_a_call_is_awaited_for_immediate_later_and_failed_ends() -> None:
     async def main() -> None:
         session = AsyncSession(CONFIG)
 

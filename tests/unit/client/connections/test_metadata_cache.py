@@ -44,7 +44,7 @@ def cache(leader: int = 1, epoch: int = 5) -> MetadataCache:
     return made
 
 
-def test_leaders_and_ids_are_remembered() -> None:
+def test_leaders_and_ids_are_cached() -> None:
     made = cache()
     assert made.leader(TP) == 1
     assert made.names[ID] == "t"
@@ -56,7 +56,7 @@ def test_an_older_leader_epoch_changes_nothing() -> None:
     assert made.leader(TP) == 1
 
 
-def test_a_newer_leader_epoch_is_taken() -> None:
+def test_a_newer_leader_epoch_is_applied() -> None:
     made = cache(leader=1, epoch=5)
     made.update(answer(2, 6), ["t"])
     assert made.leader(TP) == 2
@@ -69,21 +69,21 @@ def test_a_recreated_topic_may_have_a_lower_epoch() -> None:
     assert ID not in made.names
 
 
-def test_a_topic_that_is_gone_is_dropped_and_its_error_kept() -> None:
+def test_a_deleted_topic_is_removed_and_its_error_kept() -> None:
     made = cache()
     made.update(answer(-1, -1, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), ["t"])
     assert made.partition(TP) is None
     assert made.errors["t"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_leader_named_by_an_answer_is_taken_if_it_is_newer() -> None:
+def test_a_leader_in_a_response_is_applied_if_it_is_newer() -> None:
     made = cache(leader=1, epoch=5)
     assert not made.move_leader(TP, 2, 5)
     assert made.move_leader(TP, 2, 6)
     assert made.leader(TP) == 2
 
 
-def test_a_misspelt_topic_has_similar_ones() -> None:
+def test_similar_names_of_a_misspelt_topic_are_found() -> None:
     made = cache()
     made.topics["flights"] = made.topics["t"]
     assert made.similar("flihgts") == ["flights"]

@@ -8,7 +8,7 @@ from barnabas.client.connections.output_gauge import OutputGauge
 
 
 class Handler:
-    """Takes whatever comes."""
+    """Accepts all events."""
 
     def on_connected(self, _stream: object) -> None:
         pass
@@ -45,7 +45,7 @@ class Setup:
         self.gauge.when_drained(self.handler, self.told.append)
 
 
-def test_a_connection_that_is_not_full_is_reported_at_once() -> None:
+def test_a_connection_that_is_not_full_is_reported_immediately() -> None:
     setup = Setup()
     setup.wait()
     assert setup.told == [True]

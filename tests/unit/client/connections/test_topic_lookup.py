@@ -28,7 +28,7 @@ def test_a_topic_that_no_broker_knows_fails_soon() -> None:
     assert isinstance(error, UnknownTopicError)
 
 
-def test_a_topic_that_was_just_made_is_waited_for_however_slow_the_broker_is() -> None:
+def test_a_new_topic_is_awaited_at_a_slow_broker() -> None:
     cluster = ScriptedCluster()
     ended = look_up(cluster, wait_for_leaders=True)
     for _ in range(20):

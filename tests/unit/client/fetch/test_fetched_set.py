@@ -63,7 +63,7 @@ def test_the_position_moves_with_the_taken_records() -> None:
     assert (found.position, found.is_taken) == (7, True)
 
 
-def test_nothing_is_decoded_for_counting() -> None:
+def test_counting_records_decodes_nothing() -> None:
     data = batch(0, 3, compression=ZSTD)
     broken = bytearray(data)
     broken[70:] = bytes(len(data) - 70)

@@ -1,4 +1,4 @@
-"""Groups to be assigned, made up from a seed: members come and go, topics grow, racks differ."""
+"""Random groups for assignors, from a seed: changing members, growing topics, different racks."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class AssignorCase(NamedTuple):
     members: dict[str, MemberSubscription]
 
     def ours(self) -> dict[str, list[TopicPartition]]:
-        """The assignment of our assignor, sorted."""
+        """Return the assignment of Barnabas's assignor, sorted."""
         decided = new_assignor(self.assignor).assign(self.topics, self.members)
         return {name: sorted(decided[name].partitions) for name in sorted(decided)}
 
     def lines(self) -> list[str]:
-        """The case as Assignors.java reads it."""
+        """Return the case in the format of Assignors.java."""
         lines = [f"case {self.assignor}"]
         for topic, partitions in self.topics.items():
             racks = [",".join(r for r in each.racks if r) or "-" for each in partitions]
@@ -58,7 +58,7 @@ def new_assignor(name: str) -> Assignor:
 
 @dataclass
 class Member:
-    """Between rebalances."""
+    """A member between rebalances."""
 
     topics: list[str]
     rack: str | None
@@ -68,7 +68,7 @@ class Member:
 
 
 class GroupHistory:
-    """A group with a sequence of assignments; each of them is a case."""
+    """A group with a sequence of assignments, each of which is a case."""
 
     def __init__(self, assignor: str, seed: int) -> None:
         self._assignor = assignor
@@ -87,7 +87,7 @@ class GroupHistory:
             self._join()
 
     def cases(self, count: int) -> list[AssignorCase]:
-        """So many rebalances."""
+        """Yield the cases of `count` rebalances."""
         return [self._next() for _ in range(count)]
 
     def _next(self) -> AssignorCase:
@@ -99,7 +99,7 @@ class GroupHistory:
         self._generation += 1
         for name, partitions in case.ours().items():
             if self._random.random() < 0.05:
-                # Was away, and still believes what it knew.
+                # The member missed rebalances and still claims its old partitions.
                 continue
             self._members[name].owned = partitions
             self._members[name].generation = self._generation
@@ -134,7 +134,7 @@ class GroupHistory:
             topics = list(self._topics)
             member.topics = self._random.sample(topics, self._random.randint(1, len(topics)))
         else:
-            # Two claim the same.
+            # Two members claim the same partitions.
             one, other = (self._random.choice(list(self._members.values())) for _ in range(2))
             if one is not other and one.owned and self._random.random() < 0.3:
                 other.owned = sorted({*other.owned, one.owned[0]})

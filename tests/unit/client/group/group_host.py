@@ -18,7 +18,7 @@ POLL_MS = 50.0
 
 
 class GroupHost:
-    """Implements `MembershipHost`; its user polls as long as `polls` says so."""
+    """Implements `MembershipHost`; its user polls while `polls` is True."""
 
     subscribed_regex: str | None = None
 
@@ -29,14 +29,14 @@ class GroupHost:
         self.coordinators = Coordinators(self.cluster)
         self.subscribed_topics: list[str] = list(topics)
         self.owned_partitions: list[TopicPartition] = []
-        # What was asked of the host, in order: ("revoke", numbers) and the like.
+        # Calls of the host, in order, such as ("revoke", numbers).
         self.told: list[tuple[str, list[int]]] = []
-        # Who spoke when a step ran.
+        # The generation at the time of each step.
         self.spoken: list[GroupGeneration] = []
         self.raised: list[BaseException] = []
-        # What the next callback of that name raises.
+        # Exceptions of the next callbacks, by name.
         self.will_raise: dict[str, BaseException] = {}
-        # Steps whose end is put off: name -> what ends them.
+        # Delayed steps: name -> the function that ends them.
         self.holds: set[str] = set()
         self.held: dict[str, Callable[[], None]] = {}
         self.wakes = 0
@@ -44,10 +44,10 @@ class GroupHost:
         self.polls = True
         self.membership = ClassicMembership(self.cluster, self.coordinators, self.config, self)
 
-    # What a user does
+    # Actions of the user
 
     def poll_on(self) -> None:
-        """Poll, and again every POLL_MS."""
+        """Poll now and every POLL_MS."""
         if self.polls:
             self.poll()
         self.runtime.timer.call_later(POLL_MS, self.poll_on)
@@ -60,18 +60,18 @@ class GroupHost:
             self.raised.append(error)
 
     def leave(self) -> None:
-        """Leave and poll no more."""
+        """Leave and stop polling."""
         self.polls = False
         self.membership.leave("the consumer is being closed", lambda: self._tell("left", ()))
 
     @property
     def owned(self) -> list[int]:
-        """Numbers of the partitions owned."""
+        """The numbers of the owned partitions."""
         return sorted(tp.partition for tp in self.owned_partitions)
 
     @property
     def names(self) -> list[str]:
-        """The calls of the membership, without partitions."""
+        """The names of the membership's calls."""
         return [name for name, _ in self.told]
 
     # MembershipHost

@@ -32,16 +32,16 @@ class CooperativeRange(Assignor):
 
     name = "cooperative-range"
     protocols = (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
-    # The first so many partitions; an error if negative.
+    # Number of partitions to assign; a negative number raises an error.
     most = 99
-    # A topic that was not asked for.
+    # A topic without a subscription.
     beside: str | None = None
 
     def assign(
         self, topics: Topics, members: Mapping[str, MemberSubscription]
     ) -> Mapping[str, Assignment]:
         if self.most < 0:
-            raise RuntimeError("no assignment today")
+            raise RuntimeError("the assignor failed")
         every = [TopicPartition(t, p.number) for t in topics for p in topics[t]][: self.most]
         if self.beside is not None:
             every.append(TopicPartition(self.beside, 0))
@@ -49,7 +49,7 @@ class CooperativeRange(Assignor):
 
 
 class Story:
-    """A member, its group and time."""
+    """A member, its group and the virtual time."""
 
     def __init__(self, topics: tuple[str, ...] = ("t",), **keys: object) -> None:
         self.group = ScriptedGroup(**(EAGER | keys))
@@ -63,7 +63,7 @@ class Story:
         self.group.world.run_for(duration_ms)
 
     def join(self) -> Story:
-        """Poll until the member is stable, and go on polling."""
+        """Poll until the member is stable, and continue to poll."""
         self.host.poll_on()
         self.until(lambda: self.member.is_stable and "assign" in self.host.names)
         return self

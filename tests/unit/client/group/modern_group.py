@@ -1,4 +1,4 @@
-"""One member by the consumer protocol, its consumer, and its scripted coordinator."""
+"""A member under the consumer protocol, its consumer, and its scripted coordinator."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ INTERVAL_MS = 1000
 class Group:
     """One member, its consumer, and a coordinator that assigns `target` to a joining member.
 
-    `say` has answers that go before; each is a response, an error code, or None for silence.
+    `say` has scripted responses, which take precedence: a response, an error code, or None for no
+    response.
     """
 
     def __init__(self, **keys: object) -> None:
@@ -55,7 +56,7 @@ class Group:
         self.heard_ms: list[float] = []
         self.say: list[Any] = []
         self.epoch = 0
-        # What the next answer tells the member to have; None to tell nothing.
+        # The target in the next response; None for a response without a target.
         self.target: dict[bytes, list[int]] | None = {T: [0, 1]}
 
     def _answer(self, request: Any) -> ConsumerGroupHeartbeatResponse | None:
@@ -75,7 +76,7 @@ class Group:
         return answer(request, self.epoch, told)
 
     def run(self, duration_ms: float = 100.0, *, polling: bool = True) -> None:
-        """Let time pass, with polls or without."""
+        """Advance virtual time, with or without polls."""
         end_ms = self.world.scheduler.now_ms + duration_ms
         while self.world.scheduler.now_ms < end_ms:
             if polling:
@@ -83,7 +84,7 @@ class Group:
             self.world.run_for(POLL_MS)
 
     def joined(self) -> Group:
-        """The same with the member in its group, and nothing noted."""
+        """Return a group whose member has joined, with empty records."""
         self.run()
         assert self.member.is_reconciled
         self.heard.clear()

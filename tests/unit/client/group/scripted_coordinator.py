@@ -1,4 +1,4 @@
-"""A broker on the simulated network that coordinates a group as the test says."""
+"""A broker on the simulated network, whose responses the test defines."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ _SERVED = (ApiKey.API_VERSIONS, ApiKey.METADATA, ApiKey.FIND_COORDINATOR)
 
 
 class ScriptedCoordinator:
-    """Responds to Metadata and FindCoordinator; `answers` has the responses of other APIs."""
+    """Responds to Metadata and FindCoordinator; `answers` has the responses for other APIs."""
 
     def __init__(self, world: SimWorld, name: str = "b") -> None:
         self._world = world
         self._name = name
-        # By API: the answer to a request, or None to leave it without one.
+        # By API: returns the response to a request, or None for no response.
         self.answers: dict[ApiKey, Callable[[Any], Message | None]] = {}
-        # Highest version offered, where that is not the newest.
+        # The highest offered version, if it is not the latest.
         self.max_versions: dict[ApiKey, int] = {}
         # Topics by name: id and number of partitions.
         self.topics: dict[str, tuple[bytes, int]] = {}
-        # What FindCoordinator answers with, 0 to name this broker.
+        # Error code of FindCoordinator; 0 returns this broker.
         self.coordinator_error = 0
         self.coordinator_lookups = 0
         self.connections: list[Connection] = []

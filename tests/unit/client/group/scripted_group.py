@@ -1,7 +1,7 @@
 """A cluster whose only coordinator has scripted responses, in virtual time.
 
-Without a script it leads a group of one: it gives the member a name, makes it the leader, and sends
-it the assignment that it made.
+By default, the group has one member: the coordinator gives it an id, makes it the leader, and
+returns its assignment.
 """
 
 from __future__ import annotations
@@ -35,14 +35,13 @@ from barnabas.sim.world import sim_runtime
 
 ANSWER_MS = 2.0
 NODE = 1
-# What an entry of a script may be: an error code, an error of the connection, an answer, or None
-# for none at all.
+# An entry of a script: an error code, a connection error, a response, or None for no response.
 Scripted = ErrorCode | ClientError | Any | None
 GONE = DisconnectedError("h:1", "gone")
 
 
 class ScriptedGroup:
-    """Stands for `Cluster`; `requests` has the requests that were sent, in order."""
+    """Replaces `Cluster`; `requests` has the sent requests, in order."""
 
     def __init__(self, **keys: object) -> None:
         self.world, self.runtime = sim_runtime(1)
@@ -56,21 +55,21 @@ class ScriptedGroup:
         self.coordinators = Coordinators(self)  # type: ignore[arg-type]
         self.requests: list[Any] = []
         self.times: list[float] = []
-        # Whether each request went over the connection of coordinators.
+        # Whether each request used the coordinator connection.
         self.apart: list[bool] = []
         self.script: dict[ApiKey, list[Scripted]] = {}
         self.refreshes = 0
         self.updates_requested = 0
         self.on_refresh: list[Callable[[], None]] = []
-        # The highest version that the broker speaks, by API.
+        # The highest version that the broker supports, by API.
         self.versions: dict[ApiKey, int] = {}
         self.generation = 0
         self._assignment = b""
 
-    # What tests look at
+    # Queries of tests
 
     def sent(self, api_key: ApiKey) -> list[Any]:
-        """Requests of one API, oldest first."""
+        """Return the requests of one API, oldest first."""
         return [request for request in self.requests if request.__api_key__ == api_key]
 
     def set_partitions(self, topic: str, count: int) -> None:
@@ -148,7 +147,7 @@ class ScriptedGroup:
                 return LeaveGroupResponse(error_code=0, members=[])
 
     def joined(self, request: Any, **changes: object) -> JoinGroupResponse:
-        """The answer to a JoinGroup of the group's only member."""
+        """Return the response to the JoinGroup of the only member."""
         self.generation += 1
         member_id = request.member_id or f"member-{self.generation}"
         metadata = bytes(request.protocols[0].metadata)

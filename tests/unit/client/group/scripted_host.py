@@ -1,4 +1,4 @@
-"""A consumer as its membership sees it, which records the calls of the membership."""
+"""The host of a membership, which records the calls of the membership."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 
 
 class ScriptedHost:
-    """Does each step at once, or when the test says so."""
+    """Runs each step at once, or when the test finishes it."""
 
     def __init__(self, *topics: str) -> None:
         self.subscribed_topics: list[str] = list(topics)
         self.subscribed_regex: str | None = None
         self.owned: set[TopicPartition] = set()
-        # What happened, in words: "commit", "revoke t-0", "assign t-0 t-1 +t-1", "lose t-0".
+        # The calls as text: "commit", "revoke t-0", "assign t-0 t-1 +t-1", "lose t-0".
         self.done: list[str] = []
-        # What the next step of that name ends with.
+        # The result of the next step, by name.
         self.failures: dict[str, BaseException] = {}
         # Names of steps that wait for `finish`.
         self.slow: set[str] = set()
@@ -64,7 +64,7 @@ class ScriptedHost:
         self.wakes += 1
 
     def finish(self) -> None:
-        """End the step that waits."""
+        """Finish the pending step."""
         name, on_done = self._waiting.pop(0)
         on_done(self.failures.pop(name, None))
 

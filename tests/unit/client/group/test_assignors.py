@@ -1,4 +1,4 @@
-"""The assignors one by one: the properties of each."""
+"""Properties of each assignor."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def wants(
     return MemberSubscription(topics, partitions, None, of, rack)
 
 
-def test_range_gives_neighbouring_partitions_of_each_topic() -> None:
+def test_range_assigns_adjacent_partitions_of_each_topic() -> None:
     found = assign("range", {"s": plain(3), "t": plain(3)}, a=wants("s", "t"), b=wants("s", "t"))
     assert found == {"a": "s-0 s-1 t-0 t-1", "b": "s-2 t-2"}
 
@@ -71,13 +71,13 @@ def test_range_gives_members_partitions_of_their_racks_first() -> None:
     assert found == {"a": "t-1 t-3", "b": "t-0 t-2"}
 
 
-def test_range_keeps_topics_together_that_have_as_many_partitions() -> None:
+def test_range_co_partitions_topics_of_equal_size() -> None:
     topics = {"s": topic("b", "a"), "t": topic("b", "a")}
     found = assign("range", topics, a=wants("s", "t", rack="a"), b=wants("s", "t", rack="b"))
     assert found == {"a": "s-1 t-1", "b": "s-0 t-0"}
 
 
-def test_round_robin_deals_partitions_out_in_turn() -> None:
+def test_round_robin_assigns_partitions_in_turn() -> None:
     found = assign(
         "roundrobin", {"s": plain(3), "t": plain(1)}, a=wants("s", "t"), b=wants("s", "t")
     )
@@ -89,7 +89,7 @@ def test_round_robin_skips_members_without_the_topic() -> None:
     assert found == {"a": "s-0 s-1", "b": "t-0 t-1"}
 
 
-def test_cooperative_sticky_leaves_out_what_must_be_given_up_first() -> None:
+def test_cooperative_sticky_omits_partitions_that_must_be_revoked_first() -> None:
     owner = wants("t", owned="t-0 t-1 t-2 t-3", of=3)
     found = assign("cooperative-sticky", {"t": plain(4)}, a=owner, b=wants("t"))
     assert found == {"a": "t-0 t-1", "b": ""}
@@ -98,7 +98,7 @@ def test_cooperative_sticky_leaves_out_what_must_be_given_up_first() -> None:
     assert found == {"a": "t-0 t-1", "b": "t-2 t-3"}
 
 
-def test_a_claim_of_an_older_generation_gives_way() -> None:
+def test_a_claim_of_an_older_generation_is_dropped() -> None:
     found = assign(
         "cooperative-sticky",
         {"t": plain(2)},
@@ -118,7 +118,7 @@ def test_a_partition_claimed_twice_in_one_generation_stays_unassigned_at_first()
     assert found == {"a": "", "b": ""}
 
 
-def test_the_sticky_assignor_remembers_what_its_member_had() -> None:
+def test_the_sticky_assignor_stores_the_last_assignment() -> None:
     assignor = StickyAssignor()
     assert assignor.user_data(["t"]) is None
     had = [TopicPartition("t", 1), TopicPartition("t", 3)]
@@ -130,7 +130,7 @@ def test_the_sticky_assignor_remembers_what_its_member_had() -> None:
 
 
 @pytest.mark.parametrize("data", [None, b"", b"\x00", b"\x7f\xff\xff\xff", b"\x00\x00\x00\x01\x00"])
-def test_bytes_of_another_kind_are_no_claim(data: bytes | None) -> None:
+def test_unknown_user_data_is_no_claim(data: bytes | None) -> None:
     assert read_sticky_user_data(data) == Claim(())
 
 
@@ -139,13 +139,13 @@ def test_user_data_without_a_generation_is_read() -> None:
     assert read_sticky_user_data(sticky_user_data(claim)[:-4]) == claim._replace(generation_id=-1)
 
 
-def test_names_come_in_the_order_of_java_s_hash_tables() -> None:
+def test_names_have_the_order_of_javas_hash_maps() -> None:
     # As a HashSet of these prints on a JVM.
     found = java_ordered(["zebra", "aa", "b", "consumer-1", "ü"])
     assert found == ["zebra", "aa", "b", "ü", "consumer-1"]
 
 
-def test_assignors_are_named_as_in_java_as_here_or_are_one_s_own() -> None:
+def test_assignors_are_given_by_java_class_by_name_or_as_objects() -> None:
     class Mine(Assignor):
         name = "mine"
 
@@ -177,7 +177,7 @@ def test_an_unknown_assignor_is_refused(given: list[object], words: str) -> None
     assert words in str(raised.value)
 
 
-def test_the_protocol_is_the_most_advanced_that_all_assignors_can_do() -> None:
+def test_the_most_advanced_protocol_that_all_assignors_support_is_used() -> None:
     assert common_protocol(resolve_assignors(["cooperative-sticky"])) is (
         RebalanceProtocol.COOPERATIVE
     )

@@ -91,7 +91,7 @@ def test_the_member_rejoins_after_a_backoff_on_other_retriable_errors(
         ErrorCode.UNKNOWN_SERVER_ERROR,
     ],
 )
-def test_the_rest_surfaces_in_poll(api_key: ApiKey, code: ErrorCode) -> None:
+def test_other_errors_are_raised_by_poll(api_key: ApiKey, code: ErrorCode) -> None:
     story = Story()
     story.script(api_key, code)
     story.host.poll_on()

@@ -1,4 +1,4 @@
-"""A member by the consumer group protocol, with a scripted coordinator on a simulated network."""
+"""A member under the consumer group protocol, with a scripted coordinator."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_newer_target_waits_for_the_end_of_the_current_reconciliation() -> Non
     assert group.member.is_reconciled
 
 
-def test_a_commit_that_takes_long_holds_the_revocation_up_but_not_the_heartbeats() -> None:
+def test_a_slow_commit_delays_the_revocation_but_not_the_heartbeats() -> None:
     group = Group().joined()
     group.host.slow.add("commit")
     group.give({T: []})
@@ -204,7 +204,7 @@ def test_requests_to_a_loading_coordinator_are_repeated_with_backoff() -> None:
     assert group.member.is_reconciled
 
 
-def test_no_coordinator_is_waited_for() -> None:
+def test_a_missing_coordinator_is_awaited() -> None:
     group = Group()
     group.broker.coordinator_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
     group.run(3000)
@@ -275,7 +275,7 @@ def test_a_pattern_for_the_broker_needs_a_broker_that_matches() -> None:
     group = Group()
     group.broker.max_versions[ApiKey.CONSUMER_GROUP_HEARTBEAT] = 0
     group.host.subscribed_regex = "t.*"
-    with pytest.raises(ClientError, match="let the client match it"):
+    with pytest.raises(ClientError, match="use a pattern that the client matches"):
         group.run()
 
 
@@ -350,7 +350,7 @@ def test_a_member_without_polls_leaves_and_rejoins_with_the_next_poll() -> None:
     assert group.heard[heard].member_epoch == 0
 
 
-def test_polls_in_time_keep_the_membership_whatever_the_interval() -> None:
+def test_timely_polls_keep_the_membership_for_any_interval() -> None:
     group = Group(max_poll_interval_ms=500).joined()
     group.run(5000)
     assert group.host.done == []
@@ -470,7 +470,7 @@ def test_a_pattern_that_cannot_be_matched_yet_is_tried_again_before_the_join() -
 def test_the_member_reaches_its_target_despite_network_failures(
     seed: int,
 ) -> None:
-    """Delays, cuts, resets, fencing and new targets from a seed; then calm."""
+    """Delays, partitions, resets, fencing and new targets from a seed; then none."""
     group = Group(request_timeout_ms=500, reconnect_backoff_max_ms=100)
     group.world.network.weather = NetworkWeather(reset_chance=0.2, delay_max_ms=200)
     rng = SeededRng(seed)

@@ -1,4 +1,4 @@
-"""Committed offsets: the member in requests, fields by version, meaning of errors."""
+"""Committed offsets: the member in requests, fields by version, errors."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_retriable_errors_are_retried_at_the_current_coordinator(
     assert offsets.ended == [(True, None)]
 
 
-def test_a_commit_without_time_is_tried_once() -> None:
+def test_a_commit_with_timeout_zero_is_tried_once() -> None:
     offsets = Offsets()
     offsets.commit(timeout_ms=0)
     offsets.find()
@@ -167,7 +167,7 @@ def test_a_commit_without_time_is_tried_once() -> None:
     assert error.error_code is ErrorCode.NOT_COORDINATOR
 
 
-def test_read_committed_waits_for_transactions_where_the_broker_can_tell() -> None:
+def test_read_committed_waits_for_transactions_if_the_version_supports_it() -> None:
     offsets = Offsets(isolation_level="read_committed")
     offsets.fetch()
     offsets.find()

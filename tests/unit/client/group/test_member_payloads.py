@@ -1,4 +1,4 @@
-"""Subscriptions and assignments as members write them for each other."""
+"""Subscriptions and assignments in the format that members exchange."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OWNED = [TopicPartition("s", 0), TopicPartition("t", 1), TopicPartition("t", 2)]
 FULL = MemberSubscription(["s", "t"], OWNED, b"mine", 7, "rack")
 
 
-def test_a_subscription_comes_back_whole() -> None:
+def test_a_subscription_is_decoded_as_encoded() -> None:
     read = read_subscription(write_subscription(FULL), "instance")
     assert read == FULL._replace(instance_id="instance")
 
@@ -33,28 +33,28 @@ def test_a_subscription_comes_back_whole() -> None:
         (3, FULL),
     ],
 )
-def test_older_versions_lack_what_they_did_not_have(version: int, read: MemberSubscription) -> None:
+def test_older_versions_omit_newer_fields(version: int, read: MemberSubscription) -> None:
     assert read_subscription(write_subscription(FULL, version)) == read
 
 
-def test_what_a_later_version_appends_is_left_alone() -> None:
+def test_fields_of_later_versions_are_ignored() -> None:
     payload = write_subscription(FULL)
     later = (VERSION_MAX + 1).to_bytes(2, "big") + payload[2:] + b"more"
     assert read_subscription(later) == FULL
 
 
 @pytest.mark.parametrize("version", range(VERSION_MAX + 1))
-def test_an_assignment_comes_back(version: int) -> None:
+def test_an_assignment_is_decoded_as_encoded(version: int) -> None:
     assignment = Assignment(OWNED, b"yours")
     assert read_assignment(write_assignment(assignment, version)) == assignment
 
 
-def test_no_bytes_are_no_partitions() -> None:
+def test_empty_bytes_are_an_empty_assignment() -> None:
     assert read_assignment(b"") == Assignment(())
 
 
 @pytest.mark.parametrize("payload", [b"\x00", b"\xff\xff", b"\x00\x00\x00\x00\x00\x09"])
-def test_other_bytes_are_refused(payload: bytes) -> None:
+def test_malformed_bytes_are_refused(payload: bytes) -> None:
     with pytest.raises(ProtocolError):
         read_assignment(payload)
     with pytest.raises(ProtocolError):

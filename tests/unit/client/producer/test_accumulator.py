@@ -1,4 +1,4 @@
-"""Batches that wait to be sent: when they are ready, and in which order they leave."""
+"""Batches that wait to be sent: readiness and order."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_batch_is_ready_after_the_linger_time() -> None:
     assert made.take(made.queue(TP)) is not None
 
 
-def test_a_flush_makes_all_ready() -> None:
+def test_a_flush_makes_all_batches_ready() -> None:
     made = accumulator(FakeTime(), linger_ms=1000)
     add(made, b"x")
     made.make_all_due()
@@ -89,7 +89,7 @@ def test_a_flush_makes_all_ready() -> None:
     assert made.take(made.queue(TP)) is None
 
 
-def test_there_is_no_room_beyond_the_buffer_memory() -> None:
+def test_a_full_buffer_accepts_no_record() -> None:
     made = accumulator(FakeTime(), batch_size=200, buffer_memory=400, linger_ms=1000)
     while made.append(TP, (None, b"x" * 100, (), None), 1000, None):
         assert made.reserved_bytes <= 400
@@ -111,7 +111,7 @@ def test_a_record_over_the_request_size_is_an_error() -> None:
         add(made, b"x" * 1000)
 
 
-def test_a_batch_that_failed_goes_before_those_behind_it() -> None:
+def test_a_failed_batch_is_sent_before_later_batches() -> None:
     made = accumulator(FakeTime(), batch_size=200, linger_ms=1000)
     add(made, b"x" * 100, 5)
     first, second = in_flight(made, 2)
@@ -122,7 +122,7 @@ def test_a_batch_that_failed_goes_before_those_behind_it() -> None:
     assert [batch.number for batch in queue.closed] == [0, 1, 2, 3]
 
 
-def test_a_repeated_batch_goes_alone() -> None:
+def test_a_retried_batch_is_sent_alone() -> None:
     made = accumulator(FakeTime(), batch_size=200, linger_ms=1000)
     add(made, b"x" * 100, 5)
     first, second = in_flight(made, 2)
@@ -150,7 +150,7 @@ def test_batches_are_compressed_and_carry_the_producer(compression: str) -> None
     assert [record.value for record in records] == [b"x" * 100] * 3
 
 
-def test_nothing_leaves_beside_a_batch_that_is_repeated() -> None:
+def test_no_batch_is_sent_together_with_a_retried_batch() -> None:
     waiting = accumulator(FakeTime(), batch_size=150)
     for number in range(2):
         add(waiting, b"%100d" % number)

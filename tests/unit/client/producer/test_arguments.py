@@ -1,4 +1,4 @@
-"""Arguments of `send` and `send_batch` that cannot be: refused at the call, by name."""
+"""Invalid arguments of `send` and `send_batch` are refused by name at the call."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ FIT = (None, b"fit", (), None)
 
 @pytest.mark.parametrize("is_first", [True, False])
 @pytest.mark.parametrize(("given", "kind", "words"), REFUSED)
-def test_send_refuses_it_and_sends_the_rest(
+def test_send_refuses_an_invalid_argument_and_sends_other_records(
     given: dict[str, Any], kind: type[Exception], words: str, is_first: bool
 ) -> None:
     setup = Setup()
@@ -86,7 +86,7 @@ def test_send_refuses_it_and_sends_the_rest(
 @pytest.mark.parametrize("partition", [0, None])
 @pytest.mark.parametrize("before", [[], [FIT]])
 @pytest.mark.parametrize(("record", "kind", "words"), REFUSED_RECORDS)
-def test_send_batch_refuses_it(
+def test_send_batch_refuses_an_invalid_argument(
     record: Any, kind: type[Exception], words: str, before: list[Any], partition: int | None
 ) -> None:
     setup = Setup()
@@ -97,7 +97,7 @@ def test_send_batch_refuses_it(
 
 
 @pytest.mark.parametrize(("given", "kind", "words"), REFUSED)
-def test_the_asyncio_producer_refuses_it(
+def test_the_asyncio_producer_refuses_an_invalid_argument(
     given: dict[str, Any], kind: type[Exception], words: str
 ) -> None:
     async def send() -> None:
@@ -116,7 +116,7 @@ def test_the_asyncio_producer_refuses_it(
 
 
 @pytest.mark.parametrize(("record", "kind", "words"), REFUSED_RECORDS)
-def test_the_asyncio_producer_refuses_it_in_a_batch(
+def test_the_asyncio_producer_refuses_an_invalid_argument_in_a_batch(
     record: Any, kind: type[Exception], words: str
 ) -> None:
     async def send() -> None:
@@ -134,7 +134,7 @@ def test_the_asyncio_producer_refuses_it_in_a_batch(
     assert words in str(caught.value)
 
 
-def test_a_partition_that_is_no_number_is_refused_before_any_broker_was_reached() -> None:
+def test_a_partition_that_is_no_number_is_refused_without_a_broker() -> None:
     with (
         Producer("127.0.0.1:1") as producer,
         pytest.raises(UnfitRecordError, match="its partition is a str"),
@@ -142,7 +142,7 @@ def test_a_partition_that_is_no_number_is_refused_before_any_broker_was_reached(
         producer.send("t", b"v", partition="0")  # type: ignore[arg-type]
 
 
-def test_numbers_and_bytes_of_other_types_are_taken() -> None:
+def test_compatible_types_of_numbers_and_bytes_are_accepted() -> None:
     setup = Setup()
     setup.producer.send("t", bytearray(b"v"), memoryview(b"k"), partition=np.int32(1))
     setup.producer.send("t", b"v", bytearray(b"k"), timestamp_ms=np.int64(7))
@@ -156,7 +156,7 @@ def test_numbers_and_bytes_of_other_types_are_taken() -> None:
     )
 
 
-def test_a_partitioner_may_only_name_partitions() -> None:
+def test_an_invalid_result_of_a_partitioner_is_an_error() -> None:
     for chosen in ("0", 1.5, True, None, 2, -1):
         setup = Setup({"partitioner": lambda *_given, chosen=chosen: chosen})
         with pytest.raises(ValueError, match="the partitioner chose"):
@@ -164,7 +164,7 @@ def test_a_partitioner_may_only_name_partitions() -> None:
         assert not setup.producer._accumulator.incomplete()
 
 
-def test_an_interceptor_that_forgets_to_return_the_record_changes_nothing() -> None:
+def test_an_interceptor_that_returns_none_changes_nothing() -> None:
     class Forgetful:
         def on_send(self, _record: ProducerRecord) -> None:
             pass
@@ -189,7 +189,7 @@ def test_an_error_while_metadata_is_read_ends_the_wait_for_it() -> None:
         setup.producer.send("t", b"v")
 
 
-def test_metadata_that_never_comes_is_waited_for_no_longer_than_max_block() -> None:
+def test_missing_metadata_is_awaited_for_max_block_ms() -> None:
     setup = Setup(max_block_ms=100)
     setup.cluster.metadata.topics.clear()
     silent: Any = setup.cluster
@@ -211,7 +211,7 @@ def test_a_flush_without_timeout_ends_after_the_delivery_timeout() -> None:
         delivery.result()
 
 
-def test_a_delivery_callback_that_raises_leaves_the_other_records_alone() -> None:
+def test_a_delivery_callback_that_raises_does_not_affect_other_records() -> None:
     setup = Setup()
     told: list[object] = []
 
@@ -226,7 +226,7 @@ def test_a_delivery_callback_that_raises_leaves_the_other_records_alone() -> Non
     assert len(told) == 1
 
 
-def test_the_errors_are_of_the_client_and_of_python() -> None:
+def test_the_errors_are_client_errors_and_builtin_errors() -> None:
     assert issubclass(UnfitRecordError, TypeError)
     assert issubclass(InvalidRecordError, ValueError)
     assert issubclass(UnusableResponseError, ClientError)

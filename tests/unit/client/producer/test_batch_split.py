@@ -1,4 +1,4 @@
-"""Splitting a batch that is too large: the halves contain all of its records."""
+"""Splitting a batch that is too large: the halves contain all records."""
 
 from __future__ import annotations
 

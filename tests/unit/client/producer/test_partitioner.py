@@ -1,4 +1,4 @@
-"""Records go to the partitions that Kafka's own client chooses."""
+"""Records are sent to the partitions that Kafka's client chooses."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_murmur2_gives_the_published_hashes(data: bytes, expected: int) -> None:
     assert murmur2(data) == expected & 0xFFFFFFFF
 
 
-def test_a_key_is_placed_by_the_hash_without_its_sign() -> None:
+def test_a_key_selects_its_partition_by_the_positive_hash() -> None:
     assert partition_for_key(b"21", 10) == (-973932308 & 0x7FFFFFFF) % 10
 
 
@@ -63,14 +63,14 @@ def test_records_without_a_key_stick_to_a_partition_until_a_batch_is_full() -> N
     assert partitioner.choose(None, b"x" * 50) != first[0]
 
 
-def test_a_partition_that_lost_its_leader_is_left() -> None:
+def test_a_partition_without_a_leader_is_not_chosen() -> None:
     partitioner = sticky(10_000, 2)
     first = partitioner.choose(None, b"x")
     partitioner.renew(2, [1 - first])
     assert partitioner.choose(None, b"x") == 1 - first
 
 
-def test_without_any_leader_every_partition_will_do() -> None:
+def test_without_any_leader_all_partitions_are_chosen() -> None:
     partitioner = sticky(10_000, 2)
     partitioner.renew(2, [])
     assert partitioner.choose(None, b"x") in (0, 1)
@@ -112,7 +112,7 @@ def test_all_partitions_are_chosen_when_no_broker_accepts_records() -> None:
     assert min(share([-1, -1, -1])) > 0
 
 
-def test_round_robin_takes_partitions_with_leaders_in_turn_whatever_the_key() -> None:
+def test_round_robin_uses_partitions_with_leaders_in_turn_for_any_key() -> None:
     partitioner = RoundRobinPartitioner()
     partitioner.renew(4, [0, 2, 3])
     assert [partitioner.choose(b"same", None) for _ in range(4)] == [0, 2, 3, 0]
@@ -131,7 +131,7 @@ def test_a_partition_function_receives_the_key_and_all_partitions() -> None:
     assert seen == [(b"k", [0, 1, 2], [1])]
 
 
-def test_a_function_that_names_no_partition_is_an_error() -> None:
+def test_an_invalid_result_of_a_partition_function_is_an_error() -> None:
     partitioner = CallablePartitioner(lambda _key, _partitions, _available: 3)
     partitioner.renew(3, [1])
     with pytest.raises(ValueError, match="chose 3"):
@@ -139,7 +139,7 @@ def test_a_function_that_names_no_partition_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("key", VECTORS)
-def test_a_record_with_a_key_goes_where_its_hash_says_whatever_type_it_has(key: bytes) -> None:
+def test_a_key_of_any_type_selects_the_partition_of_its_hash(key: bytes) -> None:
     partitioner = StickyPartitioner(SeededRng(1), 100)
     partitioner.renew(7, range(7))
     wanted = partition_for_key(key, 7)

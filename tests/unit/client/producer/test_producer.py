@@ -1,4 +1,4 @@
-"""The producer's own part: partitions that are new to it, and its end."""
+"""The producer: new partitions, serializers, interceptors, deliveries and closing."""
 
 from __future__ import annotations
 
@@ -82,21 +82,21 @@ def test_a_known_partition_needs_no_refresh() -> None:
     assert not setup.cluster.refreshes
 
 
-def test_a_topic_that_was_known_before_is_looked_at_again_when_its_leaders_move() -> None:
+def test_a_cached_topic_is_updated_when_its_leaders_change() -> None:
     setup = Setup()
     assert setup.cluster.tracked == set()
     setup.producer.send("t", b"x", partition=1)
     assert setup.cluster.tracked == {"t"}
 
 
-def test_a_partition_that_does_not_come_is_an_error_that_says_which_there_are() -> None:
+def test_the_error_of_a_missing_partition_lists_the_existing_ones() -> None:
     setup = Setup()
     with pytest.raises(UnknownPartitionError, match="t has partitions 0 to 1"):
         setup.producer.send("t", b"x", partition=2)
     assert setup.cluster.refreshes > 1
 
 
-def test_no_longer_than_max_block_is_waited_for_a_partition() -> None:
+def test_a_missing_partition_is_awaited_for_max_block_ms() -> None:
     setup = Setup(max_block_ms=50)
     with pytest.raises(UnknownTopicError):
         setup.producer.send_batch("t", [RECORD], partition=2)
@@ -117,7 +117,7 @@ def test_a_closed_producer_is_reported_once() -> None:
     assert setup.closed == [setup.producer]
 
 
-def test_a_closed_producer_takes_nothing() -> None:
+def test_a_closed_producer_refuses_records() -> None:
     setup = Setup()
     setup.producer.send("t", b"x", partition=0)
     setup.producer.close(flush=False)
@@ -125,7 +125,7 @@ def test_a_closed_producer_takes_nothing() -> None:
         setup.producer.send("t", b"x", partition=0)
 
 
-def test_serializers_make_the_bytes_and_see_no_topic() -> None:
+def test_serializers_get_only_the_value() -> None:
     setup = Setup({"key_serializer": str.encode, "value_serializer": lambda value: b"%d" % value})
     setup.producer.send("t", 7, "k", partition=0)
     setup.producer.send_batch("t", [("k", 8, (), None)], partition=0)
@@ -156,7 +156,7 @@ class Tagging:
         self.closed += 1
 
 
-def test_interceptors_see_records_and_deliveries_and_break_nothing() -> None:
+def test_interceptors_get_records_and_deliveries_and_cause_no_failure() -> None:
     tagging = Tagging()
     setup = Setup({"interceptors": [tagging]})
     setup.producer.send("elsewhere", b"x", partition=0)
@@ -202,7 +202,7 @@ def test_a_delivery_has_its_offset_when_the_batch_is_complete() -> None:
     assert second.exception() is None
 
 
-def test_a_delivery_raises_why_it_failed_and_then_flush_does_not() -> None:
+def test_a_failure_raised_by_its_delivery_is_not_raised_by_flush() -> None:
     setup = Setup()
     delivery = setup.producer.send("t", b"x", partition=1)
     settled(setup, ClientError("gone"))
@@ -211,7 +211,7 @@ def test_a_delivery_raises_why_it_failed_and_then_flush_does_not() -> None:
     assert setup.producer._core.pop_unreported_error() is None
 
 
-def test_a_failure_that_was_not_read_is_raised_by_flush() -> None:
+def test_an_unread_failure_is_raised_by_flush() -> None:
     setup = Setup()
     setup.producer.send("t", b"x", partition=1)
     settled(setup, ClientError("gone"))
@@ -219,7 +219,7 @@ def test_a_failure_that_was_not_read_is_raised_by_flush() -> None:
     assert str(error) == "gone"
 
 
-def test_a_delivery_calls_back_when_it_is_done_and_at_once_if_it_is() -> None:
+def test_a_delivery_calls_back_when_it_is_done() -> None:
     setup = Setup()
     delivery = setup.producer.send("t", b"x", partition=1)
     done: list[object] = []
@@ -243,13 +243,13 @@ def test_a_delivery_follows_its_record_into_the_half_of_a_split_batch() -> None:
     assert [delivery.result().offset for delivery in deliveries] == [100, 101, 200, 201, 202]
 
 
-def test_a_wait_for_a_delivery_ends_with_its_time() -> None:
+def test_a_wait_for_a_delivery_ends_at_its_timeout() -> None:
     setup = Setup()
     with pytest.raises(ClientTimeoutError, match="t-1"):
         setup.producer.send("t", b"x", partition=1).result(0.1)
 
 
-def test_metrics_tell_of_the_buffer() -> None:
+def test_metrics_contain_the_buffer_state() -> None:
     setup = Setup(buffer_memory=1_000_000, batch_size=1000)
     setup.producer.send("t", b"x", partition=1)
     counted = setup.producer.metrics()
@@ -257,7 +257,7 @@ def test_metrics_tell_of_the_buffer() -> None:
     assert counted["record-error-total"] == 0
 
 
-def test_a_client_forgets_closed_producers() -> None:
+def test_a_client_releases_closed_producers() -> None:
     from barnabas.client.facade import Client
 
     with Client("127.0.0.1:1") as client:

@@ -55,7 +55,7 @@ class Setup:
         self.sender.pump()
 
     def give_id(self, *, is_known: bool = True) -> None:
-        """Respond with a producer id; with `is_known` the leader has a batch of it already."""
+        """Respond with a producer id; with `is_known` the leader already has a batch of it."""
         if is_known:
             self.accumulator.queue(TP).known_producer_id = 9
         request, answer = self.cluster.take(4)
@@ -81,7 +81,7 @@ class Setup:
         return (header.producer_epoch, header.base_sequence), settle
 
 
-def test_nothing_is_sent_before_the_producer_has_an_id() -> None:
+def test_no_batch_is_sent_before_the_producer_has_an_id() -> None:
     setup = Setup()
     setup.send(1)
     setup.give_id()
@@ -97,7 +97,7 @@ def test_at_most_five_requests_are_in_flight() -> None:
     assert len(setup.cluster.calls) == 5
 
 
-def test_the_first_batch_of_a_producer_goes_alone_lest_the_second_comes_before_it() -> None:
+def test_the_first_batch_of_a_producer_is_sent_alone() -> None:
     setup = Setup()
     setup.send(3)
     setup.give_id(is_known=False)
@@ -112,7 +112,7 @@ def test_the_first_batch_of_a_producer_goes_alone_lest_the_second_comes_before_i
     assert len(setup.cluster.calls) == 2
 
 
-def test_retries_leave_one_by_one_in_their_order() -> None:
+def test_retries_are_sent_one_by_one_in_order() -> None:
     setup = Setup()
     setup.send(3)
     setup.give_id()
@@ -149,7 +149,7 @@ def test_a_batch_behind_a_failed_batch_is_not_sent_first() -> None:
 @pytest.mark.parametrize(
     "code", [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
 )
-def test_a_leader_that_cannot_commit_may_be_cut_off_and_others_are_asked(code: ErrorCode) -> None:
+def test_a_replication_timeout_causes_a_metadata_update(code: ErrorCode) -> None:
     setup = Setup()
     setup.send(1)
     setup.give_id()
@@ -157,7 +157,7 @@ def test_a_leader_that_cannot_commit_may_be_cut_off_and_others_are_asked(code: E
     assert setup.cluster.updates_requested == 1
 
 
-def test_a_broker_that_forgot_the_producer_makes_the_epoch_rise() -> None:
+def test_unknown_producer_id_raises_the_epoch() -> None:
     setup = Setup()
     setup.send(1)
     setup.give_id()
@@ -267,7 +267,7 @@ def test_a_batch_that_is_too_large_is_split_and_sent_before_later_batches() -> N
     assert setup.accumulator.is_empty
 
 
-def test_halves_are_halved_until_a_single_record_is_refused() -> None:
+def test_a_batch_is_split_until_a_single_record_is_refused() -> None:
     setup = Setup(acks=1)
     setup.send_together(4)
     for _ in range(3):
@@ -290,7 +290,7 @@ def test_a_batch_is_not_split_after_its_delivery_timeout() -> None:
     assert setup.settled[0][0] == 4
 
 
-def test_an_open_batch_is_given_up_too_when_no_new_epoch_can_be_had() -> None:
+def test_an_open_batch_expires_if_no_new_epoch_is_available() -> None:
     setup = Setup(delivery_timeout_ms=5000)
     setup.send(1)
     setup.give_id()
@@ -304,7 +304,7 @@ def test_an_open_batch_is_given_up_too_when_no_new_epoch_can_be_had() -> None:
     assert setup.accumulator.is_empty
 
 
-def test_what_leaves_and_what_leaves_again_is_counted() -> None:
+def test_sends_and_retries_are_counted() -> None:
     setup = Setup(acks=1)
     setup.send(1)
     setup.cluster.time.advance(7)
@@ -319,7 +319,7 @@ def test_what_leaves_and_what_leaves_again_is_counted() -> None:
     assert counted["batch-size-avg"] == counted["outgoing-byte-total"] / 2 > 100
 
 
-def test_a_response_that_cannot_be_used_fails_its_batches_and_frees_its_place() -> None:
+def test_an_unusable_response_fails_its_batches_and_frees_its_slot() -> None:
     setup = Setup(enable_idempotence=False)
     setup.send(1)
     call = setup.cluster.calls.pop(0)

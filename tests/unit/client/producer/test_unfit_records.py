@@ -1,4 +1,4 @@
-"""Records with parts of the wrong type: their error, and the records around them."""
+"""Records with parts of the wrong type: their errors, and the other records."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_the_error_names_the_invalid_part(record: tuple[Any, ...], told: str) ->
     assert caught.value.__cause__ is cause
 
 
-def test_an_error_that_the_record_is_not_the_cause_of_stays_what_it_is() -> None:
+def test_an_error_without_a_wrong_part_is_raised_unchanged() -> None:
     cause = TypeError("of somebody else")
     with pytest.raises(TypeError) as caught:
         raise_unfit("t", FIT, cause)
@@ -43,7 +43,7 @@ def test_an_error_that_the_record_is_not_the_cause_of_stays_what_it_is() -> None
 
 
 @pytest.mark.parametrize("record", [record for record, _ in UNFIT])
-def test_where_the_first_record_does_not_fit_there_is_no_batch(record: Any) -> None:
+def test_an_invalid_first_record_starts_no_batch(record: Any) -> None:
     waiting = accumulator(FakeTime())
     with pytest.raises((TypeError, ValueError, AttributeError)):
         waiting.append(TP, record, 1000, None)
@@ -58,7 +58,7 @@ def test_where_the_first_record_does_not_fit_there_is_no_batch(record: Any) -> N
 
 
 @pytest.mark.parametrize("record", [record for record, _ in UNFIT])
-def test_those_before_and_behind_it_are_sent(record: Any) -> None:
+def test_records_before_and_after_an_invalid_record_are_sent(record: Any) -> None:
     waiting = accumulator(FakeTime())
     add(waiting, b"before")
     with pytest.raises((TypeError, ValueError, AttributeError)):

@@ -98,3 +98,15 @@ def test_a_call_that_misses_its_own_timeout_fails_alone() -> None:
     with pytest.raises(ClientTimeoutError, match="first"):
         waiter.wait(call_of(loop, 50_000), "first")
     assert waiter.wait(call_of(loop, 1_000), "second") == "done"
+
+
+def test_waits_for_records_count_toward_the_total_limit() -> None:
+    loop = VirtualLoop()
+    waiter = waiter_of(loop)
+    waiter.limit_total(TIMEOUT_MS)
+    assert not waiter.run_until(lambda: False, 6_000)
+    with pytest.raises(TimeoutError, match="10000 ms"):
+        waiter.run_until(lambda: False, 6_000)
+    assert loop.now_ms == TIMEOUT_MS
+    with pytest.raises(TimeoutError):
+        waiter.run_until(lambda: True, 0)

@@ -1,13 +1,11 @@
-"""A transactional producer against a scripted coordinator: what it sends, and what errors do."""
+"""A transactional producer with a scripted coordinator: its requests, and effects of errors."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from barnabas.client.connections.coordinators import Coordinators
 from barnabas.client.errors import (
     ClientError,
     IllegalTransactionStateError,
@@ -16,139 +14,21 @@ from barnabas.client.errors import (
 )
 from barnabas.client.group.group_offsets import CommittedOffset
 from barnabas.client.group.membership import GroupGeneration
-from barnabas.client.producer.delivery import Delivery
-from barnabas.client.producer.producer_core import ProducerCore
-from barnabas.client.producer.producer_parts import ProducerParts
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.client.transactions.state import TransactionState, check_transition
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
 from barnabas.protocol.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnResponse,
-    AddPartitionsToTxnTopicResult,
 )
-from barnabas.protocol.messages.end_txn import EndTxnResponse
-from barnabas.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from barnabas.protocol.messages.init_producer_id import InitProducerIdResponse
-from barnabas.protocol.messages.produce import (
-    PartitionProduceResponse,
-    ProduceResponse,
-    TopicProduceResponse,
-)
 from barnabas.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
-    TxnOffsetCommitResponsePartition,
-    TxnOffsetCommitResponseTopic,
 )
-from barnabas.record.batch import read_header
-from unit.client.scripted_cluster import TOPIC_ID, ScriptedCluster
+from unit.client.transactions.transactional_setup import Setup
 
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
 S = TransactionState
-
-
-class Setup:
-    """A producer with a transactional id, ready for its first transaction."""
-
-    def __init__(self, version: int = 1, **keys: object) -> None:
-        self.cluster = ScriptedCluster(transactional_id="id", linger_ms=1000, **keys)
-        self.cluster.features = {"transaction.version": version}
-        cluster: Any = self.cluster
-        session: Any = SimpleNamespace(
-            cluster=cluster, coordinators=Coordinators(cluster), check_usable=lambda: None
-        )
-        self.core = ProducerCore(session, self.cluster.config, ProducerParts())
-        self.calls = self.core.transactions
-        self.manager = self.calls.manager
-
-    def ready(self) -> Setup:
-        outcome = self.calls.initialize()
-        self.find()
-        self.initialized(epoch=0)
-        self.calls.claim(outcome)
-        return self
-
-    def begun(self) -> Setup:
-        self.ready().calls.begin()
-        return self
-
-    def send(self, value: bytes = b"x", partition: int = 0) -> Delivery:
-        batch = self.core.enqueue("t", (None, value, partition), {}, 0)
-        assert batch is not None
-        self.core.flush()
-        self.cluster.time.advance(0)
-        return Delivery(batch, batch.count - 1, 0, None)
-
-    # Answers
-
-    def next(self, api_key: ApiKey, version: int) -> tuple[Any, Any]:
-        assert self.cluster.calls, f"{api_key.name} was not sent"
-        call = self.cluster.calls[0]
-        assert call.api_key is api_key
-        assert call.max_version is None or version <= call.max_version
-        return self.cluster.take(version)
-
-    def find(self, node: int = 1) -> Any:
-        request, answer = self.next(ApiKey.FIND_COORDINATOR, 4)
-        (key,) = request.coordinator_keys
-        answer(FindCoordinatorResponse(coordinators=[
-            Coordinator(key=key, node_id=node, host="h", port=1, error_code=0, error_message=None)
-        ]))  # fmt: skip
-        return request
-
-    def initialized(self, epoch: int = 0, code: int = 0) -> Any:
-        request, answer = self.next(ApiKey.INIT_PRODUCER_ID, 4)
-        answer(InitProducerIdResponse(error_code=code, producer_id=9, producer_epoch=epoch))
-        return request
-
-    def added(self, code: int = 0) -> list[int]:
-        request, answer = self.next(ApiKey.ADD_PARTITIONS_TO_TXN, 3)
-        (topic,) = request.v3_and_below_topics
-        answer(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=[
-            AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=[
-                AddPartitionsToTxnPartitionResult(partition_index=n, partition_error_code=code)
-                for n in topic.partitions
-            ])
-        ]))  # fmt: skip
-        return list(topic.partitions)
-
-    def produced(self, code: int = 0, version: int = 11) -> tuple[int, int, bool]:
-        """Epoch, sequence and whether it is transactional, of the batch that is answered."""
-        request, answer = self.next(ApiKey.PRODUCE, version)
-        assert request.transactional_id == "id"
-        ((partition,),) = (topic.partition_data for topic in request.topic_data)
-        header = read_header(partition.records)
-        result = PartitionProduceResponse(index=partition.index, error_code=code, base_offset=0)
-        topic = TopicProduceResponse(name="t", topic_id=TOPIC_ID, partition_responses=[result])
-        answer(ProduceResponse(responses=[topic]))
-        return header.producer_epoch, header.base_sequence, header.is_transactional
-
-    def ended(self, code: int = 0, version: int = 4, epoch: int = -1) -> bool:
-        request, answer = self.next(ApiKey.END_TXN, version)
-        answer(EndTxnResponse(
-            error_code=code, producer_id=9 if epoch >= 0 else -1, producer_epoch=epoch
-        ))  # fmt: skip
-        return bool(request.committed)
-
-    def offsets_added(self) -> str:
-        request, answer = self.next(ApiKey.ADD_OFFSETS_TO_TXN, 4)
-        answer(AddOffsetsToTxnResponse(error_code=0))
-        return str(request.group_id)
-
-    def offsets_committed(self, codes: dict[int, int], version: int = 4) -> list[tuple[int, int]]:
-        request, answer = self.next(ApiKey.TXN_OFFSET_COMMIT, version)
-        (topic,) = request.topics
-        answer(TxnOffsetCommitResponse(topics=[
-            TxnOffsetCommitResponseTopic(name=topic.name, partitions=[
-                TxnOffsetCommitResponsePartition(
-                    partition_index=each.partition_index, error_code=codes[each.partition_index]
-                )
-                for each in topic.partitions
-            ])
-        ]))  # fmt: skip
-        return [(each.partition_index, each.committed_offset) for each in topic.partitions]
 
 
 def test_the_coordinator_is_looked_up_by_transactional_id() -> None:
@@ -170,7 +50,7 @@ def test_partitions_are_added_together_before_anything_is_produced() -> None:
     assert [each.index for each in request.topic_data[0].partition_data] == [0, 1]
 
 
-def test_in_version_2_producing_adds_the_partition() -> None:
+def test_in_version_2_a_produce_request_adds_the_partition() -> None:
     setup = Setup(version=2).begun()
     setup.send()
     assert setup.produced(version=13) == (0, 0, True)
@@ -204,7 +84,7 @@ def test_a_commit_ends_after_all_batches() -> None:
     assert setup.manager.state is S.READY
 
 
-def test_sequences_go_on_over_transactions_of_version_1() -> None:
+def test_in_version_1_sequences_continue_over_transactions() -> None:
     setup = Setup().begun()
     setup.send()
     setup.added()
@@ -216,7 +96,7 @@ def test_sequences_go_on_over_transactions_of_version_1() -> None:
     assert setup.produced() == (0, 1, True)
 
 
-def test_every_end_of_version_2_gives_an_epoch_in_which_sequences_start_again() -> None:
+def test_in_version_2_sequences_restart_in_a_new_epoch_after_each_end() -> None:
     setup = Setup(version=2).begun()
     setup.send()
     setup.produced(version=13)
@@ -286,7 +166,7 @@ def test_a_request_to_a_loading_coordinator_is_repeated() -> None:
     assert outcome.error is None
 
 
-def test_a_failed_batch_makes_an_abort_necessary_and_the_epoch_is_raised() -> None:
+def test_a_failed_batch_requires_an_abort_that_raises_the_epoch() -> None:
     setup = Setup().begun()
     delivery = setup.send()
     setup.added()
@@ -308,7 +188,7 @@ def test_a_failed_batch_makes_an_abort_necessary_and_the_epoch_is_raised() -> No
     assert setup.produced() == (1, 0, True)
 
 
-def test_in_version_2_the_end_alone_raises_the_epoch_after_a_failed_batch() -> None:
+def test_in_version_2_only_end_txn_raises_the_epoch_after_a_failed_batch() -> None:
     setup = Setup(version=2).begun()
     setup.send()
     setup.produced(ErrorCode.INVALID_RECORD, version=13)
@@ -330,7 +210,7 @@ def test_a_batch_that_fails_while_committing_fails_the_commit() -> None:
     assert setup.manager.state is S.ABORTABLE_ERROR
 
 
-def test_a_leader_that_calls_the_epoch_old_is_no_proof_until_the_coordinator_agrees() -> None:
+def test_invalid_producer_epoch_of_a_leader_is_confirmed_by_the_coordinator() -> None:
     setup = Setup().begun()
     setup.send()
     setup.added()
@@ -343,7 +223,7 @@ def test_a_leader_that_calls_the_epoch_old_is_no_proof_until_the_coordinator_agr
 
 
 @pytest.mark.parametrize("code", [ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH])
-def test_a_fenced_producer_can_do_nothing_any_more(code: int) -> None:
+def test_every_call_of_a_fenced_producer_fails(code: int) -> None:
     setup = Setup().begun()
     delivery = setup.send()
     setup.added(code)
@@ -374,7 +254,7 @@ def test_an_id_without_permission_is_fatal() -> None:
     assert setup.manager.state is S.FATAL_ERROR
 
 
-def test_a_topic_that_may_not_be_written_can_be_aborted() -> None:
+def test_an_unauthorized_topic_is_an_abortable_error() -> None:
     setup = Setup().begun()
     setup.send()
     setup.added(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -384,7 +264,7 @@ def test_a_topic_that_may_not_be_written_can_be_aborted() -> None:
     assert setup.manager.state is S.READY
 
 
-def test_an_abort_drops_what_is_queued_and_waits_for_what_is_in_flight() -> None:
+def test_an_abort_drops_queued_batches_and_waits_for_those_in_flight() -> None:
     setup = Setup(max_in_flight_requests_per_connection=1).begun()
     first = setup.send(b"1")
     setup.added()
@@ -398,7 +278,7 @@ def test_an_abort_drops_what_is_queued_and_waits_for_what_is_in_flight() -> None
     assert outcome.is_done
 
 
-def test_an_abort_does_not_repeat_what_fails_meanwhile() -> None:
+def test_an_abort_does_not_retry_failed_batches() -> None:
     setup = Setup().begun()
     setup.send()
     setup.added()
@@ -418,7 +298,7 @@ def test_an_abort_waits_for_partitions_that_are_being_added() -> None:
     assert outcome.error is None
 
 
-def test_a_producer_that_the_coordinator_forgot_starts_over() -> None:
+def test_a_producer_unknown_to_the_coordinator_initializes_again() -> None:
     setup = Setup().begun()
     setup.send()
     setup.added(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -441,7 +321,7 @@ def test_offsets_are_sent_to_both_coordinators() -> None:
     setup.calls.claim(ended)
 
 
-def test_in_version_2_offsets_go_to_the_group_alone() -> None:
+def test_in_version_2_offsets_are_sent_only_to_the_group_coordinator() -> None:
     setup = Setup(version=2).begun()
     outcome = setup.calls.send_offsets({FIRST: 5}, "g")
     setup.find()
@@ -449,7 +329,7 @@ def test_in_version_2_offsets_go_to_the_group_alone() -> None:
     assert outcome.is_done
 
 
-def test_only_offsets_that_were_not_taken_are_sent_again() -> None:
+def test_only_rejected_offsets_are_sent_again() -> None:
     setup = Setup(version=2).begun()
     outcome = setup.calls.send_offsets({FIRST: 5, SECOND: 6}, "g")
     setup.find()
@@ -472,7 +352,7 @@ def test_the_moved_coordinator_of_a_group_is_looked_up() -> None:
     "code",
     [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID],
 )
-def test_offsets_of_a_member_that_is_out_can_only_be_aborted(code: int) -> None:
+def test_offsets_of_a_removed_member_are_an_abortable_error(code: int) -> None:
     setup = Setup(version=2).begun()
     outcome = setup.calls.send_offsets({FIRST: 5}, GroupGeneration("g", 1, "m"))
     setup.find()
@@ -485,7 +365,7 @@ def test_offsets_of_a_member_that_is_out_can_only_be_aborted(code: int) -> None:
     assert setup.manager.state is S.READY
 
 
-def test_a_call_whose_end_was_not_awaited_is_made_again_for_the_same_end() -> None:
+def test_a_repeated_call_after_a_timeout_awaits_the_same_result() -> None:
     setup = Setup().begun()
     setup.send()
     setup.added()
@@ -499,7 +379,7 @@ def test_a_call_whose_end_was_not_awaited_is_made_again_for_the_same_end() -> No
     setup.calls.begin()
 
 
-def test_records_are_for_transactions_only() -> None:
+def test_sending_outside_a_transaction_is_refused() -> None:
     with pytest.raises(IllegalTransactionStateError, match="ready"):
         Setup().ready().core.target("t")
 
@@ -508,7 +388,7 @@ def test_records_are_for_transactions_only() -> None:
     ("before", "after"),
     [(S.READY, S.COMMITTING), (S.FATAL_ERROR, S.READY), (S.UNINITIALIZED, S.READY)],
 )
-def test_states_follow_one_another_only_as_the_table_says(
+def test_only_transitions_of_the_table_are_allowed(
     before: TransactionState, after: TransactionState
 ) -> None:
     with pytest.raises(AssertionError):
@@ -538,7 +418,7 @@ def test_offsets_missing_in_the_response_are_not_sent_forever() -> None:
 
 
 @pytest.mark.parametrize(("producer_id", "epoch"), [(-1, 0), (9, -1)])
-def test_an_id_without_a_producer_is_fatal(producer_id: int, epoch: int) -> None:
+def test_a_transactional_id_without_a_producer_id_is_fatal(producer_id: int, epoch: int) -> None:
     setup = Setup()
     outcome = setup.calls.initialize()
     setup.find()

@@ -1,4 +1,4 @@
-"""Which client quotas can be set, and what becomes of them."""
+"""Validation of client quotas, and changes of them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_limits_are_set_changed_and_removed() -> None:
     assert not quotas(image)
 
 
-def test_what_is_set_already_writes_nothing() -> None:
+def test_an_unchanged_quota_writes_no_record() -> None:
     image, _ = alter(ClusterImage(), entry({"ip": None}, connection_creation_rate=3))
     request = AlterClientQuotasRequest(
         entries=[entry({"ip": None}, connection_creation_rate=3)], validate_only=False
@@ -80,7 +80,7 @@ def test_what_is_set_already_writes_nothing() -> None:
     assert not finish(alter_client_quotas(view_of(image), request)).records
 
 
-def test_only_checking_changes_nothing() -> None:
+def test_validate_only_changes_nothing() -> None:
     image, response = alter(
         ClusterImage(), entry({"user": "u"}, request_percentage=12.5), validate_only=True
     )
@@ -108,11 +108,11 @@ def test_only_checking_changes_nothing() -> None:
         entry({"ip": "127.0.0.1"}, connection_creation_rate=3e9),
     ],
 )
-def test_what_means_nothing_is_an_invalid_request(refused: EntryDataRequest) -> None:
+def test_a_meaningless_alteration_is_an_invalid_request(refused: EntryDataRequest) -> None:
     assert refusal_of(refused) == ErrorCode.INVALID_REQUEST
 
 
-def test_an_entity_is_changed_as_a_whole_or_not_at_all() -> None:
+def test_changes_of_an_entity_are_atomic() -> None:
     image, response = alter(
         ClusterImage(),
         entry({"user": "a"}, producer_byte_rate=1, unknown=1),
@@ -122,7 +122,7 @@ def test_an_entity_is_changed_as_a_whole_or_not_at_all() -> None:
     assert [each.error_code for each in response.entries] == [ErrorCode.INVALID_REQUEST, 0]
 
 
-def test_an_entity_named_twice_is_answered_once_with_an_error() -> None:
+def test_a_duplicate_entity_gets_one_error() -> None:
     image, response = alter(
         ClusterImage(),
         entry({"user": "u"}, producer_byte_rate=1),

@@ -1,4 +1,4 @@
-"""Changing configs: operations on keys, checks of the outcome, each resource by itself."""
+"""Changing configs: operations on keys, and validation of the result for each resource."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ def test_keys_are_set_and_removed() -> None:
     assert dict(applied(IMAGE, result.records).configs.get(TOPIC, "a")) == {"segment.ms": "7"}
 
 
-def test_what_is_so_already_writes_nothing() -> None:
+def test_an_unchanged_value_writes_no_record() -> None:
     changes = resource(TOPIC, "a", ("retention.ms", SET, "5"), ("segment.ms", DELETE, None))
     result = finish(configs_of().alter_incrementally(view_of(IMAGE), request(changes)))
     assert result.records == []
     assert result.response.responses[0].error_code == ErrorCode.NONE
 
 
-def test_lists_grow_and_shrink_from_what_holds_now() -> None:
+def test_append_and_subtract_use_the_current_value() -> None:
     name = "__consumer_offsets"
     grown = resource(TOPIC, name, ("cleanup.policy", APPEND, "compact,delete"))
     image = applied(
@@ -87,7 +87,7 @@ def test_lists_grow_and_shrink_from_what_holds_now() -> None:
     assert image.configs.get(TOPIC, name)["cleanup.policy"] == "compact"
 
 
-def test_a_list_does_not_grow_beyond_what_a_record_can_hold() -> None:
+def test_a_list_cannot_exceed_the_limit_of_a_record() -> None:
     key = "leader.replication.throttled.replicas"
     image = IMAGE
     for part in range(2):
@@ -114,13 +114,13 @@ def test_a_list_does_not_grow_beyond_what_a_record_can_hold() -> None:
         (("no.such.key", DELETE, None), ErrorCode.NONE),
     ],
 )
-def test_a_change_that_is_wrong_is_refused(
+def test_an_invalid_change_is_refused(
     change: tuple[str, int, str | None], error: ErrorCode
 ) -> None:
     assert error_of(change) == error
 
 
-def test_one_wrong_key_leaves_its_whole_resource_as_it_was() -> None:
+def test_one_invalid_key_leaves_its_resource_unchanged() -> None:
     bad = resource(TOPIC, "a", ("segment.ms", SET, "7"), ("retention.ms", SET, "x"))
     good = resource(BROKER, "1", ("message.max.bytes", SET, "7000"))
     result = finish(configs_of().alter_incrementally(view_of(IMAGE), request(bad, good)))
@@ -144,7 +144,7 @@ def test_a_key_or_a_resource_named_twice_is_an_invalid_request() -> None:
     assert result.records == []
 
 
-def test_resources_that_do_not_exist_are_told() -> None:
+def test_a_missing_resource_is_an_error() -> None:
     change = ("retention.ms", SET, "1")
     assert error_of(change, name="x") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert error_of(change, kind=BROKER, name="one") == ErrorCode.INVALID_REQUEST
@@ -176,7 +176,7 @@ def test_memory_of_the_log_cleaner_is_checked_with_the_number_of_its_processes()
         assert error_of(*changes, kind=BROKER, name="") == error
 
 
-def test_only_checking_writes_nothing() -> None:
+def test_validate_only_writes_no_record() -> None:
     changes = resource(TOPIC, "a", ("segment.ms", SET, "7"))
     result = finish(
         configs_of().alter_incrementally(view_of(IMAGE), request(changes, validate_only=True))
@@ -185,7 +185,7 @@ def test_only_checking_writes_nothing() -> None:
     assert result.response.responses[0].error_code == ErrorCode.NONE
 
 
-def test_another_minimum_of_in_sync_replicas_clears_who_was_eligible() -> None:
+def test_a_new_min_insync_replicas_clears_eligible_replicas() -> None:
     image = image_of(
         PartitionChangeRecord(
             partition_id=0, topic_id=topic_id(1), isr=[1], eligible_leader_replicas=[2]
@@ -237,7 +237,7 @@ def test_configs_of_groups_are_checked(
     assert error_of(change, kind=GROUP, name="") == ErrorCode.INVALID_REQUEST
 
 
-def test_lags_of_compaction_are_checked_together_with_what_is_set_already() -> None:
+def test_compaction_lags_are_validated_together_with_current_values() -> None:
     image = image_of(config(TOPIC, "a", "max.compaction.lag.ms", "5"), base=IMAGE)
     changes = resource(TOPIC, "a", ("min.compaction.lag.ms", SET, "10"))
     result = finish(configs_of().alter_incrementally(view_of(image), request(changes)))
@@ -252,7 +252,7 @@ def replacement(kind: int, name: str, **configs: str | None) -> AlterConfigsRequ
     return AlterConfigsRequest(resources=[wanted], validate_only=False)
 
 
-def test_the_old_way_replaces_all_configs() -> None:
+def test_alter_configs_replaces_all_configs() -> None:
     result = finish(configs_of().alter(view_of(IMAGE), replacement(TOPIC, "a", segment__ms="7")))
     assert dict(applied(IMAGE, result.records).configs.get(TOPIC, "a")) == {"segment.ms": "7"}
     result = finish(configs_of().alter(view_of(IMAGE), replacement(TOPIC, "a", segment__ms=None)))
@@ -260,7 +260,7 @@ def test_the_old_way_replaces_all_configs() -> None:
     assert not result.records
 
 
-def test_the_minimum_of_in_sync_replicas_of_all_brokers_always_stays() -> None:
+def test_the_default_min_insync_replicas_cannot_be_removed() -> None:
     image = image_of(config(BROKER, "", "min.insync.replicas", "1"), base=IMAGE)
     result = finish(
         configs_of().alter(view_of(image), replacement(BROKER, "", message__max__bytes="7"))

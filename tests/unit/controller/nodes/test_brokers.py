@@ -88,7 +88,7 @@ def test_a_broker_registers_fenced_under_the_offset_of_the_log_end() -> None:
     assert broker.listeners["PLAINTEXT"].port == 9000
 
 
-def test_the_same_life_keeps_its_epoch_and_is_let_in_once_it_has_read_the_newer_record() -> None:
+def test_a_repeated_registration_keeps_its_epoch_and_unfences_at_the_newer_record() -> None:
     cluster = empty()
     epoch = cluster.register()
     assert cluster.register() == epoch
@@ -104,14 +104,14 @@ def test_the_same_life_keeps_its_epoch_and_is_let_in_once_it_has_read_the_newer_
         ({"max_metadata_version": 20}, ErrorCode.UNSUPPORTED_VERSION),
     ],
 )
-def test_a_broker_that_does_not_fit_is_refused(options: dict[str, str], error: ErrorCode) -> None:
+def test_an_incompatible_broker_is_refused(options: dict[str, str], error: ErrorCode) -> None:
     cluster = empty()
     request = registration(**options)  # type: ignore[arg-type]
     result = cluster.registrations.register(view_of(cluster.image), request)
     assert (result.records, result.response.error_code) == ([], error)
 
 
-def test_a_second_process_of_a_living_broker_is_refused_until_its_session_ends() -> None:
+def test_a_second_process_is_refused_until_the_session_of_the_first_ends() -> None:
     cluster = empty()
     epoch = cluster.register(broker_id=2)
     cluster.beat(epoch, broker_id=2)
@@ -122,14 +122,14 @@ def test_a_second_process_of_a_living_broker_is_refused_until_its_session_ends()
     assert result.response.error_code == ErrorCode.NONE
 
 
-def test_the_own_node_is_taken_in_again_at_once() -> None:
+def test_the_controllers_own_broker_registers_again_immediately() -> None:
     cluster = empty()
     cluster.beat(cluster.register())
     epoch = cluster.register(incarnation=7)
     assert cluster.image.brokers[1].epoch == epoch
 
 
-def test_a_broker_is_unfenced_when_it_has_read_its_own_registration() -> None:
+def test_a_broker_is_unfenced_when_it_has_read_its_registration() -> None:
     cluster = empty()
     epoch = cluster.register()
     answer, records = cluster.beat(epoch, offset=epoch - 1)
@@ -141,14 +141,14 @@ def test_a_broker_is_unfenced_when_it_has_read_its_own_registration() -> None:
     assert cluster.beat(epoch)[1] == []
 
 
-def test_heartbeats_of_others_lives_are_refused() -> None:
+def test_heartbeats_of_other_broker_epochs_are_refused() -> None:
     cluster = empty()
     epoch = cluster.register()
     assert cluster.beat(epoch + 1)[0].error_code == ErrorCode.STALE_BROKER_EPOCH
     assert cluster.beat(epoch, broker_id=9)[0].error_code == ErrorCode.STALE_BROKER_EPOCH
 
 
-def test_a_controlled_shutdown_hands_over_and_then_lets_go() -> None:
+def test_a_controlled_shutdown_moves_leaders_before_it_is_allowed() -> None:
     cluster = Cluster(
         three_brokers(topic("a", 1), partition(1, 0, (1, 2)), topic("b", 2), partition(2))
     )
@@ -172,7 +172,7 @@ def test_a_controlled_shutdown_hands_over_and_then_lets_go() -> None:
     assert cluster.image.brokers[1].fenced
 
 
-def test_a_clean_restart_leads_again_without_a_recovery() -> None:
+def test_a_broker_leads_again_after_a_clean_restart_without_recovery() -> None:
     cluster = Cluster(three_brokers(topic("b", 2), partition(2)))
     cluster.beat(5, shut_down=True)
     cluster.beat(5, shut_down=True)
@@ -184,7 +184,7 @@ def test_a_clean_restart_leads_again_without_a_recovery() -> None:
     assert found.leader_recovery_state == 0
 
 
-def test_a_restart_after_a_crash_leads_again_as_the_last_known_leader() -> None:
+def test_a_broker_leads_again_after_a_crash_as_the_last_known_leader() -> None:
     cluster = Cluster(three_brokers(topic("b", 2), partition(2)))
     epoch = cluster.register()
     found = cluster.image.topics.partition("b", 0)
@@ -196,7 +196,7 @@ def test_a_restart_after_a_crash_leads_again_as_the_last_known_leader() -> None:
     assert (found.leader, found.isr, found.leader_recovery_state) == (1, (1,), 1)
 
 
-def test_a_silent_broker_is_fenced_and_the_own_node_never() -> None:
+def test_a_silent_broker_is_fenced_but_never_the_controllers_own() -> None:
     cluster = Cluster(three_brokers(topic("a", 1), partition(1, 0, (2, 3, 1))))
     assert cluster.sessions.next_deadline() == 9000
     cluster.now_ms = 5000
@@ -218,7 +218,7 @@ def test_a_silent_broker_is_fenced_and_the_own_node_never() -> None:
     assert not cluster.image.brokers[1].fenced
 
 
-def test_a_broker_that_wants_to_be_fenced_is() -> None:
+def test_a_broker_that_requests_fencing_is_fenced() -> None:
     cluster = Cluster(three_brokers(topic("a", 1), partition(1, 0, (2, 3))))
     answer, _ = cluster.beat(5, broker_id=2, fence=True)
     assert answer.is_fenced
@@ -227,7 +227,7 @@ def test_a_broker_that_wants_to_be_fenced_is() -> None:
     assert found.leader == 3
 
 
-def test_cordoned_directories_are_written_once() -> None:
+def test_cordoned_directories_write_one_record() -> None:
     cluster = empty()
     epoch = cluster.register()
     request = heartbeat(epoch)
@@ -239,7 +239,7 @@ def test_cordoned_directories_are_written_once() -> None:
 
 
 def three_replicas() -> Cluster:
-    """A controller that has just become active, and has heard of no broker."""
+    """Return a controller that has just become active, and has no heartbeat of any broker."""
     return Cluster(three_brokers(topic("a", 1), partition(1, 0, (1, 2, 3))))
 
 
@@ -249,14 +249,14 @@ def shared(cluster: Cluster) -> PartitionRegistration:
     return found
 
 
-def test_a_broker_that_a_new_controller_has_not_heard_of_is_not_elected_for_a_dead_one() -> None:
+def test_a_broker_without_heartbeat_is_not_elected_by_a_new_controller() -> None:
     cluster = three_replicas()
     cluster.register(broker_id=1, incarnation=7)
     found = shared(cluster)
     assert (found.leader, found.isr, found.last_known_elr) == (-1, (2, 3), (1,))
 
 
-def test_it_is_elected_as_soon_as_it_is_heard_of() -> None:
+def test_a_broker_is_elected_after_its_first_heartbeat() -> None:
     cluster = three_replicas()
     cluster.register(broker_id=1, incarnation=7)
     assert cluster.beat(5, broker_id=3)[1] == [("PartitionChangeRecord", 2)]
@@ -273,7 +273,7 @@ def test_brokers_that_die_together_all_stay_eligible() -> None:
     assert (found.leader, found.isr, found.elr) == (-1, (), (2, 3))
 
 
-def test_they_do_too_when_they_had_been_heard_of() -> None:
+def test_brokers_with_heartbeats_that_die_together_stay_eligible() -> None:
     cluster = three_replicas()
     for broker_id in (2, 3):
         cluster.beat(5, broker_id=broker_id)
@@ -284,7 +284,7 @@ def test_they_do_too_when_they_had_been_heard_of() -> None:
     assert (shared(cluster).leader, shared(cluster).isr, shared(cluster).elr) == (-1, (), (2, 3))
 
 
-def test_they_do_too_when_their_connections_are_gone() -> None:
+def test_brokers_whose_connections_close_together_stay_eligible() -> None:
     cluster = three_replicas()
     for broker_id in (2, 3):
         cluster.beat(5, broker_id=broker_id)
@@ -333,7 +333,7 @@ def test_a_broker_without_its_connection_is_not_elected_until_its_next_heartbeat
     assert shared(cluster).leader == 3
 
 
-def test_a_registration_without_a_directory_that_was_there_notes_what_may_be_lost() -> None:
+def test_a_registration_without_an_earlier_directory_marks_possible_data_loss() -> None:
     record = partition(1, 0, (1, 2))
     record.directories = [DIRECTORY_UNASSIGNED, directory(2)]
     cluster = Cluster(three_brokers(topic("a", 1), record))

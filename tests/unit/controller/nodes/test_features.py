@@ -1,4 +1,4 @@
-"""Feature levels: what may be raised and lowered, and what nobody can work at."""
+"""Feature levels: validation of upgrades and downgrades, and levels that brokers do not support."""
 
 from __future__ import annotations
 
@@ -75,20 +75,20 @@ def test_a_level_is_changed_or_refused(
         assert after.features.finalized[update[0]] == update[1]
 
 
-def test_one_wrong_feature_leaves_all_as_they_are() -> None:
+def test_one_invalid_feature_leaves_all_features_unchanged() -> None:
     wanted = request((ELR, 1, UPGRADE), ("no.such.feature", 1, UPGRADE))
     result = CONTROL.update(view_of(image_at(33)), wanted)
     assert result.response.error_code == ErrorCode.INVALID_UPDATE_VERSION
     assert result.records == [] == result.response.results
 
 
-def test_only_checking_writes_nothing() -> None:
+def test_validate_only_writes_no_record() -> None:
     result = CONTROL.update(view_of(image_at(32)), request((MV, 33, UPGRADE), validate_only=True))
     assert (result.response.error_code, result.records) == (ErrorCode.NONE, [])
     assert [each.feature for each in result.response.results] == [MV]
 
 
-def test_eligible_leader_replicas_pin_the_minimum_of_in_sync_replicas() -> None:
+def test_enabling_eligible_leader_replicas_sets_min_insync_replicas() -> None:
     image = image_of(config(BROKER, "1", "min.insync.replicas", "2"), base=image_at(33))
     result = CONTROL.update(view_of(image), request((ELR, 1, UPGRADE)))
     assert kinds(result.records) == [("ConfigRecord", 0)] * 2 + [("FeatureLevelRecord", 0)]
@@ -104,7 +104,7 @@ def test_levels_can_be_lowered_again() -> None:
 
 
 class Quorum:
-    """Its own level, and why it cannot be raised."""
+    """The level of kraft.version, and the reason why it cannot be raised."""
 
     def __init__(self, problem: str | None = None) -> None:
         self.kraft_version = 0
@@ -128,7 +128,7 @@ def raise_kraft_version(quorum: Quorum, level: int, *, validate_only: bool = Fal
     return ErrorCode(response.error_code)
 
 
-def test_the_quorums_own_level_is_raised_by_the_quorum() -> None:
+def test_kraft_version_is_raised_by_the_quorum() -> None:
     quorum = Quorum()
     assert raise_kraft_version(quorum, 1, validate_only=True) is ErrorCode.NONE
     assert quorum.kraft_version == 0
@@ -137,7 +137,7 @@ def test_the_quorums_own_level_is_raised_by_the_quorum() -> None:
     assert raise_kraft_version(quorum, 0) is ErrorCode.INVALID_UPDATE_VERSION
 
 
-def test_the_quorum_says_why_its_level_cannot_be_raised() -> None:
+def test_the_quorum_reports_why_kraft_version_cannot_be_raised() -> None:
     quorum = Quorum("voter 2 has not said its directory id")
     assert raise_kraft_version(quorum, 1) is ErrorCode.INVALID_UPDATE_VERSION
     assert quorum.kraft_version == 0

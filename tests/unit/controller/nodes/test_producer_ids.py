@@ -21,7 +21,7 @@ def test_blocks_follow_each_other() -> None:
     assert image.next_producer_id == 3000
 
 
-def test_an_earlier_life_of_a_broker_gets_none() -> None:
+def test_an_earlier_broker_epoch_gets_no_block() -> None:
     request = AllocateProducerIdsRequest(broker_id=1, broker_epoch=4)
     result = allocate_producer_ids(view_of(three_brokers()), request)
     assert result.records == []

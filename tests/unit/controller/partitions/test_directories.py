@@ -1,4 +1,4 @@
-"""Where replicas lie: moves, directories that are gone, and who may lead then (KIP-858)."""
+"""Directories of replicas: moves, lost directories, and elections after a loss (KIP-858)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FIRST, SECOND, NEW = directory(3), directory(13), directory(23)
 
 
 def with_directories(image: ClusterImage, *directories: bytes) -> ClusterImage:
-    """Broker 3 as it registered with these."""
+    """Register broker 3 with these directories."""
     record = broker(3)
     record.log_dirs = list(directories)
     return image_of(record, base=image)
@@ -53,7 +53,7 @@ def leaderless(*last_known: int, isr: tuple[int, ...] = (), elr: tuple[int, ...]
 
 
 def assign(image: ClusterImage, to: bytes, number: int = 1) -> PartitionRegistration:
-    """Partition 0 after broker 3 said that its replica lies in that directory."""
+    """Return partition 0 after broker 3 assigned its replica to this directory."""
     topics = [
         TopicDataRequest(
             topic_id=topic_id(number), partitions=[PartitionDataRequest(partition_index=0)]
@@ -78,7 +78,7 @@ def test_a_move_between_directories_keeps_the_replica_in_the_isr() -> None:
 
 
 @pytest.mark.parametrize("elr", [True, False])
-def test_a_replica_that_begins_anew_in_another_directory_leaves_the_isr(elr: bool) -> None:
+def test_a_replica_that_starts_empty_in_another_directory_leaves_the_isr(elr: bool) -> None:
     image = three_brokers(topic("a", 1), partition(1, 0, (1, 3)), elr=elr)
     after = assign(with_directories(image, NEW), NEW)
     assert after.directory_of(3) == NEW
@@ -90,13 +90,15 @@ def test_a_replica_that_begins_anew_in_another_directory_leaves_the_isr(elr: boo
     [leaderless(isr=(3,)), leaderless(3, elr=(3,)), leaderless(3)],
     ids=["in sync", "eligible", "last known leader"],
 )
-def test_it_does_not_lead_what_another_may_have(before: object) -> None:
+def test_a_replica_with_a_lost_directory_does_not_lead_if_another_has_the_data(
+    before: object,
+) -> None:
     image = three_brokers(topic("a", 1), before)  # type: ignore[arg-type]
     after = assign(with_directories(image, NEW), NEW)
     assert (after.leader, after.isr, after.elr, after.last_known_elr) == (-1, (), (), ())
 
 
-def test_the_one_behind_it_among_the_last_known_leads_at_once() -> None:
+def test_the_next_last_known_leader_is_elected_immediately() -> None:
     image = three_brokers(topic("a", 1), leaderless(3, 2))  # type: ignore[arg-type]
     after = assign(with_directories(image, NEW), NEW)
     assert (after.leader, after.isr, after.leader_recovery_state) == (2, (2,), 1)
@@ -110,7 +112,7 @@ def test_the_only_replica_of_a_partition_leads_in_its_new_directory() -> None:
     assert (after.leader, after.isr, after.directory_of(3)) == (3, (3,), NEW)
 
 
-def test_a_replica_whose_directory_comes_back_is_as_it_was() -> None:
+def test_a_replica_whose_directory_returns_is_unchanged() -> None:
     before = leaderless(3, elr=(3,))
     image = three_brokers(topic("a", 1), before)  # type: ignore[arg-type]
     away = with_directories(image, SECOND)
@@ -122,7 +124,7 @@ def test_a_replica_whose_directory_comes_back_is_as_it_was() -> None:
     assert (found.leader, found.leader_recovery_state) == (3, 0)
 
 
-def test_what_was_in_an_unknown_directory_may_be_lost_with_one_that_is_missing() -> None:
+def test_replicas_in_an_unknown_directory_may_be_lost_with_a_missing_directory() -> None:
     record = partition(1, 0, (1, 3))
     record.directories = [directory(1), DIRECTORY_UNASSIGNED]
     image = three_brokers(topic("a", 1), record, topic("b", 2), partition(2, 0, (1, 3)))
@@ -137,7 +139,7 @@ def test_what_was_in_an_unknown_directory_may_be_lost_with_one_that_is_missing()
     assert after.isr == (1,)
 
 
-def test_a_replica_joins_the_isr_only_once_it_has_said_where_it_lies() -> None:
+def test_a_replica_joins_the_isr_only_after_its_directory_assignment() -> None:
     record = partition(1, 0, (1, 2, 3))
     record.isr = [1, 2]
     image = with_directories(three_brokers(topic("a", 1), record), NEW)

@@ -1,4 +1,4 @@
-"""AlterPartition: what a leader proposes, and what it may not."""
+"""AlterPartition: valid and invalid proposals of a leader."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_the_isr_shrinks_and_grows_in_the_order_of_the_proposal() -> None:
     assert result.response.topics[0].partitions[0].isr == [1, 2, 3]
 
 
-def test_what_is_so_already_is_answered_without_records() -> None:
+def test_an_unchanged_isr_writes_no_record() -> None:
     result = IsrControl(elections_of()).alter(view_of(IMAGE), request(proposal([1, 2, 3])))
     assert result.records == []
     assert result.response.topics[0].partitions[0].partition_epoch == 0
@@ -79,7 +79,7 @@ def test_what_is_so_already_is_answered_without_records() -> None:
         (request(proposal([1], recovery=1)), ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_a_proposal_that_is_stale_or_wrong_is_refused(
+def test_a_stale_or_invalid_proposal_is_refused(
     asked: AlterPartitionRequest, error: ErrorCode
 ) -> None:
     result = IsrControl(elections_of()).alter(view_of(IMAGE), asked)
@@ -95,7 +95,7 @@ def test_a_fenced_or_restarted_replica_is_not_eligible(changed: object) -> None:
     assert answer.error_code == ErrorCode.INELIGIBLE_REPLICA
 
 
-def test_an_earlier_life_of_a_broker_is_refused_as_a_whole() -> None:
+def test_a_request_with_an_earlier_broker_epoch_is_refused() -> None:
     asked = request(proposal([1]), epoch=4)
     response = IsrControl(elections_of()).alter(view_of(IMAGE), asked).response
     assert (response.error_code, response.topics) == (ErrorCode.STALE_BROKER_EPOCH, [])

@@ -1,4 +1,4 @@
-"""Who leads: the ISR first, then the eligible, then (uncleanly) the last known or anybody."""
+"""Elections: ISR first, then eligible replicas, then (uncleanly) the last known leader or any."""
 
 from __future__ import annotations
 
@@ -63,49 +63,49 @@ def test_the_first_live_replica_of_the_isr_takes_over() -> None:
     assert (after.leader, after.leader_epoch) == (2, 5)
 
 
-def test_the_preferred_replica_leads_again_only_when_asked_to() -> None:
+def test_the_preferred_replica_leads_again_only_on_request() -> None:
     before = partition(leader=2)
     assert change(before, (1, 2, 3), rules(1, 2, 3)).leader == 2
     preferred = replace(rules(1, 2, 3), election=Election.PREFERRED)
     assert change(before, (1, 2, 3), preferred).leader == 1
 
 
-def test_who_leaves_an_isr_below_the_minimum_stays_eligible() -> None:
+def test_a_replica_that_leaves_an_isr_below_the_minimum_stays_eligible() -> None:
     after = change(partition(), (1,), rules(1, min_isr=2))
     assert (after.isr, after.elr) == ((1,), (2, 3))
     assert change(partition(), (1, 2), rules(1, 2, min_isr=2)).elr == ()
 
 
-def test_the_eligible_are_forgotten_when_the_isr_is_large_enough_again() -> None:
+def test_eligible_replicas_are_cleared_when_the_isr_reaches_the_minimum() -> None:
     before = partition(isr=(1,), elr=(2, 3))
     assert change(before, (1, 2), rules(1, 2, min_isr=2)).elr == ()
 
 
-def test_the_last_of_the_isr_leaves_it_empty_and_is_remembered() -> None:
+def test_the_last_isr_member_leaves_an_empty_isr_and_becomes_last_known() -> None:
     after = change(partition((1,)), (), rules())
     assert (after.isr, after.leader, after.elr, after.last_known_elr) == ((), -1, (1,), (1,))
 
 
-def test_an_eligible_replica_leads_cleanly() -> None:
+def test_an_eligible_replica_is_elected_cleanly() -> None:
     before = partition((1,), isr=(), leader=-1, elr=(1,), last_known_elr=(1,))
     after = change(before, (), rules(1))
     assert (after.isr, after.leader, after.leader_recovery_state) == ((1,), 1, 0)
     assert (after.elr, after.last_known_elr) == ((), ())
 
 
-def test_the_last_known_leader_leads_uncleanly_when_nobody_is_eligible() -> None:
+def test_the_last_known_leader_is_elected_uncleanly_without_eligible_replicas() -> None:
     before = partition((1,), isr=(), leader=-1, last_known_elr=(1,))
     after = change(before, (), rules(1))
     assert (after.isr, after.leader, after.leader_recovery_state) == ((1,), 1, 1)
     assert after.last_known_elr == ()
 
 
-def test_the_last_known_leader_waits_while_somebody_is_eligible() -> None:
+def test_the_last_known_leader_is_not_elected_while_a_replica_is_eligible() -> None:
     before = partition((1, 2), isr=(), leader=-1, elr=(2,), last_known_elr=(1,))
     assert change(before, (), rules(1)).leader == -1
 
 
-def test_an_unclean_shutdown_costs_eligibility() -> None:
+def test_an_unclean_shutdown_ends_eligibility() -> None:
     by = replace(rules(), unclean_shutdown=frozenset({1}))
     after = change(partition((1,)), (), by)
     assert (after.isr, after.elr, after.last_known_elr) == ((), (), (1,))
@@ -121,7 +121,7 @@ def test_an_unclean_shutdown_costs_eligibility() -> None:
     ids=["last known leader", "eligible", "in sync"],
 )
 @pytest.mark.parametrize("election", list(Election))
-def test_a_replica_is_not_elected_by_the_change_that_tells_of_its_unclean_shutdown(
+def test_a_replica_is_not_elected_by_the_change_of_its_unclean_shutdown(
     before: PartitionRegistration, election: Election
 ) -> None:
     by = replace(rules(1), unclean_shutdown=frozenset({1}), election=election)
@@ -130,7 +130,7 @@ def test_a_replica_is_not_elected_by_the_change_that_tells_of_its_unclean_shutdo
     assert (after.leader, after.isr, after.elr, after.last_known_elr) == (-1, (), (), (1,))
 
 
-def test_all_that_die_together_stay_eligible() -> None:
+def test_replicas_that_die_together_stay_eligible() -> None:
     after = change(partition(), (2, 3), rules(2, 3, doubtful=(2, 3)))
     assert (after.leader, after.isr, after.elr) == (-1, (2, 3), (1,))
     after = change(after, (3,), rules(3, doubtful=(3,)))
@@ -143,7 +143,7 @@ def test_a_doubtful_leader_does_not_go_on_leading_when_another_replica_dies() ->
     assert (after.leader, after.isr) == (1, (1, 3))
 
 
-def test_nobody_leads_uncleanly_while_a_replica_of_the_isr_is_only_doubtful() -> None:
+def test_no_unclean_election_happens_while_an_isr_member_is_doubtful() -> None:
     unclean = replace(rules(2, 3, doubtful=(3,)), election=Election.UNCLEAN)
     before = partition(isr=(1, 3))
     assert change(before, (3,), unclean).leader == -1
@@ -151,7 +151,7 @@ def test_nobody_leads_uncleanly_while_a_replica_of_the_isr_is_only_doubtful() ->
     assert change(before, (3,), replace(rules(2), election=Election.UNCLEAN)).leader == 2
 
 
-def test_under_a_leader_that_can_commit_alone_the_others_are_eligible_no_more() -> None:
+def test_a_leader_that_can_commit_alone_ends_the_eligibility_of_others() -> None:
     before = partition(isr=(), leader=-1, elr=(1, 2, 3), last_known_elr=(1,))
     after = change(before, (), rules(2))
     assert (after.leader, after.isr, after.elr) == (2, (2,), ())
@@ -159,7 +159,7 @@ def test_under_a_leader_that_can_commit_alone_the_others_are_eligible_no_more() 
     assert (after.leader, after.isr, after.elr) == (2, (2,), (1, 3))
 
 
-def test_who_restarts_uncleanly_while_nobody_leads_is_known_behind_the_last_leader() -> None:
+def test_an_unclean_restart_without_a_leader_adds_a_last_known_replica() -> None:
     before = partition(isr=(), leader=-1, elr=(2, 3), last_known_elr=(1,))
     after = change(before, (), replace(rules(), unclean_shutdown=frozenset({3})))
     assert (after.elr, after.last_known_elr) == ((2,), (1, 3))
@@ -168,7 +168,7 @@ def test_who_restarts_uncleanly_while_nobody_leads_is_known_behind_the_last_lead
 
 
 @pytest.mark.parametrize("elr_enabled", [True, False])
-def test_a_replica_in_an_empty_directory_is_in_nothing_that_says_where_the_data_is(
+def test_a_replica_in_an_empty_directory_leaves_isr_eligible_and_last_known(
     elr_enabled: bool,
 ) -> None:
     before = partition(isr=(3,), leader=-1, elr=(), last_known_elr=(3, 2))
@@ -180,48 +180,48 @@ def test_a_replica_in_an_empty_directory_is_in_nothing_that_says_where_the_data_
         assert change(after, (), rules(2, 3)).leader == 2
 
 
-def test_it_is_not_even_elected_uncleanly_by_that_change() -> None:
+def test_a_replica_in_an_empty_directory_is_not_elected_uncleanly_by_that_change() -> None:
     by = replace(rules(3), emptied=frozenset({3}), election=Election.UNCLEAN)
     assert change(partition(isr=(1,), leader=-1), (1,), by).leader == -1
 
 
-def test_one_that_may_have_lost_data_is_not_elected_from_the_isr_either() -> None:
+def test_an_isr_member_that_may_have_lost_data_is_not_elected() -> None:
     by = replace(rules(1), unclean_shutdown=frozenset({1}))
     assert change(partition((1, 2), leader=2), (1, 2), by).leader == -1
 
 
-def test_who_was_eligible_beside_a_leader_that_could_commit_alone_is_so_no_more() -> None:
+def test_eligibility_beside_a_leader_that_could_commit_alone_ends() -> None:
     # min.insync.replicas was 2 when replica 2 became eligible.
     after = change(partition((1, 2), isr=(1,), elr=(2,)), (), rules(2))
     assert (after.leader, after.elr) == (-1, (1,))
 
 
-def test_the_next_known_leader_leads_when_the_last_ones_directory_is_empty() -> None:
+def test_the_next_last_known_leader_is_elected_if_the_first_has_an_empty_directory() -> None:
     before = partition(isr=(), leader=-1, last_known_elr=(3, 2))
     after = change(before, (), replace(rules(2, 3), emptied=frozenset({3})))
     assert (after.leader, after.isr, after.leader_recovery_state) == (2, (2,), 1)
 
 
-def test_an_unclean_election_prefers_replicas_that_once_had_all() -> None:
+def test_an_unclean_election_prefers_last_known_replicas() -> None:
     before = partition(isr=(1,), leader=-1, last_known_elr=(3,))
     after = change(before, (1,), replace(rules(2, 3), election=Election.UNCLEAN))
     assert after.leader == 3
 
 
-def test_without_eligible_replicas_all_that_die_together_stay_in_the_isr() -> None:
+def test_without_the_elr_feature_replicas_that_die_together_stay_in_the_isr() -> None:
     by = replace(rules(2, 3, doubtful=(2, 3)), elr_enabled=False)
     after = change(partition(), (2, 3), by)
     assert (after.leader, after.isr) == (-1, (1, 2, 3))
 
 
-def test_anybody_leads_where_the_topic_allows_it() -> None:
+def test_any_live_replica_is_elected_with_unclean_election_enabled() -> None:
     before = partition((1, 2), isr=(1,), leader=-1)
     assert change(before, (1,), rules(2)).leader == -1
     after = change(before, (1,), replace(rules(2), election=Election.UNCLEAN))
     assert (after.leader, after.isr, after.leader_recovery_state) == (2, (2,), 1)
 
 
-def test_without_eligible_replicas_the_isr_never_gets_empty() -> None:
+def test_without_the_elr_feature_the_isr_is_never_empty() -> None:
     after = change(partition((1,)), (), replace(rules(), elr_enabled=False))
     assert (after.isr, after.leader, after.elr) == ((1,), -1, ())
 

@@ -1,4 +1,4 @@
-"""Partitions on the move between brokers: begun, gone through, cancelled, listed."""
+"""Reassignments: start, progress, cancellation and listing."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def request(
 
 
 def alter(image: ClusterImage, wanted: AlterPartitionReassignmentsRequest) -> tuple[int, Any]:
-    """The error of the one partition, and the image afterwards."""
+    """Return the error of the only partition, and the image afterwards."""
     result = finish(control().alter(view_of(image), wanted))
     (answers,) = result.response.responses
     return answers.partitions[0].error_code, applied(image, result.records)
@@ -87,12 +87,12 @@ def test_the_same_replicas_change_nothing() -> None:
     assert result.response.responses[0].partitions[0].error_code == ErrorCode.NONE
 
 
-def test_another_order_changes_who_is_preferred_and_not_who_leads() -> None:
+def test_another_order_changes_the_preferred_replica_but_not_the_leader() -> None:
     error, image = alter(IMAGE, request([2, 1]))
     assert (error, found(image).replicas, found(image).leader) == (0, (2, 1), 1)
 
 
-def test_a_move_adds_first_and_removes_when_the_new_ones_are_in_sync() -> None:
+def test_a_reassignment_adds_replicas_first_and_removes_others_when_in_sync() -> None:
     error, image = alter(IMAGE, request([3, 2]))
     moving = found(image)
     assert (error, moving.replicas) == (ErrorCode.NONE, (3, 2, 1))
@@ -106,7 +106,7 @@ def test_a_move_adds_first_and_removes_when_the_new_ones_are_in_sync() -> None:
 
 
 def alter_partition(image: ClusterImage, leader: int, isr: list[int]) -> ClusterImage:
-    """The leader proposes an ISR with which the move is over, and it no replica any more."""
+    """Make the leader propose an ISR that completes the reassignment and removes the leader."""
     before = found(image)
     states = [BrokerState(broker_id=each, broker_epoch=-1) for each in isr]
     proposal = PartitionDataRequest(
@@ -127,13 +127,13 @@ def alter_partition(image: ClusterImage, leader: int, isr: list[int]) -> Cluster
     return applied(image, result.records)
 
 
-def test_replicas_that_are_only_removed_go_at_once_and_the_leader_epoch_tells_them() -> None:
+def test_a_reassignment_that_only_removes_replicas_completes_immediately() -> None:
     error, image = alter(IMAGE, request([1]))
     assert (error, found(image).replicas, found(image).isr) == (0, (1,), (1,))
     assert found(image).leader_epoch == found(IMAGE).leader_epoch + 1
 
 
-def test_a_move_is_cancelled() -> None:
+def test_a_reassignment_can_be_canceled() -> None:
     _, image = alter(IMAGE, request([3, 2]))
     error, image = alter(image, request(None))
     assert (error, sorted(found(image).replicas)) == (ErrorCode.NONE, [1, 2])
@@ -141,7 +141,7 @@ def test_a_move_is_cancelled() -> None:
     assert alter(image, request(None))[0] == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
 
-def test_a_move_that_only_new_replicas_keep_up_with_is_not_cancelled() -> None:
+def test_a_reassignment_with_only_new_replicas_in_the_isr_cannot_be_canceled() -> None:
     _, image = alter(IMAGE, request([3]))
     moving = with_isr(image, 3)
     assert alter(moving, request(None))[0] == ErrorCode.INVALID_REPLICA_ASSIGNMENT
@@ -162,13 +162,13 @@ def test_a_move_that_only_new_replicas_keep_up_with_is_not_cancelled() -> None:
         (request([3, 1], may_change=False), ErrorCode.NONE),
     ],
 )
-def test_what_cannot_be_moved_is_refused(
+def test_an_invalid_reassignment_is_refused(
     wanted: AlterPartitionReassignmentsRequest, error: ErrorCode
 ) -> None:
     assert alter(IMAGE, wanted)[0] == error
 
 
-def test_what_is_on_the_move_is_listed() -> None:
+def test_running_reassignments_are_listed() -> None:
     _, image = alter(IMAGE, request([3, 2]))
 
     def listed(*topics: tuple[str, list[int]]) -> list[Any]:
@@ -215,7 +215,7 @@ def test_the_preferred_leader_is_elected_if_it_is_in_sync() -> None:
     assert (error, found(after).leader) == (ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, 2)
 
 
-def test_an_unclean_election_takes_any_live_replica_where_nobody_leads() -> None:
+def test_an_unclean_election_elects_any_live_replica_without_a_leader() -> None:
     image = led_by(IMAGE, -1, 1)
     image = image_of(FenceBrokerRecord(id=1, epoch=image.brokers[1].epoch), base=image)
     error, after = elect(image, ElectionType.UNCLEAN)
@@ -224,7 +224,7 @@ def test_an_unclean_election_takes_any_live_replica_where_nobody_leads() -> None
     assert elect(image, ElectionType.UNCLEAN)[0] == ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
 
 
-def test_elections_that_are_not_needed_or_not_possible_are_told() -> None:
+def test_unneeded_and_impossible_elections_return_errors() -> None:
     assert elect(IMAGE, ElectionType.PREFERRED)[0] == ErrorCode.ELECTION_NOT_NEEDED
     assert elect(IMAGE, ElectionType.UNCLEAN)[0] == ErrorCode.ELECTION_NOT_NEEDED
     assert elect(IMAGE, ElectionType.PREFERRED, 9)[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -232,7 +232,7 @@ def test_elections_that_are_not_needed_or_not_possible_are_told() -> None:
     assert elect(IMAGE, 7)[0] == ErrorCode.INVALID_REQUEST
 
 
-def test_an_election_of_everything_tells_only_what_was_needed() -> None:
+def test_an_election_of_all_partitions_returns_only_needed_elections() -> None:
     image = led_by(
         three_brokers(topic("a", 1), partition(1, 0, (1, 2)), partition(1, 1, (1, 2))), 2, 1, 2
     )
@@ -245,7 +245,7 @@ def test_an_election_of_everything_tells_only_what_was_needed() -> None:
     assert [each.partition_id for each in answers.partition_result] == [0]
 
 
-def test_a_broker_is_unregistered_and_leads_nothing_any_more() -> None:
+def test_an_unregistered_broker_leads_no_partition() -> None:
     unregistration = UnregistrationControl(elections_of())
     result = unregistration.unregister(view_of(IMAGE), UnregisterBrokerRequest(broker_id=1))
     assert kinds(result.records) == [

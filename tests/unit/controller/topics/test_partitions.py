@@ -33,7 +33,7 @@ IMAGE = three_brokers(
 )
 
 
-def test_partitions_are_added_behind_the_old_ones_with_as_many_replicas() -> None:
+def test_added_partitions_have_the_replication_factor_of_the_topic() -> None:
     result = finish(partitions_of().create(view_of(IMAGE), request(wanted("a", 3))))
     found = applied(IMAGE, result.records).topics.by_name("a")
     assert found is not None
@@ -53,7 +53,7 @@ def test_partitions_are_added_behind_the_old_ones_with_as_many_replicas() -> Non
         (wanted("a", 2, [[3, 1]]), ErrorCode.NONE),
     ],
 )
-def test_what_cannot_be_added_is_refused(
+def test_invalid_new_partitions_are_refused(
     topic_wanted: CreatePartitionsTopic, error: ErrorCode
 ) -> None:
     result = finish(partitions_of().create(view_of(IMAGE), request(topic_wanted, wanted("b", 2))))
@@ -67,13 +67,13 @@ def test_a_request_for_too_many_partitions_is_refused_as_a_whole() -> None:
     assert [each.error_code for each in result.response.results] == [ErrorCode.POLICY_VIOLATION] * 2
 
 
-def test_a_topic_named_twice_is_refused_once() -> None:
+def test_a_duplicate_topic_gets_one_error() -> None:
     result = finish(partitions_of().create(view_of(IMAGE), request(wanted("a", 2), wanted("a", 3))))
     assert [each.error_code for each in result.response.results] == [ErrorCode.INVALID_REQUEST]
     assert result.records == []
 
 
-def test_only_checking_writes_nothing() -> None:
+def test_validate_only_writes_no_record() -> None:
     result = finish(
         partitions_of().create(view_of(IMAGE), request(wanted("a", 3), validate_only=True))
     )

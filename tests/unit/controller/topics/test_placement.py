@@ -1,4 +1,4 @@
-"""Where replicas go."""
+"""Placement of replicas."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_fenced_broker_never_leads_and_comes_last() -> None:
 
 
 @pytest.mark.parametrize("usable", [brokers(), brokers(1), brokers(1, 2, fenced=(1, 2))])
-def test_too_few_brokers_are_told(usable: list[UsableBroker]) -> None:
+def test_too_few_brokers_are_an_error(usable: list[UsableBroker]) -> None:
     with pytest.raises(Refusal) as caught:
         StripedPlacer(SeededRng(1)).place(PlacementSpec(1, 2), usable)
     assert caught.value.error_code is ErrorCode.INVALID_REPLICATION_FACTOR
@@ -73,13 +73,13 @@ def test_racks_of_different_sizes_lead_the_same_number_of_partitions() -> None:
     assert Counter(replicas[0] for replicas in placed)[1] == 50
 
 
-def test_a_fenced_broker_of_a_rack_is_taken_when_its_live_ones_are_used_up() -> None:
+def test_a_fenced_broker_of_a_rack_is_used_after_its_live_brokers() -> None:
     usable = [UsableBroker(1, "a", True), UsableBroker(2, "b", False), UsableBroker(3, "b", False)]
     placed = StripedPlacer(SeededRng(3)).place(PlacementSpec(20, 2), usable)
     assert all(replicas[0] in (2, 3) and replicas[1] == 1 for replicas in placed)
 
 
-def test_every_number_of_brokers_racks_and_replicas_is_placed() -> None:
+def test_all_numbers_of_brokers_racks_and_replicas_can_be_placed() -> None:
     rng = SeededRng(5)
     for _ in range(300):
         count = rng.randint(1, 8)
@@ -94,7 +94,7 @@ def test_every_number_of_brokers_racks_and_replicas_is_placed() -> None:
         assert all(len(set(each)) == factor and each[0] in live for each in placed)
 
 
-def test_brokers_that_leave_or_are_cordoned_get_nothing_new() -> None:
+def test_brokers_that_shut_down_or_are_cordoned_get_no_new_replica() -> None:
     leaving = BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=5, in_controlled_shutdown=1)
     cordoned = BrokerRegistrationChangeRecord(
         broker_id=2, broker_epoch=5, cordoned_log_dirs=[directory(2)]

@@ -1,4 +1,4 @@
-"""Creating and deleting topics: names, counts, assignments, configs, and neighbours left alone."""
+"""Creating and deleting topics: names, counts, assignments and configs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def errors_of(response: CreateTopicsResponse) -> dict[str, ErrorCode]:
     return {each.name: ErrorCode(each.error_code) for each in response.topics}
 
 
-def test_a_topic_is_its_record_its_configs_and_its_partitions_in_this_order() -> None:
+def test_a_new_topic_writes_topic_config_and_partition_records_in_order() -> None:
     image = three_brokers()
     request = creation(new_topic("a", 2, configs={"retention.ms": "5"}))
     result = finish(topics_of().create(view_of(image), request))
@@ -59,7 +59,7 @@ def test_a_topic_is_its_record_its_configs_and_its_partitions_in_this_order() ->
     assert dict(after.configs.get(TOPIC, "a")) == {"retention.ms": "5"}
 
 
-def test_a_new_partition_is_led_by_its_first_replica_from_epoch_zero() -> None:
+def test_the_first_replica_leads_a_new_partition_in_epoch_zero() -> None:
     request = creation(new_topic("a", -1, -1, assignments={0: [2, 3]}))
     records = finish(topics_of().create(view_of(three_brokers()), request)).records
     record = records[-1][0]
@@ -77,7 +77,7 @@ def test_a_fenced_replica_is_not_in_the_isr_and_does_not_lead() -> None:
     assert (record.replicas, record.isr, record.leader) == ([1, 2], [2], 2)
 
 
-def test_the_metadata_version_decides_about_directories() -> None:
+def test_records_have_directories_since_a_metadata_version() -> None:
     image = image_of(feature(level=16), broker(1))
     records = finish(topics_of().create(view_of(image), creation(new_topic("a")))).records
     assert kinds(records)[-1] == ("PartitionRecord", 0)
@@ -88,7 +88,7 @@ def test_the_metadata_version_decides_about_directories() -> None:
     [("", "empty"), (".", "named"), ("..", "named"), ("a" * 250, "249"), ("a b", "characters"),
      ("ä", "characters")],
 )  # fmt: skip
-def test_a_bad_name_is_refused(name: str, fault: str) -> None:
+def test_an_invalid_name_is_refused(name: str, fault: str) -> None:
     response = finish(
         topics_of().create(view_of(three_brokers()), creation(new_topic(name)))
     ).response
@@ -108,7 +108,7 @@ def test_names_that_differ_only_in_dots_and_underscores_collide() -> None:
     }
 
 
-def test_a_refused_topic_does_not_fail_its_neighbours() -> None:
+def test_a_refused_topic_does_not_affect_other_topics() -> None:
     image = three_brokers(topic("old", 1), partition(1))
     request = creation(
         new_topic("old"),
@@ -133,7 +133,7 @@ def test_a_refused_topic_does_not_fail_its_neighbours() -> None:
     assert kinds(result.records) == [("TopicRecord", 0), ("PartitionRecord", 2)]
 
 
-def test_counts_that_are_not_said_come_from_the_configuration() -> None:
+def test_missing_counts_come_from_the_configuration() -> None:
     control = topics_of(num__partitions="5", default__replication__factor="2")
     answer = finish(
         control.create(view_of(three_brokers()), creation(new_topic("a", -1, -1)))
@@ -154,7 +154,7 @@ def test_counts_that_are_not_said_come_from_the_configuration() -> None:
         ({0: [1], 1: [2, 3]}, (-1, -1), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     ],
 )
-def test_assignments_by_hand_are_checked(
+def test_manual_assignments_are_validated(
     assignments: dict[int, list[int]], counts: tuple[int, int], error: ErrorCode
 ) -> None:
     request = creation(new_topic("a", *counts, assignments=assignments))
@@ -162,7 +162,7 @@ def test_assignments_by_hand_are_checked(
     assert response.topics[0].error_code == error
 
 
-def test_replicas_that_are_all_fenced_cannot_be_assigned() -> None:
+def test_an_assignment_with_only_fenced_replicas_is_refused() -> None:
     image = image_of(feature(), broker(1, fenced=True), broker(2))
     request = creation(new_topic("a", -1, -1, assignments={0: [1]}))
     response = finish(topics_of().create(view_of(image), request)).response
@@ -175,7 +175,7 @@ def test_without_a_live_broker_no_topic_is_created() -> None:
     assert response.topics[0].error_code == ErrorCode.INVALID_REPLICATION_FACTOR
 
 
-def test_only_checking_writes_nothing_and_answers_the_same() -> None:
+def test_validate_only_writes_no_record_and_returns_the_same_response() -> None:
     request = creation(new_topic("a", 3), new_topic("b c"), validate_only=True)
     result = finish(topics_of().create(view_of(three_brokers()), request))
     assert result.records == []
@@ -198,14 +198,14 @@ def test_topics_may_be_compacted(policy: str) -> None:
     [{"retention.ms": "soon"}, {"retention.ms": "-2"}, {"segment.bytes": "5"},
      {"retention.ms": None}, {"cleanup.policy": "shred"}],
 )  # fmt: skip
-def test_a_bad_config_is_refused_by_name(configs: dict[str, str | None]) -> None:
+def test_an_invalid_config_error_names_the_key(configs: dict[str, str | None]) -> None:
     request = creation(new_topic("a", configs=configs))
     (answer,) = finish(topics_of().create(view_of(three_brokers()), request)).response.topics
     assert answer.error_code == ErrorCode.INVALID_CONFIG
     assert next(iter(configs)) in (answer.error_message or "")
 
 
-def test_the_answer_shows_every_config_and_where_it_comes_from() -> None:
+def test_the_response_contains_all_configs_with_their_sources() -> None:
     image = three_brokers(config(BROKER, "", "message.max.bytes", "2000"))
     control = topics_of(log__retention__hours="1")
     request = creation(new_topic("a", configs={"max.message.bytes": "3000"}))
@@ -231,13 +231,13 @@ def test_a_request_for_too_many_partitions_is_refused() -> None:
     assert errors_of(response) == {"a": ErrorCode.NONE}
 
 
-def test_the_metadata_log_is_no_topic() -> None:
+def test_the_name_of_the_metadata_log_is_refused() -> None:
     request = creation(new_topic("__cluster_metadata"))
     response = finish(topics_of().create(view_of(three_brokers()), request)).response
     assert errors_of(response) == {"__cluster_metadata": ErrorCode.INVALID_REQUEST}
 
 
-def test_answers_can_be_sent_at_every_version() -> None:
+def test_responses_can_be_encoded_in_every_version() -> None:
     image = three_brokers(topic("old", 1), partition(1))
     request = creation(new_topic("a"), new_topic("old"))
     response = finish(topics_of().create(view_of(image), request)).response
@@ -264,7 +264,7 @@ def test_topics_are_deleted_by_name_and_by_id() -> None:
     assert len(applied(image, result.records).topics) == 0
 
 
-def test_unknown_topics_are_told_by_name_and_by_id() -> None:
+def test_unknown_topics_are_errors_by_name_and_by_id() -> None:
     response = finish(topics_of().delete(view_of(three_brokers()), deletion("a", ids=(b"x" * 16,))))
     assert [each.error_code for each in response.response.responses] == [
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -272,7 +272,7 @@ def test_unknown_topics_are_told_by_name_and_by_id() -> None:
     ]
 
 
-def test_a_topic_named_by_name_and_by_id_is_deleted_by_neither() -> None:
+def test_a_topic_given_by_name_and_by_id_is_not_deleted() -> None:
     image = three_brokers(topic("a", 1), partition(1), topic("b", 2), partition(2))
     result = finish(topics_of().delete(view_of(image), deletion("a", "b", ids=(topic_id(1),))))
     assert [each.error_code for each in result.response.responses] == [
@@ -283,7 +283,7 @@ def test_a_topic_named_by_name_and_by_id_is_deleted_by_neither() -> None:
     assert len(result.records) == 1
 
 
-def test_name_and_id_together_or_neither_is_an_invalid_request() -> None:
+def test_an_item_with_both_or_neither_of_name_and_id_is_invalid() -> None:
     image = three_brokers(topic("a", 1), partition(1))
     states = [
         DeleteTopicState(name="a", topic_id=topic_id(1)),

@@ -22,7 +22,7 @@ def held(world: MembersWorld) -> int:
 
 
 def large(megabytes: int) -> dict[str, bytes]:
-    """Protocols with so much of subscriptions."""
+    """Return protocols with subscriptions of this size (bytes)."""
     return {"range": subscription("flights")} | {
         f"p{number}": bytes(MEGABYTE) for number in range(megabytes)
     }

@@ -1,4 +1,4 @@
-"""When offsets and groups are forgotten: Kafka's rules of expiry, and deleted topics."""
+"""Expiry of offsets and groups by Kafka's rules, and offsets of deleted topics."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_the_retention_of_an_empty_group_starts_when_it_becomes_empty(
     assert world.list_groups() == []
 
 
-def test_the_time_since_which_a_group_is_empty_survives_a_failover(world: MembersWorld) -> None:
+def test_the_time_at_which_a_group_became_empty_survives_a_failover(world: MembersWorld) -> None:
     (member,) = world.stable()
     world.commit(5, generation=1, member=member)
     world.leave(member)

@@ -1,4 +1,4 @@
-"""OffsetCommit and OffsetFetch, answers as Apache Kafka 4.4 gives them."""
+"""OffsetCommit and OffsetFetch have the responses of Apache Kafka 4.4."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def test_a_client_without_a_group_commits_and_fetches(
     assert world.committed() == (ErrorCode.NONE, 5, "m", 3)
 
 
-def test_a_commit_by_topic_id(world: CoordinatorWorld) -> None:
+def test_a_commit_may_name_topics_by_id(world: CoordinatorWorld) -> None:
     assert world.commit(5, 10, topic_id=TOPIC_ID) == ErrorCode.NONE
     assert world.commit(5, 10, topic_id=b"x" * 16) == ErrorCode.UNKNOWN_TOPIC_ID
     assert world.committed()[1] == 5
 
 
-def test_the_record_is_the_one_that_kafka_writes(world: CoordinatorWorld) -> None:
+def test_the_record_equals_that_of_kafka(world: CoordinatorWorld) -> None:
     world.commit(5)
     ((key, value),) = stored(world)
     assert key == "0001" + "0001" + b"g".hex() + "0007" + b"flights".hex() + "00000000"
@@ -125,7 +125,7 @@ def test_null_topics_return_all_topics(world: CoordinatorWorld, version: int) ->
     assert finish(world.coordinator.offsets.fetch(other, version)).topics == []
 
 
-def test_many_groups_by_name(world: CoordinatorWorld) -> None:
+def test_a_fetch_of_several_groups_returns_offsets_by_topic_name(world: CoordinatorWorld) -> None:
     world.commit(5)
     named = [OffsetFetchRequestTopics(name="flights", partition_indexes=[0])]
     request = OffsetFetchRequest(
@@ -141,7 +141,7 @@ def test_many_groups_by_name(world: CoordinatorWorld) -> None:
     assert second.topics[0].partitions[0].committed_offset == -1
 
 
-def test_groups_by_topic_id(world: CoordinatorWorld) -> None:
+def test_a_fetch_of_groups_returns_offsets_by_topic_id(world: CoordinatorWorld) -> None:
     world.commit(5)
     topics = [
         OffsetFetchRequestTopics(topic_id=TOPIC_ID, partition_indexes=[0]),

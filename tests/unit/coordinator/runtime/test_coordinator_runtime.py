@@ -42,7 +42,7 @@ def test_a_broker_that_does_not_lead_the_partition_returns_not_coordinator() -> 
 
 
 def test_a_commit_to_a_partition_of_another_broker_returns_not_coordinator() -> None:
-    """Clients retry NOT_COORDINATOR; INVALID_COMMIT_OFFSET_SIZE ends them."""
+    """Clients retry NOT_COORDINATOR; INVALID_COMMIT_OFFSET_SIZE is fatal for them."""
     world = CoordinatorWorld()
     elsewhere = PartitionRecord(
         partition_id=1,
@@ -64,7 +64,7 @@ def test_a_commit_to_a_partition_of_another_broker_returns_not_coordinator() -> 
 
 
 def test_a_damaged_control_batch_does_not_prevent_loading() -> None:
-    """It carries no offsets, and it is no batch of a producer, which a log checks."""
+    """It has no offsets and no producer, so the log does not check it."""
     world = CoordinatorWorld()
     world.load()
     assert world.commit(5) == ErrorCode.NONE
@@ -88,7 +88,7 @@ class RaisingShard:
 
 
 def test_an_unexpected_error_while_loading_is_reported_to_the_runtime(caplog) -> None:
-    """Else the partition would be loading for ever."""
+    """Otherwise the partition would be loading forever."""
     world = CoordinatorWorld()
     world.load()
     world.commit()
@@ -101,7 +101,7 @@ def test_an_unexpected_error_while_loading_is_reported_to_the_runtime(caplog) ->
     assert "RuntimeError: not foreseen" in caplog.text
 
 
-def not_foreseen(_shard: object) -> None:
+def unexpected_error(_shard: object) -> None:
     raise RuntimeError("not foreseen")
 
 
@@ -112,9 +112,9 @@ def test_an_unexpected_error_fails_only_its_request(caplog) -> None:
     runtime = world.coordinator.runtime
     unexpected = ErrorCode.UNKNOWN_SERVER_ERROR
     answers: list[object] = []
-    runtime.write("g", not_foreseen, lambda response, error: answers.append((response, error)))
+    runtime.write("g", unexpected_error, lambda response, error: answers.append((response, error)))
     assert answers == [(None, unexpected)]
-    assert runtime.read("g", not_foreseen) is unexpected
+    assert runtime.read("g", unexpected_error) is unexpected
     assert caplog.text.count("RuntimeError: not foreseen") == 2
     assert world.commit(7) == ErrorCode.NONE
     assert world.committed()[1] == 7

@@ -46,7 +46,7 @@ def world() -> MembersWorld:
 
 
 def load(world: CoordinatorWorld) -> None:
-    """Start a new coordinator, which loads what the log holds."""
+    """Start a new coordinator that loads the log."""
     world.coordinator = world.new_coordinator()
     world.load()
 
@@ -232,7 +232,7 @@ def test_a_large_batch_is_replayed_in_several_turns(world: MembersWorld) -> None
 
 
 class CountingExecutor:
-    """Notes the calls that are made off the loop, and makes them in a later turn."""
+    """Records the calls outside the event loop, and runs them in a later turn."""
 
     def __init__(self, executor: Executor) -> None:
         self.executor = executor
@@ -244,7 +244,7 @@ class CountingExecutor:
 
 
 @pytest.mark.parametrize(("value_bytes", "calls"), [(100, 0), (20_000_000, 1)])
-def test_a_batch_that_may_be_large_is_decompressed_off_the_loop(
+def test_a_potentially_large_batch_is_decompressed_outside_the_event_loop(
     world: MembersWorld, value_bytes: int, calls: int
 ) -> None:
     builder = BatchBuilder(compression=GZIP)
@@ -275,7 +275,7 @@ class Replayed:
 
 
 def unstable(world: MembersWorld, *, every_topic: bool = False) -> tuple[int, int]:
-    """Error and offset that a reader gets if it wants stable offsets."""
+    """Return error and offset for a reader that requires stable offsets."""
     topics = [OffsetFetchRequestTopics(name="flights", partition_indexes=[0])]
     group = OffsetFetchRequestGroup(group_id="g", topics=None if every_topic else topics)
     response = finish(

@@ -34,6 +34,8 @@ class TransactionShard:
         self.context = context
         self.open: dict[str, int] = {}
         self.pending: deque[tuple[int, str, int | None]] = deque()
+        # End offset of the replayed records.
+        self.replayed_end = 0
 
     # Requests and timers: they return records.
 
@@ -61,6 +63,7 @@ class TransactionShard:
     # The interface of the runtime.
 
     def replay(self, offset: int, key: bytes, value: bytes | None, _producer_id: int = -1) -> None:
+        self.replayed_end = offset + 1
         where = decode_coordinator_key(TransactionLogKey, key)
         epoch = None
         if value is not None:
@@ -71,6 +74,8 @@ class TransactionShard:
         raise AssertionError("no client writes transactions into this topic")
 
     def commit(self, end_offset: int) -> None:
+        # The log of this broker alone is committed before the append returns.
+        assert end_offset <= self.replayed_end
         while self.pending and self.pending[0][0] < end_offset:
             _, transactional_id, epoch = self.pending.popleft()
             if epoch is None:

@@ -1,4 +1,4 @@
-"""What `--log-level info` tells an operator of a cluster's life."""
+"""Log lines at level info about changes of a cluster."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def make(cluster: SimulatedCluster, node_id: int, name: str, partitions: int) ->
     assert cluster.ask(node_id, request, 7).topics[0].error_code == 0
 
 
-def test_a_cluster_tells_of_elections_brokers_leaders_and_isrs(
+def test_a_cluster_logs_elections_brokers_leaders_and_isrs(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -40,8 +40,10 @@ def test_a_cluster_tells_of_elections_brokers_leaders_and_isrs(
     lines = lines_of(caplog)
     assert "Topics created: t" in lines
     assert f"Node ready: id={active} address=node-{active}:9092" in lines
-    assert any(line.startswith("Quorum epoch 1: this node leads, elected by") for line in lines)
-    assert lines.count(f"Quorum epoch 1: this node follows {active}") == 2
+    assert any(
+        line.startswith("Quorum role changed: epoch=1 role=leader elected_by=") for line in lines
+    )
+    assert lines.count(f"Quorum role changed: epoch=1 role=follower leader={active}") == 2
     caplog.clear()
     cluster.kill(dead)
     cluster.until(lambda: dead not in cluster.live_brokers(other))
@@ -61,7 +63,7 @@ def test_a_cluster_tells_of_elections_brokers_leaders_and_isrs(
     assert any(line.startswith(f"Broker {dead} has registered, epoch ") for line in lines)
 
 
-def test_a_lone_broker_tells_of_its_start_its_topics_and_its_stop(
+def test_a_single_broker_logs_its_start_its_topics_and_its_stop(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -98,7 +100,9 @@ def test_segments_are_logged_at_debug_only(caplog: pytest.LogCaptureFixture) -> 
     assert not lines_of(caplog, "barnabas.storage.log.log")
 
 
-def test_what_was_before_the_start_is_not_told_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_changes_from_before_the_start_are_not_logged_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     broker = SimulatedBroker()
     broker.make_topic("a")
     broker.stop()

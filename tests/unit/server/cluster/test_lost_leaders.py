@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from barnabas.metadata.delta import ClusterDelta
-from barnabas.server.cluster.lost_leaders import HOLD_MS, LostLeaders
+from barnabas.server.cluster.lost_leaders import DELAY_MS, LostLeaders
 from barnabas.sim.world import SimWorld
 from barnabas.waiting.timing_wheel import TimingWheel
 from unit.metadata.clusters import broker, image_of, partition, topic
@@ -24,7 +24,7 @@ class Scene:
     def request(self, name: str) -> bool:
         """Return whether the request is held."""
         topics = [IMAGE.topics.by_name("t")]
-        return self.leaders.hold(topics, lambda: self.served.append(name))
+        return self.leaders.delay(topics, lambda: self.served.append(name))
 
     def fence(self, broker_id: int) -> None:
         delta = ClusterDelta(IMAGE)
@@ -52,7 +52,7 @@ def test_a_request_is_held_for_a_second_at_most_however_often_the_connection_clo
     scene = Scene()
     scene.leaders.on_connection_lost(1)
     scene.request("a")
-    scene.world.run_for(HOLD_MS - 100)
+    scene.world.run_for(DELAY_MS - 100)
     scene.leaders.on_connection_lost(1)
     assert scene.served == []
     scene.world.run_for(200)
@@ -63,11 +63,11 @@ def test_a_second_loss_holds_requests_for_its_own_time() -> None:
     scene = Scene()
     scene.leaders.on_connection_lost(1)
     scene.fence(1)
-    scene.world.run_for(HOLD_MS - 100)
+    scene.world.run_for(DELAY_MS - 100)
     scene.leaders.on_connection_lost(1)
     assert scene.request("a")
     # The end of the first loss's time.
     scene.world.run_for(200)
     assert scene.served == []
-    scene.world.run_for(HOLD_MS)
+    scene.world.run_for(DELAY_MS)
     assert scene.served == ["a"]

@@ -1,4 +1,4 @@
-"""Addresses as configuration and people write them."""
+"""Addresses in configurations and arguments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from barnabas.server.configs.endpoint import Endpoint, parse_address, parse_endp
         ("PLAINTEXT://[::1]:9092", Endpoint("PLAINTEXT", "::1", 9092)),
     ],
 )
-def test_an_endpoint_is_read_and_written(text: str, expected: Endpoint) -> None:
+def test_an_endpoint_is_parsed_and_formatted(text: str, expected: Endpoint) -> None:
     assert parse_endpoint(text) == expected
     assert parse_endpoint(str(expected)) == expected
 
@@ -25,7 +25,7 @@ def test_an_endpoint_is_read_and_written(text: str, expected: Endpoint) -> None:
     "text",
     ["", "host:9092", "://h:1", "A://h", "A://h:x", "A://h:70000", "A://::1:9092", "A://h:-1"],
 )
-def test_what_is_no_endpoint_is_none(text: str) -> None:
+def test_text_that_is_no_endpoint_returns_none(text: str) -> None:
     assert parse_endpoint(text) is None
 
 

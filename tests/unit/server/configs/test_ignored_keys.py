@@ -1,4 +1,4 @@
-"""Keys that are ignored are none that this broker obeys."""
+"""Ignored keys are disjoint from the keys that this broker uses."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ OWN = {
 BOOTSTRAP = "controller.quorum.bootstrap.servers"
 
 
-def test_no_key_is_both_obeyed_and_ignored() -> None:
+def test_no_key_is_both_used_and_ignored() -> None:
     assert not [key.name for key in BROKER_KEYS if key.name in IGNORED_KEYS]
 
 
-def test_ignored_keys_are_told_together(caplog: pytest.LogCaptureFixture) -> None:
+def test_ignored_keys_are_logged_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     read_configuration({"num.io.threads": "8", "background.threads": "4"})
     (record,) = caplog.records
@@ -32,7 +32,7 @@ def test_ignored_keys_are_told_together(caplog: pytest.LogCaptureFixture) -> Non
     ("servers", "is_standalone"),
     [("localhost:9093", True), ("localhost:9093,there:9093", False), ("there:9093", False)],
 )
-def test_a_node_that_is_its_only_bootstrap_server_begins_a_quorum(
+def test_a_node_that_is_its_only_bootstrap_server_starts_a_quorum(
     servers: str, is_standalone: bool
 ) -> None:
     cluster = read_configuration({**OWN, BOOTSTRAP: servers}).cluster
@@ -40,6 +40,6 @@ def test_a_node_that_is_its_only_bootstrap_server_begins_a_quorum(
     assert cluster.may_found_cluster is is_standalone
 
 
-def test_a_controller_without_a_broker_does_not_begin_a_quorum_unasked() -> None:
+def test_a_controller_without_a_broker_does_not_start_a_quorum_by_default() -> None:
     keys = {"process.roles": "controller", "listeners": "CONTROLLER://localhost:9093"}
     assert not read_configuration({**keys, BOOTSTRAP: "localhost:9093"}).cluster.is_standalone

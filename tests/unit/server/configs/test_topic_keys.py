@@ -1,4 +1,4 @@
-"""Topic configs that change while the broker runs: what each does to the topic from then on."""
+"""Topic configs that change at runtime, and their effect on an existing topic."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def test_a_key_takes_effect_on_a_topic_that_exists(broker: SimulatedBroker, name
 
 
 @pytest.mark.parametrize("name", LEVELS)
-def test_a_level_changes_how_small_records_are_kept(name: str) -> None:
+def test_a_compression_level_changes_the_stored_size(name: str) -> None:
     codec, low, high = LEVELS[name]
     sizes = []
     for level in (low, high):

@@ -30,7 +30,7 @@ PROPOSAL = AlterPartitionProposal(TOPIC_ID, TopicPartition("flights", 4), 3, 7, 
 
 
 class ScriptedController:
-    """The active controller of this very process, which answers what the test says."""
+    """The active controller of this process, with scripted responses."""
 
     is_active = True
 
@@ -42,7 +42,7 @@ class ScriptedController:
 
 
 def answer_to(response: AlterPartitionResponse) -> AlterPartitionResult:
-    """What a leader is told of its proposal, through the way that requests take."""
+    """Return what a leader gets for its proposal, through the real request path."""
     world = SimWorld(1)
     runtime = world.host("broker").runtime
     wheel = TimingWheel(runtime.clock, runtime.timer)
@@ -77,14 +77,14 @@ def response(**fields: Any) -> AlterPartitionResponse:
     )
 
 
-def test_an_answer_that_is_understood() -> None:
+def test_a_known_response_is_applied() -> None:
     answer = answer_to(response())
     assert answer == AlterPartitionResult(ErrorCode.NONE, 1, 3, (1, 2), 8)
 
 
 @pytest.mark.parametrize("code", [999, -7])
 def test_an_unknown_error_code_is_an_unexpected_error(code: int) -> None:
-    """The proposal is sent again, instead of being in flight for ever."""
+    """The proposal is sent again, instead of being in flight forever."""
     for unknown in (
         AlterPartitionResponse(error_code=code, topics=[]),
         response(error_code=code),

@@ -1,4 +1,4 @@
-"""Blocks of producer ids: one is asked for at a time, and used up."""
+"""Blocks of producer ids: one request at a time, and use of the whole block."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Blocks:
-    """A controller that answers when told to."""
+    """A controller that responds on request."""
 
     def __init__(self) -> None:
         self.asked: list[Callable[[Any], None]] = []
@@ -42,7 +42,7 @@ def make() -> tuple[Blocks, ProducerIds, list[tuple[int, ErrorCode]]]:
     return blocks, ProducerIds(1, lambda: 5, blocks), []  # type: ignore[arg-type]
 
 
-def test_one_block_is_asked_for_however_many_wait() -> None:
+def test_concurrent_callers_share_one_block_request() -> None:
     blocks, ids, given = make()
     for _ in range(3):
         ids.next_id(lambda *each: given.append(each))
@@ -63,7 +63,7 @@ def test_a_block_lasts_until_it_is_used_up() -> None:
     assert not blocks.asked
 
 
-def test_a_refused_block_is_an_error_that_clients_try_again_after() -> None:
+def test_a_refused_block_is_a_retriable_error() -> None:
     blocks, ids, given = make()
     ids.next_id(lambda *each: given.append(each))
     blocks.refuse()

@@ -24,7 +24,6 @@ from barnabas.server.controller_access.registration_states import (
     TRANSITIONS,
     Event,
     State,
-    next_state,
 )
 from barnabas.sim.world import SimWorld
 
@@ -195,8 +194,3 @@ def test_every_state_is_reached_and_can_be_stopped() -> None:
     assert reached == set(State)
     assert set(TRANSITIONS) == set(State)
     assert all(row[Event.STOP] is State.STOPPED for row in TRANSITIONS.values())
-
-
-def test_an_event_that_a_state_lacks_is_an_error_of_this_code() -> None:
-    with pytest.raises(AssertionError, match="ACCEPTED cannot happen in SERVING"):
-        next_state(State.SERVING, Event.ACCEPTED)

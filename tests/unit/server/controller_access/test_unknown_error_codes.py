@@ -1,4 +1,4 @@
-"""Error codes of a newer controller that this broker does not know: errors like any other."""
+"""Unknown error codes of a newer controller are handled like other errors."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ NEWER = 9_999
 
 
 class NewerController:
-    """A `ControllerAccess` that gives each request the next of its answers, the last for ever."""
+    """A `ControllerAccess` that returns the scripted responses in order; the last one repeats."""
 
     def __init__(self, *answers: Any) -> None:
         self._answers = list(answers)
@@ -64,7 +64,7 @@ class NewerController:
         on_done(self._answers[min(len(self.asked), len(self._answers)) - 1])
 
 
-def test_a_registration_and_a_heartbeat_are_tried_again() -> None:
+def test_a_registration_and_a_heartbeat_are_retried() -> None:
     world = SimWorld(1)
     controller = NewerController(
         BrokerRegistrationResponse(error_code=NEWER),
@@ -91,7 +91,7 @@ def test_a_registration_and_a_heartbeat_are_tried_again() -> None:
     ]
 
 
-def test_an_assignment_of_directories_is_tried_again() -> None:
+def test_a_directory_assignment_is_retried() -> None:
     world = SimWorld(1)
     controller = NewerController(
         AssignReplicasToDirsResponse(error_code=NEWER, directories=[]),
@@ -113,7 +113,7 @@ def test_an_assignment_of_directories_is_tried_again() -> None:
 
 
 def submitted(answer: AlterPartitionResponse) -> ErrorCode:
-    """What a leader hears of its proposal."""
+    """Return what a leader gets for its proposal."""
     world = SimWorld(1)
     sender = ForwardedAlterPartition(
         1, lambda: 5, NewerController(answer), world.host("a").runtime.timer
@@ -127,7 +127,7 @@ def submitted(answer: AlterPartitionResponse) -> ErrorCode:
     return error
 
 
-def test_a_proposal_of_an_isr_is_refused() -> None:
+def test_an_isr_proposal_is_refused() -> None:
     whole = AlterPartitionResponse(error_code=NEWER, topics=[])
     assert submitted(whole) is ErrorCode.UNKNOWN_SERVER_ERROR
     partition = PartitionDataResponse(
@@ -141,7 +141,7 @@ def test_a_proposal_of_an_isr_is_refused() -> None:
     assert submitted(nothing) is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_a_controllers_registration_is_tried_again() -> None:
+def test_a_controller_registration_is_retried() -> None:
     world = SimWorld(1)
     controller = NewerController(
         ControllerRegistrationResponse(error_code=NEWER, error_message=None)
@@ -153,7 +153,7 @@ def test_a_controllers_registration_is_tried_again() -> None:
     assert world.run_until(lambda: len(controller.asked) == 2)
 
 
-def test_a_vote_is_not_given() -> None:
+def test_a_vote_is_not_granted() -> None:
     partition = VotePartition(
         partition_index=0, error_code=NEWER, leader_id=1, leader_epoch=3, vote_granted=False
     )

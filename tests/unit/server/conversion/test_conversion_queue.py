@@ -1,4 +1,4 @@
-"""Conversion of old formats: small jobs at once, large ones in turns with everything else."""
+"""Conversion of old formats: small jobs immediately, large jobs in turns with other work."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from barnabas.waiting.off_loop import OffLoop
 
 
 class Turns:
-    """A timer whose loop turns when it is told to."""
+    """A timer whose loop turns on request."""
 
     def __init__(self) -> None:
         self.due: list[Callable[[], None]] = []
@@ -38,7 +38,7 @@ def job(name: str, steps: int, done: list[str]) -> Generator[None, None, str]:
     return name
 
 
-def test_a_job_of_one_step_is_done_at_once() -> None:
+def test_a_job_of_one_step_is_done_immediately() -> None:
     turns, done = Turns(), []
     queue = ConversionQueue(turns, InlineExecutor())
     queue.submit("a", job("a", 0, []), done.append)
@@ -59,7 +59,7 @@ def test_lanes_take_turns_and_a_lane_keeps_its_order() -> None:
     assert len(queue) == 0
 
 
-def test_a_job_that_fails_costs_the_others_nothing() -> None:
+def test_a_failed_job_does_not_affect_other_jobs() -> None:
     def failing() -> Generator[None, None, str]:
         yield
         raise OSError("the disk")
@@ -76,7 +76,7 @@ def test_a_job_that_fails_costs_the_others_nothing() -> None:
 
 
 class Calls:
-    """An executor whose calls are made when it is told to."""
+    """An executor that runs its calls on request."""
 
     def __init__(self) -> None:
         self.waiting: list[tuple[Callable[[], Any], Callable[[Any, Any], None]]] = []
@@ -96,7 +96,7 @@ def calling(size: int, done: list[str]) -> Generator[OffLoop | None, Any, str]:
     return "end"
 
 
-def test_other_lanes_have_their_turns_while_a_call_is_made_off_the_loop() -> None:
+def test_other_lanes_run_during_a_call_outside_the_event_loop() -> None:
     turns, calls, done = Turns(), Calls(), []
     queue = ConversionQueue(turns, calls)
     queue.submit("x", calling(7, done), done.append)
@@ -111,7 +111,7 @@ def test_other_lanes_have_their_turns_while_a_call_is_made_off_the_loop() -> Non
     assert len(queue) == 0
 
 
-def test_calls_wait_until_there_is_memory_for_their_results(
+def test_calls_wait_for_memory_for_their_results(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(conversion_queue, "HELD_BYTES_MAX", 100)
@@ -133,7 +133,7 @@ def test_calls_wait_until_there_is_memory_for_their_results(
     assert queue.held_bytes == 0
 
 
-def test_an_error_of_a_call_is_the_job_s_to_turn_into_its_result() -> None:
+def test_a_job_converts_the_error_of_a_call_into_its_result() -> None:
     def failing() -> Generator[OffLoop | None, Any, str]:
         try:
             yield OffLoop(lambda: 1 // 0)
@@ -149,7 +149,7 @@ def test_an_error_of_a_call_is_the_job_s_to_turn_into_its_result() -> None:
     assert done == ["caught"]
 
 
-def test_no_more_requests_are_taken_of_a_connection_whose_job_takes_turns() -> None:
+def test_a_connection_with_a_running_job_accepts_no_more_requests() -> None:
     class Works:
         count = 0
 

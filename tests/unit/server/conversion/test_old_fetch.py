@@ -1,4 +1,4 @@
-"""Old fetches of several partitions: limits of the whole answer, and what fails alone."""
+"""Old fetches of several partitions: limits of the response, and errors of one partition."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def fetched(broker: SimulatedBroker, version: int, max_bytes: int = 1 << 20) -> 
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
-def test_partitions_are_converted_each_for_itself(broker: SimulatedBroker, version: int) -> None:
+def test_partitions_are_converted_independently(broker: SimulatedBroker, version: int) -> None:
     fill(broker, 0, 1200)
     fill(broker, 1, 3, compression=4)
     fill(broker, 2, 700, compression=1)
@@ -57,7 +57,7 @@ def test_partitions_are_converted_each_for_itself(broker: SimulatedBroker, versi
     assert (counts.fetch_conversions, counts.produce_conversions) == (1900, 0)
 
 
-def test_what_an_old_producer_sent_is_counted(broker: SimulatedBroker) -> None:
+def test_conversions_of_old_produce_requests_are_counted(broker: SimulatedBroker) -> None:
     rows = [Record(index, 1000, 0, None, b"v") for index in range(700)]
     request = produce_request("t", write_message_set(1, rows))
     assert broker.ask(request, 2).responses[0].partition_responses[0].error_code == 0
@@ -65,7 +65,7 @@ def test_what_an_old_producer_sent_is_counted(broker: SimulatedBroker) -> None:
     assert (counts.fetch_conversions, counts.produce_conversions) == (0, 700)
 
 
-def test_an_answer_is_limited_and_gets_on(
+def test_a_response_is_limited_and_makes_progress(
     broker: SimulatedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(old_fetch, "CONVERTED_BYTES_MAX", 1000)

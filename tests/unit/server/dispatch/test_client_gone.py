@@ -1,4 +1,4 @@
-"""A connection that ends takes with it what waits to answer its requests."""
+"""A closed connection cancels its pending requests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def endless_fetch(topic: str) -> FetchRequest:
 
 
 @pytest.mark.parametrize("count", [1, 300], ids=["while it is read", "while reading is paused"])
-def test_a_fetch_that_waits_ends_with_its_connection(count: int) -> None:
+def test_a_delayed_fetch_ends_with_its_connection(count: int) -> None:
     broker = SimulatedBroker()
     broker.make_topic("t")
     replicas = broker.node.broker.replicas
@@ -45,7 +45,7 @@ def test_a_fetch_that_waits_ends_with_its_connection(count: int) -> None:
     assert broker.produce("t", b"value").error_code == 0
 
 
-def test_appends_and_deletions_that_wait_for_followers_end_with_their_connection() -> None:
+def test_delayed_appends_and_deletions_end_with_their_connection() -> None:
     cluster = three_nodes()
     leader = replicated(cluster)
     replicas = cluster.nodes[leader].broker.replicas
@@ -67,7 +67,7 @@ def test_appends_and_deletions_that_wait_for_followers_end_with_their_connection
     )
 
 
-def test_what_waits_for_a_controller_is_bounded_and_ends_with_its_connection(
+def test_requests_that_wait_for_a_controller_are_bounded_and_end_with_their_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(forwarding, "_WAITING_BYTES_MAX", 10_000)

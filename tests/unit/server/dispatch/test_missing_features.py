@@ -1,4 +1,4 @@
-"""What clients ask for in vain is told once for each software, and takes bounded memory."""
+"""A missing feature is logged once per client software, with bounded memory."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import pytest
 
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
-from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from barnabas.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from barnabas.server.dispatch.missing_features import PAIRS_MAX
 from unit.server.simulated_broker import SimulatedBroker, SimulatedClient
 
-TRANSACTION = 1
+SHARE = 2
+KEY = "group:AAAAAAAAAAAAAAAAAAAAAQ:0"
 
 
 @pytest.fixture
@@ -33,48 +33,46 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [r.getMessage() for r in caplog.records if r.name.endswith("missing_features")]
 
 
-def find_transactions() -> FindCoordinatorRequest:
-    return FindCoordinatorRequest(key_type=TRANSACTION, coordinator_keys=["t"])
+def find_share_group() -> FindCoordinatorRequest:
+    return FindCoordinatorRequest(key_type=SHARE, coordinator_keys=[KEY])
 
 
-def test_a_feature_is_told_once_for_each_software_and_version(
+def test_a_feature_is_logged_once_per_software_and_version(
     broker: SimulatedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     for name, version in (("ducks", "1.0"), ("ducks", "1.0"), ("ducks", "2.0"), ("geese", "1.0")):
         client = client_of(broker, name, version)
         for _ in range(3):
-            client.ask(find_transactions(), 4)
+            client.ask(find_share_group(), 6)
     lines = told(caplog)
     assert len(lines) == 3
-    assert all("feature=transactions" in line for line in lines)
+    assert all("feature=share groups" in line for line in lines)
     for line, (name, version) in zip(
         lines, (("ducks", "1.0"), ("ducks", "2.0"), ("geese", "1.0")), strict=True
     ):
         assert f"software={name} version={version} " in line
 
 
-def test_several_features_of_one_software_are_told(
+def test_several_features_of_one_software_are_logged(
     broker: SimulatedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = client_of(broker, "ducks")
-    client.ask(find_transactions(), 4)
-    request = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1)
-    client.ask(request, 4)
-    client.send(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    client.ask(find_share_group(), 6)
+    client.send(ShareGroupDescribeRequest(group_ids=["g"], include_authorized_operations=False), 1)
     assert broker.world.run_until(lambda: bool(client.closed))
     features = [line.partition("feature=")[2].partition(" software=")[0] for line in told(caplog)]
-    assert features == ["transactions", "API SaslHandshake"]
+    assert features == ["share groups", "API ShareGroupDescribe"]
 
 
-def test_a_client_that_never_named_its_software_is_told_as_unknown(
+def test_a_client_without_a_software_name_is_logged_as_unknown(
     broker: SimulatedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    broker.client.ask(find_transactions(), 4)
+    broker.client.ask(find_share_group(), 6)
     (line,) = told(caplog)
     assert "software=unknown version=unknown address=" in line
 
 
-def test_unknown_numbers_of_apis_are_one_feature(
+def test_all_unknown_api_keys_are_one_feature(
     broker: SimulatedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     missing = broker.node.shared.missing_features
@@ -84,15 +82,15 @@ def test_unknown_numbers_of_apis_are_one_feature(
         missing.note_api(connection, api_key)
     missing.note_version(connection, 3)
     assert len(told(caplog)) == 2
-    assert "feature=another version of API Metadata " in told(caplog)[1]
+    assert "feature=unsupported version of API Metadata " in told(caplog)[1]
 
 
-def test_names_that_clients_make_up_take_bounded_memory(
+def test_invented_software_names_take_bounded_memory(
     broker: SimulatedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(PAIRS_MAX + 5):
         client = client_of(broker, f"made-up-{number}", host=f"host-{number}")
-        client.ask(find_transactions(), 4)
+        client.ask(find_share_group(), 6)
         client.channel.close()
     lines = told(caplog)
     assert len(lines) == PAIRS_MAX + 1

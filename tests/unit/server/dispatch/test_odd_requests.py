@@ -1,4 +1,4 @@
-"""Requests that no client sends, answered as Apache Kafka does; found by `tests/differential`."""
+"""Unusual requests get the responses of Apache Kafka; found by `tests/differential`."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ def broker() -> SimulatedBroker:
 
 
 def ask_coordinator(broker: SimulatedBroker, request: Message, version: int) -> Any:
-    """Ask once the coordinator of groups is there."""
+    """Send a request once the group coordinator is available."""
     find = FindCoordinatorRequest(key="g")
     broker.ask(find, 0)
     assert broker.world.run_until(lambda: broker.ask(find, 0).error_code == ErrorCode.NONE)
     return broker.ask(request, version)
 
 
-def test_a_topic_that_is_named_twice_is_produced_to_and_answered_once(
+def test_a_duplicate_topic_of_produce_is_appended_and_answered_once(
     broker: SimulatedBroker,
 ) -> None:
     request = produce_request("t", broker.batch(b"a"))
@@ -82,7 +82,7 @@ def test_a_topic_that_is_named_twice_is_produced_to_and_answered_once(
     assert broker.produce("t", b"e").base_offset == 2
 
 
-def test_offsets_and_deletions_of_a_topic_that_is_named_twice_are_answered_once(
+def test_a_duplicate_topic_of_offsets_or_deletions_is_answered_once(
     broker: SimulatedBroker,
 ) -> None:
     asked = [
@@ -106,14 +106,14 @@ def test_offsets_and_deletions_of_a_topic_that_is_named_twice_are_answered_once(
     assert [each.partition_index for each in deleted.partitions] == [0, 1]
 
 
-def test_an_epoch_below_none_is_fenced_where_kafka_fences_it(broker: SimulatedBroker) -> None:
+def test_an_epoch_below_minus_one_is_fenced_as_in_kafka(broker: SimulatedBroker) -> None:
     partition = ListOffsetsPartition(partition_index=0, timestamp=-1, current_leader_epoch=-2)
     topics = [ListOffsetsTopic(name="t", partitions=[partition])]
     (topic,) = broker.ask(ListOffsetsRequest(replica_id=-1, topics=topics), 5).topics
     assert topic.partitions[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
 
 
-def test_words_that_no_answer_could_carry_are_cut(broker: SimulatedBroker) -> None:
+def test_error_messages_too_long_for_a_response_are_truncated(broker: SimulatedBroker) -> None:
     config = AlterableConfig(name="x" * STRING_BYTES_MAX, config_operation=SET, value="1")
     resource = AlterConfigsResource(resource_type=TOPIC, resource_name="t", configs=[config])
     request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
@@ -123,7 +123,7 @@ def test_words_that_no_answer_could_carry_are_cut(broker: SimulatedBroker) -> No
     assert answer.error_message.endswith("...")
 
 
-def test_an_answer_that_cannot_be_written_with_its_words_cut_either_ends_the_connection(
+def test_a_response_that_cannot_be_encoded_closes_the_connection(
     broker: SimulatedBroker,
 ) -> None:
     assert broker.node.broker is not None
@@ -150,7 +150,7 @@ def test_an_answer_that_cannot_be_written_with_its_words_cut_either_ends_the_con
     assert not connection.is_open
 
 
-def test_an_instance_id_that_leaves_no_room_for_a_member_id_is_refused(
+def test_an_instance_id_too_long_for_a_member_id_is_refused(
     broker: SimulatedBroker,
 ) -> None:
     request = JoinGroupRequest(
@@ -165,7 +165,7 @@ def test_an_instance_id_that_leaves_no_room_for_a_member_id_is_refused(
     assert ask_coordinator(broker, request, 7).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_offsets_are_kept_for_longer_than_time_can_be_told(broker: SimulatedBroker) -> None:
+def test_a_retention_time_beyond_the_largest_timestamp_is_accepted(broker: SimulatedBroker) -> None:
     partition = OffsetCommitRequestPartition(
         partition_index=0, committed_offset=1, committed_metadata=None
     )
@@ -183,7 +183,7 @@ def test_a_list_of_reassignments_has_no_time_limit(broker: SimulatedBroker) -> N
     assert broker.ask(request, 0).error_code == ErrorCode.NONE
 
 
-def test_a_response_that_cannot_be_encoded_costs_one_line_and_the_connection(
+def test_a_response_that_cannot_be_encoded_logs_one_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     key = "max.connections.per.ip.overrides"

@@ -15,7 +15,7 @@ from barnabas.server.dispatch.request_statistics import (
 from barnabas.server.metrics.request_metrics import request_families
 
 
-def test_buckets_grow_with_time_and_begin_at_the_first() -> None:
+def test_bucket_sizes_grow_with_the_time() -> None:
     assert bucket_of(0.0) == 0
     times = [0.001 * 1.1**step for step in range(230)]
     buckets = [bucket_of(each) for each in times]
@@ -25,14 +25,14 @@ def test_buckets_grow_with_time_and_begin_at_the_first() -> None:
 
 
 @pytest.mark.parametrize("duration_ms", [0.02, 0.1, 1.0, 7.3, 500.0, 60_000.0])
-def test_a_quantile_is_right_within_an_eighth(duration_ms: float) -> None:
+def test_a_quantile_is_accurate_within_an_eighth(duration_ms: float) -> None:
     times = Times()
     for _ in range(10):
         times.add(duration_ms)
     assert times.quantile(0.5) == pytest.approx(duration_ms, rel=0.125)
 
 
-def test_quantiles_tell_the_usual_from_the_rare() -> None:
+def test_quantiles_distinguish_usual_from_rare_times() -> None:
     times = Times()
     for _ in range(99):
         times.add(1.0)
@@ -42,19 +42,19 @@ def test_quantiles_tell_the_usual_from_the_rare() -> None:
     assert times.total_ms == 1099.0
 
 
-def test_what_takes_hours_falls_into_the_last_bucket() -> None:
+def test_times_of_hours_are_in_the_last_bucket() -> None:
     times = Times()
     times.add(1e12)
     assert times.count == 1
 
 
-def test_those_that_took_no_time_count_as_none() -> None:
+def test_a_time_of_zero_is_counted_as_zero() -> None:
     times = Times().with_zeros(10)
     assert times.quantile(0.99) == 0.0
     assert times.count == 10
 
 
-def test_the_time_in_the_queue_is_part_of_the_total_time() -> None:
+def test_the_queue_time_is_part_of_the_total_time() -> None:
     """As Kafka's TotalTimeMs, which begins when the request has been received."""
     api = ApiStatistics(0, "Produce", 13, ProduceResponse)
     api.versions[9] += 2

@@ -1,4 +1,4 @@
-"""Requests to a whole broker in virtual time: what real clients do not do, or not on time."""
+"""Requests to a complete broker in virtual time that real clients rarely send."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from barnabas.protocol.messages.describe_configs import (
 from barnabas.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
 )
+from barnabas.protocol.messages.end_txn import EndTxnRequest
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.incremental_alter_configs import (
@@ -82,7 +83,7 @@ def describe(broker: SimulatedBroker, kind: int, name: str, key: str) -> tuple[s
     return found.value, found.config_source, synonyms
 
 
-def test_what_is_advertised_is_what_is_served(broker: SimulatedBroker) -> None:
+def test_exactly_the_advertised_apis_are_served(broker: SimulatedBroker) -> None:
     advertised = {
         api.api_key: (api.min_version, api.max_version)
         for api in broker.ask(ApiVersionsRequest(), 0).api_keys
@@ -92,7 +93,7 @@ def test_what_is_advertised_is_what_is_served(broker: SimulatedBroker) -> None:
     }
 
 
-def test_a_fetch_waits_for_a_record_and_a_later_request_does_not_overtake_it(
+def test_a_later_response_does_not_overtake_a_delayed_fetch(
     broker: SimulatedBroker,
 ) -> None:
     waiting = broker.client.send(fetch_request(0, max_wait_ms=10_000, min_bytes=1), 11)
@@ -109,7 +110,7 @@ def test_a_fetch_waits_for_a_record_and_a_later_request_does_not_overtake_it(
     ]
 
 
-def test_a_fetch_that_waited_in_vain_is_answered_empty(broker: SimulatedBroker) -> None:
+def test_a_delayed_fetch_without_records_gets_an_empty_response(broker: SimulatedBroker) -> None:
     started = broker.host.clock.monotonic_ms()
     response = broker.ask(fetch_request(0, max_wait_ms=2_000, min_bytes=1), 11)
     assert broker.host.clock.monotonic_ms() - started >= 2_000
@@ -117,7 +118,7 @@ def test_a_fetch_that_waited_in_vain_is_answered_empty(broker: SimulatedBroker) 
 
 
 @pytest.mark.parametrize(("version", "magic"), [(0, 0), (1, 0), (2, 0), (0, 1), (2, 1)])
-def test_old_produce_versions_are_taken_and_converted(
+def test_old_produce_versions_are_accepted_and_converted(
     broker: SimulatedBroker, version: int, magic: int
 ) -> None:
     records = [
@@ -132,7 +133,7 @@ def test_old_produce_versions_are_taken_and_converted(
     assert [(record.offset, record.value) for record in found] == [(0, b"0"), (1, b"1"), (2, b"2")]
 
 
-def test_an_old_produce_of_garbage_is_corrupt(broker: SimulatedBroker) -> None:
+def test_garbage_in_an_old_produce_version_is_corrupt(broker: SimulatedBroker) -> None:
     request = produce_request("t", b"\x00" * 40, acks=1)
     answer = broker.ask(request, 2).responses[0].partition_responses[0]
     assert answer.error_code == ErrorCode.CORRUPT_MESSAGE
@@ -146,7 +147,7 @@ def test_a_transactional_batch_belongs_to_no_transaction(broker: SimulatedBroker
     assert answer.responses[0].partition_responses[0].error_code == refused
 
 
-def test_internal_topics_are_not_for_producers(broker: SimulatedBroker) -> None:
+def test_producing_to_internal_topics_is_refused(broker: SimulatedBroker) -> None:
     broker.ask(FindCoordinatorRequest(coordinator_keys=["g"], key_type=0), 4)
     broker.world.run_for(1000)
     assert broker.produce("__consumer_offsets", b"a").error_code == (
@@ -154,7 +155,7 @@ def test_internal_topics_are_not_for_producers(broker: SimulatedBroker) -> None:
     )
 
 
-def test_producer_ids_are_never_given_twice_not_even_after_a_kill(
+def test_producer_ids_are_unique_even_after_a_kill(
     broker: SimulatedBroker,
 ) -> None:
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
@@ -166,20 +167,24 @@ def test_producer_ids_are_never_given_twice_not_even_after_a_kill(
     assert min(given) >= 0
 
 
-def test_a_transactional_producer_is_told_that_this_is_no_coordinator(
+def test_a_transactional_producer_gets_an_epoch_and_fences_its_predecessor(
     broker: SimulatedBroker,
 ) -> None:
-    request = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=1000)
-    assert broker.ask(request, 4).error_code == ErrorCode.NOT_COORDINATOR
     find = FindCoordinatorRequest(coordinator_keys=["tx"], key_type=1)
-    found = broker.ask(find, 4).coordinators[0]
-    assert found.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert found.error_message == "this broker has no transactions"
-    # A client that asks again and again would not notice.
-    assert not ErrorCode(found.error_code).retriable
+    assert broker.ask(find, 4).coordinators[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    broker.world.run_for(500)
+    assert broker.ask(find, 4).coordinators[0].error_code == ErrorCode.NONE
+    request = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=1000)
+    first, second = broker.ask(request, 4), broker.ask(request, 4)
+    assert (first.error_code, first.producer_epoch) == (ErrorCode.NONE, 0)
+    assert (second.producer_id, second.producer_epoch) == (first.producer_id, 1)
+    end = EndTxnRequest(
+        transactional_id="tx", producer_id=first.producer_id, producer_epoch=0, committed=False
+    )
+    assert broker.ask(end, 4).error_code == ErrorCode.PRODUCER_FENCED
 
 
-def test_a_missing_topic_is_made_when_asked_for_once(broker: SimulatedBroker) -> None:
+def test_a_missing_topic_is_created_once_by_metadata(broker: SimulatedBroker) -> None:
     request = MetadataRequest(topics=[MetadataRequestTopic(name="new")])
     first = broker.ask(request, 9).topics[0].error_code
     assert first == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -187,7 +192,7 @@ def test_a_missing_topic_is_made_when_asked_for_once(broker: SimulatedBroker) ->
     assert broker.ask(request, 9).topics[0].error_code == ErrorCode.NONE
 
 
-def test_no_topic_is_made_where_that_is_switched_off() -> None:
+def test_no_topic_is_created_if_auto_creation_is_disabled() -> None:
     broker = SimulatedBroker(auto_create_topics_enable="false")
     request = MetadataRequest(topics=[MetadataRequestTopic(name="new")])
     for _ in range(2):
@@ -195,7 +200,7 @@ def test_no_topic_is_made_where_that_is_switched_off() -> None:
         broker.world.run_for(100)
 
 
-def test_a_topics_config_comes_from_topic_broker_all_brokers_file_or_default(
+def test_the_source_of_a_topic_config_is_described(
     broker: SimulatedBroker,
 ) -> None:
     key, synonym = "retention.ms", "log.retention.ms"
@@ -221,7 +226,7 @@ def test_a_topics_config_comes_from_topic_broker_all_brokers_file_or_default(
     assert describe(broker, TOPIC, "t", key)[:2] == ("200000", 2)
 
 
-def test_the_file_of_the_broker_is_a_source_of_its_own() -> None:
+def test_static_broker_config_is_a_separate_source() -> None:
     broker = SimulatedBroker(log_retention_hours="24", log_segment_bytes="2000000")
     broker.make_topic("t")
     assert describe(broker, TOPIC, "t", "retention.ms") == ("86400000", 5, [])
@@ -230,14 +235,14 @@ def test_the_file_of_the_broker_is_a_source_of_its_own() -> None:
     assert synonyms == [("log.segment.bytes", "2000000", 4), ("log.segment.bytes", "1073741824", 5)]
 
 
-def test_a_changed_default_reaches_the_logs(broker: SimulatedBroker) -> None:
+def test_a_changed_default_is_applied_to_logs(broker: SimulatedBroker) -> None:
     assert alter(broker, BROKER, "", "message.max.bytes", "1000") == ErrorCode.NONE
     assert broker.produce("t", b"x" * 2000).error_code == ErrorCode.MESSAGE_TOO_LARGE
     assert alter(broker, TOPIC, "t", "max.message.bytes", "5000") == ErrorCode.NONE
     assert broker.produce("t", b"x" * 2000).error_code == ErrorCode.NONE
 
 
-def test_a_malformed_request_costs_its_sender_alone_the_connection(
+def test_a_malformed_request_closes_only_its_own_connection(
     broker: SimulatedBroker,
 ) -> None:
     bad = SimulatedClient(broker.world, "bad")
@@ -249,7 +254,7 @@ def test_a_malformed_request_costs_its_sender_alone_the_connection(
     assert broker.ask(ApiVersionsRequest(), 0).error_code == ErrorCode.NONE
 
 
-def test_credentials_of_users_are_shown_without_their_secrets(broker: SimulatedBroker) -> None:
+def test_scram_credentials_are_described_without_secrets(broker: SimulatedBroker) -> None:
     records = [
         (
             UserScramCredentialRecord(
@@ -279,7 +284,7 @@ def test_credentials_of_users_are_shown_without_their_secrets(broker: SimulatedB
     ("version", "error"),
     [(1, ErrorCode.INVALID_REQUEST), (4, ErrorCode.TOPIC_DELETION_DISABLED)],
 )
-def test_deletion_that_is_disabled_is_told_as_the_client_knows_it(
+def test_disabled_topic_deletion_returns_the_error_of_the_version(
     version: int, error: ErrorCode
 ) -> None:
     broker = SimulatedBroker(delete_topic_enable="false")

@@ -1,4 +1,4 @@
-"""A response that leaves late: its time counts as such, and in the request's total time."""
+"""The send time of a delayed response is measured, and is part of the total time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def fetch_times(broker: SimulatedBroker) -> dict[str, tuple[int, float]]:
 
 
 @pytest.mark.parametrize("is_parked", [False, True], ids=["at once", "parked"])
-def test_the_time_that_a_response_takes_to_leave_is_part_of_the_total_time(is_parked: bool) -> None:
+def test_the_send_time_is_part_of_the_total_time(is_parked: bool) -> None:
     broker = SimulatedBroker()
     broker.make_topic("t")
     reader = Recorder()
@@ -70,7 +70,7 @@ def test_the_time_that_a_response_takes_to_leave_is_part_of_the_total_time(is_pa
     assert times[names.REQUEST_LOCAL_TIME][0] == times[names.REQUEST_REMOTE_TIME][0] == 1
 
 
-def test_a_response_that_was_held_back_counts_that_time_too() -> None:
+def test_the_time_of_a_held_back_response_is_counted() -> None:
     broker = SimulatedBroker()
     broker.make_topic("t")
     reader = Recorder()

@@ -1,4 +1,4 @@
-"""Work on requests in slices: how much of it runs in a turn, and what comes between."""
+"""Request work in slices: how much runs in a turn, and what runs between slices."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 class Owner:
-    """Whose work it is."""
+    """The owner of the work."""
 
     def __init__(self) -> None:
-        self.is_wanted = True
+        self.is_needed = True
         self.source = ("Metadata", "client@host")
         self.spent_ms: float | None = None
         self.failure: Exception | None = None
@@ -61,7 +61,7 @@ class World:
         return owner
 
     def turns(self) -> list[str]:
-        """Let all happen; the work of each turn."""
+        """Run until idle; return the work of each turn."""
         seen = []
         while self.loop.queue:
             self.log.clear()
@@ -75,7 +75,7 @@ def world() -> World:
     return World()
 
 
-def test_short_work_is_done_at_once(world: World) -> None:
+def test_short_work_is_done_immediately(world: World) -> None:
     assert world.slices.try_now(world.work("a", 2)) == "a"
     assert world.loop.queue == []
 
@@ -95,23 +95,23 @@ def test_each_turn_runs_one_slice_of_one_work(world: World) -> None:
     assert len(world.slices) == 0
 
 
-def test_large_work_is_done_one_after_the_other(world: World) -> None:
+def test_large_jobs_run_one_after_the_other(world: World) -> None:
     world.add("a", 10, is_large=True)
     world.add("b", 5, is_large=True)
     world.add("c", 5)
     assert "".join(world.turns()) == "aaaaacccccaaaaabbbbb"
 
 
-def test_work_that_nobody_waits_for_ends(world: World) -> None:
+def test_work_of_a_closed_owner_ends(world: World) -> None:
     gone = world.add("a", 1000)
     large = world.add("b", 1000, is_large=True)
     waiting = world.add("c", 3, is_large=True)
-    gone.is_wanted = large.is_wanted = False
+    gone.is_needed = large.is_needed = False
     assert "".join(world.turns()) == "ccc"
     assert (gone.spent_ms, large.spent_ms, waiting.spent_ms) == (0.0, 0.0, 3.0)
 
 
-def test_work_that_fails_leaves_the_others_alone(world: World) -> None:
+def test_failed_work_does_not_affect_other_work(world: World) -> None:
     def failing() -> Generator[None, None, None]:
         yield
         raise ValueError("odd")
@@ -134,7 +134,7 @@ def test_a_broken_invariant_ends_the_process(world: World) -> None:
         world.turns()
 
 
-def test_a_backlog_keeps_the_order_and_tells_when_it_is_empty(world: World) -> None:
+def test_a_backlog_keeps_the_order_and_reports_when_it_is_empty(world: World) -> None:
     backlog = Backlog(world.loop, world.loop, pytest.fail)
     backlog.add(iter(world.work("a", 30)))
     backlog.add(iter(world.work("b", 2)))
@@ -145,7 +145,7 @@ def test_a_backlog_keeps_the_order_and_tells_when_it_is_empty(world: World) -> N
     assert world.log[-1] == "again"
 
 
-def test_a_small_change_is_carried_out_at_once(world: World) -> None:
+def test_a_small_change_is_applied_immediately(world: World) -> None:
     backlog = Backlog(world.loop, world.loop, pytest.fail)
     backlog.add(iter(world.work("a", 5)))
     assert (world.log, len(backlog)) == (["a"] * 5, 0)
@@ -166,7 +166,7 @@ def test_a_backlog_that_fails_ends_the_node(world: World) -> None:
     assert "b" not in world.log
 
 
-def test_a_closed_backlog_does_nothing_more(world: World) -> None:
+def test_a_closed_backlog_runs_no_work(world: World) -> None:
     backlog = Backlog(world.loop, world.loop, pytest.fail)
     backlog.add(iter(world.work("a", 30)))
     backlog.close()
@@ -180,14 +180,14 @@ def test_names_are_sorted_in_steps() -> None:
     assert list(ordered) == sorted(names)
 
 
-def test_what_is_collected_and_drained_takes_a_step_each() -> None:
+def test_collecting_and_draining_take_one_step_per_item() -> None:
     assert counted(gradually(range(100))) == (list(range(100)), 100)
     items = {1: "a", 2: "b"}
     assert list(drained(items)) == [(1, "a"), (2, "b")]
     assert items == {}
 
 
-def test_a_message_is_let_go_of_in_steps() -> None:
+def test_a_message_is_freed_in_steps() -> None:
     message = MetadataRequest(
         topics=[MetadataRequestTopic(name=str(number)) for number in range(1000)]
     )

@@ -64,7 +64,7 @@ def by_id(topic_id: bytes, *partitions: FetchPartition) -> FetchTopic:
 
 
 def errors(answer: Any) -> list[tuple[str | bytes, int, int]]:
-    """Topic, partition and error, in the answer's order."""
+    """Return topic, partition and error, in the order of the response."""
     return [
         (topic.topic or topic.topic_id, each.partition_index, each.error_code)
         for topic in answer.responses
@@ -84,7 +84,7 @@ def now(broker: SimulatedBroker) -> float:
     return broker.host.clock.monotonic_ms()
 
 
-def test_a_topic_and_a_partition_that_are_not_there_are_unknown_by_name(
+def test_unknown_topics_and_partitions_by_name_return_an_error(
     broker: SimulatedBroker,
 ) -> None:
     started = now(broker)
@@ -97,7 +97,7 @@ def test_a_topic_and_a_partition_that_are_not_there_are_unknown_by_name(
     assert now(broker) - started < WAIT_MS / 4, "with nothing to read nothing is waited for"
 
 
-def test_an_id_that_is_nobody_s_is_unknown_as_an_id(broker: SimulatedBroker) -> None:
+def test_an_unknown_topic_id_returns_unknown_topic_id(broker: SimulatedBroker) -> None:
     known = broker.metadata("t").topics[0].topic_id
     answer = broker.ask(fetch([by_id(UNKNOWN_ID), by_id(known, part(7)), by_id(ZERO_UUID)]), IDS)
     # Such ids come first, as Kafka has them.
@@ -108,7 +108,7 @@ def test_an_id_that_is_nobody_s_is_unknown_as_an_id(broker: SimulatedBroker) -> 
     ]
 
 
-def test_what_is_refused_is_answered_with_what_is_read(broker: SimulatedBroker) -> None:
+def test_refused_partitions_are_answered_together_with_records(broker: SimulatedBroker) -> None:
     answer = broker.ask(fetch([named("absent"), named("t")]), NAMES)
     assert errors(answer) == [
         ("t", 0, ErrorCode.NONE),
@@ -117,7 +117,7 @@ def test_what_is_refused_is_answered_with_what_is_read(broker: SimulatedBroker) 
     assert len(answer.responses[0].partitions[0].records) > 0
 
 
-def test_what_is_refused_does_not_shorten_the_wait_of_the_rest(broker: SimulatedBroker) -> None:
+def test_refused_partitions_do_not_shorten_the_wait(broker: SimulatedBroker) -> None:
     started = now(broker)
     answer = broker.ask(fetch([named("absent"), named("t", part(1))]), NAMES)
     assert now(broker) - started == pytest.approx(WAIT_MS, rel=0.1)
@@ -139,7 +139,7 @@ def test_a_fetch_of_very_many_unknown_partitions_does_not_wait(broker: Simulated
     assert len(errors(fetched)) == 2 + REFUSED_WAITING_MAX
 
 
-def test_bytes_out_are_counted_for_each_topic_by_what_was_sent(broker: SimulatedBroker) -> None:
+def test_bytes_out_of_each_topic_count_the_sent_bytes(broker: SimulatedBroker) -> None:
     broker.make_topic("u")
     broker.produce("u", b"another record, and longer")
     sent = {"t": 0, "u": 0}
@@ -186,8 +186,8 @@ def replicated(cluster: SimulatedCluster) -> int:
     return leader
 
 
-def limit_everybody(cluster: SimulatedCluster) -> None:
-    """A default quota, for whatever client: a kilobyte a second."""
+def limit_all_clients(cluster: SimulatedCluster) -> None:
+    """Set a default quota for all clients: one kilobyte a second."""
     entry = EntryDataRequest(
         entity=[EntityDataRequest(entity_type="client-id", entity_name=None)],
         ops=[OpData(key="consumer_byte_rate", value=1_000.0, remove=False)],
@@ -199,9 +199,9 @@ def limit_everybody(cluster: SimulatedCluster) -> None:
     )
 
 
-def test_followers_are_never_throttled_by_quotas_of_clients() -> None:
+def test_client_quotas_never_throttle_followers() -> None:
     cluster = three_nodes()
-    limit_everybody(cluster)
+    limit_all_clients(cluster)
     started = cluster.world.scheduler.now_ms
     leader = replicated(cluster)
     # acks=all: each record was acknowledged by both followers, at a hundred times the quota.
@@ -213,7 +213,7 @@ def test_followers_are_never_throttled_by_quotas_of_clients() -> None:
     assert any(consumer), "the quota holds for clients"
 
 
-def test_what_followers_are_sent_counts_as_replication_and_not_as_the_topic_s_bytes_out() -> None:
+def test_bytes_sent_to_followers_count_as_replication_bytes_out() -> None:
     cluster = three_nodes()
     leader = replicated(cluster)
     metrics = cluster.nodes[leader].broker.replicas.metrics

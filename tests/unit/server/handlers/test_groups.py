@@ -1,4 +1,4 @@
-"""Group requests through a whole broker: what of the connection and the cluster they depend on."""
+"""Group requests to a complete broker: the parts that depend on the connection and the cluster."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_member_is_known_by_its_client_id_and_host() -> None:
     assert described(broker).authorized_operations == 3400
 
 
-def test_who_waits_for_others_is_answered_when_the_broker_stops() -> None:
+def test_pending_joins_are_answered_when_the_broker_stops() -> None:
     broker = broker_with_groups()
     waiting = broker.client.send(join_request(), 3)
     broker.world.run_for(1_000)
@@ -92,7 +92,7 @@ def test_who_waits_for_others_is_answered_when_the_broker_stops() -> None:
     assert stopped[0] < 100
 
 
-def test_groups_and_offsets_live_on_over_a_kill() -> None:
+def test_groups_and_offsets_survive_a_kill() -> None:
     broker = broker_with_groups()
     broker.make_topic("t")
     assert commit(broker, 7) == 0
@@ -103,7 +103,7 @@ def test_groups_and_offsets_live_on_over_a_kill() -> None:
     assert described(broker).group_state == "Empty"
 
 
-def test_the_partitions_that_the_topic_has_count_and_not_the_configured_ones() -> None:
+def test_the_partition_count_of_the_topic_overrides_the_configuration() -> None:
     broker = broker_with_groups()
     broker.make_topic("t")
     broker.settings["offsets.topic.num.partitions"] = "50"
@@ -113,7 +113,7 @@ def test_the_partitions_that_the_topic_has_count_and_not_the_configured_ones() -
     assert committed(broker) == 7
 
 
-def test_more_partitions_of_the_offsets_topic_move_groups_and_break_none() -> None:
+def test_more_partitions_of_the_offsets_topic_move_groups_without_errors() -> None:
     broker = broker_with_groups()
     broker.make_topic("t")
     topic = CreatePartitionsTopic(name="__consumer_offsets", count=11, assignments=None)
@@ -125,7 +125,7 @@ def test_more_partitions_of_the_offsets_topic_move_groups_and_break_none() -> No
     assert committed(broker) == 7
 
 
-def test_offsets_go_with_their_topic() -> None:
+def test_offsets_are_deleted_with_their_topic() -> None:
     broker = broker_with_groups()
     broker.make_topic("t")
     commit(broker, 7)

@@ -1,5 +1,4 @@
-"""Batches that are looked into in several turns: order, other connections, and what happens to the
-partition meanwhile."""
+"""Batches that are validated in several turns: their order, other connections, the partition."""
 
 from __future__ import annotations
 
@@ -61,13 +60,13 @@ class Client:
         self.client = SimulatedClient(broker.world, name)
 
     def all_of(self, *requests: tuple[Message, int]) -> list[Any]:
-        """Send all at once, and wait for all answers."""
+        """Send all requests in one write, and wait for all responses."""
         outcomes = [self.client.send(request, version) for request, version in requests]
         assert self._world.run_until(lambda: all(outcomes))
         return [outcome[0][0] for outcome in outcomes]
 
 
-def test_a_later_batch_of_a_connection_does_not_overtake_one_that_takes_turns(
+def test_a_later_batch_does_not_overtake_a_batch_in_several_turns(
     broker: SimulatedBroker,
 ) -> None:
     many, one = records(broker, MANY), records(broker, 1)
@@ -115,7 +114,7 @@ def test_an_idempotent_producer_s_batches_stay_in_order(broker: SimulatedBroker,
     )
 
 
-def test_a_retry_over_another_connection_is_found_to_be_one(broker: SimulatedBroker) -> None:
+def test_a_retry_over_another_connection_is_a_duplicate(broker: SimulatedBroker) -> None:
     made = records(broker, MANY, producer_id=7, producer_epoch=0, base_sequence=0)
     first, second = Client(broker, "first"), Client(broker, "second")
     lost = first.client.send(produce_request("t", made), VERSION)
@@ -127,7 +126,7 @@ def test_a_retry_over_another_connection_is_found_to_be_one(broker: SimulatedBro
     assert answers(second.all_of((produce_request("t", after), VERSION))[0]) == [("NONE", MANY)]
 
 
-def test_others_are_served_between_the_steps(broker: SimulatedBroker) -> None:
+def test_other_connections_are_served_between_the_steps(broker: SimulatedBroker) -> None:
     client, other = Client(broker, "first"), Client(broker, "second")
     # It decompresses to 3 MB, off the loop, which takes long.
     broker.host.runtime.executor.delay_max_ms = 5_000.0
@@ -166,7 +165,7 @@ def test_the_partitions_of_a_request_are_answered_together(broker: SimulatedBrok
     assert answers(response) == [("NONE", 0), ("INVALID_RECORD", -1), ("NONE", 0)]
 
 
-def test_a_partition_that_is_gone_when_the_work_is_done_takes_nothing(
+def test_a_partition_deleted_during_the_validation_appends_nothing(
     broker: SimulatedBroker,
 ) -> None:
     client, other = Client(broker, "first"), Client(broker, "second")
@@ -182,7 +181,7 @@ def test_a_partition_that_is_gone_when_the_work_is_done_takes_nothing(
     assert answers(waiting[0][0])[0][0] in ("UNKNOWN_TOPIC_OR_PARTITION", "NOT_LEADER_OR_FOLLOWER")
 
 
-def test_a_client_that_is_gone_costs_nothing_but_its_answer(broker: SimulatedBroker) -> None:
+def test_a_disconnected_client_only_loses_its_response(broker: SimulatedBroker) -> None:
     client, other = Client(broker, "first"), Client(broker, "second")
     client.client.send(produce_request("t", records(broker, MANY)), VERSION)
     conversions = broker.node.broker.dependencies.conversions

@@ -10,7 +10,7 @@ from unit.server.simulated_broker import SimulatedBroker, SimulatedClient
 
 
 def asks(client: SimulatedClient) -> list[Any]:
-    """A question whose answer appears in the list."""
+    """Send a request; its response is added to the list."""
     return client.send(ApiVersionsRequest(), 0)
 
 
@@ -49,7 +49,7 @@ def test_connections_beyond_the_limit_of_all_wait_until_one_ends() -> None:
     assert outcome[0][1] is None
 
 
-def test_who_gives_up_waiting_leaves_the_place_to_the_next() -> None:
+def test_a_waiting_connection_that_closes_frees_its_place() -> None:
     broker = SimulatedBroker(max_connections="2")
     second = SimulatedClient(broker.world, "client")
     third = SimulatedClient(broker.world, "client")
@@ -61,7 +61,7 @@ def test_who_gives_up_waiting_leaves_the_place_to_the_next() -> None:
     assert broker.world.run_until(lambda: bool(outcome))
 
 
-def test_no_more_wait_than_the_kernels_queue_would_hold() -> None:
+def test_waiting_connections_are_limited_like_the_kernel_queue() -> None:
     broker = SimulatedBroker(max_connections="1", socket_listen_backlog_size="2")
     waiting = [SimulatedClient(broker.world, "client") for _ in range(3)]
     assert broker.world.run_until(lambda: bool(waiting[2].closed))
@@ -77,7 +77,7 @@ def test_a_listener_has_a_limit_of_its_own() -> None:
     assert broker.world.run_until(lambda: bool(outcome))
 
 
-def test_the_brokers_own_listener_is_not_held_back_but_another_connection_goes() -> None:
+def test_the_inter_broker_listener_closes_another_connection_instead_of_waiting() -> None:
     broker = SimulatedBroker(
         listeners="PLAINTEXT://broker:9092,INTERNAL://broker:9093",
         inter_broker_listener_name="INTERNAL",
@@ -115,7 +115,7 @@ def test_an_address_that_connects_too_fast_is_closed_after_a_while() -> None:
     assert other.ask(ApiVersionsRequest(), 0).error_code == 0
 
 
-def test_one_address_does_not_use_up_what_others_may_have() -> None:
+def test_one_address_does_not_exhaust_the_rate_of_other_addresses() -> None:
     broker = SimulatedBroker(max_connections_per_ip="1")
     other = SimulatedClient(broker.world, "other")
     assert other.ask(ApiVersionsRequest(), 0).error_code == 0
@@ -131,7 +131,7 @@ def test_an_idle_connection_is_closed_and_a_busy_one_is_not() -> None:
     assert not busy.closed
 
 
-def test_a_request_above_the_limit_costs_the_connection() -> None:
+def test_a_request_above_the_size_limit_closes_the_connection() -> None:
     broker = SimulatedBroker(socket_request_max_bytes="1000")
     broker.make_topic("t")
     stream = broker.client.channel._stream

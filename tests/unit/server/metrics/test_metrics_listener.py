@@ -1,4 +1,4 @@
-"""`metrics.listener` on a whole broker in virtual time: what it answers, and to whom."""
+"""`metrics.listener` of a complete broker in virtual time: responses and limits."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from barnabas.metrics.catalogue import CATALOGUE
 from barnabas.metrics.family import MetricFamily
+from barnabas.network.principal import Principal
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.server.metrics.exposition import exposition_name
-from barnabas.server.metrics.http_connection import DEADLINE_MS, HttpAnswer
+from barnabas.server.metrics.http_connection import DEADLINE_MS, HttpResponse
 from barnabas.server.metrics.metrics_listener import CONNECTIONS_MAX
 from unit.runtime.streams import Recorder
 from unit.server.process.test_drain import long_fetch
@@ -26,7 +27,7 @@ def observed(**settings: str) -> SimulatedBroker:
 
 
 class HttpClient(Recorder):
-    """Asks over a bare stream."""
+    """Sends HTTP requests over a stream."""
 
     def __init__(self, broker: SimulatedBroker, name: str = "scraper") -> None:
         super().__init__()
@@ -70,7 +71,7 @@ def labels(**given: Any) -> frozenset[tuple[str, str]]:
     return frozenset((name, str(value)) for name, value in given.items())
 
 
-def test_a_scrape_tells_what_clients_did() -> None:
+def test_a_scrape_contains_the_activity_of_clients() -> None:
     broker = observed()
     broker.make_topic("t", 2)
     for _ in range(3):
@@ -103,7 +104,7 @@ def test_a_scrape_tells_what_clients_did() -> None:
     assert seen["kafka_server_delayedfetchmetrics_expires_total"][labels(fetcherType="consumer")]
 
 
-def test_connections_are_told_by_listener_and_software() -> None:
+def test_connections_are_counted_by_listener_and_software() -> None:
     broker = observed()
     other = SimulatedClient(broker.world, "other")
     other.ask(ApiVersionsRequest(client_software_name="rdkafka", client_software_version="2.0"), 3)
@@ -114,6 +115,23 @@ def test_connections_are_told_by_listener_and_software() -> None:
     software = {"clientSoftwareName": "rdkafka", "clientSoftwareVersion": "2.0"}
     assert seen[metrics + "connections"][labels(**software, **where)] == 1
     assert seen[metrics + "incoming_byte_total"][labels(**where)] > 0
+
+
+def test_connections_are_counted_by_principal() -> None:
+    broker = observed()
+    clients = [SimulatedClient(broker.world, "other") for _ in range(3)]
+    for client in clients:
+        client.ask(ApiVersionsRequest(), 3)
+    assert broker.node.broker is not None
+    (listener,) = broker.node.broker.listeners
+    where = {"listener": "PLAINTEXT"}
+    metric = "barnabas_principal_connections"
+    assert values(broker)[metric] == {labels(principal="User:ANONYMOUS", **where): 4}
+    for connection, name in zip(listener.connections, ("ann", "ann", "bob"), strict=False):
+        connection.principal = Principal(name)
+    seen = values(broker)[metric]
+    assert seen[labels(principal="User:ann", **where)] == 2
+    assert seen[labels(principal="User:bob", **where)] == 1
 
 
 def test_syncs_of_logs_are_timed() -> None:
@@ -147,7 +165,7 @@ def test_every_metric_of_the_catalogue_has_its_name_and_kind() -> None:
     assert shown == expected
 
 
-def test_many_partitions_come_in_pieces_and_under_one_head() -> None:
+def test_many_partitions_are_sent_in_chunks_of_one_response() -> None:
     broker = observed()
     broker.make_topic("t", 450)
     _, text = HttpClient(broker).ask("/metrics")
@@ -159,7 +177,7 @@ def test_many_partitions_come_in_pieces_and_under_one_head() -> None:
     )
 
 
-def test_a_deleted_topic_is_shown_no_more() -> None:
+def test_a_deleted_topic_is_not_in_the_scrape() -> None:
     from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
 
     broker = observed()
@@ -172,7 +190,7 @@ def test_a_deleted_topic_is_shown_no_more() -> None:
     assert not seen.get("kafka_log_log_size")
 
 
-def test_health_and_readiness_are_told_apart() -> None:
+def test_health_and_readiness_have_separate_paths() -> None:
     broker = observed()
     client = HttpClient(broker)
     assert client.ask("/healthz") == (200, "ok\n")
@@ -183,10 +201,10 @@ def test_health_and_readiness_are_told_apart() -> None:
     assert "starting" in text
     assert client.ask("/healthz")[0] == 200
     broker.node.observation.failure = OSError("the disk is gone")
-    assert client.ask("/healthz") == (503, "the broker cannot go on: the disk is gone\n")
+    assert client.ask("/healthz") == (503, "the broker cannot continue: the disk is gone\n")
 
 
-def test_other_paths_and_methods_are_refused_in_words() -> None:
+def test_other_paths_and_methods_are_refused_with_a_message() -> None:
     client = HttpClient(observed())
     status, text = client.ask("/console")
     assert status == 404
@@ -204,7 +222,7 @@ def test_other_paths_and_methods_are_refused_in_words() -> None:
         "x" * 40_000,
     ],
 )
-def test_what_is_no_request_costs_its_sender_the_connection_only(nonsense: str) -> None:
+def test_a_malformed_request_closes_only_its_connection(nonsense: str) -> None:
     broker = observed()
     client = HttpClient(broker)
     client.send(nonsense)
@@ -212,7 +230,7 @@ def test_what_is_no_request_costs_its_sender_the_connection_only(nonsense: str) 
     assert HttpClient(broker).ask("/healthz")[0] == 200
 
 
-def test_who_asks_for_nothing_is_closed_in_time() -> None:
+def test_a_silent_connection_is_closed_after_a_timeout() -> None:
     broker = observed()
     client = HttpClient(broker)
     client.send("GET /metr")
@@ -220,7 +238,7 @@ def test_who_asks_for_nothing_is_closed_in_time() -> None:
     assert client.closed
 
 
-def test_a_new_connection_takes_the_place_of_the_one_silent_for_the_longest_time() -> None:
+def test_a_new_connection_replaces_the_longest_silent_one() -> None:
     broker = observed()
     clients = [HttpClient(broker) for _ in range(CONNECTIONS_MAX)]
     assert clients[0].ask("/healthz")[0] == 200
@@ -229,7 +247,7 @@ def test_a_new_connection_takes_the_place_of_the_one_silent_for_the_longest_time
     assert [client.closed for client in clients].count(True) == 1
 
 
-def test_silent_connections_do_not_keep_a_scraper_out() -> None:
+def test_silent_connections_do_not_block_a_scraper() -> None:
     broker = observed()
     silent = [HttpClient(broker) for _ in range(CONNECTIONS_MAX * 3)]
     assert HttpClient(broker).ask("/metrics")[0] == 200
@@ -238,17 +256,17 @@ def test_silent_connections_do_not_keep_a_scraper_out() -> None:
     )
 
 
-def test_requests_sent_ahead_of_an_unread_answer_wait_in_the_socket_of_their_sender() -> None:
+def test_pipelined_requests_are_not_read_before_the_response_is_sent() -> None:
     broker = observed()
     listener = broker.node.observation._listener
     assert listener is not None
     asked: list[str] = []
 
-    def answer(_method: str, target: str) -> HttpAnswer:
+    def answer(_method: str, target: str) -> HttpResponse:
         asked.append(target)
-        return HttpAnswer(200, iter([bytes(4 << 20) if len(asked) == 1 else b"small"]))
+        return HttpResponse(200, iter([bytes(4 << 20) if len(asked) == 1 else b"small"]))
 
-    listener._answer = answer  # type: ignore[method-assign]
+    listener._respond = answer  # type: ignore[method-assign]
     client = HttpClient(broker, "greedy")
     assert client.stream is not None
     client.stream.pause_reading()
@@ -262,7 +280,7 @@ def test_requests_sent_ahead_of_an_unread_answer_wait_in_the_socket_of_their_sen
     assert broker.world.run_until(lambda: len(asked) == count)
 
 
-def test_a_slow_reader_is_sent_no_more_than_it_takes() -> None:
+def test_a_slow_reader_limits_the_buffered_output() -> None:
     broker = observed()
     listener = broker.node.observation._listener
     assert listener is not None
@@ -273,7 +291,7 @@ def test_a_slow_reader_is_sent_no_more_than_it_takes() -> None:
             made.append(number)
             yield bytes(1024)
 
-    listener._answer = lambda _method, _target: HttpAnswer(200, endless())  # type: ignore[method-assign]
+    listener._respond = lambda _method, _target: HttpResponse(200, endless())  # type: ignore[method-assign]
     client = HttpClient(broker, "slow")
     assert client.stream is not None
     client.stream.pause_reading()
@@ -285,7 +303,7 @@ def test_a_slow_reader_is_sent_no_more_than_it_takes() -> None:
     assert broker.world.run_until(lambda: len(made) > before)
 
 
-def test_a_metric_that_cannot_be_read_ends_the_answer_only() -> None:
+def test_a_metric_that_raises_ends_only_its_response() -> None:
     broker = observed()
 
     def broken() -> Iterator[MetricFamily]:
@@ -300,7 +318,7 @@ def test_a_metric_that_cannot_be_read_ends_the_answer_only() -> None:
     assert HttpClient(broker).ask("/healthz")[0] == 200
 
 
-def test_it_is_closed_with_the_broker() -> None:
+def test_the_listener_closes_with_the_broker() -> None:
     broker = observed()
     client = HttpClient(broker)
     broker.stop()

@@ -36,7 +36,7 @@ def metrics(node: Node) -> dict[str, float]:
     return found
 
 
-def test_all_of_kafkas_have_a_name_here() -> None:
+def test_all_quorum_metrics_of_kafka_exist() -> None:
     ours = {
         name.rpartition(":")[2]
         for name in vars(names).values()
@@ -45,7 +45,7 @@ def test_all_of_kafkas_have_a_name_here() -> None:
     assert ours == KAFKAS
 
 
-def test_leader_and_followers_show_who_they_are_and_what_they_did() -> None:
+def test_leader_and_followers_report_their_role_and_activity() -> None:
     cluster = three_nodes()
     active = cluster.active
     leader = metrics(cluster.nodes[active])
@@ -69,19 +69,19 @@ def test_leader_and_followers_show_who_they_are_and_what_they_did() -> None:
         assert 0 <= follower["poll-idle-ratio-avg"] <= 1
 
 
-def test_a_broker_alone_observes() -> None:
+def test_a_broker_without_controller_role_is_an_observer() -> None:
     cluster = SimulatedCluster({1: "broker", 101: "controller"}).start()
     assert metrics(cluster.nodes[1])["current-state observer"] == 1
     cluster.until(lambda: metrics(cluster.nodes[101])["number-of-observers"] == 1)
 
 
-def test_a_lone_broker_has_no_channels_and_leads() -> None:
+def test_a_single_node_leads_without_channels() -> None:
     found = metrics(SimulatedBroker().node)
     assert found["current-state leader"] == 1
     assert found["connection-count"] == found["request-total"] == 0
 
 
-def test_what_is_old_is_forgotten() -> None:
+def test_old_samples_are_removed() -> None:
     values = SampledValues()
     assert values.average(0) is None
     values.record(10, 0)
@@ -95,7 +95,7 @@ def test_what_is_old_is_forgotten() -> None:
     assert values.rate(200_000) == 0
 
 
-def test_fetchers_are_told_apart_by_where_they_fetch_from() -> None:
+def test_fetchers_are_labeled_by_their_source() -> None:
     cluster = three_nodes()
     topic = CreatableTopic(
         name="t", num_partitions=9, replication_factor=3, assignments=[], configs=[]

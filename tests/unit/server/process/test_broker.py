@@ -1,4 +1,4 @@
-"""Starting, stopping and dying of a whole broker, in virtual time."""
+"""Start, stop and death of a complete broker in virtual time."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_an_empty_directory_is_formatted_and_served() -> None:
     assert broker.host.disk.exists("/data/meta.properties")
 
 
-def test_a_clean_stop_is_marked_and_everything_is_there_again() -> None:
+def test_a_clean_stop_writes_a_marker_and_keeps_all_data() -> None:
     broker = SimulatedBroker()
     broker.make_topic("t", 3, retention_ms="12345")
     broker.produce("t", b"a", b"b")
@@ -55,7 +55,7 @@ def test_a_clean_stop_is_marked_and_everything_is_there_again() -> None:
     assert values_of(broker, "t") == [b"a", b"b"]
 
 
-def test_what_was_acknowledged_outlives_a_killed_process() -> None:
+def test_acknowledged_records_survive_a_kill() -> None:
     broker = SimulatedBroker()
     broker.make_topic("t")
     for number in range(20):
@@ -67,7 +67,7 @@ def test_what_was_acknowledged_outlives_a_killed_process() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_what_was_acknowledged_after_a_sync_outlives_the_loss_of_power(seed: int) -> None:
+def test_records_acknowledged_after_a_sync_survive_a_power_loss(seed: int) -> None:
     broker = SimulatedBroker(seed)
     broker.make_topic("t", flush_messages="1")
     for number in range(20):
@@ -77,7 +77,7 @@ def test_what_was_acknowledged_after_a_sync_outlives_the_loss_of_power(seed: int
     assert values_of(broker, "t") == [b"%d" % number for number in range(20)]
 
 
-def test_the_epoch_of_the_leader_stays_over_a_restart_and_the_brokers_grows() -> None:
+def test_a_restart_keeps_the_leader_epoch_and_raises_the_broker_epoch() -> None:
     broker = SimulatedBroker()
     broker.make_topic("t")
     before = broker.node.shared.cluster.image.brokers[1].epoch
@@ -86,7 +86,7 @@ def test_the_epoch_of_the_leader_stays_over_a_restart_and_the_brokers_grows() ->
     assert broker.node.shared.cluster.image.brokers[1].epoch > before
 
 
-def test_committed_offsets_are_there_after_a_kill() -> None:
+def test_committed_offsets_survive_a_kill() -> None:
     broker = SimulatedBroker()
     broker.make_topic("t")
     commit = OffsetCommitRequest(
@@ -182,7 +182,7 @@ def test_a_connection_made_before_the_broker_is_ready_is_served_afterwards() -> 
     assert outcome[0][1] is None
 
 
-def test_a_stop_tells_the_controller_first() -> None:
+def test_a_stop_requests_a_controlled_shutdown_first() -> None:
     broker = SimulatedBroker()
     broker.make_topic("t")
     broker.stop()
@@ -196,13 +196,13 @@ def test_a_stop_tells_the_controller_first() -> None:
     assert broker.produce("t", b"x").error_code == 0
 
 
-def test_a_stop_does_without_when_it_is_told_so() -> None:
+def test_a_stop_skips_the_controlled_shutdown_if_it_is_disabled() -> None:
     broker = SimulatedBroker(controlled_shutdown_enable="false")
     broker.stop()
     assert not broker.node.shared.cluster.image.brokers[1].fenced
 
 
-def test_the_controller_registers_itself_anew_in_each_life() -> None:
+def test_the_controller_registers_again_in_each_process() -> None:
     broker = SimulatedBroker()
     first = broker.node.shared.cluster.image.controllers[1]
     assert first.supported_features["metadata.version"].max_level == 33
@@ -212,7 +212,7 @@ def test_the_controller_registers_itself_anew_in_each_life() -> None:
     assert second.incarnation_id != first.incarnation_id
 
 
-def test_a_lone_broker_that_is_unregistered_registers_again_and_keeps_its_records() -> None:
+def test_an_unregistered_single_broker_registers_again_and_keeps_its_records() -> None:
     broker = SimulatedBroker()
     broker.make_topic("t")
     assert broker.produce("t", b"before").error_code == 0

@@ -1,4 +1,4 @@
-"""Damaged files at the start: one log's trouble stays that log's."""
+"""Damaged files at the start: the damage of one log affects only this log."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def stopped(*, cleanly: bool = True) -> SimulatedBroker:
 
 
 def told(broker: SimulatedBroker) -> list[DamageKind]:
-    return [kind for kind, count in broker.node.shared.doors.damage.counts.items() if count]
+    return [
+        kind for kind, count in broker.node.shared.log_dependencies.damage.counts.items() if count
+    ]
 
 
 def log_end(broker: SimulatedBroker, topic: str) -> int:
@@ -94,7 +96,7 @@ def test_a_log_whose_topic_id_is_gone_after_a_clean_stop_is_offline_and_kept(
     assert broker.produce("damaged", b"more").base_offset == 1
 
 
-def test_a_damaged_checkpoint_hides_no_record() -> None:
+def test_records_stay_readable_after_a_damaged_checkpoint() -> None:
     broker = stopped()
     path = "/data/recovery-point-offset-checkpoint"
     broker.host.disk.write_atomically(path, b"0\n1\nsound 0 99\n \n")

@@ -31,7 +31,7 @@ KEY = TopicPartition(TOPIC, 0)
 
 
 class Damaged:
-    """A topic on three brokers, of which two are enough to commit."""
+    """A topic on three brokers with min.insync.replicas=2."""
 
     def __init__(self, seed: int = 1) -> None:
         self.cluster: SimulatedCluster = three_nodes(seed)
@@ -69,7 +69,7 @@ class Damaged:
         return self.cluster.send(self.leader, request, 9)
 
     def produce(self, value: bytes, acks: int = -1) -> int:
-        """Produce until it is taken, as clients do; returns the offset."""
+        """Produce until it succeeds, as clients do; return the offset."""
         for _ in range(200):
             answer = self.answered(self.send(value, acks))
             if answer.error_code == 0:
@@ -90,7 +90,7 @@ class Damaged:
         return self.cluster.ask(node_id, request, 11).responses[0].partitions[0]
 
     def values(self) -> list[bytes | None]:
-        """What a consumer reads of the leader."""
+        """Return what a consumer reads from the leader."""
         found: list[bytes | None] = []
         while True:
             answer = self.fetch(self.leader, len(found))
@@ -119,12 +119,12 @@ class Damaged:
         return len(contents) == 1
 
     def damage_counts(self, node_id: int) -> int:
-        return sum(self.cluster.nodes[node_id].shared.doors.damage.counts.values())
+        return sum(self.cluster.nodes[node_id].shared.log_dependencies.damage.counts.values())
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_a_leader_whose_batch_no_follower_takes_gives_its_leadership_away(seed: int) -> None:
-    """Both followers refuse the batch: without them the high watermark would never move again."""
+def test_a_leader_whose_batch_all_followers_refuse_resigns(seed: int) -> None:
+    """Both followers refuse the batch: the high watermark could never advance again."""
     damaged = Damaged(seed)
     damaged.produce(b"first")
     leader = damaged.leader
@@ -143,7 +143,7 @@ def test_a_leader_whose_batch_no_follower_takes_gives_its_leadership_away(seed: 
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_committed_records_that_the_leader_has_lost_are_fetched_again_from_the_others(
+def test_committed_records_that_the_leader_lost_are_fetched_from_followers(
     seed: int,
 ) -> None:
     damaged = Damaged(seed)

@@ -20,7 +20,7 @@ def log_directory(broker: SimulatedBroker, topic: str) -> str:
     return broker.node.broker.logs.logs[TopicPartition(topic, 0)].directory
 
 
-def test_an_append_that_finds_no_descriptor_is_refused_and_taken_later() -> None:
+def test_an_append_without_a_free_descriptor_is_refused_and_succeeds_later() -> None:
     broker = SimulatedBroker()
     broker.make_topic("t")
     broker.host.disk.faults.append(DiskFault(log_directory(broker, "t"), ("open",), errno.EMFILE))
@@ -46,7 +46,7 @@ def test_the_operator_is_warned_once_of_a_shortage(caplog: pytest.LogCaptureFixt
     assert "ulimit -n" in found[0]
 
 
-def test_a_broker_lives_through_a_time_without_descriptors() -> None:
+def test_a_broker_survives_a_time_without_free_descriptors() -> None:
     broker = SimulatedBroker()
     broker.make_topic("t")
     assert broker.produce("t", b"1").base_offset == 0
@@ -65,7 +65,7 @@ def test_a_broker_lives_through_a_time_without_descriptors() -> None:
     assert broker.produce("t", b"4").error_code == 0
 
 
-def test_files_that_are_not_used_are_closed_in_a_shortage() -> None:
+def test_unused_files_are_closed_during_a_shortage() -> None:
     broker = SimulatedBroker()
     for topic in ("idle", "busy", "new"):
         broker.make_topic(topic)

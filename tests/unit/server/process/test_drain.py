@@ -1,4 +1,4 @@
-"""A stop answers what is in flight, takes up nothing more, and ends in time."""
+"""A stop answers requests in flight, accepts no more, and ends within a limit."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def long_fetch(topic: str) -> FetchRequest:
 
 
 def begin_stop(broker: SimulatedBroker) -> list[float]:
-    """When it has stopped appears in the list, as ms since now."""
+    """Begin to stop; the list gets the time of its end, in ms from now."""
     started = broker.host.clock.monotonic_ms()
     stopped: list[float] = []
     broker.node.stop(lambda: stopped.append(broker.host.clock.monotonic_ms() - started))
     return stopped
 
 
-def test_a_fetch_that_waits_for_more_is_answered_with_what_there_is() -> None:
+def test_a_delayed_fetch_is_answered_with_the_available_records() -> None:
     broker = SimulatedBroker()
     broker.make_topic("t")
     broker.produce("t", b"value")
@@ -43,7 +43,7 @@ def test_a_fetch_that_waits_for_more_is_answered_with_what_there_is() -> None:
     assert stopped[0] < 100
 
 
-def test_a_produce_that_waits_for_the_disk_is_finished() -> None:
+def test_a_produce_that_waits_for_the_disk_completes() -> None:
     broker = SimulatedBroker()
     broker.make_topic("t", flush_messages="1")
     outcome = broker.client.send(produce_request("t", broker.batch(b"value")), 9)
@@ -54,7 +54,7 @@ def test_a_produce_that_waits_for_the_disk_is_finished() -> None:
     assert outcome[0][0].responses[0].partition_responses[0].error_code == 0
 
 
-def test_nothing_more_is_taken_up_and_nobody_is_let_in() -> None:
+def test_no_request_and_no_connection_is_accepted_during_a_stop() -> None:
     broker = SimulatedBroker(max_connections="1")
     waiting = SimulatedClient(broker.world, "client")
     stopped = begin_stop(broker)
@@ -64,7 +64,7 @@ def test_nothing_more_is_taken_up_and_nobody_is_let_in() -> None:
     assert broker.world.run_until(lambda: bool(waiting.closed))
 
 
-def test_an_answer_that_does_not_come_holds_the_stop_up_for_two_seconds_at_most() -> None:
+def test_a_missing_response_delays_the_stop_for_at_most_two_seconds() -> None:
     broker = SimulatedBroker()
     listener = broker.node.broker.listeners[0]
     # A request that nobody answers.

@@ -1,4 +1,4 @@
-"""What a broker may need later is imported in the background."""
+"""Modules that a broker needs later are imported in the background."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from barnabas.server.process.preload import COMPILED_READER, Preloader, needed_m
 from barnabas.sim.world import sim_runtime
 
 
-def test_every_module_exists_and_every_handler_is_among_them() -> None:
+def test_every_preloaded_module_exists_and_every_handler_is_preloaded() -> None:
     names = needed_modules()
     assert names[-1] == COMPILED_READER
     assert all(importlib.util.find_spec(name) is not None for name in names[:-1])
@@ -28,15 +28,23 @@ def test_every_module_exists_and_every_handler_is_among_them() -> None:
 # Imported within functions that run before the broker is ready, and never later.
 AT_START = {
     "barnabas.network.framed_protocol",
+    # Nodes that log in at other nodes connect to a controller before they are ready.
+    "barnabas.network.sasl_session",
     "barnabas.protocol.messages",
     "barnabas.raft.transport.channel_transport",
     "barnabas.raft.replica_key",
     "barnabas.raft.voter_set",
+    "barnabas.runtime.tls.handshakes",
+    "barnabas.runtime.tls.tls_sockets",
+    "barnabas.runtime.tls.tls_stream",
+    "barnabas.server.listeners.listener_tls",
+    "barnabas.server.listeners.tls_principals",
     "barnabas.server.process.broker_server",
     "barnabas.server.startup.cluster_ids",
     "barnabas.server.process.controller_listeners",
     "barnabas.server.controller_access.controller_registrant",
     "barnabas.server.process.controller_server",
+    "barnabas.server.security.authorizer.node_authorizer",
     "barnabas.server.metrics.metrics_listener",
     "barnabas.server.quorum.quorum_wait",
     "barnabas.server.quorum.quorum_watch",
@@ -44,6 +52,17 @@ AT_START = {
     "barnabas.server.telemetry.receiver",
     "barnabas.server.controller_access.controller_channels",
     "barnabas.server.controller_access.forwarding",
+    "barnabas.runtime.web",
+    "barnabas.server.configs.security.listener_sasl",
+    "barnabas.server.configs.security.oauth_settings",
+    "barnabas.server.security.sasl.issuer_keys",
+    "barnabas.server.security.sasl.signed_tokens",
+    "barnabas.server.security.sasl.token_validator",
+    "barnabas.server.security.sasl.gate",
+    "barnabas.server.security.sasl.node_login",
+    "barnabas.server.security.sasl.image_users",
+    "barnabas.server.security.sasl.mechanisms",
+    "barnabas.server.security.sasl.token_users",
     "barnabas.waiting.timing_wheel",
 }
 # Packages that a broker does not run.
@@ -67,11 +86,11 @@ def imported_within_functions() -> set[str]:
     return {name for name in found if name.startswith("barnabas.")}
 
 
-def test_what_functions_import_is_imported_before() -> None:
+def test_lazily_imported_modules_are_preloaded() -> None:
     assert imported_within_functions() <= AT_START | set(needed_modules())
 
 
-def test_a_module_that_cannot_be_imported_is_tried_again_behind_the_others(
+def test_a_failed_import_is_retried_after_the_other_modules(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     world, runtime = sim_runtime(1)

@@ -1,4 +1,4 @@
-"""Nodes that were killed come back to their cluster, in virtual time: how soon, what they say."""
+"""Killed nodes return to their cluster in virtual time: delays and log messages."""
 
 from __future__ import annotations
 
@@ -24,10 +24,8 @@ from unit.server.simulated_cluster import (
 
 @pytest.mark.parametrize("down_ms", [0, 20, 100])
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_an_active_controller_that_is_killed_and_started_at_once_is_let_in_soon(
-    seed: int, down_ms: int
-) -> None:
-    """The next controller knows no connection of the former life, whose session is young."""
+def test_a_killed_and_restarted_active_controller_is_unfenced_soon(seed: int, down_ms: int) -> None:
+    """The next controller has no connection of the former process, whose session is not over."""
     cluster = three_nodes(seed)
     dead = cluster.active
     cluster.kill(dead)
@@ -38,7 +36,7 @@ def test_an_active_controller_that_is_killed_and_started_at_once_is_let_in_soon(
     assert cluster.world.scheduler.now_ms - started_ms < 2_000
 
 
-def test_another_process_with_the_id_of_a_broker_that_lives_is_not_let_in() -> None:
+def test_another_process_with_the_id_of_a_live_broker_is_refused() -> None:
     cluster = three_nodes()
     dead = cluster.active
     cluster.kill(dead)
@@ -55,7 +53,7 @@ def test_another_process_with_the_id_of_a_broker_that_lives_is_not_let_in() -> N
 
 
 def registration_of(cluster: SimulatedCluster, broker_id: int) -> BrokerRegistrationRequest:
-    """What another life of a broker would say."""
+    """Return the registration of another process of the broker."""
     broker = cluster.image(broker_id).brokers[broker_id]
     return BrokerRegistrationRequest(
         broker_id=broker_id,
@@ -71,7 +69,9 @@ def registration_of(cluster: SimulatedCluster, broker_id: int) -> BrokerRegistra
     )
 
 
-def test_who_waits_for_its_controller_says_what_for(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_node_that_waits_for_its_controller_logs_the_reason(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     # A seed in which the registration is answered before the metadata of it comes.
     cluster = three_nodes(seed=1)
     active = cluster.active
@@ -93,7 +93,7 @@ def test_who_waits_for_its_controller_says_what_for(caplog: pytest.LogCaptureFix
     }
 
 
-def test_a_node_that_reaches_no_voter_says_so_and_comes_back_when_it_does(
+def test_a_node_that_reaches_no_voter_logs_it_and_recovers(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     cluster = three_nodes()

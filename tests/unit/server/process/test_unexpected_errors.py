@@ -81,7 +81,9 @@ def assert_told(caplog: pytest.LogCaptureFixture, times: int = 1) -> None:
     assert all("t-0" in each.getMessage() for each in told)
 
 
-def test_of_a_read(broker: SimulatedBroker, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unexpected_error_of_a_read_fails_only_its_partition(
+    broker: SimulatedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
     break_log(broker, "read")
     answer = broker.ask(fetch([named("t", part(0), part(1)), named("t")], 0, 0), 12)
     assert errors(answer) == [("t", 0, OURS), ("t", 1, ErrorCode.NONE)]
@@ -89,7 +91,9 @@ def test_of_a_read(broker: SimulatedBroker, caplog: pytest.LogCaptureFixture) ->
     assert_told(caplog)
 
 
-def test_of_an_append(broker: SimulatedBroker, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unexpected_error_of_an_append_fails_only_its_partition(
+    broker: SimulatedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
     break_log(broker, "append_as_leader")
     data = [PartitionProduceData(index=each, records=broker.batch(b"x")) for each in (0, 1)]
     request = ProduceRequest(
@@ -107,7 +111,7 @@ def test_of_an_append(broker: SimulatedBroker, caplog: pytest.LogCaptureFixture)
 
 
 @pytest.mark.parametrize("timestamp", [-1, -2, -3, 1])
-def test_of_a_look_up_of_offsets(
+def test_an_unexpected_error_of_list_offsets_fails_only_its_partition(
     broker: SimulatedBroker, caplog: pytest.LogCaptureFixture, timestamp: int
 ) -> None:
     break_log(
@@ -126,7 +130,7 @@ def test_of_a_look_up_of_offsets(
     assert_told(caplog)
 
 
-def test_of_a_look_up_of_offsets_in_version_0(
+def test_an_unexpected_error_of_list_offsets_v0_fails_only_its_partition(
     broker: SimulatedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     break_log(broker, "segments")
@@ -143,7 +147,7 @@ def test_of_a_look_up_of_offsets_in_version_0(
     assert_told(caplog)
 
 
-def test_of_a_look_up_of_an_epochs_end(
+def test_an_unexpected_error_of_an_epoch_end_fails_only_its_partition(
     broker: SimulatedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     break_log(broker, "end_offset_for_epoch")
@@ -160,7 +164,7 @@ def test_of_a_look_up_of_an_epochs_end(
     assert_told(caplog)
 
 
-def test_of_a_deletion_of_records(
+def test_an_unexpected_error_of_delete_records_fails_only_its_partition(
     broker: SimulatedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     break_log(broker, "maybe_increment_log_start_offset")
@@ -174,10 +178,10 @@ def test_of_a_deletion_of_records(
     assert_told(caplog)
 
 
-def test_of_a_fetch_that_waits_is_no_concern_of_the_producer_that_wakes_it(
+def test_an_unexpected_error_of_a_delayed_fetch_does_not_fail_the_producer(
     broker: SimulatedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The producer's append stands and is answered; the fetch tells of its own partition."""
+    """The append succeeds and is answered; the fetch has the error of its partition."""
     reader = SimulatedClient(broker.world, "reader")
     waiting = reader.send(fetch([named("t", part(0, 1), part(1))], 1_000, 20_000), 12)
     broker.world.run_for(50)
@@ -191,10 +195,10 @@ def test_of_a_fetch_that_waits_is_no_concern_of_the_producer_that_wakes_it(
     assert any("in a waiting fetch" in each.getMessage() for each in caplog.records)
 
 
-def test_of_a_listener_of_metadata(
+def test_an_unexpected_error_of_a_metadata_listener_does_not_affect_others(
     broker: SimulatedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The listeners behind it hear of the same image, and the node goes on."""
+    """Later listeners get the same image, and the node continues."""
     heard: list[int] = []
 
     def failing(_: object) -> None:

@@ -71,7 +71,7 @@ def test_restarts_under_a_clock_that_is_ahead_delete_nothing() -> None:
     assert log_start(broker) == 2
 
 
-def test_a_kill_under_a_clock_that_is_ahead_does_not_make_it_believed() -> None:
+def test_a_kill_does_not_make_a_clock_ahead_trusted() -> None:
     broker = broker_with_records()
     broker.world.run_for(RETENTION_MS)
     broker.host.clock.wall_offset_ms += EIGHT_DAYS_MS
@@ -93,7 +93,7 @@ def test_a_broker_that_was_off_for_a_month_keeps_its_records_for_some_hours() ->
     assert log_start(broker) == 2
 
 
-def test_a_directory_without_the_file_tells_the_time_by_its_checkpoints() -> None:
+def test_without_the_clock_file_checkpoints_give_the_trusted_time() -> None:
     broker = broker_with_records()
     broker.stop()
     broker.host.disk.remove("/data/retention-clock-checkpoint")
@@ -103,7 +103,7 @@ def test_a_directory_without_the_file_tells_the_time_by_its_checkpoints() -> Non
     assert log_start(broker) == 0
 
 
-def test_offsets_do_not_expire_by_a_clock_that_is_ahead() -> None:
+def test_offsets_do_not_expire_by_a_clock_ahead() -> None:
     broker = broker_with_groups()
     broker.make_topic("t")
     assert commit(broker, 7) == 0

@@ -1,4 +1,4 @@
-"""Voters of a static quorum whose directories are lost: what they forgot must not be voted away."""
+"""Voters of a static quorum that lost their directories must not vote committed records away."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def create(cluster: SimulatedCluster, node_id: int, name: str) -> None:
 
 
 def wipe(cluster: SimulatedCluster, node_id: int) -> None:
-    """Another disk takes the place of a dead node's."""
+    """Replace the disk of a dead node with an empty one."""
     disk = cluster.world.host(f"node-{node_id}").disk
     disk.remove_tree("/data")
     disk.sync_directory("/")
 
 
-def has_note(cluster: SimulatedCluster, node_id: int) -> bool:
-    """Whether the node's directory says that it has no vote yet."""
+def is_marked_unproven(cluster: SimulatedCluster, node_id: int) -> bool:
+    """Return whether the node's directory says that it has no vote yet."""
     return UnprovenVoterFile(cluster.world.host(f"node-{node_id}").disk, "/data").exists()
 
 
@@ -39,7 +39,7 @@ def is_led(cluster: SimulatedCluster, *node_ids: int) -> bool:
 
 
 def behind_the_others(seed: int = 1) -> SimulatedCluster:
-    """Node 1 is down, and lacks a topic that the dead nodes 2 and 3 have committed."""
+    """Return a cluster: node 1 is down and lacks a topic committed by dead nodes 2 and 3."""
     cluster = three_nodes(seed)
     cluster.kill(1)
     create(cluster, 2, "committed")
@@ -48,14 +48,14 @@ def behind_the_others(seed: int = 1) -> SimulatedCluster:
     return cluster
 
 
-def test_all_voters_of_a_new_cluster_have_their_votes_once_it_is_led() -> None:
+def test_all_voters_of_a_new_cluster_have_votes_after_the_first_election() -> None:
     cluster = three_nodes()
     for node_id in (1, 2, 3):
         cluster.until(lambda node_id=node_id: has_vote(cluster, node_id))
-        assert not has_note(cluster, node_id)
+        assert not is_marked_unproven(cluster, node_id)
 
 
-def test_a_new_cluster_waits_until_all_its_voters_were_there_once() -> None:
+def test_a_new_cluster_waits_until_all_voters_have_started() -> None:
     cluster = SimulatedCluster(dict.fromkeys((1, 2, 3), "broker,controller"))
     for node_id in (1, 2):
         cluster.launch(node_id)
@@ -66,33 +66,33 @@ def test_a_new_cluster_waits_until_all_its_voters_were_there_once() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_wiped_voter_does_not_elect_a_leader_that_lacks_what_was_committed(seed: int) -> None:
+def test_a_wiped_voter_does_not_elect_a_leader_without_committed_records(seed: int) -> None:
     cluster = behind_the_others(seed)
     wipe(cluster, 3)
     for node_id in (1, 3):
         cluster.launch(node_id)
     cluster.world.run_for(20_000)
     assert not is_led(cluster, 1, 3)
-    assert has_note(cluster, 3)
+    assert is_marked_unproven(cluster, 3)
     cluster.launch(2)
     cluster.until(lambda: cluster.ready == {1, 2, 3})
     assert cluster.image(3).topics.by_name("committed") is not None
 
 
-def test_a_wiped_voter_has_its_vote_again_when_it_has_caught_up() -> None:
+def test_a_wiped_voter_gets_its_vote_when_it_has_caught_up() -> None:
     cluster = behind_the_others()
     wipe(cluster, 3)
     for node_id in (1, 2, 3):
         cluster.launch(node_id)
     cluster.until(lambda: cluster.ready == {1, 2, 3})
     cluster.until(lambda: has_vote(cluster, 3))
-    assert not has_note(cluster, 3)
+    assert not is_marked_unproven(cluster, 3)
     cluster.kill(2)
     cluster.until(lambda: is_led(cluster, 1, 3))
     create(cluster, 3, "later")
 
 
-def test_a_wiped_voter_is_without_a_vote_in_its_next_life_too() -> None:
+def test_a_wiped_voter_has_no_vote_after_a_restart() -> None:
     cluster = behind_the_others()
     wipe(cluster, 3)
     cluster.launch(3)
@@ -104,7 +104,7 @@ def test_a_wiped_voter_is_without_a_vote_in_its_next_life_too() -> None:
     assert not is_led(cluster, 1, 3)
 
 
-def test_two_wiped_voters_do_not_found_the_cluster_anew(caplog: pytest.LogCaptureFixture) -> None:
+def test_two_wiped_voters_do_not_start_a_new_cluster(caplog: pytest.LogCaptureFixture) -> None:
     cluster = behind_the_others()
     for node_id in (1, 3):
         wipe(cluster, node_id)
@@ -135,14 +135,14 @@ def test_one_of_two_wiped_voters_is_formatted_by_hand_and_has_its_vote_at_once()
         FirstVoters.AS_CONFIGURED,
         FormatDependencies(runtime.disk, runtime.clock, runtime.rng),
     )
-    assert not has_note(cluster, 1)
+    assert not is_marked_unproven(cluster, 1)
     for node_id in (1, 2, 3):
         cluster.launch(node_id)
     cluster.until(lambda: cluster.ready == {1, 2, 3})
     assert cluster.image(3).topics.by_name("committed") is not None
 
 
-def test_a_cluster_whose_voters_are_all_wiped_begins_anew() -> None:
+def test_a_cluster_whose_voters_are_all_wiped_starts_empty() -> None:
     cluster = behind_the_others()
     for node_id in (1, 2, 3):
         wipe(cluster, node_id)
@@ -152,7 +152,7 @@ def test_a_cluster_whose_voters_are_all_wiped_begins_anew() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_new_cluster_is_led_whatever_dies_in_its_first_seconds(seed: int) -> None:
+def test_a_new_cluster_gets_a_leader_despite_early_deaths(seed: int) -> None:
     cluster = SimulatedCluster(dict.fromkeys((1, 2, 3), "broker,controller"), seed)
     rng = cluster.world.host("fate").rng
     for node_id in (1, 2, 3):
@@ -166,7 +166,7 @@ def test_a_new_cluster_is_led_whatever_dies_in_its_first_seconds(seed: int) -> N
     cluster.until(lambda: all(has_vote(cluster, each) for each in (1, 2, 3)))
 
 
-def test_the_only_voter_needs_nobody_s_word() -> None:
+def test_a_single_voter_always_has_its_vote() -> None:
     cluster = SimulatedCluster({101: "controller", 1: "broker", 2: "broker"}).start()
     assert has_vote(cluster, 101)
-    assert not has_note(cluster, 101)
+    assert not is_marked_unproven(cluster, 101)

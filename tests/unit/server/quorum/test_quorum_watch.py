@@ -1,4 +1,4 @@
-"""Loss of the metadata quorum: seen within three seconds, told once, and gone when it is back."""
+"""Loss of the metadata quorum: detected within three seconds, logged once, and its end."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def infos(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 @pytest.mark.parametrize("manner", ["killed", "cut off"])
 @pytest.mark.parametrize("role", ["leader", "follower"])
-def test_a_loss_is_seen_within_three_seconds_and_told_once(
+def test_a_loss_is_detected_within_three_seconds_and_logged_once(
     role: str, manner: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -74,7 +74,7 @@ def test_a_loss_is_seen_within_three_seconds_and_told_once(
     assert not infos(caplog)
 
 
-def test_the_end_of_a_loss_is_told_and_the_next_loss_is_told_again(
+def test_the_end_of_a_loss_and_the_next_loss_are_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -99,7 +99,7 @@ def test_the_end_of_a_loss_is_told_and_the_next_loss_is_told_again(
 
 
 @pytest.mark.parametrize("role", ["leader", "follower"])
-def test_a_majority_that_goes_on_is_no_loss(role: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_live_majority_is_no_loss(role: str, caplog: pytest.LogCaptureFixture) -> None:
     cluster = three_nodes()
     cluster.world.run_for(5_000)
     _, (dead, _) = survivor_of(cluster, role)
@@ -110,7 +110,7 @@ def test_a_majority_that_goes_on_is_no_loss(role: str, caplog: pytest.LogCapture
     assert not warnings(caplog)
 
 
-def test_a_broker_that_is_no_voter_sees_the_loss_too(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_broker_that_is_no_voter_detects_the_loss(caplog: pytest.LogCaptureFixture) -> None:
     roles = {1: "broker", 101: "controller", 102: "controller", 103: "controller"}
     cluster = SimulatedCluster(roles).start()
     cluster.world.run_for(5_000)
@@ -123,7 +123,7 @@ def test_a_broker_that_is_no_voter_sees_the_loss_too(caplog: pytest.LogCaptureFi
     assert len(warnings(caplog)) == 1
 
 
-def test_a_lone_controller_that_never_had_a_leader_is_not_ready_and_warns_of_no_loss(
+def test_a_controller_that_never_had_a_leader_is_not_ready_and_logs_no_loss(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     cluster = SimulatedCluster(dict.fromkeys((101, 102, 103), "controller"))

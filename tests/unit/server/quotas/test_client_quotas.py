@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
+from barnabas.metrics import names
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -25,6 +27,8 @@ from barnabas.protocol.messages.describe_client_quotas import (
 )
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.messages.metadata import MetadataRequest
+from barnabas.server.metrics.quota_metrics import quota_families
+from barnabas.server.quotas.client_quotas import CountedRequest
 from barnabas.server.quotas.rate_quota import THROTTLE_MS_MAX
 from barnabas.server.quotas.used_recently import ENTRIES_MAX
 from unit.server.simulated_broker import SimulatedBroker, SimulatedClient, produce_request
@@ -84,7 +88,7 @@ def records_of(answer: Any) -> int:
     return sum(len(part.records or b"") for topic in answer.responses for part in topic.partitions)
 
 
-def test_a_producer_over_its_quota_is_told_and_not_read_from_for_that_time() -> None:
+def test_a_producer_over_its_quota_is_throttled_and_muted() -> None:
     broker = SimulatedBroker()
     broker.make_topic("t")
     set_quota(broker, CLIENT, "producer_byte_rate", 1000)
@@ -97,7 +101,7 @@ def test_a_producer_over_its_quota_is_told_and_not_read_from_for_that_time() -> 
     assert waited == pytest.approx(answer.throttle_time_ms, rel=0.01)
 
 
-def test_a_producer_without_answers_is_held_back_too() -> None:
+def test_a_producer_with_acks_0_is_throttled() -> None:
     broker = SimulatedBroker()
     broker.make_topic("t")
     set_quota(broker, CLIENT, "producer_byte_rate", 1000)
@@ -109,7 +113,7 @@ def test_a_producer_without_answers_is_held_back_too() -> None:
     assert broker.host.clock.monotonic_ms() - started > 9_000
 
 
-def test_other_clients_are_not_held_back() -> None:
+def test_other_clients_are_not_throttled() -> None:
     broker = SimulatedBroker()
     broker.make_topic("t")
     set_quota(broker, CLIENT, "producer_byte_rate", 1000)
@@ -118,7 +122,7 @@ def test_other_clients_are_not_held_back() -> None:
     assert other.ask(request, 9).throttle_time_ms == 0
 
 
-def test_a_consumer_over_its_quota_gets_nothing_and_the_time_to_wait() -> None:
+def test_a_consumer_over_its_quota_gets_no_records_and_a_throttle_time() -> None:
     broker = SimulatedBroker()
     broker.make_topic("t")
     produced(broker, 900)
@@ -137,7 +141,7 @@ def test_a_consumer_over_its_quota_gets_nothing_and_the_time_to_wait() -> None:
     assert 80_000 < total < 120_000
 
 
-def test_a_throttled_fetch_leaves_its_session_as_it_was() -> None:
+def test_a_throttled_fetch_does_not_change_its_session() -> None:
     broker = SimulatedBroker()
     broker.make_topic("t")
     produced(broker, 8_000)
@@ -156,7 +160,7 @@ def test_a_throttled_fetch_leaves_its_session_as_it_was() -> None:
     assert records_of(answer) > 8_000
 
 
-def test_a_limit_that_is_removed_holds_nobody_back() -> None:
+def test_a_removed_quota_throttles_no_client() -> None:
     broker = SimulatedBroker()
     broker.make_topic("t")
     set_quota(broker, CLIENT, "producer_byte_rate", 1000)
@@ -165,7 +169,7 @@ def test_a_limit_that_is_removed_holds_nobody_back() -> None:
     assert produced(broker, 20_000).throttle_time_ms == 0
 
 
-def test_limits_outlive_a_restart() -> None:
+def test_quotas_survive_a_restart() -> None:
     broker = SimulatedBroker()
     set_quota(broker, {"user": None}, "producer_byte_rate", 1000)
     broker.stop()
@@ -190,7 +194,7 @@ def new_topics(*counts: int, version_says: str = "a") -> CreateTopicsRequest:
     )
 
 
-def test_mutations_beyond_the_quota_are_refused_to_those_who_know_the_error() -> None:
+def test_mutations_over_the_quota_are_refused_in_versions_with_the_error() -> None:
     broker = SimulatedBroker(controller_quota_window_num="1")
     set_quota(broker, CLIENT, "controller_mutation_rate", 5)
     answer = broker.ask(new_topics(7, 1), 7)
@@ -212,7 +216,7 @@ def test_mutations_beyond_the_quota_are_refused_to_those_who_know_the_error() ->
     assert gone.throttle_time_ms > 0
 
 
-def test_older_versions_are_served_and_wait_afterwards() -> None:
+def test_mutations_over_the_quota_in_older_versions_are_served_and_throttled() -> None:
     broker = SimulatedBroker(controller_quota_window_num="1")
     set_quota(broker, CLIENT, "controller_mutation_rate", 5)
     answer = broker.ask(new_topics(7, 3), 5)
@@ -225,8 +229,8 @@ def test_request_time_is_counted_and_waits_are_bounded_by_a_window() -> None:
     quotas = broker.node.shared.quotas
     set_quota(broker, CLIENT, "request_percentage", 1)
     # Virtual time stands still in a handler, so the time is said by hand: 1 s of 10 is 10 %.
-    assert quotas.record_request(3, "ANONYMOUS", "client", 100, 1000.0) == 1000
-    assert quotas.record_request(3, "ANONYMOUS", "other", 100, 1000.0) == 0
+    assert quotas.record_request(CountedRequest(3, "ANONYMOUS", "client", 100, 1000.0), 0) == 1000
+    assert quotas.record_request(CountedRequest(3, "ANONYMOUS", "other", 100, 1000.0), 0) == 0
 
 
 def test_quotas_are_described_by_their_entities() -> None:
@@ -264,16 +268,14 @@ def test_quotas_are_described_by_their_entities() -> None:
         ([component("ip", 2), component("user", 2)], ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_a_filter_that_means_nothing_is_refused(
-    components: list[ComponentData], error: ErrorCode
-) -> None:
+def test_an_invalid_filter_is_refused(components: list[ComponentData], error: ErrorCode) -> None:
     answer = describe(SimulatedBroker(), *components)
     assert answer.error_code == error
     assert answer.entries is None
 
 
 @pytest.mark.parametrize("value", [1e-300, 5e-324])
-def test_a_quota_next_to_nothing_never_means_a_wait_of_years(value: float) -> None:
+def test_a_tiny_quota_has_a_bounded_throttle_time(value: float) -> None:
     broker = SimulatedBroker()
     broker.make_topic("t")
     for key in ("producer_byte_rate", "consumer_byte_rate", "request_percentage"):
@@ -284,7 +286,7 @@ def test_a_quota_next_to_nothing_never_means_a_wait_of_years(value: float) -> No
 
 
 @pytest.mark.parametrize("version", [5, 6])
-def test_a_mutation_quota_next_to_nothing_is_answered(version: int) -> None:
+def test_a_request_over_a_tiny_mutation_quota_is_answered(version: int) -> None:
     broker = SimulatedBroker()
     set_quota(broker, CLIENT, "controller_mutation_rate", 1e-300)
     codes = set()
@@ -300,12 +302,74 @@ def test_a_mutation_quota_next_to_nothing_is_answered(version: int) -> None:
     assert codes == ({ErrorCode.NONE} if version == 5 else {ErrorCode.NONE, limited})
 
 
-def test_client_ids_without_end_are_not_all_remembered() -> None:
+def test_the_number_of_tracked_client_ids_is_bounded() -> None:
     broker = SimulatedBroker()
     set_quota(broker, {"client-id": None}, "request_percentage", 50.0)
     request = broker.node.shared.quotas.request
     for number in range(3 * ENTRIES_MAX):
         request.record("ANONYMOUS", f"{number}" * 2000, 0.001)
-    kept = list(request.rates())
+    kept = request.usage()
     assert len(kept) <= ENTRIES_MAX
     assert max(len(client_id) for _, client_id, _ in kept) <= 256
+
+
+def quota_metrics(broker: SimulatedBroker) -> dict[tuple[str, str, str], float]:
+    """Values by name, user and client id."""
+    return {
+        (family.name, *(text for _, text in tags)): value  # type: ignore[misc]
+        for family in quota_families(broker.node.shared.quotas)
+        for tags, value in family.samples
+        if tags
+    }
+
+
+def test_metrics_name_those_who_share_a_quota_and_forget_them_after_an_hour() -> None:
+    broker = SimulatedBroker()
+    broker.make_topic("t")
+    set_quota(broker, {"user": "ANONYMOUS"}, "producer_byte_rate", 1000)
+    set_quota(broker, {"user": None, "client-id": None}, "request_percentage", 1e6)
+    throttle_ms = produced(broker, 20_000).throttle_time_ms
+    assert throttle_ms > 0
+    values = quota_metrics(broker)
+    assert values[names.PRODUCE_QUOTA_RATE, "ANONYMOUS", ""] == pytest.approx(2000, rel=0.02)
+    assert values[names.PRODUCE_QUOTA_THROTTLE, "ANONYMOUS", ""] == throttle_ms
+    assert (names.REQUEST_QUOTA_RATE, "ANONYMOUS", "client") in values
+    # The request quota was not exceeded.
+    assert math.isnan(values[names.REQUEST_QUOTA_THROTTLE, "ANONYMOUS", "client"])
+    broker.world.run_for(3_500_000)
+    assert quota_metrics(broker)[names.PRODUCE_QUOTA_RATE, "ANONYMOUS", ""] == 0
+    broker.world.run_for(200_000)
+    assert not quota_metrics(broker)
+
+
+def test_mutations_and_their_tokens_are_measured() -> None:
+    broker = SimulatedBroker(controller_quota_window_num="1")
+    set_quota(broker, {"user": "ANONYMOUS"}, "controller_mutation_rate", 5)
+    answer = broker.ask(new_topics(7, 1), 7)
+    values = quota_metrics(broker)
+    assert values[names.MUTATION_QUOTA_TOKENS, "ANONYMOUS", ""] == pytest.approx(-2, abs=0.2)
+    assert values[names.MUTATION_QUOTA_RATE, "ANONYMOUS", ""] > 0
+    throttle = values[names.MUTATION_QUOTA_THROTTLE, "ANONYMOUS", ""]
+    assert throttle == answer.throttle_time_ms > 0
+
+
+def test_clients_without_a_client_id_have_the_quota_of_their_user_only() -> None:
+    broker = SimulatedBroker()
+    quotas = broker.node.shared.quotas
+    set_quota(broker, {"client-id": None}, "producer_byte_rate", 1)
+    assert quotas.produce.record("ANONYMOUS", "", 1e6) == 0
+    set_quota(broker, {"user": None}, "producer_byte_rate", 1)
+    assert quotas.produce.record("ANONYMOUS", "", 1e6) > 0
+
+
+def test_a_changed_quota_applies_to_open_connections() -> None:
+    broker = SimulatedBroker()
+    broker.make_topic("t")
+    set_quota(broker, {"user": "ANONYMOUS"}, "producer_byte_rate", 1e9)
+    assert produced(broker, 20_000).throttle_time_ms == 0
+    set_quota(broker, {"user": "ANONYMOUS"}, "producer_byte_rate", 3000)
+    first = produced(broker, 20_000).throttle_time_ms
+    # A quota of the user and client id precedes that of the user.
+    set_quota(broker, {"user": "ANONYMOUS", "client-id": "client"}, "producer_byte_rate", 1e9)
+    assert first > 0
+    assert produced(broker, 20_000).throttle_time_ms == 0

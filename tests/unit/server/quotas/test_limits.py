@@ -1,4 +1,4 @@
-"""Whose limit holds for whom (Kafka's eight levels)."""
+"""Precedence of quotas (Kafka's eight levels)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_others_and_other_keys_have_no_limit() -> None:
     assert not len(QuotaLimits(image, "consumer_byte_rate"))
 
 
-def test_limits_of_addresses_are_apart() -> None:
+def test_limits_of_addresses_are_separate() -> None:
     key = "connection_creation_rate"
     image = ClientQuotasImage(
         {(("ip", None),): {key: 5.0}, (("ip", "10.0.0.1"),): {key: 1.0}, (("user", "u"),): {KEY: 1}}

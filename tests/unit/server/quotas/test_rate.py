@@ -11,13 +11,13 @@ def rate() -> QuotaRate:
     return QuotaRate(11, 1000.0)
 
 
-def test_what_is_used_at_once_counts_over_all_windows_but_one() -> None:
+def test_a_burst_counts_over_all_windows_but_one() -> None:
     used = rate()
     used.record(1000.0, 5000.0)
     assert used.measure(5000.0) == (pytest.approx(100.0), 10_000.0)
 
 
-def test_the_wait_is_what_is_too_much_in_time_at_the_limit() -> None:
+def test_the_throttle_time_is_the_excess_divided_by_the_limit() -> None:
     used = rate()
     used.record(3000.0, 0.0)
     # 300 per second over 10 s where 100 are allowed: 20 s of silence.
@@ -34,7 +34,7 @@ def test_samples_older_than_all_windows_are_forgotten() -> None:
     assert used.is_idle(11_000.0)
 
 
-def test_a_steady_use_is_measured_as_it_is() -> None:
+def test_a_steady_use_is_measured_exactly() -> None:
     used = rate()
     for second in range(60):
         used.record(100.0, second * 1000.0)
@@ -42,7 +42,7 @@ def test_a_steady_use_is_measured_as_it_is() -> None:
     assert used.measure(59_000.0)[0] == pytest.approx(100.0, rel=0.2)
 
 
-def test_what_is_taken_back_is_as_if_never_used() -> None:
+def test_a_reverted_use_does_not_count() -> None:
     used = rate()
     used.record(500.0, 0.0)
     used.record(-500.0, 10.0)

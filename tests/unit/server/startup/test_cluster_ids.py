@@ -46,7 +46,7 @@ def test_an_empty_directory_is_not_formatted_for_another_cluster(node_id: int) -
     assert cluster.ready == {1, 2, 3, 4} - {node_id}
 
 
-def test_a_node_without_cluster_id_is_told_the_id_of_the_running_cluster() -> None:
+def test_a_node_without_cluster_id_gets_the_id_of_the_running_cluster() -> None:
     cluster = three_nodes()
     cluster.kill(3)
     wipe(cluster, 3)
@@ -58,7 +58,7 @@ def test_a_node_without_cluster_id_is_told_the_id_of_the_running_cluster() -> No
     assert not is_formatted(cluster, 3)
 
 
-def test_a_voter_that_was_formatted_while_no_other_answered_ends_when_one_does() -> None:
+def test_a_voter_formatted_with_a_wrong_cluster_id_stops_when_another_answers() -> None:
     cluster = three_nodes()
     for node_id in (1, 2, 3):
         cluster.kill(node_id)
@@ -78,7 +78,7 @@ def test_a_voter_that_was_formatted_while_no_other_answered_ends_when_one_does()
     assert 1 not in cluster.failures
 
 
-def test_a_node_with_records_of_another_cluster_ends() -> None:
+def test_a_node_with_records_of_another_cluster_stops() -> None:
     """Its directory is that of a cluster with the same addresses."""
     elsewhere = three_nodes()
     cluster = SimulatedCluster(four_roles(), cluster_id=OTHER_ID).start()
@@ -144,7 +144,7 @@ def test_a_node_that_is_stopped_while_it_asks_does_not_start() -> None:
     assert not is_formatted(cluster, 1)
 
 
-def test_a_controller_that_agrees_outweighs_one_that_does_not() -> None:
+def test_a_controller_with_the_same_cluster_id_outweighs_one_with_another() -> None:
     check_before_format(ClusterIds({"1": "A", "2": "B"}), "/data", "A")
     check_before_format(ClusterIds({}), "/data", None)
     with pytest.raises(NodeFailedError, match="Find out which of these clusters"):

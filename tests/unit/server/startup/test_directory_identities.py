@@ -1,4 +1,4 @@
-"""Whose data directories are is settled before any is touched; each has an id (KIP-858)."""
+"""The identity of data directories is checked before any is changed; each has an id (KIP-858)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def disk_with(*paths: str, node_id: int = NODE_ID) -> SimDisk:
     return disk
 
 
-def test_directories_without_ids_get_them_for_good() -> None:
+def test_directories_without_ids_get_permanent_ids() -> None:
     disk = disk_with("/one", "/two")
     opened = open_data_directories(disk, PATHS, NODE_ID, SeededRng(1))
     ids = [each.id for each in opened.logs]
@@ -37,7 +37,7 @@ def test_directories_without_ids_get_them_for_good() -> None:
     assert opened.cluster_id == CLUSTER
 
 
-def test_a_metadata_directory_that_is_gone_is_not_made_anew() -> None:
+def test_a_missing_metadata_directory_is_not_recreated() -> None:
     disk = disk_with("/two")
     with pytest.raises(InconsistentDirectoryError, match=r"/one.* is not formatted, and /two is"):
         open_data_directories(disk, PATHS, NODE_ID, SeededRng(1))
@@ -51,7 +51,7 @@ def test_a_directory_for_logs_alone_may_be_new() -> None:
     assert [each.was_formatted for each in opened.logs] == [False, True]
 
 
-def test_a_metadata_log_in_another_directory_is_not_passed_over() -> None:
+def test_a_metadata_log_in_another_directory_is_detected() -> None:
     disk = disk_with("/one", "/two")
     disk.make_directory("/two/__cluster_metadata-0")
     with pytest.raises(InconsistentDirectoryError, match=r"set metadata\.log\.dir=/two"):

@@ -22,22 +22,20 @@ def formatted(**features: int) -> SimDisk:
 
 
 @pytest.mark.parametrize("name", SUPPORTED_FEATURES)
-def test_every_level_from_the_lowest_to_the_highest_is_taken(name: str) -> None:
+def test_every_level_from_the_lowest_to_the_highest_is_accepted(name: str) -> None:
     for level in SUPPORTED_FEATURES[name]:
         check_features(formatted(**{name: level}), "/data")
 
 
 def test_features_of_kafkas_default_are_named_with_the_command_that_lowers_them() -> None:
-    disk = formatted(group_version=1, transaction_version=2)
+    disk = formatted(streams_version=1, share_version=2)
     with pytest.raises(UnsupportedFeaturesError) as caught:
         check_features(disk, "/data")
-    assert "group.version 1 (this node knows none), transaction.version 2" in str(caught.value)
-    assert "downgrade --feature group.version=0 --feature transaction.version=0`" in str(
-        caught.value
-    )
+    assert "share.version 2 (this node knows none), streams.version 1" in str(caught.value)
+    assert "downgrade --feature share.version=0 --feature streams.version=0`" in str(caught.value)
 
 
-def test_a_metadata_version_of_a_newer_kafka_is_to_be_lowered_and_of_an_old_one_raised() -> None:
+def test_the_error_advises_to_lower_or_raise_an_unsupported_metadata_version() -> None:
     for level, command in ((99, "downgrade"), (3, "upgrade")):
         low, high = SUPPORTED_FEATURES["metadata.version"]
         with pytest.raises(UnsupportedFeaturesError) as caught:

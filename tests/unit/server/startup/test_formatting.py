@@ -108,7 +108,7 @@ def test_a_standalone_quorum_is_joined_by_one_without_initial_controllers() -> N
     cluster.until(lambda: all(cluster.voters(each) == [1, 2, 3] for each in cluster.roles))
 
 
-def test_static_voters_leave_no_word_of_voters_and_brokers_no_checkpoint() -> None:
+def test_static_voters_write_no_voter_set_and_brokers_no_checkpoint() -> None:
     cluster = combined()
     static = {
         "controller_quorum_bootstrap_servers": "",
@@ -132,7 +132,7 @@ def test_each_directory_has_its_own_id_and_the_metadata_directory_that_of_the_vo
     assert len({each.directory_id for each in done}) == 3
 
 
-def test_what_is_formatted_already_is_not_touched() -> None:
+def test_a_formatted_directory_is_not_changed() -> None:
     cluster = combined()
     first = cluster.format(1, FirstVoters.STANDALONE)
     with pytest.raises(FormatError, match="--ignore-formatted"):
@@ -142,7 +142,7 @@ def test_what_is_formatted_already_is_not_touched() -> None:
     assert again[0].directory_id == first[0].directory_id
 
 
-def test_a_formatting_that_was_interrupted_is_done_again() -> None:
+def test_an_interrupted_formatting_is_repeated() -> None:
     cluster = combined()
     cluster.format(1, FirstVoters.STANDALONE)
     disk = cluster.world.host("node-1").disk
@@ -157,7 +157,7 @@ def test_a_formatting_that_was_interrupted_is_done_again() -> None:
 @pytest.mark.parametrize(
     ("node_id", "voters", "settings", "words"),
     [
-        (1, FirstVoters.AS_CONFIGURED, {}, "say who votes first"),
+        (1, FirstVoters.AS_CONFIGURED, {}, "choose the first voters"),
         (1, FirstVoters.STANDALONE, {"cluster_id": ""}, "--cluster-id UUID"),
         (
             1,
@@ -166,18 +166,18 @@ def test_a_formatting_that_was_interrupted_is_done_again() -> None:
                 "controller_quorum_voters": "1@node-1:9093",
                 "controller_quorum_bootstrap_servers": "",
             },
-            "are static",
+            "lists static voters",
         ),
         (
             1,
             FirstVoters.STANDALONE,
             {"process_roles": "broker", "listeners": "PLAINTEXT://node-1:9092"},
-            "for a controller",
+            "needs a controller",
         ),
-        (4, parse_initial_controllers(INITIAL), {}, "not one of --initial-controllers"),
+        (4, parse_initial_controllers(INITIAL), {}, "--initial-controllers lacks it"),
     ],
 )
-def test_what_makes_no_sense_is_refused_and_nothing_formatted(
+def test_contradictory_arguments_are_refused_and_nothing_is_formatted(
     node_id: int,
     voters: FirstVoters | Sequence[InitialController],
     settings: dict[str, str],
@@ -203,6 +203,6 @@ def test_what_makes_no_sense_is_refused_and_nothing_formatted(
         "1@a:9093:AAAAAAAAAAAAAAAAAAAAZg,2@b:9093:AAAAAAAAAAAAAAAAAAAAZg",
     ],
 )
-def test_controllers_that_are_none_are_refused(text: str) -> None:
+def test_malformed_initial_controllers_are_refused(text: str) -> None:
     with pytest.raises(FormatError):
         parse_initial_controllers(text)

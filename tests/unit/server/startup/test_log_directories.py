@@ -1,4 +1,4 @@
-"""A broker with several data directories: placement, failure of one, what is found at the start."""
+"""A broker with several data directories: placement, failure of one directory, start."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def names(broker: SimulatedBroker, path: str, suffix: str) -> list[str]:
     return [name for name in broker.host.disk.list(path) if name.endswith(suffix)]
 
 
-def test_logs_are_spread_and_the_controller_knows_where_they_lie() -> None:
+def test_logs_are_distributed_and_their_directories_are_assigned() -> None:
     broker = filled()
     assert len(lying_in(broker, ONE)) == len(lying_in(broker, TWO)) == 2
     ids = {each.path: each.id for each in broker.node.broker.logs.directories}
@@ -105,7 +105,7 @@ def test_directories_are_described() -> None:
     assert {each.total_bytes for each in old} == {-1}
 
 
-def test_a_directory_that_fails_takes_only_its_partitions_with_it() -> None:
+def test_a_failed_directory_takes_only_its_partitions_offline() -> None:
     broker = filled()
     lost, kept = lying_in(broker, TWO), lying_in(broker, ONE)
     broker.host.disk.faults.append(DiskFault(TWO, ("write", "sync")))
@@ -142,7 +142,7 @@ def test_a_failed_directory_serves_again_after_a_restart() -> None:
     assert [each.error_code for each in describe(broker)] == [0, 0]
 
 
-def test_a_full_disk_stops_one_directory_and_room_brings_it_back() -> None:
+def test_a_full_disk_stops_one_directory_until_a_restart_with_free_space() -> None:
     broker = filled()
     topic = lying_in(broker, TWO)[0]
     broker.host.disk.faults.append(DiskFault(TWO, ("write",), 28))
@@ -153,7 +153,7 @@ def test_a_full_disk_stops_one_directory_and_room_brings_it_back() -> None:
     assert broker.produce(topic, b"3").base_offset == 2
 
 
-def test_a_disk_that_is_full_at_the_epoch_checkpoint_is_answered_as_any_full_disk() -> None:
+def test_a_disk_full_at_the_epoch_checkpoint_is_handled_like_any_full_disk() -> None:
     broker = two_directories()
     for topic in TOPICS:
         broker.make_topic(topic)
@@ -182,7 +182,7 @@ def test_the_loss_of_the_metadata_directory_stops_the_broker() -> None:
     assert broker.world.run_until(lambda: bool(broker.failures))
 
 
-def test_a_directory_that_cannot_be_opened_is_left_out() -> None:
+def test_a_directory_that_cannot_be_opened_is_offline() -> None:
     broker = filled()
     lost, kept = lying_in(broker, TWO), lying_in(broker, ONE)
     broker.stop()
@@ -199,7 +199,7 @@ def test_a_directory_that_cannot_be_opened_is_left_out() -> None:
     assert broker.produce(lost[0], b"3").base_offset == 2
 
 
-def test_the_metadata_directory_has_to_be_there() -> None:
+def test_a_missing_metadata_directory_stops_the_start() -> None:
     broker = filled()
     broker.stop()
     broker.host.disk.faults.append(DiskFault(ONE, ("read", "write", "sync")))
@@ -208,7 +208,7 @@ def test_the_metadata_directory_has_to_be_there() -> None:
         broker.start()
 
 
-def test_the_log_of_a_deleted_topic_is_set_aside() -> None:
+def test_the_log_of_a_deleted_topic_is_moved_aside() -> None:
     broker = filled()
     broker.stop()
     disk = broker.host.disk
@@ -222,7 +222,7 @@ def test_the_log_of_a_deleted_topic_is_set_aside() -> None:
     assert broker.produce("gone", b"new").base_offset == 0
 
 
-def test_a_topic_deleted_and_made_anew_does_not_get_its_old_records() -> None:
+def test_a_recreated_topic_does_not_have_its_old_records() -> None:
     broker = filled()
     disk, path = broker.host.disk, directory_of(broker, "a")
     old = {name: disk.read(f"{path}/a-0/{name}") for name in disk.list(f"{path}/a-0")}
@@ -275,7 +275,7 @@ def test_a_copy_of_a_directory_is_refused() -> None:
         open_data_directories(disk, DirectoryPaths([ONE, TWO]), 1, SeededRng(1))
 
 
-def test_the_metadata_log_may_have_a_directory_of_its_own() -> None:
+def test_the_metadata_log_may_have_a_separate_directory() -> None:
     broker = SimulatedBroker(log_dirs=f"{ONE},{TWO}", metadata_log_dir="/three")
     assert names(broker, "/three", "__cluster_metadata-0")
     assert not names(broker, ONE, "__cluster_metadata-0")
@@ -309,7 +309,7 @@ def moved(broker: SimulatedBroker, topic: str, path: str) -> bool:
     return directory_of(broker, topic) == path
 
 
-def test_a_replica_moves_to_another_directory_while_it_is_written_to() -> None:
+def test_a_replica_moves_to_another_directory_during_writes() -> None:
     broker = filled()
     source = directory_of(broker, "a")
     target = other(source)
@@ -346,7 +346,7 @@ def test_a_replica_moves_to_another_directory_while_it_is_written_to() -> None:
     assert values(broker, "a") == [*expected, b"behind"]
 
 
-def test_a_move_copies_no_more_than_the_rate_that_may_change_meanwhile() -> None:
+def test_a_move_is_limited_by_a_rate_that_can_change() -> None:
     """KIP-113, replica.alter.log.dirs.io.max.bytes.per.second."""
     broker = filled()
     target = other(directory_of(broker, "a"))
@@ -369,7 +369,7 @@ def test_a_move_copies_no_more_than_the_rate_that_may_change_meanwhile() -> None
 
 @pytest.mark.parametrize("power", [False, True])
 @pytest.mark.parametrize("after_ms", [0, 1, 2, 4, 8, 16, 30])
-def test_a_move_goes_on_after_a_kill_at_any_moment(after_ms: int, power: bool) -> None:
+def test_a_move_continues_after_a_kill_at_any_step(after_ms: int, power: bool) -> None:
     broker = SimulatedBroker(3 + after_ms, log_dirs=f"{ONE},{TWO}")
     broker.make_topic("a", flush_messages="1")
     expected = [bytes([65 + number]) * 300_000 for number in range(10)]
@@ -388,7 +388,7 @@ def test_a_move_goes_on_after_a_kill_at_any_moment(after_ms: int, power: bool) -
 
 
 @pytest.mark.parametrize("topic", TOPICS)
-def test_of_two_logs_of_a_replica_the_one_stays_whose_directory_the_metadata_names(
+def test_of_two_logs_of_a_replica_the_one_in_the_assigned_directory_is_kept(
     topic: str,
 ) -> None:
     broker = filled()
@@ -408,7 +408,7 @@ def test_of_two_logs_of_a_replica_the_one_stays_whose_directory_the_metadata_nam
     assert [each for each in names(broker, other(named), "-stray") if each.startswith(name)]
 
 
-def test_a_move_is_given_up_for_another_directory() -> None:
+def test_a_move_is_replaced_by_a_move_to_another_directory() -> None:
     broker = filled()
     source = directory_of(broker, "a")
     broker.produce("a", bytes(900_000))
@@ -422,7 +422,7 @@ def test_a_move_is_given_up_for_another_directory() -> None:
     )
 
 
-def test_moves_that_cannot_be_are_refused() -> None:
+def test_impossible_moves_are_refused() -> None:
     broker = filled()
     broker.make_topic("x" * 220)
     assert alter(broker, "a", "/nowhere") == ErrorCode.LOG_DIR_NOT_FOUND
@@ -436,14 +436,14 @@ def test_moves_that_cannot_be_are_refused() -> None:
     assert alter(broker, kept, ONE) == 0
 
 
-def test_a_directory_is_remembered_for_a_topic_that_is_still_to_be() -> None:
+def test_a_directory_can_be_chosen_before_the_topic_exists() -> None:
     broker = two_directories()
     assert alter(broker, "soon", TWO) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     broker.make_topic("soon")
     assert moved(broker, "soon", TWO)
 
 
-def test_a_target_that_fails_leaves_the_replica_where_it_is() -> None:
+def test_a_failed_target_directory_keeps_the_replica_in_its_directory() -> None:
     broker = filled()
     topic = lying_in(broker, ONE)[0]
     broker.produce(topic, bytes(900_000))
@@ -454,7 +454,7 @@ def test_a_target_that_fails_leaves_the_replica_where_it_is() -> None:
     assert moved(broker, topic, ONE)
 
 
-def test_deleted_records_stay_deleted_by_a_move() -> None:
+def test_deleted_records_stay_deleted_after_a_move() -> None:
     broker = filled()
     broker.produce("a", b"3", b"4", b"5")
     target = other(directory_of(broker, "a"))

@@ -1,4 +1,4 @@
-"""The disk under the metadata log fails: the node ends, its operator is told once, and in words."""
+"""The disk of the metadata log fails: the node stops with one clear message."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def fail_disk(broker: SimulatedBroker, operation: str, error: int) -> None:
 
 
 def load(broker: SimulatedBroker) -> None:
-    """Topics and records under way, not waited for."""
+    """Start writes of topics and records, without waiting."""
     for number in range(8):
         topic = CreatableTopic(
             name=f"t{number}", num_partitions=2, replication_factor=1, assignments=[], configs=[]
@@ -38,8 +38,8 @@ def load(broker: SimulatedBroker) -> None:
     ("operation", "error", "remedy"),
     [
         ("write", errno.ENOSPC, "The disk is full: make room, then start the node again"),
-        ("write", errno.EIO, "Look for the disk's errors in the kernel's log"),
-        ("sync", errno.EIO, "Look for the disk's errors in the kernel's log"),
+        ("write", errno.EIO, "Find the disk's errors in the kernel's log"),
+        ("sync", errno.EIO, "Find the disk's errors in the kernel's log"),
     ],
 )
 @pytest.mark.parametrize("moment", MOMENTS)
@@ -65,7 +65,7 @@ def test_a_disk_that_fails_at_any_moment_ends_the_node_with_one_message_and_no_t
 
 
 @pytest.mark.parametrize("operation", ["write", "sync"])
-def test_a_disk_that_fails_while_the_node_stops_is_told_and_the_stop_ends(
+def test_a_disk_failure_during_the_stop_is_logged_and_the_stop_ends(
     operation: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker = SimulatedBroker()
@@ -80,7 +80,7 @@ def test_a_disk_that_fails_while_the_node_stops_is_told_and_the_stop_ends(
     assert not [each for each in caplog.records if each.exc_info]
 
 
-def test_a_disk_that_is_full_at_the_start_is_told_with_its_directory() -> None:
+def test_a_disk_full_at_the_start_is_logged_with_its_directory() -> None:
     broker = SimulatedBroker()
     broker.stop()
     broker.host.start()
@@ -95,7 +95,7 @@ def test_a_disk_that_is_full_at_the_start_is_told_with_its_directory() -> None:
     assert "make room" in told
 
 
-def test_what_is_submitted_when_the_process_ends_is_dropped() -> None:
+def test_work_submitted_when_the_process_ends_is_dropped() -> None:
     ran: list[str] = []
 
     def main(runtime: Runtime, control: ProcessControl) -> None:
@@ -113,7 +113,7 @@ def test_what_is_submitted_when_the_process_ends_is_dropped() -> None:
     assert ran == []
 
 
-def test_errors_in_the_last_turn_of_a_failed_process_are_not_told(
+def test_errors_in_the_last_turn_of_a_failed_process_are_not_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def main(runtime: Runtime, control: ProcessControl) -> None:

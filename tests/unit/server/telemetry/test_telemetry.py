@@ -1,4 +1,4 @@
-"""Metrics that clients push: who is asked for which, and what is taken when (KIP-714)."""
+"""Client metrics (KIP-714): subscriptions, and acceptance of pushes."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def push(
     return ErrorCode(broker.ask(request, 0).error_code)
 
 
-def test_a_client_gets_an_id_and_what_the_fitting_subscriptions_ask_for(
+def test_a_client_gets_an_id_and_the_metrics_of_matching_subscriptions(
     broker: SimulatedBroker,
 ) -> None:
     found = get(broker)
@@ -123,13 +123,13 @@ def test_a_client_gets_an_id_and_what_the_fitting_subscriptions_ask_for(
     assert found.delta_temporality
 
 
-def test_clients_that_no_subscription_fits_are_asked_for_nothing(broker: SimulatedBroker) -> None:
+def test_clients_without_a_matching_subscription_get_no_metrics(broker: SimulatedBroker) -> None:
     assert alter(broker, CLIENT_METRICS, "s", "match", "client_id=other") == ErrorCode.NONE
     found = get(broker)
     assert (found.requested_metrics, found.push_interval_ms) == ([], 300_000)
 
 
-def test_all_metrics_stand_for_every_other(broker: SimulatedBroker) -> None:
+def test_a_subscription_to_all_metrics_includes_all_others(broker: SimulatedBroker) -> None:
     assert alter(broker, CLIENT_METRICS, "all", "metrics", "*") == ErrorCode.NONE
     assert get(broker).requested_metrics == ["*"]
 
@@ -160,7 +160,7 @@ def test_a_push_waits_for_its_interval(broker: SimulatedBroker) -> None:
     assert push(broker, who, what) == ErrorCode.NONE
 
 
-def test_an_unknown_subscription_is_told_and_may_be_asked_for_at_once(
+def test_an_unknown_subscription_is_an_error_and_may_be_requested_immediately(
     broker: SimulatedBroker,
 ) -> None:
     found = get(broker)
@@ -179,7 +179,7 @@ def test_a_changed_subscription_has_another_id(broker: SimulatedBroker) -> None:
     assert push(broker, who, again.subscription_id) == ErrorCode.NONE
 
 
-def test_nothing_follows_the_last_push(broker: SimulatedBroker) -> None:
+def test_a_push_after_the_terminating_push_is_refused(broker: SimulatedBroker) -> None:
     found = get(broker)
     who, what = found.client_instance_id, found.subscription_id
     assert push(broker, who, what) == ErrorCode.NONE
@@ -198,7 +198,7 @@ def test_nothing_follows_the_last_push(broker: SimulatedBroker) -> None:
         (b"", 0, ErrorCode.NONE),
     ],
 )
-def test_what_cannot_be_taken_is_refused(
+def test_invalid_pushes_are_refused(
     broker: SimulatedBroker, metrics: bytes, compression: int, error: ErrorCode
 ) -> None:
     found = get(broker)
@@ -216,7 +216,7 @@ def served(broker: SimulatedBroker) -> set[int]:
     return {each.api_key for each in broker.ask(request, 3).api_keys}
 
 
-def test_telemetry_is_served_only_where_somebody_takes_it(broker: SimulatedBroker) -> None:
+def test_telemetry_is_served_only_if_a_receiver_is_configured(broker: SimulatedBroker) -> None:
     apis = {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY}
     assert apis <= served(broker)
     assert not apis & served(SimulatedBroker())

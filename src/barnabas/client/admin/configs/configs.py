@@ -240,7 +240,7 @@ def _altering(
 def replace_configs(
     resource: ConfigResource, values: Mapping[str, str], *, validate_only: bool = False
 ) -> AdminCall[bool]:
-    """Replace all configs of one resource; configs that are not given return to their default."""
+    """Replace all configs of one resource; other configs return to their defaults."""
 
     def build(_version: int) -> Message:
         replaced = ReplacedResource(

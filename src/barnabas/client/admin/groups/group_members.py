@@ -39,7 +39,7 @@ def remove_members(
 
     def build(version: int) -> Message:
         if version < _MANY_FROM:
-            raise ProtocolError("others are removed from a group from version 3 on")
+            raise ProtocolError("requests before version 3 cannot remove other members")
         return LeaveGroupRequest(
             group_id=group,
             members=[

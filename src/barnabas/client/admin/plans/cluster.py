@@ -31,7 +31,7 @@ def broker_ids(sender: AdminSender) -> Plan[list[int]]:
     return [broker.id for broker in described.brokers]
 
 
-def know(sender: AdminSender, node: int) -> Plan[None]:
+def require_broker(sender: AdminSender, node: int) -> Plan[None]:
     """Ensure that the cached metadata contains a broker.
 
     Raises:
@@ -50,7 +50,7 @@ def know(sender: AdminSender, node: int) -> Plan[None]:
 
 def describe_versions(sender: AdminSender, node: int = ANY_NODE) -> Plan[cluster_info.Versions]:
     """Return the API versions and feature levels of a broker; by default of any broker."""
-    yield from know(sender, node)
+    yield from require_broker(sender, node)
     return (yield from sender.send(node, cluster_info.describe_versions()))
 
 
@@ -116,7 +116,7 @@ def describe_log_dirs(
         yield from sender.refresh()
     else:
         for node in wanted:
-            yield from know(sender, node)
+            yield from require_broker(sender, node)
     call = log_dirs.describe_log_dirs()
     return (yield from sender.send_each(dict.fromkeys(wanted, call), once=once))
 
@@ -154,7 +154,7 @@ def alter_replica_log_dirs(
     for (node, tp), path in targets.items():
         by_node.setdefault(node, {})[as_partition(tp)] = path
     for node in by_node:
-        yield from know(sender, node)
+        yield from require_broker(sender, node)
     results = yield from sender.send_each(
         {node: log_dirs.alter_replica_log_dirs(part) for node, part in by_node.items()}
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.client.admin.configs import configs, quotas
-from barnabas.client.admin.plans.cluster import know
+from barnabas.client.admin.plans.cluster import require_broker
 from barnabas.client.connections.cluster import ANY_NODE, CONTROLLER
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def describe_configs(
         by_node.setdefault(ANY_NODE if node is None else node, []).append(resource)
     found: dict[ConfigResource, list[ConfigEntry] | ClientError] = {}
     for node, part in by_node.items():
-        yield from know(sender, node)
+        yield from require_broker(sender, node)
         call = configs.describe_configs(part, synonyms=synonyms, documentation=documentation)
         found.update((yield from sender.send(node, call)))
     return found
@@ -100,7 +100,7 @@ def replace_configs(
 def _send(sender: AdminSender, resource: ConfigResource, call: AdminCall[bool]) -> Plan[None]:
     node = resource.node_id
     if node is not None:
-        yield from know(sender, node)
+        yield from require_broker(sender, node)
     yield from sender.send(CONTROLLER if node is None else node, call)
 
 

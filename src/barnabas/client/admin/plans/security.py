@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from barnabas.client.admin.results import checked
 from barnabas.client.admin.security import acls, scram, tokens
@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from barnabas.client.admin.plan import Plan
     from barnabas.client.admin.sender import AdminSender
     from barnabas.client.errors import BrokerError
+    from barnabas.client.retries.retrying import OnDone
+    from barnabas.protocol.messages.alter_user_scram_credentials import ScramCredentialUpsertion
+
+# Randomness of the salts of one call.
+_RANDOM_BYTES = 32
 
 
 def describe_acls(
@@ -77,9 +82,30 @@ def alter_scram_credentials(
     Raises:
         AdminResultsError: a user failed; not raised with `raise_errors=False`.
     """
-    salt = sender.cluster.runtime.rng.uuid() + sender.cluster.runtime.rng.uuid()
-    call = scram.alter_scram_credentials(upsertions, deletions, salt)
-    return checked(sender.send(CONTROLLER, call), raise_errors=raise_errors)
+    runtime = sender.cluster.runtime
+    random = runtime.rng.token(_RANDOM_BYTES)
+
+    def hash_passwords() -> list[ScramCredentialUpsertion] | ValueError | OverflowError:
+        try:
+            return [scram.salted_upsertion(each, random) for each in upsertions]
+        except (ValueError, OverflowError) as error:
+            # The iterations are no number of iterations.
+            return error
+
+    def start(on_done: OnDone[Any]) -> None:
+        def hashed(found: Any, error: BaseException | None) -> None:
+            assert error is None, error
+            on_done(found, None)
+
+        # Hashing takes milliseconds for each password.
+        runtime.executor.submit(hash_passwords, hashed)
+
+    made = (yield {"hash": start})["hash"]
+    if isinstance(made, Exception):
+        raise made
+    call = scram.alter_scram_credentials(made, deletions)
+    sending: Plan[dict[str, BrokerError | None]] = sender.send(CONTROLLER, call)
+    return (yield from checked(sending, raise_errors=raise_errors))
 
 
 def create_delegation_token(

@@ -140,7 +140,9 @@ def describe_topic_partitions(
         if page.next_cursor == cursor or clock.monotonic_ms() >= deadline_ms:
             # Bounds the number of pages: a faulty broker could send pages forever.
             raise BrokerError(
-                ErrorCode.UNKNOWN_SERVER_ERROR, "describe topics", "the pages come to no end"
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                "describe topics",
+                "the broker returns pages without end",
             )
         cursor = page.next_cursor
 

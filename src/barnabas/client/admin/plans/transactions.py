@@ -1,4 +1,4 @@
-"""Plans for transactions: list, describe, fence and abort them."""
+"""Plans for transactions: list, describe, end, fence and abort them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from barnabas.client.admin.results import raise_failed
 from barnabas.client.admin.sender import CoordinatorOf
 from barnabas.client.connections.coordinators import TRANSACTION
 from barnabas.client.errors import ClientError
+from barnabas.client.transactions.verdict import fenced
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from barnabas.client.admin.plan import Plan
     from barnabas.client.admin.sender import AdminSender
+    from barnabas.client.transactions.open_transaction import OpenTransaction
+    from barnabas.client.transactions.requests import ProducerIdAndEpoch
 
 
 def list_transactions(
@@ -88,6 +91,42 @@ def fence_producers(
             found[name] = yield from sender.send(CoordinatorOf(name, TRANSACTION), call)
         except ClientError as error:
             found[name] = error
+    if raise_errors:
+        raise_failed(found)
+    return found
+
+
+def end_transactions(
+    sender: AdminSender,
+    given: Iterable[OpenTransaction],
+    *,
+    committed: bool,
+    raise_errors: bool = True,
+) -> Plan[dict[str, ProducerIdAndEpoch | ClientError]]:
+    """Commit or abort transactions that producers have left with `detach_transaction`.
+
+    The same call may be repeated after an unknown outcome: a transaction that has already ended in
+    this way is no error.
+
+    Returns:
+        The producer id and epoch after the end, or an error, for each transactional id.
+
+    Raises:
+        AdminResultsError: an id failed; not raised with `raise_errors=False`. ProducerFencedError
+            is the error of an id that another producer has taken over, or whose transaction the
+            coordinator has aborted after its timeout.
+    """
+    calls = {
+        CoordinatorOf(each.transactional_id, TRANSACTION): transactions.end_transaction(
+            each, committed=committed
+        )
+        for each in given
+    }
+    results = yield from sender.send_to_each(calls)
+    found = {
+        to.key: fenced(result, to.key) if isinstance(result, ClientError) else result
+        for to, result in results.items()
+    }
     if raise_errors:
         raise_failed(found)
     return found

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.client.admin.call import AdminCall, raise_error
 from barnabas.client.errors import BrokerError, broker_error
+from barnabas.protocol.acls import AclOperation, AclPermission, AclResourceType, PatternType
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.create_acls import (
     AclCreation,
@@ -44,56 +44,6 @@ __all__ = [
     "delete_acls",
     "describe_acls",
 ]
-
-
-class AclResourceType(enum.IntEnum):
-    """Types of protected resources, with Kafka's numbers."""
-
-    ANY = 1
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-    DELEGATION_TOKEN = 6
-    USER = 7
-
-
-class PatternType(enum.IntEnum):
-    """How a resource name is matched; ANY and MATCH are for filters only."""
-
-    ANY = 1
-    # All patterns that apply to a resource of this name: literal, wildcard and prefixed.
-    MATCH = 2
-    LITERAL = 3
-    PREFIXED = 4
-
-
-class AclOperation(enum.IntEnum):
-    """Operations on a resource; ANY is for filters only."""
-
-    ANY = 1
-    ALL = 2
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    CREATE_TOKENS = 13
-    DESCRIBE_TOKENS = 14
-    TWO_PHASE_COMMIT = 15
-
-
-class AclPermission(enum.IntEnum):
-    """Whether the operation is allowed or denied; ANY is for filters only."""
-
-    ANY = 1
-    DENY = 2
-    ALLOW = 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -21,6 +20,12 @@ from barnabas.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     UserName,
 )
+from barnabas.sasl.scram_keys import (
+    ITERATIONS_DEFAULT,
+    ScramMechanism,
+    printable_salt,
+    salted_password,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,19 +39,8 @@ __all__ = [
     "ScramUpsertion",
     "alter_scram_credentials",
     "describe_scram_credentials",
+    "salted_upsertion",
 ]
-
-
-class ScramMechanism(enum.IntEnum):
-    """The two mechanisms, with Kafka's numbers."""
-
-    SCRAM_SHA_256 = 1
-    SCRAM_SHA_512 = 2
-
-    @property
-    def hash_name(self) -> str:
-        """The name of the hash function in `hashlib`."""
-        return "sha256" if self is ScramMechanism.SCRAM_SHA_256 else "sha512"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +58,7 @@ class ScramUpsertion:
     user: str
     mechanism: ScramMechanism
     password: str
-    iterations: int = 8192
+    iterations: int = ITERATIONS_DEFAULT
     # None for a random salt.
     salt: bytes | None = None
 
@@ -105,16 +99,14 @@ def describe_scram_credentials(
 
 
 def alter_scram_credentials(
-    upsertions: Sequence[ScramUpsertion], deletions: Sequence[ScramDeletion], salt: bytes
+    upsertions: Sequence[ScramCredentialUpsertion], deletions: Sequence[ScramDeletion]
 ) -> AdminCall[dict[str, BrokerError | None]]:
     """Set and delete credentials; return an error or None for each user.
 
     Args:
-        upsertions: the credentials to set.
+        upsertions: the credentials to set, from `salted_upsertion`.
         deletions: the credentials to delete.
-        salt: random bytes, from which the salt of each upsertion without one is derived.
     """
-    made = [_upsertion(each, salt) for each in upsertions]
 
     def build(_version: int) -> Message:
         return AlterUserScramCredentialsRequest(
@@ -122,7 +114,7 @@ def alter_scram_credentials(
                 ScramCredentialDeletion(name=each.user, mechanism=each.mechanism)
                 for each in deletions
             ],
-            upsertions=made,
+            upsertions=list(upsertions),
         )
 
     def read(response: Message) -> dict[str, BrokerError | None]:
@@ -137,17 +129,21 @@ def alter_scram_credentials(
     return AdminCall(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, build, read)
 
 
-def _upsertion(given: ScramUpsertion, random: bytes) -> ScramCredentialUpsertion:
+def salted_upsertion(given: ScramUpsertion, random: bytes) -> ScramCredentialUpsertion:
+    """Return what is sent of a password. This takes milliseconds.
+
+    Args:
+        given: user and password.
+        random: random bytes, from which a salt is derived if the upsertion has none.
+    """
     salt = given.salt
     if salt is None:
-        salt = hashlib.sha256(random + given.mechanism.to_bytes() + given.user.encode()).digest()
-    salted = hashlib.pbkdf2_hmac(
-        given.mechanism.hash_name, given.password.encode(), salt, given.iterations
-    )
+        mixed = hashlib.sha256(random + given.mechanism.to_bytes() + given.user.encode()).digest()
+        salt = printable_salt(mixed)
     return ScramCredentialUpsertion(
         name=given.user,
         mechanism=given.mechanism,
         iterations=given.iterations,
         salt=salt,
-        salted_password=salted,
+        salted_password=salted_password(given.mechanism, given.password, salt, given.iterations),
     )

@@ -74,7 +74,7 @@ def create_token(
             kind, name = _split(owner) if owner is not None else (None, None)
             request.owner_principal_type, request.owner_principal_name = kind, name
         elif owner is not None:
-            raise ProtocolError("a broker before 3.3 makes no tokens for others")
+            raise ProtocolError("brokers before 3.3 cannot create tokens for other principals")
         return request
 
     def read(response: Message) -> DelegationToken:
@@ -159,7 +159,7 @@ def describe_tokens(owners: Sequence[str] | None) -> AdminCall[list[DelegationTo
 def _split(principal: str) -> tuple[str, str]:
     kind, colon, name = principal.partition(":")
     if not colon or not kind:
-        raise ValueError(f"{principal} is no principal: User:NAME")
+        raise ValueError(f"{principal} is not a principal: write User:NAME")
     return kind, name
 
 

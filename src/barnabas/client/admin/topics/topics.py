@@ -118,7 +118,7 @@ def delete_topics_by_id(
 
     def build(version: int) -> Message:
         if version < _DELETE_BY_STRUCT_FROM:
-            raise ProtocolError("topics are deleted by id from version 6 on")
+            raise ProtocolError("requests before version 6 cannot delete topics by id")
         return DeleteTopicsRequest(
             topics=[DeleteTopicState(name=None, topic_id=each) for each in ids],
             timeout_ms=timeout_ms,

@@ -89,7 +89,7 @@ class Subscription:
         """
         if pattern is not None:
             if topics:
-                raise SubscriptionError("subscribe: topics or a pattern, not both")
+                raise SubscriptionError("subscribe: give either topics or a pattern")
             try:
                 return re.compile(pattern)
             except (re.error, OverflowError, RecursionError) as error:
@@ -128,20 +128,20 @@ class Subscription:
         if isinstance(topics, SubscriptionPattern):
             if not topics.strip():
                 raise SubscriptionError("subscribe: the pattern is blank")
-            self._become(_K.REGEX)
+            self._change_kind(_K.REGEX)
             self.regex = str(topics)
         elif isinstance(topics, re.Pattern):
             if not topics.pattern:
                 raise SubscriptionError("subscribe: the pattern is blank")
-            self._become(_K.PATTERN)
+            self._change_kind(_K.PATTERN)
             self.pattern = topics
         else:
             names = _names(topics)
-            self._become(_K.TOPICS)
+            self._change_kind(_K.TOPICS)
             self.topics = frozenset(names)
         self.listener = listener
 
-    def _become(self, kind: SubscriptionKind) -> None:
+    def _change_kind(self, kind: SubscriptionKind) -> None:
         if self.kind not in (_K.NONE, kind):
             raise SubscriptionError(
                 f"this consumer is subscribed to {self.kind.value}, not to {kind.value}: "
@@ -183,7 +183,7 @@ class Subscription:
         for tp in wanted:
             _check_name(tp.topic)
         if self.kind is not _K.MANUAL:
-            self._become(_K.MANUAL)
+            self._change_kind(_K.MANUAL)
         return self._assign(wanted)
 
     def assign_by_group(self, partitions: Iterable[TopicPartition]) -> list[TopicPartitionState]:

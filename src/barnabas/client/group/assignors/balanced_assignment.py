@@ -81,17 +81,17 @@ class BalancedAssignment:
         Members in the rack of a replica go first, if racks matter.
         """
         if self._racks.of_member:
-            left = [tp for tp in left if not self._give_to_poorest(tp, near=True)]
+            left = [tp for tp in left if not self._give_to_smallest(tp, near=True)]
         for tp in left:
-            self._give_to_poorest(tp, near=False)
+            self._give_to_smallest(tp, near=False)
 
-    def _give_to_poorest(self, partition: TopicPartition, *, near: bool) -> bool:
+    def _give_to_smallest(self, partition: TopicPartition, *, near: bool) -> bool:
         for _, name in self._ranking:
             if partition.topic not in self._wanted[name]:
                 continue
             if near and self._racks.is_apart(name, partition):
                 continue
-            self._unrank(name)
+            self._remove_from_ranking(name)
             self.decided[name][partition] = None
             self._owner[partition] = name
             self._rank(name)
@@ -102,7 +102,7 @@ class BalancedAssignment:
         movable = [tp for tp in self._every if len(self._readers[tp.topic]) > 1]
         fixed = [name for name in self.decided if not self._takes_part(name)]
         for name in fixed:
-            self._unrank(name)
+            self._remove_from_ranking(name)
         if not self._ranking:
             return
         before = {name: dict(self.decided[name]) for _, name in self._ranking}
@@ -174,8 +174,8 @@ class BalancedAssignment:
 
     def _move(self, partition: TopicPartition, target: str) -> None:
         source = self._owner[partition]
-        self._unrank(source)
-        self._unrank(target)
+        self._remove_from_ranking(source)
+        self._remove_from_ranking(target)
         self._movements.move(partition, source, target)
         del self.decided[source][partition]
         self.decided[target][partition] = None
@@ -186,7 +186,7 @@ class BalancedAssignment:
     def _rank(self, name: str) -> None:
         bisect.insort(self._ranking, (len(self.decided[name]), name))
 
-    def _unrank(self, name: str) -> None:
+    def _remove_from_ranking(self, name: str) -> None:
         place = bisect.bisect_left(self._ranking, (len(self.decided[name]), name))
         assert self._ranking[place][1] == name
         del self._ranking[place]

@@ -54,7 +54,7 @@ class EvenAssignment:
         self._at_share.sort()
         if self._racks.of_member:
             left = self._hand_out_near(left)
-        self._hand_round(left)
+        self._hand_out_in_turn(left)
 
     def _keep(self, name: str) -> None:
         """Let a member keep the partitions that it owns, up to its share."""
@@ -107,7 +107,7 @@ class EvenAssignment:
             self._take_greater_share()
         return remaining
 
-    def _hand_round(self, left: list[TopicPartition]) -> None:
+    def _hand_out_in_turn(self, left: list[TopicPartition]) -> None:
         """Give partitions to members below their share in turn, then one more to others."""
         turn = 0
         for tp in left:

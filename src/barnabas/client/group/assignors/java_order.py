@@ -28,7 +28,7 @@ def java_ordered(names: Iterable[str]) -> list[str]:
     capacity = _CAPACITY_MIN
     while len(listed) > capacity * _FULL:
         capacity *= 2
-    return sorted(listed, key=lambda name: _spread(_string_hash(name)) & (capacity - 1))
+    return sorted(listed, key=lambda name: _fold_hash(_string_hash(name)) & (capacity - 1))
 
 
 class JavaOrderedSet:
@@ -57,10 +57,10 @@ class JavaOrderedSet:
     def first(self) -> TopicPartition:
         """Return the partition that a Java iterator returns first."""
         last = self._capacity - 1
-        return min(self._partitions, key=lambda each: _spread(_partition_hash(each)) & last)
+        return min(self._partitions, key=lambda each: _fold_hash(_partition_hash(each)) & last)
 
 
-def _spread(value: int) -> int:
+def _fold_hash(value: int) -> int:
     return value ^ (value >> 16)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING
 
-from barnabas.client.group.state_machine import StateMachine
+from barnabas.waiting.state_machine import StateMachine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -454,5 +454,5 @@ class ClassicMembership:
 
         # A pending JoinGroup blocks the coordinator's connection until all other members have
         # joined.
-        call = self._calls.call_beside if status.is_rebalancing else self._calls.call
+        call = self._calls.call_on_general_connection if status.is_rebalancing else self._calls.call
         call(ApiKey.LEAVE_GROUP, build, on_response)

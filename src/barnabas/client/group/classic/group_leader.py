@@ -236,7 +236,7 @@ def _check_nothing_owned_is_added(
     if moved:
         raise AssignorError(
             f"the assignor gave {_words(moved)} to another member while their owners have them: "
-            f"under the cooperative protocol it must leave them out for one rebalance"
+            f"under the cooperative protocol it must omit them for one rebalance"
         )
 
 

@@ -100,7 +100,7 @@ def read_assignment(payload: bytes) -> Assignment:
     )
     for tp in partitions:
         if tp.partition < 0:
-            raise ProtocolError(f"a partition cannot be {tp.partition}: {tp.topic}")
+            raise ProtocolError(f"invalid partition {tp.partition} of topic {tp.topic}")
     return Assignment(list(partitions), found.user_data)
 
 

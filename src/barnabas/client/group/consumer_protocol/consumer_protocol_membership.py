@@ -27,11 +27,11 @@ from barnabas.client.group.heartbeat_schedule import HeartbeatSchedule
 from barnabas.client.group.membership import GroupGeneration
 from barnabas.client.group.poll_steps import PollSteps
 from barnabas.client.group.poll_watch import PollWatch
-from barnabas.client.group.state_machine import StateMachine
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from barnabas.protocol.primitives import uuid_to_string
+from barnabas.waiting.state_machine import StateMachine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,7 +56,9 @@ _FENCING = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID
 # Errors of a commit when coordinator and member disagree about the member or its epoch.
 _MEMBER_CODES = _FENCING | {ErrorCode.STALE_MEMBER_EPOCH}
 _NOT_SERVED = "the brokers do not serve the consumer group protocol: set group.protocol=classic"
-_NO_REGEX = "a pattern that brokers match needs Apache Kafka 4.0: let the client match it"
+_NO_REGEX = (
+    "patterns that brokers match require Apache Kafka 4.0: use a pattern that the client matches"
+)
 
 
 class ConsumerProtocolMembership:

@@ -199,7 +199,7 @@ class ClassicGroup:
         self.members[identity.member_id] = member
         self._resize(member.held_bytes)
         self.supporters.update(member.protocols.keys())
-        self.take_back_id(identity.member_id)
+        self.remove_issued_id(identity.member_id)
         self._set_awaiting_join(member, awaiting_join)
 
     def remove(self, member_id: str) -> ClassicMember | None:
@@ -217,7 +217,7 @@ class ClassicGroup:
             self.complete_sync(member, ErrorCode.UNKNOWN_MEMBER_ID)
         if self.leader_id == member_id:
             self.leader_id = next(iter(self.members), None)
-        self.take_back_id(member_id)
+        self.remove_issued_id(member_id)
         self.pending_sync_members.pop(member_id, None)
         return member
 
@@ -272,7 +272,7 @@ class ClassicGroup:
             del self.pending_sync_members[old.id]
             self.pending_sync_members[new.id] = None
 
-    def give_out_id(self, member_id: str) -> None:
+    def issue_member_id(self, member_id: str) -> None:
         """Issue a member id for a later JoinGroup."""
         self.pending_join_members[member_id] = None
         assert len(self.pending_join_members) <= PENDING_IDS_MAX, (
@@ -280,7 +280,7 @@ class ClassicGroup:
         )
         self._resize(pending_id_bytes(member_id))
 
-    def take_back_id(self, member_id: str) -> None:
+    def remove_issued_id(self, member_id: str) -> None:
         """Remove an issued id after a member has joined with it, or after its timeout."""
         if member_id in self.pending_join_members:
             del self.pending_join_members[member_id]

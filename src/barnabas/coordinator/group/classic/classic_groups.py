@@ -25,12 +25,12 @@ class ClassicGroups:
     A group in it is never DEAD, and a removed group is always DEAD.
     """
 
-    __slots__ = ("_by_id", "_clock", "_memory")
+    __slots__ = ("_by_id", "_clock", "memory")
 
     def __init__(self, clock: Clock, memory: GroupMemory) -> None:
         self._clock = clock
         # Memory accounting of all groups of this broker.
-        self._memory = memory
+        self.memory = memory
         self._by_id: dict[str, ClassicGroup] = {}
 
     def __len__(self) -> int:
@@ -52,7 +52,7 @@ class ClassicGroups:
         """Create a group without members."""
         assert group_id not in self._by_id, f"group={group_id} exists"
         now_ms = self._clock.wall_ms()
-        group = ClassicGroup(group_id, GroupState.EMPTY, now_ms, self._memory)
+        group = ClassicGroup(group_id, GroupState.EMPTY, now_ms, self.memory)
         self._by_id[group_id] = group
         return group
 

@@ -164,9 +164,9 @@ class ClassicMembership:
             return self._add(group, joining, new_id)
         if len(group.pending_join_members) >= PENDING_IDS_MAX:
             oldest = next(iter(group.pending_join_members))
-            group.take_back_id(oldest)
+            group.remove_issued_id(oldest)
             self._rebalance.end_session(group, oldest)
-        group.give_out_id(new_id)
+        group.issue_member_id(new_id)
         timeout_ms = joining.request.session_timeout_ms
         self._rebalance.start_session(group, new_id, timeout_ms)
         joining.refuse(new_id, ErrorCode.MEMBER_ID_REQUIRED)

@@ -4,44 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
+from barnabas.coordinator.group.classic.classic_group import ClassicGroup
 from barnabas.coordinator.group.classic.group_state import GroupState
 from barnabas.coordinator.group.offsets.committed_offset import offset_tombstone
+from barnabas.coordinator.group.offsets.consumer_claims import check_consumer_commit
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.coordinator.group.classic.classic_groups import ClassicGroups
+    from barnabas.coordinator.group.all_groups import AllGroups
     from barnabas.coordinator.group.classic.rebalance import Rebalance
     from barnabas.coordinator.group.group_metrics import GroupMetrics
-    from barnabas.coordinator.group.offsets.committed_offset import CommittedOffset
     from barnabas.coordinator.group.offsets.offset_store import OffsetStore, PartitionKey
+    from barnabas.coordinator.group.offsets.offsets_to_commit import MemberClaim, OffsetsToCommit
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
 
 # GROUP_ID_NOT_FOUND exists since this version of OffsetCommit.
 _GROUP_ID_NOT_FOUND_SINCE = 9
-
-
-class MemberClaim(msgspec.Struct, frozen=True):
-    """The member that a request claims to come from."""
-
-    group_id: str
-    # Empty if the client is not a member.
-    member_id: str = ""
-    # Generation or member epoch. -1 if the client is not a member.
-    generation_id: int = -1
-    group_instance_id: str | None = None
-
-
-class OffsetsToCommit(msgspec.Struct, frozen=True):
-    """The offsets of one request for one group. All topics exist and have names."""
-
-    claim: MemberClaim
-    # A partition that the request has twice is in the list twice.
-    offsets: list[tuple[PartitionKey, CommittedOffset]]
-    # The version of the OffsetCommit request.
-    version: int
 
 
 class OffsetChanges:
@@ -51,7 +30,7 @@ class OffsetChanges:
 
     def __init__(
         self,
-        groups: ClassicGroups,
+        groups: AllGroups,
         offsets: OffsetStore,
         rebalance: Rebalance,
         metrics: GroupMetrics,
@@ -67,7 +46,13 @@ class OffsetChanges:
 
     def commit(self, request: OffsetsToCommit) -> CoordinatorResult[list[ErrorCode]]:
         """Return the records of the valid offsets, and one error code for each offset."""
-        error = self._check_claim(request.claim, request.version)
+        if request.is_transactional:
+            error = self._check_transactional_claim(request.claim)
+        else:
+            error = self._check_claim(request.claim, request.version)
+        group = self._groups.consumer.find(request.claim.group_id)
+        if group is not None:
+            error = check_consumer_commit(group, request)
         if error is not ErrorCode.NONE:
             return CoordinatorResult([error] * len(request.offsets))
         errors: list[ErrorCode] = []
@@ -86,7 +71,7 @@ class OffsetChanges:
 
         In an empty group, every client without a membership may commit.
         """
-        group = self._groups.find(claim.group_id)
+        group = self._groups.classic.find(claim.group_id)
         if group is None:
             if claim.generation_id < 0:
                 return ErrorCode.NONE
@@ -106,6 +91,25 @@ class OffsetChanges:
         self._rebalance.restart_session(group, group.members[claim.member_id])
         return ErrorCode.NONE
 
+    def _check_transactional_claim(self, claim: MemberClaim) -> ErrorCode:
+        """Return whether the member may commit with a transaction now (KIP-447).
+
+        A producer without group metadata may commit always.
+        """
+        group = self._groups.classic.find(claim.group_id)
+        if group is None:
+            is_member = claim.generation_id >= 0
+            return ErrorCode.ILLEGAL_GENERATION if is_member else ErrorCode.NONE
+        names_member = claim.member_id != "" or claim.group_instance_id is not None
+        if claim.generation_id < 0 and (not names_member or group.is_in(GroupState.EMPTY)):
+            return ErrorCode.NONE
+        error = group.check_member(claim.member_id, claim.group_instance_id)
+        if error is not ErrorCode.NONE:
+            return error
+        if claim.generation_id != group.generation_id:
+            return ErrorCode.ILLEGAL_GENERATION
+        return ErrorCode.NONE
+
     def delete(
         self, group_id: str, keys: list[PartitionKey]
     ) -> CoordinatorResult[dict[PartitionKey, ErrorCode] | ErrorCode]:
@@ -117,7 +121,7 @@ class OffsetChanges:
         group = self._groups.find(group_id)
         if group is None:
             return CoordinatorResult(ErrorCode.GROUP_ID_NOT_FOUND)
-        if group.has_members and not group.is_of_consumers:
+        if isinstance(group, ClassicGroup) and group.has_members and not group.is_of_consumers:
             # The subscriptions of other protocols are unknown.
             return CoordinatorResult(ErrorCode.NON_EMPTY_GROUP)
         committed = self._offsets.latest(group_id)

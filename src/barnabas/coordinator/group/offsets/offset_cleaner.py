@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from barnabas.coordinator.group.classic.classic_group import ClassicGroup
 from barnabas.coordinator.group.classic.group_record import group_tombstone
 from barnabas.coordinator.group.classic.group_state import GroupState
+from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
+from barnabas.coordinator.group.consumer.consumer_records import group_tombstones
 from barnabas.coordinator.group.offsets.committed_offset import offset_tombstone
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
@@ -22,8 +25,7 @@ from barnabas.protocol.schema import ZERO_UUID
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from barnabas.coordinator.group.classic.classic_group import ClassicGroup
-    from barnabas.coordinator.group.classic.classic_groups import ClassicGroups
+    from barnabas.coordinator.group.all_groups import AllGroups
     from barnabas.coordinator.group.classic.rebalance import Written
     from barnabas.coordinator.group.config import GroupCoordinatorConfig
     from barnabas.coordinator.group.group_metrics import GroupMetrics
@@ -34,7 +36,9 @@ if TYPE_CHECKING:
     from barnabas.runtime.clock import Clock
 
     # Returns the test whether an offset of the group is removed, or None to keep all of them.
-    Rule = Callable[[ClassicGroup], Callable[[PartitionKey, CommittedOffset], bool] | None]
+    Rule = Callable[
+        [ClassicGroup | ConsumerGroup], Callable[[PartitionKey, CommittedOffset], bool] | None
+    ]
 
 # Maximum number of offsets checked, and of records created, per turn: some milliseconds.
 SLICE_OFFSETS = 1_000
@@ -73,7 +77,7 @@ class OffsetCleaner:
         timers: ShardTimers,
         clock: Clock,
         metrics: GroupMetrics,
-        groups: ClassicGroups,
+        groups: AllGroups,
         offsets: OffsetStore,
     ) -> None:
         self._config = config
@@ -141,7 +145,10 @@ class OffsetCleaner:
         return CoordinatorResult(None, records, on_appended=self._on_appended)
 
     def _clean_group(
-        self, cleaning: _Pass, group: ClassicGroup, records: list[CoordinatorRecord]
+        self,
+        cleaning: _Pass,
+        group: ClassicGroup | ConsumerGroup,
+        records: list[CoordinatorRecord],
     ) -> bool:
         """Create the group's tombstones. Return False if the slice has no room for all of them."""
         is_over = cleaning.rule(group)
@@ -159,13 +166,8 @@ class OffsetCleaner:
                         self._metrics.offset_expirations += 1
                     else:
                         self._metrics.offset_deletions += 1
-        if (
-            cleaning.removes_groups
-            and group.is_in(GroupState.EMPTY)
-            and not group.pending_join_members
-            and not kept
-        ):
-            records.append(group_tombstone(group.group_id))
+        if cleaning.removes_groups and not kept:
+            records += _tombstones_if_empty(group)
         return True
 
     def _on_appended(self, error: ErrorCode) -> None:
@@ -175,19 +177,21 @@ class OffsetCleaner:
             self._timers.cancel(_SLICE_KEY)
 
     def _expiry_rule(
-        self, group: ClassicGroup
+        self, group: ClassicGroup | ConsumerGroup
     ) -> Callable[[PartitionKey, CommittedOffset], bool] | None:
         """Return the test for expired offsets of a group in its current state.
 
-        A stable group of consumers keeps the offsets of its subscribed topics. A group keeps all
-        offsets while it rebalances, or if its subscriptions are unknown. In an empty group
-        that had members, the retention time starts when the group became empty. Otherwise it
-        starts at the commit of each offset.
+        A consumer group and a stable classic group of consumers keep the offsets of their
+        subscribed topics. A classic group keeps all offsets while it rebalances, or if its
+        subscriptions are unknown. In an empty classic group that had members, the retention time
+        starts when the group became empty. Otherwise it starts at the commit of each offset.
         """
         now_ms = self._clock.wall_ms()
         retention_ms = self._config.offsets_retention_ms
         since_ms = -1
-        if group.is_in(GroupState.EMPTY):
+        if isinstance(group, ConsumerGroup):
+            pass
+        elif group.is_in(GroupState.EMPTY):
             if group.protocol_type is not None:
                 since_ms = group.state_timestamp
         elif (
@@ -206,3 +210,11 @@ class OffsetCleaner:
             return now_ms - begin_ms >= retention_ms
 
         return is_over
+
+
+def _tombstones_if_empty(group: ClassicGroup | ConsumerGroup) -> list[CoordinatorRecord]:
+    """Return the records that remove the group, or none if it has members."""
+    if isinstance(group, ClassicGroup):
+        is_empty = group.is_in(GroupState.EMPTY) and not group.pending_join_members
+        return [group_tombstone(group.group_id)] if is_empty else []
+    return [] if group.members else group_tombstones(group)

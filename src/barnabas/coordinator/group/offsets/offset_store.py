@@ -6,12 +6,11 @@ Only committed offsets are visible to reads.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from collections.abc import Set as AbstractSet
 
     from barnabas.coordinator.group.offsets.committed_offset import CommittedOffset
 
@@ -21,12 +20,13 @@ PartitionKey = tuple[str, int]
 _Place = tuple[str, PartitionKey]
 
 _NO_OFFSETS: dict[PartitionKey, CommittedOffset] = {}
+_NO_PRODUCERS: dict[PartitionKey, Counter[int]] = {}
 
 
 class OffsetStore:
     """Offsets of all groups of one state partition."""
 
-    __slots__ = ("_by_group", "_open", "_pending")
+    __slots__ = ("_by_group", "_ended", "_open", "_pending", "_undecided")
 
     def __init__(self) -> None:
         # Committed offsets: no failover can revert them. Groups without offsets have no entry.
@@ -38,6 +38,12 @@ class OffsetStore:
         # `put_transactional` adds them, `end_transaction` removes them. The value is None if a
         # later record has committed another offset for the partition.
         self._open: dict[int, dict[_Place, tuple[int, CommittedOffset | None]]] = {}
+        # Transactions whose marker is not committed: (offset of the marker, producer id, places).
+        # `end_transaction` appends, `commit` removes. Invariant: ascending by offset.
+        self._ended: deque[tuple[int, int, frozenset[_Place]]] = deque()
+        # Transactions that may change an offset: by group, partition and producer id, how many of
+        # them are in `_open` or `_ended`. No entry is empty.
+        self._undecided: dict[str, dict[PartitionKey, Counter[int]]] = {}
 
     def put(
         self, offset: int, group_id: str, key: PartitionKey, value: CommittedOffset | None
@@ -62,7 +68,12 @@ class OffsetStore:
             place: group and partition.
             value: the offset to commit.
         """
-        self._open.setdefault(producer_id, {})[place] = (offset, value)
+        offsets = self._open.setdefault(producer_id, {})
+        if place not in offsets:
+            group_id, key = place
+            counts = self._undecided.setdefault(group_id, {}).setdefault(key, Counter())
+            counts[producer_id] += 1
+        offsets[place] = (offset, value)
 
     def end_transaction(self, offset: int, producer_id: int, is_commit: bool) -> None:
         """Set (commit) or discard (abort) the offsets of a producer's open transaction.
@@ -73,6 +84,8 @@ class OffsetStore:
             is_commit: whether the transaction is committed.
         """
         ended = self._open.pop(producer_id, {})
+        if ended:
+            self._ended.append((offset, producer_id, frozenset(ended)))
         if not is_commit:
             return
         for place, (record_offset, value) in ended.items():
@@ -82,17 +95,25 @@ class OffsetStore:
 
     def _supersede(self, place: _Place, offset: int) -> None:
         """Discard offsets of open transactions for the place in records before `offset`."""
-        for offsets in self._open.values():
+        group_id, key = place
+        for producer_id in self._undecided.get(group_id, _NO_PRODUCERS).get(key, ()):
+            offsets = self._open.get(producer_id, {})
             held = offsets.get(place)
             if held is not None and held[0] < offset:
                 offsets[place] = (held[0], None)
 
-    def unstable(self, group_id: str) -> AbstractSet[PartitionKey]:
-        """Return the partitions for which a transaction is open (KIP-447)."""
-        return {key for offsets in self._open.values() for of, key in offsets if of == group_id}
+    def unstable(self, group_id: str) -> frozenset[PartitionKey]:
+        """Return the partitions whose offset an undecided transaction may change (KIP-447).
+
+        A transaction is decided when its marker is committed. Until then, `offsets` returns the
+        offset from before the transaction.
+        """
+        return frozenset(self._undecided.get(group_id, ()))
 
     def commit(self, end_offset: int) -> None:
         """Apply all pending offsets of records below `end_offset`."""
+        while self._ended and self._ended[0][0] < end_offset:
+            self._decide(*self._ended.popleft()[1:])
         pending = self._pending
         while pending and pending[0][0] < end_offset:
             _, group_id, key, value = pending.popleft()
@@ -104,6 +125,19 @@ class OffsetStore:
                 offsets.pop(key, None)
                 if not offsets:
                     del self._by_group[group_id]
+
+    def _decide(self, producer_id: int, places: frozenset[_Place]) -> None:
+        """Forget the places of a transaction whose marker is committed."""
+        for group_id, key in places:
+            by_partition = self._undecided[group_id]
+            counts = by_partition[key]
+            counts[producer_id] -= 1
+            if not counts[producer_id]:
+                del counts[producer_id]
+            if not counts:
+                del by_partition[key]
+            if not by_partition:
+                del self._undecided[group_id]
 
     def items(self) -> Iterator[tuple[str, PartitionKey, CommittedOffset]]:
         """Yield group, partition and committed offset of each.

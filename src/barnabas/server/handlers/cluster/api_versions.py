@@ -94,7 +94,7 @@ class ApiVersionsHandler:
         names_cluster, names_node = request.cluster_id is not None, request.node_id != -1
         if names_cluster != names_node:
             return ErrorCode.INVALID_REQUEST
-        wanted = (request.cluster_id, request.node_id)
-        if names_cluster and wanted != (self._cluster_id, self._node_id):
+        expected = (request.cluster_id, request.node_id)
+        if names_cluster and expected != (self._cluster_id, self._node_id):
             return ErrorCode.REBOOTSTRAP_REQUIRED
         return ErrorCode.NONE

@@ -10,7 +10,7 @@ from barnabas.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from barnabas.server.handlers.authorized_operations import CLUSTER_OPERATIONS
+from barnabas.server.handlers.authorized_operations import cluster_operations
 from barnabas.server.listeners.endpoint_type import BROKERS, refuse_endpoint_type
 
 if TYPE_CHECKING:
@@ -58,5 +58,5 @@ class DescribeClusterHandler:
             brokers=brokers,
         )
         if request.include_cluster_authorized_operations:
-            response.cluster_authorized_operations = CLUSTER_OPERATIONS
+            response.cluster_authorized_operations = cluster_operations(context.access)
         return response

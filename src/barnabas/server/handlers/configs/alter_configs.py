@@ -9,8 +9,8 @@ from barnabas.protocol.messages.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
-from barnabas.server.configs.config_admin import handle_legacy_locally, merge_results
-from barnabas.server.handlers.configs.own_limits import own_limits
+from barnabas.server.configs.dynamic.config_admin import handle_legacy_locally, merge_results
+from barnabas.server.handlers.configs.broker_limits import create_limits
 
 if TYPE_CHECKING:
     from barnabas.server.dispatch.request import Handle, RequestContext
@@ -25,29 +25,29 @@ def handler(dependencies: NodeDependencies) -> Handle:
 class AlterConfigsHandler:
     """Rejects resources of other brokers, and forwards the rest to the active controller."""
 
-    __slots__ = ("_forwarding", "_node_id", "_own")
+    __slots__ = ("_forwarding", "_limits", "_node_id")
 
     def __init__(self, dependencies: NodeDependencies) -> None:
         self._forwarding = dependencies.forwarding
         self._node_id = dependencies.node_id
-        self._own = own_limits(dependencies)
+        self._limits = create_limits(dependencies)
 
     def handle_alter_configs(
         self, context: RequestContext, request: AlterConfigsRequest
     ) -> AlterConfigsResponse | None:
         """Forward the request. The response follows when the configurations are committed."""
-        outcomes = handle_legacy_locally(self._node_id, request.resources, self._own)
+        outcomes = handle_legacy_locally(self._node_id, request.resources, self._limits)
         rest = [each for place, each in enumerate(request.resources) if place not in outcomes]
 
-        def on_rest(response: AlterConfigsResponse) -> None:
-            answers = merge_results(
+        def on_forwarded(response: AlterConfigsResponse) -> None:
+            responses = merge_results(
                 AlterConfigsResourceResponse, request.resources, outcomes, response.responses
             )
-            context.respond(AlterConfigsResponse(responses=answers))
+            context.respond(AlterConfigsResponse(responses=responses))
 
         if not rest:
-            answers = merge_results(AlterConfigsResourceResponse, request.resources, outcomes, [])
-            return AlterConfigsResponse(responses=answers)
+            responses = merge_results(AlterConfigsResourceResponse, request.resources, outcomes, [])
+            return AlterConfigsResponse(responses=responses)
         forwarded = AlterConfigsRequest(resources=rest, validate_only=request.validate_only)
-        self._forwarding.send(forwarded, on_rest, client_context=context)
+        self._forwarding.send(forwarded, on_forwarded, client_context=context)
         return None

@@ -61,7 +61,7 @@ class DescribeClientQuotasHandler:
     ) -> DescribeClientQuotasResponse:
         """List matching quotas. An empty filter matches all, or nothing if the match is strict."""
         try:
-            wanted = _filter(request)
+            name_filter = _parse_filter(request)
         except _FilterError as error:
             return DescribeClientQuotasResponse(
                 error_code=error.error_code, error_message=str(error), entries=None
@@ -72,21 +72,21 @@ class DescribeClientQuotasHandler:
                 values=[ValueData(key=key, value=value) for key, value in limits.items()],
             )
             for entity, limits in self._cluster.image.client_quotas
-            if _matches(wanted, request.strict, entity)
+            if _matches(name_filter, request.strict, entity)
         ]
         return DescribeClientQuotasResponse(
             error_code=ErrorCode.NONE, error_message="", entries=entries
         )
 
 
-def _filter(request: DescribeClientQuotasRequest) -> Filter:
-    wanted: Filter = {}
+def _parse_filter(request: DescribeClientQuotasRequest) -> Filter:
+    name_filter: Filter = {}
     invalid = ErrorCode.INVALID_REQUEST
     for component in request.components:
         kind, match = component.entity_type, component.match
         if not kind:
             raise _FilterError(invalid, "an entity type is empty")
-        if kind in wanted:
+        if kind in name_filter:
             raise _FilterError(invalid, f"entity type {kind} is named more than once")
         if kind not in (USER, CLIENT_ID, IP):
             raise _FilterError(
@@ -96,17 +96,17 @@ def _filter(request: DescribeClientQuotasRequest) -> Filter:
             raise _FilterError(invalid, f"match type {component.match_type} is unknown")
         if (component.match_type == MatchType.EXACT) != (match is not None):
             raise _FilterError(invalid, "a name belongs to an exact match, and to no other")
-        wanted[kind] = MatchType.ANY if component.match_type == MatchType.ANY else match
-    if IP in wanted and len(wanted) > 1:
+        name_filter[kind] = MatchType.ANY if component.match_type == MatchType.ANY else match
+    if IP in name_filter and len(name_filter) > 1:
         raise _FilterError(invalid, "ip cannot be combined with user or client-id")
-    return wanted
+    return name_filter
 
 
-def _matches(wanted: Filter, strict: bool, entity: QuotaEntity) -> bool:
-    if strict and (not wanted or len(wanted) != len(entity)):
+def _matches(name_filter: Filter, strict: bool, entity: QuotaEntity) -> bool:
+    if strict and (not name_filter or len(name_filter) != len(entity)):
         return False
     by_type = dict(entity)
     return all(
         kind in by_type and (name is MatchType.ANY or by_type[kind] == name)
-        for kind, name in wanted.items()
+        for kind, name in name_filter.items()
     )

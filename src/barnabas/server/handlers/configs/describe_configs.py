@@ -27,7 +27,7 @@ from barnabas.protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from barnabas.server.configs.config_admin import names_broker
+from barnabas.server.configs.dynamic.config_admin import names_broker
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
@@ -63,17 +63,17 @@ class DescribeConfigsHandler:
         request: DescribeConfigsRequest,
     ) -> DescribeConfigsResponse | None:
         """Describe each resource, with an error of its own."""
-        return context.in_slices(self._answer(context.version, request))
+        return context.in_slices(self._build_response(context.version, request))
 
-    def _answer(
+    def _build_response(
         self, version: int, request: DescribeConfigsRequest
     ) -> Generator[None, None, DescribeConfigsResponse]:
         unknown = {each.resource_type for each in request.resources} - _KINDS
         if unknown:
             # Kafka rejects the whole request before it describes any resource.
-            words = f"resources of type {min(unknown)} have no configs"
+            message = f"resources of type {min(unknown)} have no configs"
             results = [
-                _refused(each, (ErrorCode.INVALID_REQUEST, words)) for each in request.resources
+                _refused(each, (ErrorCode.INVALID_REQUEST, message)) for each in request.resources
             ]
         else:
             results = yield from self._describe_all(request)
@@ -91,10 +91,10 @@ class DescribeConfigsHandler:
         results: list[DescribeConfigsResult] = []
         for resource in request.resources:
             keys = tuple(resource.configuration_keys or ())
-            asked = (resource.resource_type, resource.resource_name, keys)
-            result = made.get(asked)
+            requested = (resource.resource_type, resource.resource_name, keys)
+            result = made.get(requested)
             if result is None:
-                result = made[asked] = self._describe(resource, request)
+                result = made[requested] = self._describe(resource, request)
             results.append(result)
             yield
         return results
@@ -117,7 +117,7 @@ class DescribeConfigsHandler:
     def _find(self, resource_type: int, name: str) -> Iterable[DescribedConfig] | Refusal:
         if resource_type == TOPIC:
             if problem_of(name) is not None:
-                return ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is no name for a topic."
+                return ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a valid topic name."
             if self._cluster.topic_id(name) is None:
                 # Kafka sends no error message in this case.
                 return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ""
@@ -138,19 +138,19 @@ class DescribeConfigsHandler:
         """Return why the resource cannot be described. A broker describes only itself."""
         invalid = ErrorCode.INVALID_REQUEST
         if not name and resource_type != BROKER:
-            return invalid, "the resource needs a name"
+            return invalid, "the name of the resource is empty"
         if resource_type in (BROKER, BROKER_LOGGER) and not (
             name == ALL_BROKERS or names_broker(name, self._node_id)
         ):
-            return invalid, f"broker {self._node_id} was asked about broker {name!r}"
+            return invalid, f"this is broker {self._node_id}, which cannot describe broker {name!r}"
         return None
 
 
 def _refused(resource: DescribeConfigsResource, refusal: Refusal) -> DescribeConfigsResult:
-    error, words = refusal
+    error, message = refusal
     return DescribeConfigsResult(
         error_code=error,
-        error_message=words,
+        error_message=message,
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
         configs=[],

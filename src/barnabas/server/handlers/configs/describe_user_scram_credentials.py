@@ -1,7 +1,6 @@
 """DescribeUserScramCredentials (key 50, v0): list mechanisms and iterations (KIP-554).
 
-Secrets are never returned. The credentials come from the metadata log, where another node or the
-format command has written them. This broker does not write credentials.
+Secrets are never returned. The credentials come from the metadata log.
 """
 
 from __future__ import annotations
@@ -45,9 +44,9 @@ class DescribeUserScramCredentialsHandler:
         request: DescribeUserScramCredentialsRequest,
     ) -> DescribeUserScramCredentialsResponse | None:
         """Describe the requested users, or all users if the request names none."""
-        return context.in_slices(self._answer(request))
+        return context.in_slices(self._build_response(request))
 
-    def _answer(
+    def _build_response(
         self, request: DescribeUserScramCredentialsRequest
     ) -> Generator[None, None, DescribeUserScramCredentialsResponse]:
         known = self._credentials()
@@ -76,7 +75,7 @@ class DescribeUserScramCredentialsHandler:
 def _result(
     user: str, times: int, infos: list[CredentialInfo] | None
 ) -> DescribeUserScramCredentialsResult:
-    error, message = ErrorCode.NONE, None
+    error, message = ErrorCode.NONE, ""
     if times > 1:
         error, message = ErrorCode.DUPLICATE_RESOURCE, f"user {user!r} is named more than once"
     elif infos is None:

@@ -9,8 +9,8 @@ from barnabas.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from barnabas.server.configs.config_admin import handle_locally, merge_results
-from barnabas.server.handlers.configs.own_limits import own_limits
+from barnabas.server.configs.dynamic.config_admin import handle_locally, merge_results
+from barnabas.server.handlers.configs.broker_limits import create_limits
 
 if TYPE_CHECKING:
     from barnabas.server.dispatch.request import Handle, RequestContext
@@ -25,12 +25,12 @@ def handler(dependencies: NodeDependencies) -> Handle:
 class IncrementalAlterConfigsHandler:
     """Changes logger levels on this broker, and forwards other changes to the active controller."""
 
-    __slots__ = ("_forwarding", "_node_id", "_own")
+    __slots__ = ("_forwarding", "_limits", "_node_id")
 
     def __init__(self, dependencies: NodeDependencies) -> None:
         self._forwarding = dependencies.forwarding
         self._node_id = dependencies.node_id
-        self._own = own_limits(dependencies)
+        self._limits = create_limits(dependencies)
 
     def handle_incremental_alter_configs(
         self, context: RequestContext, request: IncrementalAlterConfigsRequest
@@ -40,21 +40,21 @@ class IncrementalAlterConfigsHandler:
             self._node_id,
             request.resources,
             validate_only=request.validate_only,
-            own=self._own,
+            checks=self._limits,
         )
         rest = [each for place, each in enumerate(request.resources) if place not in outcomes]
 
-        def on_rest(response: IncrementalAlterConfigsResponse) -> None:
-            answers = merge_results(
+        def on_forwarded(response: IncrementalAlterConfigsResponse) -> None:
+            responses = merge_results(
                 AlterConfigsResourceResponse, request.resources, outcomes, response.responses
             )
-            context.respond(IncrementalAlterConfigsResponse(responses=answers))
+            context.respond(IncrementalAlterConfigsResponse(responses=responses))
 
         if not rest:
-            answers = merge_results(AlterConfigsResourceResponse, request.resources, outcomes, [])
-            return IncrementalAlterConfigsResponse(responses=answers)
+            responses = merge_results(AlterConfigsResourceResponse, request.resources, outcomes, [])
+            return IncrementalAlterConfigsResponse(responses=responses)
         forwarded = IncrementalAlterConfigsRequest(
             resources=rest, validate_only=request.validate_only
         )
-        self._forwarding.send(forwarded, on_rest, client_context=context)
+        self._forwarding.send(forwarded, on_forwarded, client_context=context)
         return None

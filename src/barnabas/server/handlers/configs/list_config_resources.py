@@ -51,10 +51,10 @@ class ListConfigResourcesHandler:
 
         Topics and brokers are listed even if they have no configuration values.
         """
-        wanted: Sequence[int] = request.resource_types or _TYPES
+        requested: Sequence[int] = request.resource_types or _TYPES
         if context.version == 0:
-            wanted = (CLIENT_METRICS,)
-        if not set(wanted) <= set(_TYPES):
+            requested = (CLIENT_METRICS,)
+        if not set(requested) <= set(_TYPES):
             return ListConfigResourcesResponse(
                 error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=[]
             )
@@ -62,7 +62,7 @@ class ListConfigResourcesHandler:
             error_code=ErrorCode.NONE,
             config_resources=[
                 ConfigResource(resource_name=name, resource_type=kind)
-                for kind in sorted(set(wanted))
+                for kind in sorted(set(requested))
                 for name in self._names(kind)
             ],
         )

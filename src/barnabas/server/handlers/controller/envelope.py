@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import ControllerListenerDependencies
 
-# APIs that Kafka's brokers forward, as far as they are served here.
+# APIs that Kafka's brokers forward and that this controller serves.
 FORWARDABLE = frozenset(key for key, api in SERVED_APIS.items() if api.is_forwarded)
 
 
@@ -43,7 +43,7 @@ class EnvelopeHandler:
     ) -> EnvelopeResponse | None:
         """Serve the inner request. The response follows when its handler responds."""
         try:
-            user = read_principal(envelope)
+            principal = read_principal(envelope)
         except ProtocolError:
             return EnvelopeResponse(error_code=ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE)
         try:
@@ -59,8 +59,9 @@ class EnvelopeHandler:
         except ProtocolError:
             return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
         statistics.versions[header.version] += 1
-        inner = ForwardedContext(context, ForwardedRequest(header, user, address), statistics)
-        answer = handle(inner, request)
-        if answer is not None:
-            inner.respond(answer)
+        forwarded = ForwardedRequest(header, principal, address)
+        inner = ForwardedContext(context, forwarded, statistics)
+        response = handle(inner, request)
+        if response is not None:
+            inner.respond(response)
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.protocol.acls import AclResourceType
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.describe_groups import DescribeGroupsResponse
 from barnabas.server.handlers.authorized_operations import GROUP_OPERATIONS
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import BrokerDependencies
+
+_GROUP = int(AclResourceType.GROUP)
 
 
 def handler(dependencies: BrokerDependencies) -> Handle:
@@ -34,16 +37,21 @@ class DescribeGroupsHandler:
         self, context: RequestContext, request: DescribeGroupsRequest
     ) -> DescribeGroupsResponse | None:
         """Describe each group, or return its error."""
-        return context.in_slices(self._answer(context.version, request))
+        return context.in_slices(self._build_response(context, request))
 
-    def _answer(
-        self, version: int, request: DescribeGroupsRequest
+    def _build_response(
+        self, context: RequestContext, request: DescribeGroupsRequest
     ) -> Generator[None, None, DescribeGroupsResponse]:
         described = yield from gradually(
-            self._groups.describe(each, version) for each in request.groups
+            self._groups.describe(each, context.version) for each in request.groups
         )
         if request.include_authorized_operations:
+            access = context.access
             for group in described:
                 if group.error_code == ErrorCode.NONE:
-                    group.authorized_operations = GROUP_OPERATIONS
+                    group.authorized_operations = (
+                        GROUP_OPERATIONS
+                        if access is None
+                        else access.operations(_GROUP, group.group_id)
+                    )
         return DescribeGroupsResponse(groups=described)

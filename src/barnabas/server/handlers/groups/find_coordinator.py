@@ -1,7 +1,7 @@
-"""FindCoordinator (key 10, v0-6): find the broker that coordinates a group.
+"""FindCoordinator (key 10, v0-6): find the broker that coordinates a group or a transaction.
 
-v1 adds key types, v4 batches of keys (KIP-699), v6 share groups (KIP-932). Transactions and share
-groups have no coordinator here. The error is UNSUPPORTED_VERSION, because clients do not retry it.
+v1 adds key types, v4 batches of keys (KIP-699), v6 share groups (KIP-932). Share groups have no
+coordinator here. The error is UNSUPPORTED_VERSION, because clients do not retry it.
 After COORDINATOR_NOT_AVAILABLE they would retry forever, Kafka's admin client even without backoff.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.runtime.partitioner import partition_for
+from barnabas.metadata.partition_registration import NO_LEADER
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.find_coordinator import (
     Coordinator,
@@ -17,7 +18,7 @@ from barnabas.protocol.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 from barnabas.protocol.primitives import uuid_from_string
-from barnabas.server.controller_access.auto_topics import OFFSETS_TOPIC
+from barnabas.server.controller_access.auto_topics import OFFSETS_TOPIC, TRANSACTION_TOPIC
 from barnabas.waiting.steps import gradually
 
 if TYPE_CHECKING:
@@ -27,32 +28,53 @@ if TYPE_CHECKING:
     from barnabas.server.handlers.dependencies import BrokerDependencies
 
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
-_NOT_SERVED = {_TRANSACTION: "transactions", _SHARE: "share groups"}
+_NOT_SERVED = {_SHARE: "share groups"}
+# The internal topic with the coordinators' state, by key type.
+_TOPICS = {_GROUP: OFFSETS_TOPIC, _TRANSACTION: TRANSACTION_TOPIC}
 _SHARE_SINCE = 6
 _BATCHED_SINCE = 4
 
 
 def handler(dependencies: BrokerDependencies) -> Handle:
-    """Return the handler that finds group coordinators."""
+    """Return the handler that finds coordinators."""
     return FindCoordinatorHandler(dependencies).handle_find_coordinator
 
 
 class FindCoordinatorHandler:
-    """Builds responses from the metadata image, and creates a missing offsets topic."""
+    """Builds responses from the metadata image, and creates a missing internal topic."""
 
-    __slots__ = ("_auto_topics", "_cluster")
+    __slots__ = ("_auto_topics", "_cluster", "_lost_leaders")
 
     def __init__(self, dependencies: BrokerDependencies) -> None:
         self._cluster = dependencies.cluster
         self._auto_topics = dependencies.auto_topics
+        self._lost_leaders = dependencies.lost_leaders
 
     def handle_find_coordinator(
         self, context: RequestContext, request: FindCoordinatorRequest
     ) -> FindCoordinatorResponse | None:
-        """Find the coordinator of each key."""
-        return context.in_slices(self._answer(context, request))
+        """Find the coordinator of each key.
 
-    def _answer(
+        If the broker of the first key is lost, wait for the election of another one.
+        """
+        leader = self._leader_of_first(context.version, request)
+        if self._lost_leaders.delay_for(leader, lambda: self._serve_delayed(context, request)):
+            return None
+        return context.in_slices(self._build_response(context, request))
+
+    def _leader_of_first(self, version: int, request: FindCoordinatorRequest) -> int:
+        keys = request.coordinator_keys if version >= _BATCHED_SINCE else [request.key]
+        topic = self._cluster.image.topics.by_name(_TOPICS.get(request.key_type, ""))
+        if topic is None or not keys:
+            return NO_LEADER
+        partition = topic.partitions.get(partition_for(keys[0], len(topic.partitions)))
+        return NO_LEADER if partition is None else partition.leader
+
+    def _serve_delayed(self, context: RequestContext, request: FindCoordinatorRequest) -> None:
+        if context.is_needed:
+            context.respond_in_slices(self._build_response(context, request))
+
+    def _build_response(
         self, context: RequestContext, request: FindCoordinatorRequest
     ) -> Generator[None, None, FindCoordinatorResponse]:
         version = context.version
@@ -84,13 +106,14 @@ class FindCoordinatorHandler:
                 # Kafka sends no error message in this case.
                 refused.error_message = ""
             return refused
-        if key_type != _GROUP:
+        name = _TOPICS.get(key_type)
+        if name is None:
             refused = _failed(key, ErrorCode.UNSUPPORTED_VERSION)
             refused.error_message = f"this broker has no {_NOT_SERVED[key_type]}"
             return refused
-        topic = self._cluster.image.topics.by_name(OFFSETS_TOPIC)
+        topic = self._cluster.image.topics.by_name(name)
         if topic is None:
-            self._auto_topics.create([OFFSETS_TOPIC])
+            self._auto_topics.create([name])
             return _failed(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         partition = topic.partitions.get(partition_for(key, len(topic.partitions)))
         endpoint = (

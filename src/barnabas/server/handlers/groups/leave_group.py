@@ -50,13 +50,13 @@ def _leave_in_parts(
     """
     leaving = request.members
     starts = range(0, len(leaving), MEMBERS_AT_ONCE)
-    answers: dict[int, LeaveGroupResponse] = {}
+    responses: dict[int, LeaveGroupResponse] = {}
 
     def collect(index: int) -> Callable[[LeaveGroupResponse], None]:
-        def on_done(answer: LeaveGroupResponse) -> None:
-            answers[index] = answer
-            if len(answers) == len(starts):
-                context.respond(_joined([answers[each] for each in range(len(starts))]))
+        def on_done(response: LeaveGroupResponse) -> None:
+            responses[index] = response
+            if len(responses) == len(starts):
+                context.respond(_merge_responses([responses[each] for each in range(len(starts))]))
 
         return on_done
 
@@ -68,10 +68,10 @@ def _leave_in_parts(
         yield
 
 
-def _joined(answers: list[LeaveGroupResponse]) -> LeaveGroupResponse:
+def _merge_responses(responses: list[LeaveGroupResponse]) -> LeaveGroupResponse:
     """Merge the responses of all parts. The first top-level error is the error of the result."""
-    for each in answers:
+    for each in responses:
         if each.error_code != ErrorCode.NONE:
             return LeaveGroupResponse(error_code=each.error_code)
-    members = [member for each in answers for member in each.members]
+    members = [member for each in responses for member in each.members]
     return LeaveGroupResponse(error_code=ErrorCode.NONE, members=members)

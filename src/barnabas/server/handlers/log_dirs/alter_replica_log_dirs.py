@@ -27,7 +27,7 @@ def handler(dependencies: BrokerDependencies) -> Handle:
 
 
 class AlterReplicaLogDirsHandler:
-    """Begins the moves. DescribeLogDirs reports their progress."""
+    """Starts the moves. DescribeLogDirs reports their progress."""
 
     __slots__ = ("_moves",)
 
@@ -40,20 +40,20 @@ class AlterReplicaLogDirsHandler:
         request: AlterReplicaLogDirsRequest,
     ) -> AlterReplicaLogDirsResponse | None:
         """Begin a move for each partition. The last directory of a repeated partition counts."""
-        return context.in_slices(self._answer(request))
+        return context.in_slices(self._build_response(request))
 
-    def _answer(
+    def _build_response(
         self, request: AlterReplicaLogDirsRequest
     ) -> Generator[None, None, AlterReplicaLogDirsResponse]:
-        wanted: dict[TopicPartition, str] = {}
+        paths: dict[TopicPartition, str] = {}
         for directory in request.dirs:
             for topic in directory.topics:
                 for index in topic.partitions:
-                    wanted[TopicPartition(topic.name, index)] = directory.path
+                    paths[TopicPartition(topic.name, index)] = directory.path
                     yield
                 yield
         results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
-        for key, path in drained(wanted):
+        for key, path in drained(paths):
             result = AlterReplicaLogDirPartitionResult(
                 partition_index=key.partition, error_code=self._moves.alter(key, path)
             )

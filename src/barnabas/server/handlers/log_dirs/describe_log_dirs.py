@@ -50,22 +50,22 @@ class DescribeLogDirsHandler:
         request: DescribeLogDirsRequest,
     ) -> DescribeLogDirsResponse | None:
         """Describe every directory, with the requested partitions that it contains."""
-        return context.in_slices(self._answer(request))
+        return context.in_slices(self._build_response(request))
 
-    def _answer(
+    def _build_response(
         self, request: DescribeLogDirsRequest
     ) -> Generator[None, None, DescribeLogDirsResponse]:
-        asked = yield from _asked(request)
+        requested = yield from _requested_partitions(request)
         results: list[DescribeLogDirsResult] = []
         for directory in self._logs.directories:
             if directory.is_online:
-                described = yield from self._describe(directory, asked)
+                described = yield from self._describe(directory, requested)
                 results.append(described)
         results += [_offline(path) for path in self._logs.offline_paths]
         return DescribeLogDirsResponse(error_code=ErrorCode.NONE, results=results)
 
     def _describe(
-        self, directory: LogDirectory, asked: dict[str, set[int]] | None
+        self, directory: LogDirectory, requested: dict[str, set[int]] | None
     ) -> Generator[None, None, DescribeLogDirsResult]:
         try:
             total, usable = self._disk.space(directory.path)
@@ -74,7 +74,7 @@ class DescribeLogDirsHandler:
         topics: dict[str, list[DescribeLogDirsPartition]] = {}
         for key, log in list(self._logs.logs_in(directory)):
             yield
-            if asked is None or key.partition in asked.get(key.topic, ()):
+            if requested is None or key.partition in requested.get(key.topic, ()):
                 topics.setdefault(key.topic, []).append(self._partition(key, log))
         return DescribeLogDirsResult(
             error_code=ErrorCode.NONE,
@@ -111,17 +111,17 @@ class DescribeLogDirsHandler:
         return max(0, log.high_watermark - log.log_end_offset)
 
 
-def _asked(
+def _requested_partitions(
     request: DescribeLogDirsRequest,
 ) -> Generator[None, None, dict[str, set[int]] | None]:
     """Return the requested partitions by topic, or None for all partitions."""
     if request.topics is None:
         return None
-    asked: dict[str, set[int]] = {}
+    requested: dict[str, set[int]] = {}
     for topic in request.topics:
-        asked.setdefault(topic.topic, set()).update(topic.partitions)
+        requested.setdefault(topic.topic, set()).update(topic.partitions)
         yield
-    return asked
+    return requested
 
 
 def _offline(path: str) -> DescribeLogDirsResult:

@@ -47,16 +47,16 @@ class DeleteRecordsHandler:
         results: dict[TopicPartition, DeleteRecordsResult] = {}
         offsets: dict[TopicPartition, int] = {}
         for topic in request.topics:
-            for asked in topic.partitions:
+            for requested in topic.partitions:
                 yield
-                key = TopicPartition(topic.name, asked.partition_index)
+                key = TopicPartition(topic.name, requested.partition_index)
                 if not self._cluster.has_partition(*key):
                     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                     results[key] = DeleteRecordsResult(unknown)
                 elif topic.name in INTERNAL_TOPICS:
                     results[key] = DeleteRecordsResult(ErrorCode.INVALID_TOPIC_EXCEPTION)
                 else:
-                    offsets[key] = asked.offset
+                    offsets[key] = requested.offset
 
         def respond(done: dict[TopicPartition, DeleteRecordsResult]) -> None:
             results.update(done)
@@ -80,13 +80,13 @@ def _response(
             for each in topic.partitions:
                 indexes[each.partition_index] = None
                 yield
-    answered: list[DeleteRecordsTopicResult] = []
+    topics: list[DeleteRecordsTopicResult] = []
     for name, indexes in by_topic.items():
         partitions = yield from gradually(
             _partition(index, results[TopicPartition(name, index)]) for index in indexes
         )
-        answered.append(DeleteRecordsTopicResult(name=name, partitions=partitions))
-    return DeleteRecordsResponse(topics=answered)
+        topics.append(DeleteRecordsTopicResult(name=name, partitions=partitions))
+    return DeleteRecordsResponse(topics=topics)
 
 
 def _partition(index: int, result: DeleteRecordsResult) -> DeleteRecordsPartitionResult:

@@ -44,9 +44,9 @@ class DescribeProducersHandler:
         request: DescribeProducersRequest,
     ) -> DescribeProducersResponse | None:
         """List the producers of each partition."""
-        return context.in_slices(self._answer(request))
+        return context.in_slices(self._build_response(request))
 
-    def _answer(
+    def _build_response(
         self, request: DescribeProducersRequest
     ) -> Generator[None, None, DescribeProducersResponse]:
         topics: list[TopicResponse] = []

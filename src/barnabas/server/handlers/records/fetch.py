@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import BrokerDependencies
 
-    Asked = tuple[TopicIdPartition, FetchPartitionData]
-    Answered = tuple[TopicIdPartition, FetchResult]
+    RequestedPartition = tuple[TopicIdPartition, FetchPartitionData]
+    PartitionResult = tuple[TopicIdPartition, FetchResult]
 
-# A fetch with more unknown partitions does not wait, because it would hold their results in memory.
+# A fetch with more unknown partitions does not wait, so that their results do not stay in memory.
 REFUSED_WAITING_MAX = 1_000
 _TOPIC_IDS_SINCE = 13
 _REPLICA_STATE_SINCE = 15
@@ -68,7 +68,7 @@ def handler(dependencies: BrokerDependencies) -> Handle:
 class FetchHandler:
     """Opens the fetch session, reads partitions, and responds with those that have changed."""
 
-    __slots__ = ("_cluster", "_max_bytes", "_old", "_quotas", "_replicas", "_sessions")
+    __slots__ = ("_cluster", "_max_bytes", "_old", "_pending", "_quotas", "_replicas", "_sessions")
 
     def __init__(self, dependencies: BrokerDependencies) -> None:
         self._cluster = dependencies.cluster
@@ -77,19 +77,21 @@ class FetchHandler:
         self._sessions = dependencies.fetch_sessions
         self._max_bytes = dependencies.config.integer("fetch.max.bytes")
         self._old = OldFetch(dependencies.replicas, dependencies.conversions)
+        # Class of the objects that hold pending requests. `guarded_fetch` sets a subclass.
+        self._pending = PendingFetch
 
     def handle_fetch(self, context: RequestContext, request: FetchRequest) -> FetchResponse | None:
-        """Respond once enough bytes can be read, or immediately if the request is invalid."""
+        """Respond when enough bytes are available, or immediately if the request is invalid."""
         params = self._params(context, request)
         session = self._sessions.open(
             self._session_request(context.version, request, params),
             self._cluster.topic_name,
         )
-        if session.error is not ErrorCode.NONE:
+        if session.error is not _NONE:
             return FetchResponse(
                 error_code=session.error, session_id=session.session_id, responses=[]
             )
-        pending = PendingFetch(
+        pending = self._pending(
             context, session, self._cluster, self._replicas, params.is_from_follower
         )
         if context.version < ZSTD_SINCE:
@@ -134,10 +136,10 @@ class FetchHandler:
         self, version: int, request: FetchRequest, params: FetchParams
     ) -> SessionRequest:
         uses_topic_ids = version >= _TOPIC_IDS_SINCE
-        asked: list[Asked] = []
+        requested: list[RequestedPartition] = []
         for topic in request.topics:
             topic_id, name = self._resolve(uses_topic_ids, topic.topic, topic.topic_id)
-            asked += [
+            requested += [
                 (
                     TopicIdPartition(topic_id, name, partition.partition),
                     FetchPartitionData(
@@ -150,17 +152,21 @@ class FetchHandler:
                 )
                 for partition in topic.partitions
             ]
-        if len(asked) > 1:
+        if len(requested) > 1:
             # Read a repeated partition once: at its first position, with its last parameters.
-            asked = list(dict(asked).items())
+            requested = list(dict(requested).items())
         forgotten = []
-        for gone in request.forgotten_topics_data:
-            topic_id, name = self._resolve(uses_topic_ids, gone.topic, gone.topic_id)
-            forgotten += [TopicIdPartition(topic_id, name, index) for index in gone.partitions]
+        for forgotten_topic in request.forgotten_topics_data:
+            topic_id, name = self._resolve(
+                uses_topic_ids, forgotten_topic.topic, forgotten_topic.topic_id
+            )
+            forgotten += [
+                TopicIdPartition(topic_id, name, index) for index in forgotten_topic.partitions
+            ]
         return SessionRequest(
             request.session_id,
             request.session_epoch,
-            asked,
+            requested,
             forgotten,
             params.is_from_follower,
             uses_topic_ids,
@@ -176,15 +182,15 @@ class FetchHandler:
 
 
 class PendingFetch:
-    """A request and its response while records are awaited."""
+    """A pending fetch: the request, its session, and the errors of partitions that are not read."""
 
     __slots__ = (
-        "_asked",
         "_cluster",
         "_context",
         "_is_exempt",
         "_refused",
         "_replicas",
+        "_requested",
         "_session",
         "old",
     )
@@ -205,15 +211,15 @@ class PendingFetch:
         # Converts the response for old versions. None for versions with magic 2.
         self.old: OldFetch | None = None
         # All requested partitions, in the order of the response.
-        self._asked: list[Asked] = []
+        self._requested: list[RequestedPartition] = []
         self._refused: dict[TopicIdPartition, FetchResult] = {}
 
-    def take(self, asked: list[Asked]) -> list[Asked]:
+    def take(self, requested: list[RequestedPartition]) -> list[RequestedPartition]:
         """Return the partitions that can be read, and record an error for all others."""
         topics = self._cluster.image.topics
         unknown_ids: list[TopicIdPartition] = []
         unknown: list[TopicIdPartition] = []
-        for topic_partition, _ in asked:
+        for topic_partition, _ in requested:
             topic = topics.by_name(topic_partition.topic)
             if topic is None or topic_partition.partition not in topic.partitions:
                 # A session keeps the name of an id whose topic was deleted. An empty name means
@@ -223,10 +229,15 @@ class PendingFetch:
         # Kafka puts unknown ids first.
         self._refuse(unknown_ids, ErrorCode.UNKNOWN_TOPIC_ID)
         self._refuse(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        self._asked = asked
+        self._requested = requested
         if not self._refused:
-            return asked
-        return [each for each in asked if each[0] not in self._refused]
+            return requested
+        if self._is_exempt:
+            # For followers, the errors are in the order of the request.
+            self._refused = {
+                each[0]: self._refused[each[0]] for each in requested if each[0] in self._refused
+            }
+        return [each for each in requested if each[0] not in self._refused]
 
     @property
     def refused_count(self) -> int:
@@ -240,8 +251,8 @@ class PendingFetch:
             failed.aborted_transactions = []
             self._refused[topic_partition] = failed
 
-    def on_fetched(self, results: list[Answered]) -> None:
-        """Send the response with the results that the session does not omit."""
+    def on_fetched(self, results: list[PartitionResult]) -> None:
+        """Send the response. In a session it has only the partitions that have changed."""
         try:
             self._on_fetched(results)
         except AssertionError:
@@ -249,50 +260,50 @@ class PendingFetch:
         except Exception as error:  # noqa: BLE001 - other requests are completed by the same call
             self._context.give_up(error)
 
-    def _on_fetched(self, results: list[Answered]) -> None:
+    def _on_fetched(self, results: list[PartitionResult]) -> None:
         if self._refused:
             # Append the unknown partitions after those that were read, as Kafka does.
             results = [*results, *self._refused.items()]
         if self._is_exempt:
-            self._answer(results, EXEMPT)
+            self._filter_and_respond(results, EXEMPT)
         elif self._context.quotas.is_active:
-            self._answer_within_quota(results)
+            self._respond_within_quota(results)
         else:
-            self._answer(results, 0)
+            self._filter_and_respond(results, 0)
 
-    def _answer(self, results: list[Answered], throttle_ms: int) -> None:
-        news = self._session.answer(results)
+    def _filter_and_respond(self, results: list[PartitionResult], throttle_ms: int) -> None:
+        changed = self._session.answer(results)
         if self.old is None:
-            self._respond(news, throttle_ms)
+            self._respond(changed, throttle_ms)
             return
         respond = partial(self._respond, throttle_ms=throttle_ms)
-        self.old.adapt(self._context, news, self._asked, respond)
+        self.old.adapt(self._context, changed, self._requested, respond)
 
-    def _respond(self, news: list[Answered], throttle_ms: int) -> None:
+    def _respond(self, changed: list[PartitionResult], throttle_ms: int) -> None:
         response = FetchResponse(
             error_code=self._session.error, session_id=self._session.session_id, responses=[]
         )
-        self._add_topics(response, news)
-        is_clean = self._count(news) and self._session.error is _NONE
+        self._add_topics(response, changed)
+        is_clean = self._count(changed) and self._session.error is _NONE
         self._context.respond(response, throttle_ms, is_clean=is_clean)
 
-    def _count(self, news: list[Answered]) -> bool:
+    def _count(self, changed: list[PartitionResult]) -> bool:
         """Count the bytes of each topic, and return whether no partition has an error."""
         topics = self._replicas.metrics.topics
         is_clean = True
-        for asked, result in news:
+        for requested, result in changed:
             if result.error is not _NONE:
                 is_clean = False
             size = len(result.records)
             if not size:
                 continue
             if self._is_exempt:
-                self._replicas.count_sent(asked, result)
+                self._replicas.count_sent(requested, result)
             else:
-                topics[asked.topic].bytes_out += size
+                topics[requested.topic].bytes_out += size
         return is_clean
 
-    def _answer_within_quota(self, results: list[Answered]) -> None:
+    def _respond_within_quota(self, results: list[PartitionResult]) -> None:
         """Send the response, or an empty one with a throttle time if the quota is exceeded."""
         context, quota = self._context, self._context.quotas.fetch
         client_id = context.client_id or ""
@@ -301,7 +312,7 @@ class PendingFetch:
         size = sum(map(len, encode(sized, context.version)))
         throttle_ms = quota.record(context.user, client_id, size)
         if throttle_ms <= 0:
-            self._answer(results, 0)
+            self._filter_and_respond(results, 0)
             return
         quota.unrecord(context.user, client_id, size)
         if self._session.session_id:
@@ -312,29 +323,29 @@ class PendingFetch:
         )
         context.respond(response, throttle_ms)
 
-    def _add_topics(self, response: FetchResponse, news: list[Answered]) -> None:
+    def _add_topics(self, response: FetchResponse, changed: list[PartitionResult]) -> None:
         """Add the results to the response. Consecutive partitions of a topic share an entry."""
         last: tuple[bytes, str] | None = None
         partitions: list[PartitionData] = []
-        for asked, result in news:
-            topic = (asked.topic_id, asked.topic)
+        for requested, result in changed:
+            topic = (requested.topic_id, requested.topic)
             if topic != last:
                 last = topic
                 partitions = []
                 response.responses.append(
                     FetchableTopicResponse(
-                        topic=asked.topic, topic_id=asked.topic_id, partitions=partitions
+                        topic=requested.topic, topic_id=requested.topic_id, partitions=partitions
                     )
                 )
-            data = partition_data(asked.partition, result)
+            data = partition_data(requested.partition, result)
             partitions.append(data)
             if result.error in _MOVED and self._context.version >= _ENDPOINTS_SINCE:
-                self._name_leader(response, asked, data)
+                self._name_leader(response, requested, data)
 
     def _name_leader(
-        self, response: FetchResponse, asked: TopicIdPartition, data: PartitionData
+        self, response: FetchResponse, requested: TopicIdPartition, data: PartitionData
     ) -> None:
-        partition = self._cluster.partition(asked.topic, asked.partition)
+        partition = self._cluster.partition(requested.topic, requested.partition)
         if partition is None:
             return
         data.current_leader = LeaderIdAndEpoch(

@@ -64,14 +64,14 @@ class ListOffsetsHandler:
         A lookup by timestamp may take several turns. The connection is not read in this time.
         """
         if context.version == 0:
-            return context.in_slices(self._old_answer(request))
+            return context.in_slices(self._build_old_response(request))
         if request.isolation_level not in ISOLATION_LEVELS:
             return _refused(request)
-        steps = self._answer(context.version, request)
+        steps = self._build_response(context.version, request)
         self._queue.submit(context, steps, context.respond, context.connection)
         return None
 
-    def _answer(
+    def _build_response(
         self, version: int, request: ListOffsetsRequest
     ) -> Generator[OffLoop | None, Any, ListOffsetsResponse]:
         # Partitions by topic name, which merges repeated topics. The value of a repeated partition
@@ -81,60 +81,60 @@ class ListOffsetsHandler:
         for topic in request.topics:
             if not topic.partitions:
                 continue
-            asked = by_topic.setdefault(topic.name, {})
+            requested = by_topic.setdefault(topic.name, {})
             for partition in topic.partitions:
                 index = partition.partition_index
-                asked[index] = None if index in asked else partition
+                requested[index] = None if index in requested else partition
             until_step -= 1 + len(topic.partitions)
             if until_step <= 0:
                 until_step = _LOOKUPS_PER_STEP
                 yield None
-        answered: list[ListOffsetsTopicResponse] = []
+        topics: list[ListOffsetsTopicResponse] = []
         for name, partitions in by_topic.items():
             found: list[ListOffsetsPartitionResponse] = []
-            for index, wanted in partitions.items():
-                if wanted is None:
+            for index, lookup in partitions.items():
+                if lookup is None:
                     found.append(_failed(index, ErrorCode.INVALID_REQUEST))
                 else:
-                    found.append((yield from self._list_offset(version, request, name, wanted)))
+                    found.append((yield from self._list_offset(version, request, name, lookup)))
                 until_step -= 1
                 if until_step <= 0:
                     until_step = _LOOKUPS_PER_STEP
                     yield None
-            answered.append(ListOffsetsTopicResponse(name=name, partitions=found))
-        return ListOffsetsResponse(topics=answered)
+            topics.append(ListOffsetsTopicResponse(name=name, partitions=found))
+        return ListOffsetsResponse(topics=topics)
 
-    def _old_answer(
+    def _build_old_response(
         self, request: ListOffsetsRequest
     ) -> Generator[None, None, ListOffsetsResponse]:
-        answered: list[ListOffsetsTopicResponse] = []
+        topics: list[ListOffsetsTopicResponse] = []
         for topic in request.topics:
             found = yield from gradually(
                 self._old_offsets(request.replica_id, topic.name, partition)
                 for partition in topic.partitions
             )
-            answered.append(ListOffsetsTopicResponse(name=topic.name, partitions=found))
+            topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=found))
             yield
-        return ListOffsetsResponse(topics=answered)
+        return ListOffsetsResponse(topics=topics)
 
     def _old_offsets(
-        self, replica_id: int, topic: str, asked: ListOffsetsPartition
+        self, replica_id: int, topic: str, requested: ListOffsetsPartition
     ) -> ListOffsetsPartitionResponse:
-        if asked.timestamp < EARLIEST:
-            return _failed(asked.partition_index, ErrorCode.UNSUPPORTED_VERSION)
-        if asked.max_num_offsets < 0:
-            return _failed(asked.partition_index, ErrorCode.UNKNOWN_SERVER_ERROR)
+        if requested.timestamp < EARLIEST:
+            return _failed(requested.partition_index, ErrorCode.UNSUPPORTED_VERSION)
+        if requested.max_num_offsets < 0:
+            return _failed(requested.partition_index, ErrorCode.UNKNOWN_SERVER_ERROR)
         offsets = self._replicas.offsets_before(
-            TopicPartition(topic, asked.partition_index),
-            asked.timestamp,
-            asked.max_num_offsets,
+            TopicPartition(topic, requested.partition_index),
+            requested.timestamp,
+            requested.max_num_offsets,
             lookup_isolation(replica_id, 0),
             only_leader=replica_id != DEBUGGING_REPLICA_ID,
         )
         if isinstance(offsets, ErrorCode):
-            return _failed(asked.partition_index, offsets)
+            return _failed(requested.partition_index, offsets)
         return ListOffsetsPartitionResponse(
-            partition_index=asked.partition_index, error_code=0, old_style_offsets=offsets
+            partition_index=requested.partition_index, error_code=0, old_style_offsets=offsets
         )
 
     def _list_offset(
@@ -142,21 +142,23 @@ class ListOffsetsHandler:
         version: int,
         request: ListOffsetsRequest,
         topic: str,
-        asked: ListOffsetsPartition,
+        requested: ListOffsetsPartition,
     ) -> Generator[OffLoop | None, Any, ListOffsetsPartitionResponse]:
-        if asked.timestamp < 0 and version < _SPECIAL_SINCE.get(asked.timestamp, version + 1):
-            return _failed(asked.partition_index, ErrorCode.UNSUPPORTED_VERSION)
+        if requested.timestamp < 0 and version < _SPECIAL_SINCE.get(
+            requested.timestamp, version + 1
+        ):
+            return _failed(requested.partition_index, ErrorCode.UNSUPPORTED_VERSION)
         result = yield from self._replicas.list_offset(
-            TopicPartition(topic, asked.partition_index),
-            asked.timestamp,
+            TopicPartition(topic, requested.partition_index),
+            requested.timestamp,
             lookup_isolation(request.replica_id, request.isolation_level),
-            asked.current_leader_epoch,
+            requested.current_leader_epoch,
             only_leader=request.replica_id != DEBUGGING_REPLICA_ID,
         )
         if result.error is ErrorCode.OFFSET_NOT_AVAILABLE and version < _NOT_AVAILABLE_SINCE:
-            return _failed(asked.partition_index, ErrorCode.LEADER_NOT_AVAILABLE)
+            return _failed(requested.partition_index, ErrorCode.LEADER_NOT_AVAILABLE)
         return ListOffsetsPartitionResponse(
-            partition_index=asked.partition_index,
+            partition_index=requested.partition_index,
             error_code=result.error,
             timestamp=result.timestamp,
             offset=result.offset,

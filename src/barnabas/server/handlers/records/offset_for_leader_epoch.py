@@ -40,25 +40,29 @@ class OffsetForLeaderEpochHandler:
         request: OffsetForLeaderEpochRequest,
     ) -> OffsetForLeaderEpochResponse | None:
         """Find the end offset of the requested epoch for each partition."""
-        return context.in_slices(self._answer(request))
+        return context.in_slices(self._build_response(request))
 
-    def _answer(
+    def _build_response(
         self, request: OffsetForLeaderEpochRequest
     ) -> Generator[None, None, OffsetForLeaderEpochResponse]:
         topics: list[OffsetForLeaderTopicResult] = []
         for topic in request.topics:
-            ends = yield from gradually(self._end(topic.topic, asked) for asked in topic.partitions)
+            ends = yield from gradually(
+                self._end(topic.topic, requested) for requested in topic.partitions
+            )
             topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=ends))
             yield
         return OffsetForLeaderEpochResponse(topics=topics)
 
-    def _end(self, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    def _end(self, topic: str, requested: OffsetForLeaderPartition) -> EpochEndOffset:
         end = self._replicas.epoch_end_offset(
-            TopicPartition(topic, asked.partition), asked.current_leader_epoch, asked.leader_epoch
+            TopicPartition(topic, requested.partition),
+            requested.current_leader_epoch,
+            requested.leader_epoch,
         )
         return EpochEndOffset(
             error_code=end.error,
-            partition=asked.partition,
+            partition=requested.partition,
             leader_epoch=end.epoch,
             end_offset=end.end_offset,
         )

@@ -26,6 +26,7 @@ from barnabas.protocol.messages.produce import (
 from barnabas.replication.requests.delayed_produce import DelayedProduce
 from barnabas.server.conversion.old_produce import MAGIC_2_SINCE, OldProduce
 from barnabas.server.conversion.produced_records import Refusal, checked_records
+from barnabas.server.transactions.produced_transactions import ProducedTransactions
 from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.topic_partition import TopicPartition
 
@@ -54,21 +55,27 @@ def handler(dependencies: BrokerDependencies) -> Handle:
 class ProduceHandler:
     """Passes the records of a request to the replica manager, as views into the receive buffer."""
 
-    __slots__ = ("_cluster", "_old", "_replicas")
+    __slots__ = ("_cluster", "_old", "_replicas", "_transactions")
 
     def __init__(self, dependencies: BrokerDependencies) -> None:
         self._cluster = dependencies.cluster
         self._replicas = dependencies.replicas
         self._old = OldProduce(dependencies.replicas, dependencies.conversions)
+        self._transactions = ProducedTransactions(dependencies.verification)
 
     def handle_produce(self, context: RequestContext, request: ProduceRequest) -> None:
         """Append the records. The response follows when `acks` is met, perhaps immediately."""
-        pending = PendingProduce(context, request.acks, self._cluster)
+        pending = PendingProduce(
+            context,
+            request.acks,
+            self._cluster,
+            has_transactional_id=request.transactional_id is not None,
+        )
         # Records by partition: one batch each. For old versions, the unchecked bytes of the field.
         entries: dict[TopicPartition, Any] = {}
         topics = request.topic_data
-        for topic in topics if len(topics) == 1 else _each_once(topics):
-            self._take_topic(pending, entries, request, topic)
+        for topic in topics if len(topics) == 1 else _merge_topics(topics):
+            self._take_topic(pending, entries, topic)
         if pending.refusal:
             pending.refuse_all(pending.refusal)
             pending.on_appended({})
@@ -102,60 +109,71 @@ class ProduceHandler:
         request: ProduceRequest,
         entries: dict[TopicPartition, memoryview],
     ) -> None:
-        if entries:
-            operation = self._replicas.append_records(
-                request.timeout_ms, request.acks, entries, _CLIENT, pending.on_appended
-            )
-            if operation is not None:
-                pending.wait_for(operation)
-        else:
+        if not entries:
             pending.on_appended({})
+        elif request.transactional_id is None:
+            self._append_now(pending, request, entries)
+        else:
+            self._transactions.verify(pending, request, entries, self._append_now)
+
+    def _append_now(
+        self,
+        pending: PendingProduce,
+        request: ProduceRequest,
+        entries: dict[TopicPartition, memoryview],
+    ) -> None:
+        operation = self._replicas.append_records(
+            request.timeout_ms, request.acks, entries, _CLIENT, pending.on_appended
+        )
+        if operation is not None:
+            pending.wait_for(operation)
 
     def _take_topic(
         self,
         pending: PendingProduce,
         entries: dict[TopicPartition, Any],
-        request: ProduceRequest,
         topic: TopicProduceData,
     ) -> None:
         """Create the result entries of a topic, and collect the records to append or convert."""
-        asked = topic.partition_data
-        if not asked:
+        partitions = topic.partition_data
+        if not partitions:
             return
-        named_twice: dict[int, Refusal] | None = None
-        if len(asked) > 1:
-            asked, named_twice = pending.each_once(asked)
-        answers: list[PartitionProduceResponse] = []
+        repeated: dict[int, Refusal] | None = None
+        if len(partitions) > 1:
+            partitions, repeated = pending.merge_partitions(partitions)
+        partition_responses: list[PartitionProduceResponse] = []
         pending.response.responses.append(
             TopicProduceResponse(
-                name=topic.name, topic_id=topic.topic_id, partition_responses=answers
+                name=topic.name, topic_id=topic.topic_id, partition_responses=partition_responses
             )
         )
         version = pending.context.version
         name, refused = self._resolve(pending.context, topic)
-        for data in asked:
-            answer = PartitionProduceResponse(index=data.index, error_code=refused, base_offset=-1)
-            answers.append(answer)
+        for data in partitions:
+            partition_response = PartitionProduceResponse(
+                index=data.index, error_code=refused, base_offset=-1
+            )
+            partition_responses.append(partition_response)
             if refused is not _NONE:
                 pending.has_failed = True
                 if version >= MAGIC_2_SINCE:
-                    pending.look_at(data)
+                    pending.validate(data)
                 continue
             key = TopicPartition(name, data.index)
-            pending.answers[key] = answer
+            pending.partition_responses[key] = partition_response
             if version < MAGIC_2_SINCE:
                 entries[key] = data.records
                 continue
-            records = checked_records(data.records, version, request.transactional_id is not None)
+            records = checked_records(data.records, version, pending.has_transactional_id)
             if isinstance(records, tuple):
                 if not records.of_request and not self._cluster.has_partition(name, data.index):
                     # A missing partition has precedence over errors in the records.
                     records = Refusal(_UNKNOWN_TOPIC_OR_PARTITION)
-                pending.refuse_one(answer, records)
+                pending.refuse_one(partition_response, records)
             else:
                 entries[key] = records
-        if named_twice:
-            for index, refusal in named_twice.items():
+        if repeated:
+            for index, refusal in repeated.items():
                 key = TopicPartition(name, index)
                 if key in entries and self._cluster.has_partition(*key):
                     pending.overrule(key, refusal)
@@ -175,7 +193,7 @@ class ProduceHandler:
         return name, _NONE
 
 
-def _each_once(topics: list[TopicProduceData]) -> list[TopicProduceData]:
+def _merge_topics(topics: list[TopicProduceData]) -> list[TopicProduceData]:
     """Merge repeated entries of a topic into one, as Kafka does in its response."""
     merged: dict[tuple[str, bytes], TopicProduceData] = {}
     for topic in topics:
@@ -186,28 +204,39 @@ def _each_once(topics: list[TopicProduceData]) -> list[TopicProduceData]:
 
 
 class PendingProduce:
-    """A request and its response while the records are appended."""
+    """A pending produce request and its response."""
 
     __slots__ = (
         "_acks",
         "_cluster",
         "_is_working",
-        "answers",
         "context",
         "has_failed",
+        "has_transactional_id",
+        "partition_responses",
         "refusal",
         "response",
     )
 
-    def __init__(self, context: RequestContext, acks: int, cluster: ClusterView) -> None:
+    def __init__(
+        self,
+        context: RequestContext,
+        acks: int,
+        cluster: ClusterView,
+        *,
+        has_transactional_id: bool,
+    ) -> None:
         self.context = context
+        # Whether the request has a transactional id, without which no batch may be transactional.
+        self.has_transactional_id = has_transactional_id
         self._acks = acks
         self._cluster = cluster
         # Results in the order of the request.
         self.response = ProduceResponse(responses=[])
-        # Results of partitions that exist, as far as known. The values are parts of `response`.
-        self.answers: dict[TopicPartition, PartitionProduceResponse] = {}
-        # Whether any partition has an error. Only ever set.
+        # Results of the partitions whose topic was found and may be written. The values are parts
+        # of `response`, except for partitions whose result `overrule` has replaced.
+        self.partition_responses: dict[TopicPartition, PartitionProduceResponse] = {}
+        # Whether any partition has an error. Never reset.
         self.has_failed = False
         # First error that rejects the whole request: a batch of a transaction that the request does
         # not name, or bytes that are not a valid batch.
@@ -215,59 +244,59 @@ class PendingProduce:
         # Whether reading from the connection is paused until the records are validated.
         self._is_working = False
 
-    def each_once(
-        self, asked: list[PartitionProduceData]
+    def merge_partitions(
+        self, partitions: list[PartitionProduceData]
     ) -> tuple[list[PartitionProduceData], dict[int, Refusal]]:
-        """Return each partition once, with the last valid records of a repeated entry, as in Kafka.
+        """Merge repeated partitions. As in Kafka, the last valid records of a partition count.
 
         Returns:
             The data to append, and an error for each repeated partition that also has invalid
             records. The response has this error, although the valid records are appended.
         """
-        once = {data.index: data for data in asked}
+        merged = {data.index: data for data in partitions}
         refused: dict[int, Refusal] = {}
-        if len(once) < len(asked) and self.context.version >= MAGIC_2_SINCE:
-            for data in asked:
-                found = self.look_at(data)
+        if len(merged) < len(partitions) and self.context.version >= MAGIC_2_SINCE:
+            for data in partitions:
+                found = self.validate(data)
                 if found is None:
-                    once[data.index] = data
+                    merged[data.index] = data
                 else:
                     refused[data.index] = found
-        return list(once.values()), refused
+        return list(merged.values()), refused
 
     def overrule(self, key: TopicPartition, refusal: Refusal) -> None:
         """Report an error for a partition, regardless of the result of its append."""
-        self.refuse_one(self.answers[key], refusal)
-        self.answers[key] = PartitionProduceResponse(
+        self.refuse_one(self.partition_responses[key], refusal)
+        self.partition_responses[key] = PartitionProduceResponse(
             index=key.partition, error_code=_NONE, base_offset=-1
         )
 
-    def look_at(self, data: PartitionProduceData) -> Refusal | None:
+    def validate(self, data: PartitionProduceData) -> Refusal | None:
         """Validate records that are not appended, because they may reject the whole request.
 
         Returns:
             The error of the records, or None.
         """
-        found = checked_records(data.records, self.context.version)
+        found = checked_records(data.records, self.context.version, self.has_transactional_id)
         if not isinstance(found, tuple):
             return None
-        self._note(found)
+        self._note_request_refusal(found)
         return found
 
-    def refuse_one(self, answer: PartitionProduceResponse, refusal: Refusal) -> None:
+    def refuse_one(self, partition_response: PartitionProduceResponse, refusal: Refusal) -> None:
         """Set the error of a partition whose records are not appended."""
         self.has_failed = True
-        answer.error_code = refusal.error
-        self._note(refusal)
+        partition_response.error_code = refusal.error
+        self._note_request_refusal(refusal)
 
-    def _note(self, refusal: Refusal) -> None:
+    def _note_request_refusal(self, refusal: Refusal) -> None:
         if refusal.of_request and self.refusal is None:
             self.refusal = refusal
 
     def refuse(self, refused: dict[TopicPartition, Refusal]) -> bool:
         """Set the errors of these partitions. Return whether the whole request is rejected."""
         for key, refusal in refused.items():
-            self.refuse_one(self.answers[key], refusal)
+            self.refuse_one(self.partition_responses[key], refusal)
         if self.refusal is not None:
             self.refuse_all(self.refusal)
         return self.refusal is not None
@@ -276,9 +305,22 @@ class PendingProduce:
         """Set the error of every partition: no records of the request are appended."""
         self.has_failed = True
         for topic in self.response.responses:
-            for answer in topic.partition_responses:
-                answer.error_code = refusal.error
-                answer.error_message = refusal.words or None
+            for partition_response in topic.partition_responses:
+                partition_response.error_code = refusal.error
+                partition_response.error_message = refusal.message or None
+
+    def fail(self, key: TopicPartition, error: ErrorCode, message: str | None) -> None:
+        """Set the error of a partition whose transaction could not be verified."""
+        partition_response = self.partition_responses[key]
+        self.has_failed = True
+        partition_response.error_code = error
+        partition_response.error_message = message
+
+    def begin_work(self) -> None:
+        """Stop reading from the connection until the records are appended."""
+        if not self._is_working:
+            self._is_working = True
+            self.context.connection.begin_work()
 
     def wait_for(self, operation: DelayedProduce | DeferredAppend) -> None:
         """Wait for an operation that completes later.
@@ -289,8 +331,7 @@ class PendingProduce:
         if isinstance(operation, DelayedProduce):
             self.context.on_client_gone(operation.cancel)
         else:
-            self._is_working = True
-            self.context.connection.begin_work()
+            self.begin_work()
 
     def on_appended(self, results: dict[TopicPartition, ProduceResult]) -> None:
         """Send the response with the result of each partition."""
@@ -302,16 +343,16 @@ class PendingProduce:
             self.context.give_up(error)
 
     def _on_appended(self, results: dict[TopicPartition, ProduceResult]) -> None:
-        answers = self.answers
+        partition_responses = self.partition_responses
         for key, result in results.items():
-            answer = answers[key]
-            answer.base_offset = result.base_offset
-            answer.log_append_time_ms = result.log_append_time
-            answer.log_start_offset = result.log_start_offset
+            partition_response = partition_responses[key]
+            partition_response.base_offset = result.base_offset
+            partition_response.log_append_time_ms = result.log_append_time
+            partition_response.log_start_offset = result.log_start_offset
             if result.error is not _NONE:
                 self.has_failed = True
-                _fill_error(answer, result)
-                self._maybe_name_leader(key.topic, answer)
+                _fill_error(partition_response, result)
+                self._maybe_name_leader(key.topic, partition_response)
         if self._is_working:
             self.context.connection.end_work()
         if self._acks != 0:
@@ -321,14 +362,14 @@ class PendingProduce:
         else:
             self.context.respond_nothing()
 
-    def _maybe_name_leader(self, topic: str, answer: PartitionProduceResponse) -> None:
-        moved = answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    def _maybe_name_leader(self, topic: str, partition_response: PartitionProduceResponse) -> None:
+        moved = partition_response.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         if not moved or self.context.version < _LEADER_SINCE:
             return
-        partition = self._cluster.partition(topic, answer.index)
+        partition = self._cluster.partition(topic, partition_response.index)
         if partition is None:
             return
-        answer.current_leader = LeaderIdAndEpoch(
+        partition_response.current_leader = LeaderIdAndEpoch(
             leader_id=partition.leader, leader_epoch=partition.leader_epoch
         )
         endpoint = self._cluster.endpoint(partition.leader, self.context.listener_name)
@@ -338,10 +379,10 @@ class PendingProduce:
             )
 
 
-def _fill_error(answer: PartitionProduceResponse, result: ProduceResult) -> None:
-    answer.error_code = result.error
-    answer.error_message = result.error_message
-    answer.record_errors = [
+def _fill_error(partition_response: PartitionProduceResponse, result: ProduceResult) -> None:
+    partition_response.error_code = result.error
+    partition_response.error_message = result.error_message
+    partition_response.record_errors = [
         BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
         for index, message in result.record_errors
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.controller.topic_names import INTERNAL_TOPICS, problem_of
+from barnabas.protocol.acls import AclOperation, AclResourceType
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import describe_topic_partitions as messages
 from barnabas.protocol.schema import ZERO_UUID
@@ -17,8 +18,11 @@ if TYPE_CHECKING:
 
     from barnabas.metadata.partition_registration import PartitionRegistration
     from barnabas.metadata.topics_image import TopicImage
+    from barnabas.server.dispatch.access import Access
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import BrokerDependencies
+
+_DESCRIBE, _TOPIC = int(AclOperation.DESCRIBE), int(AclResourceType.TOPIC)
 
 
 def handler(dependencies: BrokerDependencies) -> Handle:
@@ -41,29 +45,37 @@ class DescribeTopicPartitionsHandler:
         request: messages.DescribeTopicPartitionsRequest,
     ) -> messages.DescribeTopicPartitionsResponse | None:
         """Describe partitions from the cursor on, up to the limits of request and broker."""
-        return context.in_slices(self._answer(request))
+        return context.in_slices(self._build_response(request, context.access))
 
-    def _answer(
-        self, request: messages.DescribeTopicPartitionsRequest
+    def _build_response(
+        self, request: messages.DescribeTopicPartitionsRequest, access: Access | None
     ) -> Generator[None, None, messages.DescribeTopicPartitionsResponse]:
         cursor = request.cursor
         first_name = "" if cursor is None else cursor.topic_name
         first_partition = 0 if cursor is None else cursor.partition_index
         topics = self._cluster.image.topics
-        asked = yield from count_gradually(topic.name for topic in request.topics)
-        names = yield from sorted_gradually(list(asked or topics.names()))
+        requested = yield from count_gradually(topic.name for topic in request.topics)
+        names = yield from sorted_gradually(list(requested or topics.names()))
         response = messages.DescribeTopicPartitionsResponse(topics=[], next_cursor=None)
-        strange = cursor is not None and bool(asked) and first_name not in asked
-        if strange or first_partition < 0:
+        is_invalid = cursor is not None and bool(requested) and first_name not in requested
+        if is_invalid or first_partition < 0:
             # Return one error per requested topic, in request order and with repetitions.
             response.topics += [
                 _failed(topic.name, ErrorCode.INVALID_REQUEST) for topic in request.topics
             ]
             return response
-        room = max(1, min(request.response_partition_limit, self._partitions_max))
+        # Requested topics that the client may not describe. They come last.
+        refused: list[str] = []
+        remaining = max(1, min(request.response_partition_limit, self._partitions_max))
         for name in names:
             yield
             if name < first_name:
+                continue
+            if access is not None and not access.allows(
+                _DESCRIBE, _TOPIC, name, is_logged=bool(requested)
+            ):
+                if requested:
+                    refused.append(name)
                 continue
             topic = topics.by_name(name)
             if topic is None:
@@ -71,18 +83,25 @@ class DescribeTopicPartitionsHandler:
                 continue
             start = first_partition if name == first_name else 0
             indexes = [index for index in sorted(topic.partitions) if index >= start]
-            if room == 0 and indexes:
+            if remaining == 0 and indexes:
                 response.next_cursor = messages.CursorResponse(
                     topic_name=name, partition_index=indexes[0]
                 )
                 break
-            response.topics.append((yield from self._topic(topic, indexes[:room])))
-            if len(indexes) > room:
+            response.topics.append((yield from self._topic(topic, indexes[:remaining])))
+            if len(indexes) > remaining:
                 response.next_cursor = messages.CursorResponse(
-                    topic_name=name, partition_index=indexes[room]
+                    topic_name=name, partition_index=indexes[remaining]
                 )
                 break
-            room -= len(indexes)
+            remaining -= len(indexes)
+        if access is not None:
+            for each in response.topics:
+                each.topic_authorized_operations = access.operations(_TOPIC, each.name or "")
+                yield
+            response.topics += [
+                _failed(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for name in refused
+            ]
         return response
 
     def _topic(

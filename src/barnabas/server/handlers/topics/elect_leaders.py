@@ -33,10 +33,10 @@ class ElectLeadersHandler:
     def handle_elect_leaders(self, context: RequestContext, request: ElectLeadersRequest) -> None:
         """Forward the request. The response follows when the new leaders are committed."""
 
-        def answer(response: ElectLeadersResponse) -> None:
+        def respond(response: ElectLeadersResponse) -> None:
             if context.version < _FIRST_WITH_ERROR:
                 # v0 has error codes of partitions only.
                 response.error_code = ErrorCode.NONE
             context.respond_forwarded(response)
 
-        self._forwarding.send(request, answer, client_context=context)
+        self._forwarding.send(request, respond, client_context=context)

@@ -22,7 +22,7 @@ from barnabas.protocol.messages.metadata import (
 from barnabas.protocol.schema import ZERO_UUID
 from barnabas.server.handlers.authorized_operations import (
     CLUSTER_OPERATIONS,
-    NOT_ASKED,
+    NOT_REQUESTED,
     TOPIC_OPERATIONS,
 )
 from barnabas.waiting.steps import gradually
@@ -59,21 +59,21 @@ class MetadataHandler:
         self, context: RequestContext, request: MetadataRequest
     ) -> MetadataResponse | None:
         """Describe all topics, or the requested ones."""
-        if request.topics and self._lost_leaders.hold(
-            map(self._image_of, request.topics), lambda: self._serve_held(context, request)
+        if request.topics and self._lost_leaders.delay(
+            map(self._image_of, request.topics), lambda: self._serve_delayed(context, request)
         ):
             return None
-        return context.in_slices(self._answer(context, request))
+        return context.in_slices(self._build_response(context, request))
 
-    def _serve_held(self, context: RequestContext, request: MetadataRequest) -> None:
-        if context.is_wanted:
-            context.respond_in_slices(self._answer(context, request))
+    def _serve_delayed(self, context: RequestContext, request: MetadataRequest) -> None:
+        if context.is_needed:
+            context.respond_in_slices(self._build_response(context, request))
 
     def _image_of(self, topic: MetadataRequestTopic) -> TopicImage | None:
         image = self._cluster.image.topics
         return image.by_id(topic.topic_id) if topic.name is None else image.by_name(topic.name)
 
-    def _answer(
+    def _build_response(
         self, context: RequestContext, request: MetadataRequest
     ) -> Generator[None, None, MetadataResponse]:
         has_ids = lacks_name = False
@@ -90,7 +90,9 @@ class MetadataHandler:
                 for topic in request.topics or ()
                 if topic.topic_id != ZERO_UUID
             ]
-        operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+        operations = (
+            TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_REQUESTED
+        )
         topics = yield from self._topics(context, request, operations)
         response = MetadataResponse(
             brokers=[
@@ -110,10 +112,10 @@ class MetadataHandler:
     def _topics(
         self, context: RequestContext, request: MetadataRequest, operations: int
     ) -> Generator[None, None, list[MetadataResponseTopic]]:
-        asked, listener = request.topics, context.listener_name
+        requested, listener = request.topics, context.listener_name
         # Use the same image for all topics, because the work may take several turns.
         image = self._cluster.image.topics
-        if asked is None or (context.version == 0 and not asked):
+        if requested is None or (context.version == 0 and not requested):
             every: list[MetadataResponseTopic] = []
             for found in image:
                 described = yield from self._topic(found, listener, operations)
@@ -121,7 +123,7 @@ class MetadataHandler:
             return every
         made: dict[str | bytes, MetadataResponseTopic] = {}
         missing: list[str] = []
-        for topic in asked:
+        for topic in requested:
             key = topic.topic_id if topic.name is None else topic.name
             yield
             if key not in made:
@@ -181,33 +183,33 @@ class MetadataHandler:
 def _refused(request: MetadataRequest) -> MetadataResponse:
     """Return the error response to a request by id in a version without topic ids."""
     topics = [
-        _failed(topic, ErrorCode.INVALID_REQUEST, NOT_ASKED) for topic in request.topics or ()
+        _failed(topic, ErrorCode.INVALID_REQUEST, NOT_REQUESTED) for topic in request.topics or ()
     ]
-    for topic, asked in zip(topics, request.topics or (), strict=True):
-        topic.name = asked.name or ""
-        topic.topic_id = asked.topic_id
+    for topic, requested in zip(topics, request.topics or (), strict=True):
+        topic.name = requested.name or ""
+        topic.topic_id = requested.topic_id
     return MetadataResponse(brokers=[], cluster_id=None, controller_id=-1, topics=topics)
 
 
-def _unknown(asked: MetadataRequestTopic, operations: int) -> MetadataResponseTopic:
+def _unknown(requested: MetadataRequestTopic, operations: int) -> MetadataResponseTopic:
     """Return the entry for a topic that does not exist."""
-    if asked.name is None:
-        return _failed(asked, ErrorCode.UNKNOWN_TOPIC_ID, operations)
-    is_legal = problem_of(asked.name) is None
+    if requested.name is None:
+        return _failed(requested, ErrorCode.UNKNOWN_TOPIC_ID, operations)
+    is_legal = problem_of(requested.name) is None
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     error = unknown if is_legal else ErrorCode.INVALID_TOPIC_EXCEPTION
-    return _failed(asked, error, operations)
+    return _failed(requested, error, operations)
 
 
 def _failed(
-    asked: MetadataRequestTopic, error: ErrorCode, operations: int
+    requested: MetadataRequestTopic, error: ErrorCode, operations: int
 ) -> MetadataResponseTopic:
-    name = asked.name
+    name = requested.name
     return MetadataResponseTopic(
         error_code=error,
         name=name,
-        topic_id=asked.topic_id if name is None else ZERO_UUID,
+        topic_id=requested.topic_id if name is None else ZERO_UUID,
         is_internal=name in INTERNAL_TOPICS,
         partitions=[],
-        topic_authorized_operations=operations if name is not None else NOT_ASKED,
+        topic_authorized_operations=operations if name is not None else NOT_REQUESTED,
     )

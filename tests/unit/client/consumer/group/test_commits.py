@@ -26,7 +26,7 @@ STALE = ErrorCode.STALE_MEMBER_EPOCH
 
 
 class Member:
-    """A member that commits; its epoch is moved by hand."""
+    """A member that commits; the test changes its epoch."""
 
     def __init__(self, member_id: str = "m") -> None:
         self.cluster: Any = ScriptedCluster()
@@ -57,7 +57,7 @@ class Member:
         answer(FindCoordinatorResponse(coordinators=[found]))
 
     def answer(self, code: int = 0) -> int:
-        """Answer the oldest commit; the epoch that it was of."""
+        """Answer the oldest commit; return its epoch."""
         request, answer = self.cluster.take(9)
         partition = OffsetCommitResponsePartition(partition_index=0, error_code=code)
         topic = OffsetCommitResponseTopic(name="t", partitions=[partition])

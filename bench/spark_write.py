@@ -1,0 +1,148 @@
+"""`make bench`, fourth table: streams from topic to topic by `format("barnabas")`.
+
+The sink writes exactly once or at least once.
+
+Both take turns, run by run, so that noise hits both; the best of the runs after the first counts.
+The records are read with the same source, so that the figure is that of a whole query. Processor
+time is that of all of Spark's processes, Java and Python.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import json
+import os
+import sys
+import tempfile
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from barnabas.spark.options import parse_sink_options
+from barnabas.spark.session import spark_session
+from barnabas.spark.sink.support import is_transactional
+from bench import brokers, loads
+from bench.brokers import Broker
+from bench.run import machine
+from bench.spark_read import SIZE, Figure, cpu_seconds
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TOPIC = "spark-write"
+KINDS = {"exactly once": "true", "at least once": "false"}
+# By broker and kind.
+Figures = dict[tuple[str, str], Figure]
+
+
+def make_session() -> SparkSession:
+    """A session on two cores."""
+    settings = {
+        "spark.log.level": "ERROR",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "2g",
+    }
+    return spark_session("bench", "local[2]", settings)
+
+
+def copy(spark: SparkSession, broker: Broker, kind: str, records: int, per_batch: int) -> Figure:
+    """Copies the topic to a new one with a new query."""
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-spark-") as checkpoint,
+        loads.passing_topic(broker, "spark-copy") as out,
+    ):
+        cpu, started = cpu_seconds(), time.perf_counter()
+        query = (
+            spark.readStream.format("barnabas")
+            .option("kafka.bootstrap.servers", broker.address)
+            .option("subscribe", TOPIC)
+            .option("startingOffsets", "earliest")
+            .option("maxOffsetsPerTrigger", per_batch)
+            .load()
+            .select("key", "value")
+            .writeStream.format("barnabas")
+            .option("kafka.bootstrap.servers", broker.address)
+            .option("topic", out)
+            .option("exactlyOnce", KINDS[kind])
+            .option("checkpointLocation", checkpoint)
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        seconds, used = time.perf_counter() - started, cpu_seconds() - cpu
+    return Figure(records / 1e6 / seconds, used * 1e6 / records)
+
+
+def measure(
+    spark: SparkSession, running: list[Broker], options: argparse.Namespace, console: Console
+) -> Figures:
+    """Both kinds on every broker."""
+    figures: Figures = {}
+    for run, broker, kind in itertools.product(range(options.runs + 1), running, KINDS):
+        found = copy(spark, broker, kind, options.records, options.per_batch)
+        console.print(f"  run {run}: {kind}, {broker.name}: {found.rate:.2f}")
+        # The first warms up.
+        if run:
+            figures[broker.name, kind] = found.or_better(figures.get((broker.name, kind), found))
+    return figures
+
+
+def show(figures: Figures, names: list[str], console: Console) -> None:
+    """Prints a row a broker, with the ratio of the two."""
+    table = Table(title=f"Spark streams, {SIZE} B: {os.cpu_count()} cores, {machine()}")
+    table.add_column("M records/s; CPU µs/record")
+    for name in (*KINDS, "speed", "CPU"):
+        table.add_column(name, justify="right")
+    for name in names:
+        exact, plain = (figures[name, kind] for kind in KINDS)
+        cells = [f"{one.rate:.2f}; {one.cpu_us:.2f}" for one in (exact, plain)]
+        cells += [f"{exact.rate / plain.rate:.2f}x", f"{exact.cpu_us / plain.cpu_us:.2f}x"]
+        table.add_row(name, *cells)
+    console.print(table)
+
+
+def main() -> None:
+    """Command line: how many records, on which brokers, where to keep the figures."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--records", type=int, default=2_000_000, help="of 100 bytes")
+    parser.add_argument("--per-batch", type=int, default=500_000, help="records of a micro-batch")
+    parser.add_argument("--runs", type=int, default=3, help="beside the first, which warms up")
+    parser.add_argument("--brokers", default="barnabas,kafka")
+    parser.add_argument("--json", type=Path, help="file to keep the figures in")
+    options = parser.parse_args()
+    console = Console() if sys.stdout.isatty() else Console(width=150)
+    with contextlib.ExitStack() as stack:
+        running = []
+        for name in options.brokers.split(","):
+            if missing := brokers.missing_for(name):
+                console.print(f"  {name} is left out: {missing}", style="yellow")
+                continue
+            broker = stack.enter_context(brokers.running(name))
+            given = parse_sink_options({"kafka.bootstrap.servers": broker.address})
+            if not is_transactional(given, default=True):
+                console.print(f"  {name} is left out: it has no transactions", style="yellow")
+                continue
+            loads.create_topic(broker, TOPIC)
+            loads.produce(broker, TOPIC, SIZE, SIZE * options.records)
+            running.append(broker)
+        if not running:
+            return
+        spark = make_session()
+        figures = measure(spark, running, options, console)
+        spark.stop()
+    show(figures, [broker.name for broker in running], console)
+    if options.json is not None:
+        kept = {", ".join(key): asdict(figure) for key, figure in figures.items()}
+        options.json.write_text(json.dumps({"machine": machine(), "figures": kept}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""`python -m bench.transactions`: the cost and the speed of transactions beside Apache Kafka.
+
+One producer runs transactions one after the other. The brokers take turns, case by case, so that
+noise hits both; the first round warms up and does not count. The table has the best figure of the
+other rounds: transactions per second, processor time of the broker per transaction, and the time
+of a commit (p50, p99). librdkafka and our client send different requests: our client lets Produce
+add partitions (transaction.version 2). `--json FILE` keeps the figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import statistics
+import sys
+import time
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import confluent_kafka
+from rich.console import Console
+
+from barnabas import Producer
+from bench import brokers
+from bench.loads import passing_topic
+from bench.run import Figures, machine, show
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bench.brokers import Broker
+
+CLIENTS = ("librdkafka", "barnabas client")
+RECORDS = (1, 100)
+PARTITIONS = (1, 10)
+VALUE = bytes(100)
+
+
+class TransactionalProducer(Protocol):
+    """The calls that both clients share."""
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction."""
+        ...
+
+    def commit_transaction(self) -> None:
+        """Commit the transaction, and wait for the result."""
+        ...
+
+
+class Case(NamedTuple):
+    """One kind of transaction."""
+
+    client: str
+    records: int
+    partitions: int
+
+    @property
+    def name(self) -> str:
+        """The first part of the names of its rows."""
+        return f"{self.client}, {self.records} records, {self.partitions} partitions"
+
+    def run(self, broker: Broker, count: int) -> dict[str, float]:
+        """Run `count` transactions; return the figures by row."""
+        with passing_topic(broker, "transactions", self.partitions) as topic:
+            producer, send = OPEN[self.client](broker.address, topic)
+            self._transaction(producer, send)
+            cpu, started = broker.cpu_seconds(), time.perf_counter()
+            commits = [self._transaction(producer, send) for _ in range(count)]
+            seconds = time.perf_counter() - started
+            cpu = broker.cpu_seconds() - cpu
+        commits.sort()
+        return {
+            f"{self.name}: transactions/s": count / seconds,
+            f"{self.name}: CPU of the broker, ms": 1_000 * cpu / count,
+            f"{self.name}: commit p50, ms": statistics.median(commits),
+            f"{self.name}: commit p99, ms": commits[int(len(commits) * 0.99)],
+        }
+
+    def _transaction(self, producer: TransactionalProducer, send: Callable[[int], object]) -> float:
+        """Run one transaction; return the time of its commit in ms."""
+        producer.begin_transaction()
+        for number in range(self.records):
+            send(number % self.partitions)
+        started = time.perf_counter()
+        producer.commit_transaction()
+        return 1_000 * (time.perf_counter() - started)
+
+
+def _librdkafka(address: str, topic: str) -> tuple[TransactionalProducer, Callable[[int], object]]:
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": address, "transactional.id": topic, "linger.ms": 0}
+    )
+    producer.init_transactions(60)
+    return producer, lambda partition: producer.produce(topic, VALUE, partition=partition)
+
+
+def _ours(address: str, topic: str) -> tuple[TransactionalProducer, Callable[[int], object]]:
+    producer = Producer(address, transactional_id=topic, linger_ms=0)
+    producer.init_transactions()
+    return producer, lambda partition: producer.send(topic, VALUE, partition=partition)
+
+
+OPEN = {"librdkafka": _librdkafka, "barnabas client": _ours}
+
+
+def main() -> None:
+    """Run all cases on all brokers and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=300, help="transactions of a round")
+    parser.add_argument("--rounds", type=int, default=3, help="that count, after a warm-up")
+    parser.add_argument("--brokers", default="barnabas,kafka", help="names, ours first")
+    parser.add_argument("--json", type=Path, help="file to keep the figures in")
+    options = parser.parse_args()
+    console = Console() if sys.stdout.isatty() else Console(width=150)
+    names = []
+    for name in options.brokers.split(","):
+        if missing := brokers.missing_for(name):
+            console.print(f"  {name} is left out: {missing}", style="yellow")
+        else:
+            names.append(name)
+    figures = Figures()
+    cases = [Case(*each) for each in product(CLIENTS, RECORDS, PARTITIONS)]
+    with contextlib.ExitStack() as stack:
+        running = [stack.enter_context(brokers.running(name)) for name in names]
+        for number in range(options.rounds + 1):
+            kept = figures if number else Figures()
+            for case in cases:
+                for broker in running:
+                    console.print(f"  round {number}: {broker.name}, {case.name}")
+                    kept.note(broker, case.run(broker, options.count))
+    show(figures, names, console)
+    if options.json is not None:
+        kept_figures = {"machine": machine(), "figures": figures.rows}
+        options.json.write_text(json.dumps(kept_figures, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""`barnabas security`: set up TLS, users and rights."""

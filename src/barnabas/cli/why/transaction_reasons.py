@@ -1,0 +1,120 @@
+"""Reasons for a last stable offset below the high watermark: open transactions."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from barnabas.cli.transactions.no_timeout import NO_TIMEOUT_MS
+from barnabas.cli.why.reason import Reason, duration, note, wrong
+from barnabas.client.errors import ClientError
+
+if TYPE_CHECKING:
+    from barnabas.cli.transactions.held_back import HeldBack, Owner
+    from barnabas.client.admin.topics.partitions import ActiveProducer
+    from barnabas.client.admin.transactions import TransactionDescription
+
+__all__ = ["transaction_reasons"]
+
+
+def transaction_reasons(held: HeldBack | None) -> list[Reason]:
+    """Return the reason for an open transaction, which read_committed consumers wait for."""
+    if held is None:
+        return []
+    stable = held.last_stable_offset
+    head = (
+        f"read_committed consumers receive no records from {stable} on, "
+        f"{held.high_watermark - stable} offsets below the high watermark"
+    )
+    producer = held.first
+    if producer is None:
+        return [note("transaction-ends", f"{head}: a transaction is being completed", "look again")]
+    more = len(held.producers) - 1
+    others = f"; {more} more {'is' if more == 1 else 'are'} open" if more else ""
+    if held.is_hanging(producer):
+        return [_hanging(held, producer, head, others)]
+    owner = held.owners.get(producer.producer_id)
+    if owner is None or isinstance(owner.description, ClientError):
+        return [
+            _unknown(held, producer, owner, f"{head}: {_transaction_text(held, producer)}{others}")
+        ]
+    return [_known(held, producer, owner.transactional_id, owner.description, head, others)]
+
+
+def _transaction_text(held: HeldBack, producer: ActiveProducer) -> str:
+    """Return text about the transaction as the partition's leader knows it."""
+    age_ms = held.now_ms - producer.last_timestamp
+    wrote = f"wrote last {duration(age_ms)} ago" if producer.last_timestamp >= 0 else "has written"
+    return (
+        f"{_producer_text(producer)} has had a transaction open since offset "
+        f"{producer.current_transaction_start_offset} and {wrote}"
+    )
+
+
+def _producer_text(producer: ActiveProducer) -> str:
+    return f"producer id {producer.producer_id} epoch {producer.producer_epoch}"
+
+
+def _hanging(held: HeldBack, producer: ActiveProducer, head: str, others: str) -> Reason:
+    owner = held.owners.get(producer.producer_id)
+    told = "no coordinator knows it"
+    if owner is not None and not isinstance(owner.description, ClientError):
+        found = owner.description
+        told = (
+            f"its coordinator, broker {found.coordinator_id}, does not have it open: transactional "
+            f"id {owner.transactional_id} is {found.state}"
+        )
+    tp = held.partition
+    return wrong(
+        "transaction-hangs",
+        f"{head}: {_transaction_text(held, producer)}, and {told}, so it never ends{others}",
+        f"if its producer will not return, abort it: barnabas transactions abort "
+        f"{tp.topic}:{tp.partition} --start-offset {producer.current_transaction_start_offset}",
+    )
+
+
+def _unknown(held: HeldBack, producer: ActiveProducer, owner: Owner | None, what: str) -> Reason:
+    error = held.error if owner is None else owner.description
+    name = "" if owner is None else f" of transactional id {owner.transactional_id}"
+    return note(
+        "transaction-open",
+        f"{what}; the coordinator{name} does not answer: {error}",
+        "repeat this command when the coordinator answers: only the coordinator knows "
+        f"whether the transaction of producer id {producer.producer_id} will end",
+    )
+
+
+def _known(
+    held: HeldBack,
+    producer: ActiveProducer,
+    name: str,
+    found: TransactionDescription,
+    head: str,
+    others: str,
+) -> Reason:
+    has_timeout = found.timeout_ms != NO_TIMEOUT_MS
+    limit = f"of its timeout of {duration(found.timeout_ms)}" if has_timeout else "without timeout"
+    age = f"{duration(held.now_ms - found.start_time_ms)} {limit}"
+    what = (
+        f"{head}: transactional id {name} ({found.state} at its coordinator, broker "
+        f"{found.coordinator_id}, for {age}): {_transaction_text(held, producer)}{others}"
+    )
+    if found.state != "Ongoing":
+        return note(
+            "transaction-ends",
+            what,
+            f"its result is decided, and broker {found.coordinator_id} is writing the "
+            "markers; if this takes long, read the log of that broker",
+        )
+    waits = (
+        "its producer commits or aborts it, or the coordinator aborts it after its timeout"
+        if has_timeout
+        else "it uses two-phase commit: only its producer, or the next producer with its "
+        "id, ends it"
+    )
+    return note(
+        "transaction-open",
+        what,
+        f"{waits}; if its producer is dead, abort it: barnabas transactions terminate "
+        f"{shlex.quote(name)}",
+    )

@@ -1,0 +1,1 @@
+"""Credentials of users in the metadata log."""

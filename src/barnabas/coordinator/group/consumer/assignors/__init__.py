@@ -1,0 +1,1 @@
+"""Server-side assignors: pure functions from members and topics to a target assignment."""

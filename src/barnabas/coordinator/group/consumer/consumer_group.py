@@ -1,0 +1,301 @@
+"""The state of one consumer group (Kafka: ConsumerGroup). It changes by the replay of records."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from barnabas.coordinator.group.consumer.assignment import NOTHING, Owned, Target
+from barnabas.coordinator.group.consumer.consumer_group_state import ConsumerGroupState
+from barnabas.coordinator.group.consumer.resolved_regex import UNRESOLVED, ResolvedRegex
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from barnabas.coordinator.group.classic.group_memory import GroupMemory
+    from barnabas.coordinator.group.consumer.consumer_member import ConsumerMember
+
+# Estimated overhead of a member, of each of its topics and of each partition, in bytes.
+_MEMBER_BYTES = 1_000
+_TOPIC_BYTES = 100
+_PARTITION_BYTES = 100
+
+NO_EPOCH = -1
+# Epoch of a group without records. The first member raises it.
+FIRST_EPOCH = 1
+# The next heartbeat compares the topics with the stored hash.
+_REFRESH_NOW = (0, 0)
+
+
+class ConsumerGroup:
+    """Members, epochs, target assignment and regular expressions of a group."""
+
+    __slots__ = (
+        "_assignors",
+        "_names",
+        "_owners",
+        "_refresh",
+        "_regexes",
+        "assignment_epoch",
+        "assignment_timestamp",
+        "group_epoch",
+        "group_id",
+        "has_partition_metadata",
+        "held_bytes",
+        "members",
+        "memory",
+        "metadata_hash",
+        "resolved",
+        "static_members",
+        "targets",
+    )
+
+    def __init__(self, group_id: str, memory: GroupMemory) -> None:
+        # Memory accounting of all groups of this broker, and the size of this group in bytes.
+        self.memory = memory
+        self.held_bytes = 0
+        self.group_id = group_id
+        # Increases when members, subscriptions or topics change.
+        self.group_epoch = FIRST_EPOCH
+        # Hash of the subscribed topics at the last change of the group epoch.
+        self.metadata_hash = 0
+        # The group epoch for which `targets` was computed, and when (wall clock in ms, or 0).
+        self.assignment_epoch = FIRST_EPOCH
+        self.assignment_timestamp = 0
+        self.members: dict[str, ConsumerMember] = {}
+        # Member id by instance id.
+        self.static_members: dict[str, str] = {}
+        # Target assignment by member id.
+        self.targets: dict[str, Target] = {}
+        # Results of regular expressions.
+        self.resolved: dict[str, ResolvedRegex] = {}
+        # Whether a broker before 4.1 has written the record of the subscribed topics.
+        self.has_partition_metadata = False
+        # Subscribed members by topic name, and by regular expression. No count is 0.
+        self._names: Counter[str] = Counter()
+        self._regexes: Counter[str] = Counter()
+        # Members by the assignor that they prefer. No count is 0.
+        self._assignors: Counter[str] = Counter()
+        # Member epoch of the owner, by topic id and partition. No inner mapping is empty.
+        self._owners: dict[bytes, dict[int, int]] = {}
+        # Time (wall clock in ms) and group epoch until which the hash of the topics is valid.
+        self._refresh = _REFRESH_NOW
+
+    # State.
+
+    @property
+    def state(self) -> ConsumerGroupState:
+        """The state. See `consumer_group_state`."""
+        if not self.members:
+            return ConsumerGroupState.EMPTY
+        if self.group_epoch > self.assignment_epoch:
+            return ConsumerGroupState.ASSIGNING
+        if all(each.is_reconciled_to(self.assignment_epoch) for each in self.members.values()):
+            return ConsumerGroupState.STABLE
+        return ConsumerGroupState.RECONCILING
+
+    def static_member(self, instance_id: str | None) -> ConsumerMember | None:
+        """Return the static member of an instance, or None."""
+        member_id = None if instance_id is None else self.static_members.get(instance_id)
+        return None if member_id is None else self.members.get(member_id)
+
+    def target_of(self, member_id: str, instance_id: str | None) -> Target:
+        """Return the target assignment of a member; for a static member, that of its instance."""
+        if instance_id is not None:
+            known = self.static_members.get(instance_id)
+            return NOTHING if known is None else self.targets.get(known, NOTHING)
+        return self.targets.get(member_id, NOTHING)
+
+    def is_owned(self, topic_id: bytes, partition: int) -> bool:
+        """Whether a member owns the partition, or has not revoked it yet."""
+        return partition in self._owners.get(topic_id, {})
+
+    def preferred_assignor(
+        self, before: ConsumerMember | None = None, after: ConsumerMember | None = None
+    ) -> str | None:
+        """Return the assignor that most members prefer, or None.
+
+        Args:
+            before: a member to leave out.
+            after: a member to count in addition.
+        """
+        votes = Counter(self._assignors)
+        _count(votes, () if before is None else _assignor_of(before), -1)
+        _count(votes, () if after is None else _assignor_of(after), 1)
+        # Of equals, Kafka takes `uniform`, the first one in its map.
+        return max(votes, key=lambda name: (votes[name], name), default=None)
+
+    # Subscriptions.
+
+    def regex_subscribers(self, regex: str) -> int:
+        """Return the number of members that subscribe by this regular expression."""
+        return self._regexes.get(regex, 0)
+
+    def regexes(self) -> Collection[str]:
+        """Return the regular expressions of all members."""
+        return self._regexes.keys()
+
+    def subscribed_names(self) -> set[str]:
+        """Return the names of all topics to which members subscribe."""
+        return self._names.keys() | self._matched(self.resolved)
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a member subscribes to the topic, by name or by regular expression."""
+        return topic in self._names or any(topic in each.topics for each in self.resolved.values())
+
+    def subscribed_names_with(self, before: ConsumerMember, after: ConsumerMember) -> set[str]:
+        """Return the subscribed names if one member changes or joins.
+
+        The result of a new expression counts once its record is written.
+        """
+        names = Counter(self._names)
+        _count(names, before.subscribed_topic_names, -1)
+        _count(names, after.subscribed_topic_names, 1)
+        regex, dropped = before.subscribed_topic_regex, None
+        if after.subscribed_topic_regex != regex and self.regex_subscribers(regex) == 1:
+            dropped = regex
+        kept = {each: found for each, found in self.resolved.items() if each != dropped}
+        return names.keys() | self._matched(kept)
+
+    def subscribed_names_without(self, members: Collection[ConsumerMember]) -> set[str]:
+        """Return the subscribed names if these members leave."""
+        names, regexes = Counter(self._names), Counter(self._regexes)
+        for member in members:
+            _count(names, member.subscribed_topic_names, -1)
+            _count(regexes, _regex_of(member), -1)
+        kept = {
+            regex: found
+            for regex, found in self.resolved.items()
+            if regex in regexes or regex not in self._regexes
+        }
+        return names.keys() | self._matched(kept)
+
+    def subscribed_names_if(self, resolved: Mapping[str, ResolvedRegex]) -> set[str]:
+        """Return the subscribed names if these expressions are resolved in this way."""
+        return self._names.keys() | self._matched({**self.resolved, **resolved})
+
+    @staticmethod
+    def _matched(resolved: Mapping[str, ResolvedRegex]) -> set[str]:
+        return {topic for each in resolved.values() for topic in each.topics}
+
+    def topics_of(self, member: ConsumerMember) -> frozenset[str]:
+        """Return the names of the topics to which a member subscribes.
+
+        An expression that is not resolved yet matches no topic.
+        """
+        if not member.subscribed_topic_regex:
+            return member.subscribed_topic_names
+        found = self.resolved.get(member.subscribed_topic_regex, UNRESOLVED)
+        return member.subscribed_topic_names | found.topics
+
+    # Validity of the hash of the subscribed topics.
+
+    def request_refresh(self) -> None:
+        """Compare the topics with the stored hash at the next heartbeat."""
+        self._refresh = _REFRESH_NOW
+
+    def note_refresh(self, until_ms: int, epoch: int) -> None:
+        """Do not compare the topics until then, unless the group falls back to an older epoch."""
+        self._refresh = (until_ms, epoch)
+
+    def needs_refresh(self, now_ms: int) -> bool:
+        """Whether the topics must be compared with the stored hash."""
+        until_ms, epoch = self._refresh
+        return now_ms >= until_ms or self.group_epoch < epoch
+
+    # Replay.
+
+    def put(self, member: ConsumerMember) -> None:
+        """Add or replace a member."""
+        before = self.members.get(member.member_id)
+        self._forget(before)
+        self.members[member.member_id] = member
+        _count(self._names, member.subscribed_topic_names, 1)
+        _count(self._regexes, _regex_of(member), 1)
+        _count(self._assignors, _assignor_of(member), 1)
+        self._resize(_bytes_of(member))
+        for partitions in (member.assigned, member.pending_revocation):
+            self._own(partitions, member.member_epoch)
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.member_id
+
+    def remove(self, member_id: str) -> None:
+        """Remove a member. Its target assignment has a record of its own."""
+        before = self.members.pop(member_id, None)
+        self._forget(before)
+        if before is not None and self.static_members.get(before.instance_id or "") == member_id:
+            del self.static_members[before.instance_id or ""]
+
+    def _forget(self, member: ConsumerMember | None) -> None:
+        """Remove a known member's subscriptions and partitions from the indexes."""
+        if member is None:
+            return
+        _count(self._names, member.subscribed_topic_names, -1)
+        _count(self._regexes, _regex_of(member), -1)
+        _count(self._assignors, _assignor_of(member), -1)
+        self._resize(-_bytes_of(member))
+        for partitions in (member.assigned, member.pending_revocation):
+            self._disown(partitions, member.member_epoch)
+
+    def growth_by(self, member: ConsumerMember) -> int:
+        """Return by how many bytes the group grows if the member gets this state."""
+        known = self.members.get(member.member_id)
+        return _bytes_of(member) - (0 if known is None else _bytes_of(known))
+
+    def release_memory(self) -> None:
+        """Release the memory of a group that is removed with its members."""
+        self._resize(-self.held_bytes)
+
+    def _resize(self, growth: int) -> None:
+        self.held_bytes += growth
+        self.memory.held_bytes += growth
+
+    def _own(self, partitions: Owned, epoch: int) -> None:
+        for topic_id, indexes in partitions.items():
+            owners = self._owners.setdefault(topic_id, {})
+            for index in indexes:
+                # A later epoch wins, since the log may be compacted: its older records of other
+                # members then follow.
+                if owners.get(index, NO_EPOCH) < epoch:
+                    owners[index] = epoch
+                else:
+                    owners.setdefault(index, epoch)
+
+    def _disown(self, partitions: Owned, epoch: int) -> None:
+        for topic_id, indexes in partitions.items():
+            owners = self._owners.get(topic_id, {})
+            for index in indexes:
+                if owners.get(index) == epoch:
+                    del owners[index]
+            if not owners:
+                self._owners.pop(topic_id, None)
+
+
+def _bytes_of(member: ConsumerMember) -> int:
+    """Return the estimated memory size of a member and of its target assignment, in bytes."""
+    names = sum(len(name) + _TOPIC_BYTES for name in member.subscribed_topic_names)
+    partitions = sum(map(len, member.assigned.values()))
+    partitions += sum(map(len, member.pending_revocation.values()))
+    return (
+        _MEMBER_BYTES
+        + names
+        + len(member.subscribed_topic_regex)
+        + len(member.member_id)
+        + partitions * _PARTITION_BYTES
+    )
+
+
+def _regex_of(member: ConsumerMember) -> tuple[str, ...]:
+    regex = member.subscribed_topic_regex
+    return (regex,) if regex else ()
+
+
+def _assignor_of(member: ConsumerMember) -> tuple[str, ...]:
+    return () if member.server_assignor is None else (member.server_assignor,)
+
+
+def _count(counts: Counter[str], names: Iterable[str], change: int) -> None:
+    for name in names:
+        counts[name] += change
+        if counts[name] <= 0:
+            del counts[name]

@@ -1,0 +1,332 @@
+"""ConsumerGroupHeartbeat: joining, leaving, subscribing and reconciliation (KIP-848).
+
+A heartbeat does three things. It creates or changes the member, and raises the group epoch if that
+concerns other members. It computes the target assignment if that is older than the group epoch. It
+moves the member a step towards its target.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from barnabas.coordinator.group.consumer.assignment import NOTHING_OWNED, Target
+from barnabas.coordinator.group.consumer.consumer_member import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
+)
+from barnabas.coordinator.group.consumer.consumer_records import (
+    current_record,
+    epoch_record,
+    member_record,
+    member_tombstones,
+    partition_metadata_tombstone,
+    regex_tombstone,
+    target_epoch_record,
+    target_record,
+)
+from barnabas.coordinator.group.consumer.consumer_timers import ConsumerTimers
+from barnabas.coordinator.group.consumer.group_regexes import GroupRegexes, RegexChange
+from barnabas.coordinator.group.consumer.member_state import MemberState
+from barnabas.coordinator.group.consumer.membership_checks import (
+    check_instance,
+    find_dynamic,
+    find_static,
+    unknown_member,
+)
+from barnabas.coordinator.group.consumer.reconciliation import Reconciliation, reconcile
+from barnabas.coordinator.group.consumer.refusal import RefusalError
+from barnabas.coordinator.group.consumer.target_assignment import ASSIGNORS, compute_targets
+from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitionsResponse,
+)
+from barnabas.protocol.messages.leave_group import MemberResponse
+
+if TYPE_CHECKING:
+    from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
+    from barnabas.coordinator.group.consumer.consumer_member import ConsumerMember
+    from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard
+    from barnabas.coordinator.group.consumer.heartbeating import Heartbeating
+    from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
+    from barnabas.protocol.messages.leave_group import LeaveGroupRequest
+
+    Answer = CoordinatorResult[ConsumerGroupHeartbeatResponse]
+
+_DEFAULT_ASSIGNOR = next(iter(ASSIGNORS))
+# Kafka's interval for comparing the topics without a change of metadata, in ms: never.
+_REFRESH_MS = 0x7FFF_FFFF
+
+
+class ConsumerMembership:
+    """The heartbeats of one shard."""
+
+    __slots__ = ("_regexes", "_shard", "timers")
+
+    def __init__(self, shard: ConsumerShard) -> None:
+        self._shard = shard
+        self.timers = ConsumerTimers(shard.groups, shard.timers, self.fence)
+        self._regexes = GroupRegexes(shard)
+
+    def heartbeat(self, heartbeat: Heartbeating) -> Answer:
+        """Return the response and the records of a heartbeat whose fields are valid."""
+        try:
+            if heartbeat.request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
+                return self._leave(heartbeat)
+            return self._continue(heartbeat)
+        except RefusalError as error:
+            return CoordinatorResult(failed_heartbeat(error.error, error.message))
+
+    # Joining and continuing.
+
+    def _continue(self, heartbeat: Heartbeating) -> Answer:
+        request = heartbeat.request
+        group = self._shard.find_or_create(
+            request.group_id, heartbeat.records, is_joining=request.member_epoch == JOIN_EPOCH
+        )
+        member_id = request.member_id or self._shard.new_member_id()
+        self._check_size(group, member_id, request.instance_id)
+        find = find_dynamic if request.instance_id is None else find_static
+        member = find(group, heartbeat, member_id)
+        updated = heartbeat.updated(member)
+        self._shard.check_memory(group, updated)
+        if updated != member:
+            heartbeat.records.append(member_record(group.group_id, updated))
+        has_new_names = updated.subscribed_topic_names != member.subscribed_topic_names
+        regex_change = self._regexes.update(group, member, updated, heartbeat)
+        has_new_assignor = self._assignor(group) != self._assignor(group, member, updated)
+        is_bumped = has_new_names or has_new_assignor or regex_change is RegexChange.RESOLVED
+        group_epoch = group.group_epoch
+        if is_bumped or group.needs_refresh(self._shard.clock.wall_ms()):
+            group_epoch = self._update_epoch(group, heartbeat, (member, updated), is_bumped)
+        epoch, target = self._update_target(group, heartbeat, group_epoch, (member, updated))
+        has_new_subscription = has_new_names or regex_change is not RegexChange.NONE
+        updated = self._reconcile(group, heartbeat, updated, (epoch, target, has_new_subscription))
+        timeout_ms = self._shard.session_timeout_ms(group.group_id)
+        self.timers.restart_session(group.group_id, member_id, timeout_ms)
+        response = ConsumerGroupHeartbeatResponse(
+            error_code=ErrorCode.NONE,
+            member_id=member_id,
+            member_epoch=updated.member_epoch,
+            heartbeat_interval_ms=self._shard.heartbeat_interval_ms(group.group_id),
+        )
+        is_joining = request.member_epoch == JOIN_EPOCH
+        if is_joining or heartbeat.is_full() or updated.assigned != member.assigned:
+            response.assignment = Assignment(
+                topic_partitions=[
+                    TopicPartitionsResponse(topic_id=topic_id, partitions=sorted(indexes))
+                    for topic_id, indexes in sorted(updated.assigned.items())
+                ]
+            )
+        return CoordinatorResult(response, heartbeat.records)
+
+    def _check_size(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
+        if group.static_member(instance_id) is not None or member_id in group.members:
+            return
+        size_max = self._shard.config.group_consumer_max_size
+        if len(group.members) >= size_max:
+            raise RefusalError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The consumer group has reached its maximum capacity of {size_max} members.",
+            )
+
+    def _assignor(
+        self,
+        group: ConsumerGroup,
+        before: ConsumerMember | None = None,
+        after: ConsumerMember | None = None,
+    ) -> str:
+        return group.preferred_assignor(before, after) or _DEFAULT_ASSIGNOR
+
+    def _update_epoch(
+        self,
+        group: ConsumerGroup,
+        heartbeat: Heartbeating,
+        change: tuple[ConsumerMember, ConsumerMember],
+        is_bumped: bool,
+    ) -> int:
+        """Return the group epoch. Raise it if asked to, or if the subscribed topics changed."""
+        names = group.subscribed_names_with(*change)
+        metadata_hash = self._shard.hashes.of_topics(names)
+        epoch = group.group_epoch
+        if is_bumped or metadata_hash != group.metadata_hash:
+            epoch += 1
+            heartbeat.records.append(epoch_record(group.group_id, epoch, metadata_hash))
+            self._shard.metrics.consumer_rebalances += 1
+        group.note_refresh(self._shard.clock.wall_ms() + _REFRESH_MS, epoch)
+        if group.has_partition_metadata:
+            heartbeat.records.append(partition_metadata_tombstone(group.group_id))
+        return epoch
+
+    def _update_target(
+        self,
+        group: ConsumerGroup,
+        heartbeat: Heartbeating,
+        group_epoch: int,
+        change: tuple[ConsumerMember, ConsumerMember],
+    ) -> tuple[int, Target]:
+        """Return epoch and target assignment of the member. Compute them if they are outdated."""
+        before, after = change
+        current = group.target_of(after.member_id, after.instance_id)
+        now_ms = self._shard.clock.wall_ms()
+        interval_ms = self._shard.assignment_interval_ms(group.group_id)
+        is_too_early = (
+            group.assignment_timestamp
+            and interval_ms
+            and now_ms < group.assignment_timestamp + interval_ms
+        )
+        if group.assignment_epoch >= group_epoch or is_too_early:
+            return group.assignment_epoch, current
+        assignor = self._assignor(group, before, after)
+        targets, differing = compute_targets(group, after, assignor, self._shard.topics)
+        heartbeat.records += [
+            target_record(group.group_id, member_id, target)
+            for member_id, target in differing.items()
+        ]
+        heartbeat.records.append(target_epoch_record(group.group_id, group_epoch, now_ms))
+        return group_epoch, targets[after.member_id]
+
+    def _reconcile(
+        self,
+        group: ConsumerGroup,
+        heartbeat: Heartbeating,
+        member: ConsumerMember,
+        target: tuple[int, Target, bool],
+    ) -> ConsumerMember:
+        """Return the member after its next step towards the target (epoch, partitions).
+
+        The third part of the target is whether the member has changed its subscription.
+        """
+        epoch, partitions, has_new_subscription = target
+        if not has_new_subscription and member.is_reconciled_to(epoch):
+            return member
+        subscribed = {self._shard.topics.topic_id(name) for name in group.topics_of(member)}
+        after = reconcile(
+            member,
+            Reconciliation(
+                epoch,
+                partitions,
+                {each for each in subscribed if each is not None},
+                has_new_subscription,
+                group.is_owned,
+                heartbeat.reported(),
+            ),
+        )
+        if after is None:
+            raise RefusalError(
+                ErrorCode.FENCED_MEMBER_EPOCH,
+                "The consumer group member is in a unknown state. The member must abandon all its "
+                "partitions and rejoin.",
+            )
+        if after != member:
+            heartbeat.records.append(current_record(group.group_id, after))
+            if after.state is MemberState.UNREVOKED_PARTITIONS:
+                self.timers.start_rebalance(group.group_id, after)
+            else:
+                self.timers.end_rebalance(group.group_id, after.member_id)
+        return after
+
+    # Leaving.
+
+    def _leave(self, heartbeat: Heartbeating) -> Answer:
+        request = heartbeat.request
+        group = self._shard.require(request.group_id)
+        response = ConsumerGroupHeartbeatResponse(
+            error_code=ErrorCode.NONE,
+            member_id=request.member_id,
+            member_epoch=request.member_epoch,
+            heartbeat_interval_ms=0,
+        )
+        if request.instance_id is None:
+            member = group.members.get(request.member_id)
+            if member is None:
+                raise unknown_member(group, request.member_id)
+        else:
+            known = group.static_member(request.instance_id)
+            member = check_instance(known, request.member_id, request.instance_id)
+            if request.member_epoch == STATIC_LEAVE_EPOCH:
+                return CoordinatorResult(response, [_static_leave(group, member)])
+        return CoordinatorResult(
+            response,
+            self.fence(group, member),
+            on_appended=partial(self._on_left, group, member.member_id),
+        )
+
+    def remove_static(
+        self, group: ConsumerGroup, request: LeaveGroupRequest
+    ) -> CoordinatorResult[list[MemberResponse]]:
+        """Handle LeaveGroup: an administrator removes static members by instance id."""
+        responses: list[MemberResponse] = []
+        removed: dict[str, ConsumerMember] = {}
+        for each in request.members:
+            member = group.static_member(each.group_instance_id) if not each.member_id else None
+            is_known = member is not None and member.member_id not in removed
+            if member is not None and is_known:
+                removed[member.member_id] = member
+            responses.append(
+                MemberResponse(
+                    member_id=each.member_id,
+                    group_instance_id=each.group_instance_id,
+                    error_code=ErrorCode.NONE if is_known else ErrorCode.UNKNOWN_MEMBER_ID,
+                )
+            )
+        if not removed:
+            return CoordinatorResult(responses)
+        records = self.fence(group, *removed.values())
+
+        def on_appended(error: ErrorCode) -> None:
+            for member_id in removed:
+                self._on_left(group, member_id, error)
+
+        return CoordinatorResult(responses, records, on_appended=on_appended)
+
+    def _on_left(self, group: ConsumerGroup, member_id: str, error: ErrorCode) -> None:
+        if error is ErrorCode.NONE and member_id not in group.members:
+            self.timers.end(group.group_id, member_id)
+
+    def fence(self, group: ConsumerGroup, *members: ConsumerMember) -> list[CoordinatorRecord]:
+        """Return the records that remove members, and that raise the group epoch."""
+        group_id = group.group_id
+        records: list[CoordinatorRecord] = []
+        for member in members:
+            records += member_tombstones(group_id, member.member_id)
+        regexes = Counter(each.subscribed_topic_regex for each in members)
+        records += [
+            regex_tombstone(group_id, regex)
+            for regex, count in regexes.items()
+            if regex and group.regex_subscribers(regex) == count
+        ]
+        names = group.subscribed_names_without(members)
+        epoch = group.group_epoch + 1
+        records.append(epoch_record(group_id, epoch, self._shard.hashes.of_topics(names)))
+        if len(group.members) == len(members):
+            # An empty group has nothing to assign.
+            records.append(target_epoch_record(group_id, epoch, 0))
+        return records
+
+
+def _static_leave(group: ConsumerGroup, member: ConsumerMember) -> CoordinatorRecord:
+    """Return the record of a static member that may come back. It keeps its partitions."""
+    left = replace(
+        member,
+        member_epoch=STATIC_LEAVE_EPOCH,
+        pending_revocation=NOTHING_OWNED,
+        assigned={
+            topic_id: dict.fromkeys(indexes, 0) for topic_id, indexes in member.assigned.items()
+        },
+    )
+    return current_record(group.group_id, left)
+
+
+def failed_heartbeat(error: ErrorCode, message: str | None) -> ConsumerGroupHeartbeatResponse:
+    """Return the response with an error."""
+    return ConsumerGroupHeartbeatResponse(
+        error_code=error, error_message=message, member_epoch=0, heartbeat_interval_ms=0
+    )

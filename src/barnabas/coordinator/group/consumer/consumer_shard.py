@@ -1,0 +1,208 @@
+"""The consumer groups of one state partition, and what their requests share."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from barnabas.coordinator.group.classic.group_record import group_tombstone
+from barnabas.coordinator.group.classic.group_state import GroupState
+from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
+from barnabas.coordinator.group.consumer.consumer_groups import ConsumerGroups
+from barnabas.coordinator.group.consumer.member_state import MemberState
+from barnabas.coordinator.group.consumer.refusal import RefusalError
+from barnabas.coordinator.group.consumer.topic_hash import TopicHashes
+from barnabas.coordinator.group.consumer_config import ConsumerGroupConfig
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.primitives import uuid_to_string
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from barnabas.coordinator.group.classic.classic_groups import ClassicGroups
+    from barnabas.coordinator.group.consumer.consumer_member import ConsumerMember
+    from barnabas.coordinator.group.consumer.consumer_timers import ConsumerTimers
+    from barnabas.coordinator.group.group_metrics import GroupMetrics
+    from barnabas.coordinator.group.topics_view import TopicsView
+    from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
+    from barnabas.coordinator.runtime.shard_timers import ShardTimers
+    from barnabas.runtime.clock import Clock
+    from barnabas.runtime.rng import Rng
+
+
+def _no_overrides(_group_id: str) -> Mapping[str, str]:
+    return {}
+
+
+class ConsumerSettings(msgspec.Struct):
+    """The configuration of consumer groups."""
+
+    # The broker replaces it when a dynamic key changes.
+    config: ConsumerGroupConfig = ConsumerGroupConfig()
+    # Returns the configs of a group, which override the broker's.
+    overrides: Callable[[str], Mapping[str, str]] = _no_overrides
+
+
+class ConsumerSurroundings(msgspec.Struct, frozen=True):
+    """What a shard's consumer groups use."""
+
+    settings: ConsumerSettings
+    topics: TopicsView
+    timers: ShardTimers
+    clock: Clock
+    rng: Rng
+    metrics: GroupMetrics
+
+
+class ConsumerShard:
+    """The consumer groups of one shard. A group id belongs to a classic or to a consumer group."""
+
+    __slots__ = (
+        "_classic",
+        "_rng",
+        "_settings",
+        "clock",
+        "groups",
+        "hashes",
+        "metrics",
+        "new_topics_version",
+        "timers",
+        "topics",
+    )
+
+    def __init__(self, surroundings: ConsumerSurroundings, classic: ClassicGroups) -> None:
+        self._classic = classic
+        self._settings = surroundings.settings
+        self._rng = surroundings.rng
+        self.topics = surroundings.topics
+        self.timers = surroundings.timers
+        self.clock = surroundings.clock
+        self.metrics = surroundings.metrics
+        self.hashes = TopicHashes(self.topics)
+        self.groups = ConsumerGroups(self._make_room, classic.memory)
+        # Offset of the last metadata image with new topics. Older results of regular expressions
+        # are outdated.
+        self.new_topics_version = -1
+
+    def _make_room(self, group_id: str) -> bool:
+        """Remove a classic group that has only offsets. Return whether the id is free now."""
+        group = self._classic.find(group_id)
+        if group is None:
+            return True
+        if not group.is_in(GroupState.EMPTY) or group.protocol_type is not None:
+            return False
+        self._classic.remove(group, ErrorCode.UNKNOWN_MEMBER_ID)
+        return True
+
+    # Groups.
+
+    def require(self, group_id: str) -> ConsumerGroup:
+        """Return an existing consumer group. Raises RefusalError."""
+        group = self.groups.find(group_id)
+        if group is not None:
+            return group
+        if self._classic.find(group_id) is None:
+            message = f"Group {group_id} not found."
+        else:
+            message = f"Group {group_id} is not a consumer group."
+        raise RefusalError(ErrorCode.GROUP_ID_NOT_FOUND, message)
+
+    def find_or_create(
+        self, group_id: str, records: list[CoordinatorRecord], *, is_joining: bool
+    ) -> ConsumerGroup:
+        """Return the group of a heartbeat. Raises RefusalError.
+
+        A new group is added by the replay of its records. A classic group without members makes
+        room for it. Groups with classic members are not converted, as in Kafka with
+        `group.consumer.migration.policy=disabled`.
+        """
+        group = self.groups.find(group_id)
+        if group is not None:
+            return group
+        classic = self._classic.find(group_id)
+        if classic is None:
+            if is_joining:
+                return ConsumerGroup(group_id, self._classic.memory)
+            raise RefusalError(
+                ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found."
+            )
+        if not is_joining:
+            raise RefusalError(
+                ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group."
+            )
+        if not classic.is_in(GroupState.EMPTY):
+            raise RefusalError(
+                ErrorCode.GROUP_ID_NOT_FOUND,
+                f"Cannot upgrade classic group {group_id} to consumer group because online upgrade "
+                "is disabled.",
+            )
+        records.append(group_tombstone(group_id))
+        return ConsumerGroup(group_id, self._classic.memory)
+
+    def new_member_id(self) -> str:
+        """Return a random id for a client that has not chosen one."""
+        return uuid_to_string(self._rng.uuid())
+
+    def check_memory(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+        """Check that the group may grow by the new state of a member. Raises RefusalError."""
+        growth = group.growth_by(member)
+        error = self._classic.memory.check(group.held_bytes, growth)
+        if error is not ErrorCode.NONE:
+            raise RefusalError(error, "The subscriptions of the members take too much memory.")
+
+    # Configuration.
+
+    def session_timeout_ms(self, group_id: str) -> int:
+        """Return the session timeout of a group's members."""
+        return self._limited(group_id, "session.timeout.ms")
+
+    def heartbeat_interval_ms(self, group_id: str) -> int:
+        """Return the heartbeat interval of a group's members."""
+        return self._limited(group_id, "heartbeat.interval.ms")
+
+    @property
+    def config(self) -> ConsumerGroupConfig:
+        """The broker's current configuration."""
+        return self._settings.config
+
+    def assignment_interval_ms(self, group_id: str) -> int:
+        """Return the minimum time between two target assignments of a group."""
+        return self._limited(group_id, "assignment.interval.ms")
+
+    def _limited(self, group_id: str, name: str) -> int:
+        """Return the value of a config in ms. The broker's limits apply to the group's value."""
+        field = name.replace(".", "_")
+        own = self._settings.overrides(group_id).get(f"consumer.{name}")
+        value: int = getattr(self.config, f"group_consumer_{field}")
+        if own is None:
+            return value
+        lowest: int = getattr(self.config, f"group_consumer_min_{field}")
+        highest: int = getattr(self.config, f"group_consumer_max_{field}")
+        return min(max(int(own), lowest), highest)
+
+    # Topics and leadership.
+
+    def on_topics_changed(self, names: Collection[str], *, has_new: bool) -> None:
+        """Let the next heartbeat of each group that subscribes to these topics compare them."""
+        self.hashes.forget(names)
+        if has_new:
+            self.new_topics_version = self.topics.version()
+        for group in self.groups.all():
+            if any(group.is_subscribed_to(name) for name in names):
+                group.request_refresh()
+
+    def start_timers(self, timers: ConsumerTimers) -> None:
+        """Start the timeouts of all members after the shard is loaded."""
+        for group in self.groups.all():
+            timeout_ms = self.session_timeout_ms(group.group_id)
+            for member in group.members.values():
+                timers.restart_session(group.group_id, member.member_id, timeout_ms)
+                if member.state is MemberState.UNREVOKED_PARTITIONS:
+                    timers.start_rebalance(group.group_id, member)
+
+    def discard(self, group: ConsumerGroup) -> Callable[[], None]:
+        """Remove a group without members at once. Return a function that brings it back."""
+        self.groups.remove(group.group_id)
+        return partial(self.groups.restore, group)

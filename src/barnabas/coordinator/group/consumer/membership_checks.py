@@ -1,0 +1,175 @@
+"""Checks of a heartbeat: the request itself, and the member that it claims to come from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from barnabas.coordinator.group.consumer.consumer_member import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    ConsumerMember,
+)
+from barnabas.coordinator.group.consumer.consumer_records import (
+    current_record,
+    member_record,
+    member_tombstones,
+    target_record,
+)
+from barnabas.coordinator.group.consumer.refusal import RefusalError
+from barnabas.coordinator.group.consumer.target_assignment import ASSIGNORS
+from barnabas.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
+    from barnabas.coordinator.group.consumer.heartbeating import Heartbeating
+    from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+
+# The first version in which clients choose their member ids (KIP-1082).
+_CLIENT_MEMBER_ID_SINCE = 1
+
+
+def check_request(request: ConsumerGroupHeartbeatRequest, version: int) -> None:
+    """Check what needs no group. Raises RefusalError."""
+    epoch = request.member_epoch
+    has_member_id = version >= _CLIENT_MEMBER_ID_SINCE or epoch > JOIN_EPOCH or epoch == LEAVE_EPOCH
+    if has_member_id and not request.member_id.strip():
+        raise _invalid("MemberId can't be empty.")
+    if not request.group_id.strip():
+        raise _invalid("GroupId can't be empty.")
+    if request.instance_id is not None and not request.instance_id.strip():
+        raise _invalid("InstanceId can't be empty.")
+    if request.rack_id is not None and not request.rack_id.strip():
+        raise _invalid("RackId can't be empty.")
+    if epoch == JOIN_EPOCH:
+        _check_join(request)
+    elif epoch == STATIC_LEAVE_EPOCH:
+        if request.instance_id is None:
+            raise _invalid("InstanceId can't be null.")
+    elif epoch < STATIC_LEAVE_EPOCH:
+        raise _invalid("MemberEpoch is invalid.")
+    if request.server_assignor is not None and request.server_assignor not in ASSIGNORS:
+        raise RefusalError(
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: "
+            f"{', '.join(ASSIGNORS)}.",
+        )
+
+
+def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
+    if request.rebalance_timeout_ms == -1:
+        raise _invalid("RebalanceTimeoutMs must be provided in first request.")
+    if request.topic_partitions is None or request.topic_partitions:
+        raise _invalid("TopicPartitions must be empty when (re-)joining.")
+    if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
+        raise _invalid(
+            "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when "
+            "(re-)joining."
+        )
+
+
+def _invalid(message: str) -> RefusalError:
+    return RefusalError(ErrorCode.INVALID_REQUEST, message)
+
+
+def find_dynamic(group: ConsumerGroup, heartbeat: Heartbeating, member_id: str) -> ConsumerMember:
+    """Return the known or new member of a request without instance id. Raises RefusalError."""
+    epoch = heartbeat.request.member_epoch
+    member = group.members.get(member_id)
+    if member is None:
+        if epoch != JOIN_EPOCH:
+            raise unknown_member(group, member_id)
+        member = ConsumerMember(member_id)
+    _check_epoch(member, epoch, heartbeat.reported())
+    return member
+
+
+def unknown_member(group: ConsumerGroup, member_id: str) -> RefusalError:
+    """Return the error for a member id that the group does not have."""
+    return RefusalError(
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        f"Member {member_id} is not a member of group {group.group_id}.",
+    )
+
+
+def find_static(group: ConsumerGroup, heartbeat: Heartbeating, member_id: str) -> ConsumerMember:
+    """Return the known or new member of a request with an instance id. Raises RefusalError.
+
+    A joining member replaces the member that has left for a while with epoch -2.
+    """
+    request = heartbeat.request
+    instance_id = request.instance_id or ""
+    known = group.static_member(instance_id)
+    if request.member_epoch != JOIN_EPOCH:
+        owner = check_instance(known, member_id, instance_id)
+        _check_epoch(owner, request.member_epoch, heartbeat.reported())
+        return owner
+    if known is None:
+        return group.members.get(member_id) or ConsumerMember(member_id)
+    if known.member_epoch != STATIC_LEAVE_EPOCH:
+        raise RefusalError(
+            ErrorCode.UNRELEASED_INSTANCE_ID,
+            f"Static member {member_id} with instance id {instance_id} cannot join the group "
+            f"because the instance id is owned by {known.member_id} member.",
+        )
+    member = replace(known, member_id=member_id, member_epoch=0, previous_member_epoch=0)
+    target = group.targets.get(known.member_id, {})
+    heartbeat.records += [
+        *member_tombstones(group.group_id, known.member_id),
+        member_record(group.group_id, member),
+        target_record(group.group_id, member_id, target),
+        current_record(group.group_id, member),
+    ]
+    return member
+
+
+def check_instance(
+    known: ConsumerMember | None, member_id: str, instance_id: str
+) -> ConsumerMember:
+    """Return the static member if it has that member id. Raises RefusalError."""
+    if known is None:
+        raise RefusalError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+    if known.member_id != member_id:
+        raise RefusalError(
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"Static member {member_id} with instance id {instance_id} was fenced by member "
+            f"{known.member_id}.",
+        )
+    return known
+
+
+def _check_epoch(
+    member: ConsumerMember, received: int, reported: Mapping[bytes, set[int]] | None
+) -> None:
+    """Fence a member whose epoch is not the current one.
+
+    The previous epoch is accepted if the client owns nothing but assigned partitions: it has missed
+    the last response.
+    """
+    if received == JOIN_EPOCH or received == member.member_epoch:
+        return
+    if received > member.member_epoch:
+        raise RefusalError(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            f"The consumer group member has a greater member epoch ({received}) than the one known "
+            f"by the group coordinator ({member.member_epoch}). The member must abandon all its "
+            "partitions and rejoin.",
+        )
+    if received != member.previous_member_epoch or not _owns_only_assigned(member, reported):
+        raise RefusalError(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            f"The consumer group member has a smaller member epoch ({received}) than the one known "
+            f"by the group coordinator ({member.member_epoch}). The member must abandon all its "
+            "partitions and rejoin.",
+        )
+
+
+def _owns_only_assigned(member: ConsumerMember, reported: Mapping[bytes, set[int]] | None) -> bool:
+    return reported is not None and all(
+        indexes <= member.assigned.get(topic_id, {}).keys()
+        for topic_id, indexes in reported.items()
+    )

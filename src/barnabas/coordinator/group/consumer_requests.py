@@ -1,0 +1,114 @@
+"""All versions of ConsumerGroupHeartbeat and ConsumerGroupDescribe (KIP-848)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from barnabas.coordinator.group.consumer.consumer_membership import failed_heartbeat
+from barnabas.coordinator.group.consumer.described_consumers import describe_consumers
+from barnabas.coordinator.group.consumer.membership_checks import check_request
+from barnabas.coordinator.group.consumer.refusal import RefusalError
+from barnabas.coordinator.runtime.append_errors import client_error
+from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.consumer_group_describe import DescribedGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from barnabas.coordinator.group.consumer.heartbeating import Heartbeating
+    from barnabas.coordinator.group.group_shard import GroupShard
+    from barnabas.coordinator.group.topics_view import TopicsView
+    from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
+    from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+
+
+class ConsumerRequests:
+    """Requests for consumer groups."""
+
+    def __init__(self, runtime: CoordinatorRuntime[GroupShard], topics: TopicsView) -> None:
+        self._runtime = runtime
+        self._topics = topics
+
+    def heartbeat(
+        self,
+        heartbeat: Heartbeating,
+        version: int,
+        on_done: Callable[[ConsumerGroupHeartbeatResponse], None],
+    ) -> None:
+        """Handle ConsumerGroupHeartbeat, versions 0 and 1.
+
+        Args:
+            heartbeat: the request and its client.
+            version: the version of the request.
+            on_done: gets the response when its records are committed.
+        """
+
+        def respond(found: ConsumerGroupHeartbeatResponse | None, error: ErrorCode) -> None:
+            if found is None:
+                found = failed_heartbeat(client_error(error), None)
+            on_done(found)
+
+        try:
+            check_request(heartbeat.request, version)
+        except RefusalError as error:
+            on_done(failed_heartbeat(error.error, error.message))
+            return
+        self._runtime.write(
+            heartbeat.request.group_id,
+            lambda shard: shard.consumers.heartbeat(heartbeat),
+            respond,
+        )
+
+    def describe(
+        self, group_ids: list[str], on_done: Callable[[list[DescribedGroup]], None]
+    ) -> Generator[None, None, None]:
+        """Describe consumer groups (versions 0 and 1). Yields after each group.
+
+        A response waits for the commit of the records that it shows.
+
+        Args:
+            group_ids: the groups.
+            on_done: gets the groups in the order of `group_ids`.
+        """
+        found: dict[int, DescribedGroup] = {}
+
+        def on_described(index: int, described: DescribedGroup | None, error: ErrorCode) -> None:
+            if described is None:
+                described = failed_group(group_ids[index], client_error(error), None)
+            found[index] = described
+            if len(found) == len(group_ids):
+                on_done([found[each] for each in range(len(group_ids))])
+
+        if not group_ids:
+            on_done([])
+        for index, group_id in enumerate(group_ids):
+            if not group_id:
+                on_described(index, None, ErrorCode.INVALID_GROUP_ID)
+            else:
+                self._runtime.write(
+                    group_id, partial(self._describe, group_id), partial(on_described, index)
+                )
+            yield
+
+    def _describe(self, group_id: str, shard: GroupShard) -> CoordinatorResult[DescribedGroup]:
+        try:
+            group = shard.consumer_groups.require(group_id)
+        except RefusalError as error:
+            return CoordinatorResult(failed_group(group_id, error.error, error.message))
+        return CoordinatorResult(describe_consumers(group, self._topics))
+
+
+def failed_group(group_id: str, error: ErrorCode, message: str | None) -> DescribedGroup:
+    """Return the description of a group with an error."""
+    return DescribedGroup(
+        error_code=error,
+        error_message=message,
+        group_id=group_id,
+        group_state="",
+        group_epoch=0,
+        assignment_epoch=0,
+        assignor_name="",
+        members=[],
+    )

@@ -1,0 +1,1 @@
+"""Access control lists in the metadata image."""

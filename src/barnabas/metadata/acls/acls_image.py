@@ -1,0 +1,176 @@
+"""All access control entries, with an index by resource pattern (KIP-801).
+
+A request needs the entries that apply to one resource name. These are in at most two literal
+patterns (the name, and the wildcard) and in the prefixed patterns of the lengths that exist. So a
+look-up costs one step for each length of a prefix, however many entries there are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from barnabas.metadata.persistent_map import PersistentMap
+from barnabas.protocol.acls import WILDCARD, PatternType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from barnabas.metadata.acls.acl import Acl
+    from barnabas.protocol.records.access_control_entry_record import AccessControlEntryRecord
+
+# The new entry of each changed id; None for a removed entry.
+AclChanges: TypeAlias = "dict[bytes, Acl | None]"
+# Entries of one resource pattern, by principal, each with the number of its ids. Callers must not
+# change it. No mapping in it is empty.
+PatternAcls: TypeAlias = "Mapping[str, Mapping[Acl, int]]"
+
+_LITERAL, _PREFIXED = int(PatternType.LITERAL), int(PatternType.PREFIXED)
+
+
+class AclsImage:
+    """Access control entries by id and by resource pattern."""
+
+    __slots__ = ("_by_id", "_by_pattern", "_prefix_lengths")
+
+    def __init__(self) -> None:
+        self._by_id: PersistentMap[bytes, Acl] = PersistentMap()
+        # Keys are those of `_key_of`.
+        self._by_pattern: PersistentMap[str, PatternAcls] = PersistentMap()
+        # Number of prefixed patterns by length, by resource type. Shortest first, never zero.
+        self._prefix_lengths: Mapping[int, Mapping[int, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __iter__(self) -> Iterator[tuple[bytes, Acl]]:
+        return ((each, self._by_id[each]) for each in self._by_id)
+
+    def get(self, acl_id: bytes) -> Acl | None:
+        """Return the entry with this id, or None."""
+        return self._by_id.get(acl_id)
+
+    def __contains__(self, acl: Acl) -> bool:
+        """Return whether there is an entry equal to `acl`."""
+        found = self._by_pattern.get(
+            _key_of(acl.resource_type, acl.pattern_type, acl.resource_name)
+        )
+        return found is not None and acl in found.get(acl.principal, ())
+
+    def applying_to(self, resource_type: int, name: str) -> Iterator[PatternAcls]:
+        """Yield the entries of each pattern that applies to a resource.
+
+        First come the resource's own literal pattern and the prefixed patterns, then the wildcard.
+        """
+        patterns = self._by_pattern
+        found = patterns.get(_key_of(resource_type, _LITERAL, name))
+        if found is not None:
+            yield found
+        for length in self._prefix_lengths.get(resource_type, ()):
+            if length > len(name):
+                break
+            found = patterns.get(_key_of(resource_type, _PREFIXED, name[:length]))
+            if found is not None:
+                yield found
+        if name != WILDCARD:
+            found = patterns.get(_key_of(resource_type, _LITERAL, WILDCARD))
+            if found is not None:
+                yield found
+
+    def of_type(self, resource_type: int, principals: Sequence[str]) -> Iterator[Acl]:
+        """Yield the entries of some principals for all resources of a type."""
+        start = f"{resource_type}/"
+        for key in self._by_pattern:
+            if key.startswith(start):
+                pattern_acls = self._by_pattern[key]
+                for principal in principals:
+                    yield from pattern_acls.get(principal, ())
+
+    def evolve(self, changes: AclChanges) -> AclsImage:
+        """Return these entries with `changes` applied; None removes an entry."""
+        draft = _Draft(self._by_pattern)
+        added = {acl_id: acl for acl_id, acl in changes.items() if acl is not None}
+        removed = [acl_id for acl_id, acl in changes.items() if acl is None]
+        before = [acl for acl in map(self._by_id.get, changes) if acl is not None]
+        for acl in before:
+            draft.remove(acl)
+        for acl in added.values():
+            draft.add(acl)
+        made = AclsImage()
+        made._by_id = self._by_id.evolve(added, removed)
+        made._by_pattern = draft.finish()
+        made._prefix_lengths = self._counted([*before, *added.values()], made)
+        return made
+
+    def to_records(self) -> Iterator[tuple[AccessControlEntryRecord, int]]:
+        """Yield the records that create these entries, each with its version."""
+        for acl_id in sorted(self._by_id):
+            yield self._by_id[acl_id].to_record(acl_id), 0
+
+    def _counted(self, touched: list[Acl], after: AclsImage) -> Mapping[int, Mapping[int, int]]:
+        """Return the lengths of the prefixed patterns after a change of the `touched` entries."""
+        patterns = {
+            (acl.resource_type, acl.resource_name)
+            for acl in touched
+            if acl.pattern_type == _PREFIXED
+        }
+        lengths = {kind: dict(counts) for kind, counts in self._prefix_lengths.items()}
+        for resource_type, name in patterns:
+            key = _key_of(resource_type, _PREFIXED, name)
+            change = (key in after._by_pattern) - (key in self._by_pattern)
+            counts = lengths.setdefault(resource_type, {})
+            counts[len(name)] = counts.get(len(name), 0) + change
+            assert counts[len(name)] >= 0, (resource_type, name, counts)
+        return {
+            kind: {length: count for length, count in sorted(counts.items()) if count}
+            for kind, counts in lengths.items()
+        }
+
+
+class _Draft:
+    """Changes entries by pattern. Copies each part that it changes, once."""
+
+    __slots__ = ("_before", "_copied", "_entries")
+
+    def __init__(self, before: PersistentMap[str, PatternAcls]) -> None:
+        self._before = before
+        # The changed patterns.
+        self._entries: dict[str, dict[str, Mapping[Acl, int]]] = {}
+        # The changed principals of each changed pattern. These mappings belong to the draft.
+        self._copied: dict[tuple[str, str], dict[Acl, int]] = {}
+
+    def add(self, acl: Acl) -> None:
+        """Add an entry."""
+        counts = self._own(acl)
+        counts[acl] = counts.get(acl, 0) + 1
+
+    def remove(self, acl: Acl) -> None:
+        """Remove an entry that is present."""
+        counts = self._own(acl)
+        counts[acl] -= 1
+        if not counts[acl]:
+            del counts[acl]
+
+    def finish(self) -> PersistentMap[str, PatternAcls]:
+        """Return the changed entries."""
+        for (key, principal), counts in self._copied.items():
+            if not counts:
+                del self._entries[key][principal]
+        return self._before.evolve(
+            {key: entries for key, entries in self._entries.items() if entries},
+            [key for key, entries in self._entries.items() if not entries],
+        )
+
+    def _own(self, acl: Acl) -> dict[Acl, int]:
+        key = _key_of(acl.resource_type, acl.pattern_type, acl.resource_name)
+        counts = self._copied.get((key, acl.principal))
+        if counts is None:
+            entries = self._entries.get(key)
+            if entries is None:
+                entries = self._entries[key] = dict(self._before.get(key) or {})
+            counts = dict(entries.get(acl.principal, {}))
+            entries[acl.principal] = self._copied[key, acl.principal] = counts
+        return counts
+
+
+def _key_of(resource_type: int, pattern_type: int, name: str) -> str:
+    return f"{resource_type}/{pattern_type}/{name}"

@@ -1,0 +1,129 @@
+"""Decides by access control entries whether a principal may do an operation on a resource.
+
+An entry that denies wins over all entries that allow. If entries apply to the resource but none to
+the principal, its host and the operation, the operation is denied.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from barnabas.metadata.acls.hosts import matches_host
+from barnabas.protocol.acls import (
+    WILDCARD,
+    WILDCARD_PRINCIPAL,
+    AclOperation,
+    AclPermission,
+    PatternType,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from barnabas.metadata.acls.acl import Acl
+    from barnabas.metadata.acls.acls_image import AclsImage, PatternAcls
+
+_ALL = int(AclOperation.ALL)
+_PREFIXED = int(PatternType.PREFIXED)
+
+# Operations of entries that allow an operation besides the operation itself and ALL. Entries that
+# deny imply nothing.
+_IMPLIED_BY: dict[int, frozenset[int]] = {
+    AclOperation.DESCRIBE: frozenset({
+        int(AclOperation.DESCRIBE),
+        int(AclOperation.READ),
+        int(AclOperation.WRITE),
+        int(AclOperation.DELETE),
+        int(AclOperation.ALTER),
+    }),
+    AclOperation.DESCRIBE_CONFIGS: frozenset({
+        int(AclOperation.DESCRIBE_CONFIGS),
+        int(AclOperation.ALTER_CONFIGS),
+    }),
+}  # fmt: skip
+
+
+class Action(msgspec.Struct, frozen=True):
+    """A request of a principal: an operation on a resource. The name is not a pattern."""
+
+    # TYPE:NAME.
+    principal: str
+    # Address of the client, from `canonical_address`.
+    host: str
+    operation: int
+    resource_type: int
+    name: str
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What the entries say about an action."""
+
+    # The entry that decides; None if no entry covers the action.
+    acl: Acl | None
+    # Whether any entry has a pattern that applies to the resource.
+    has_acls: bool
+
+    def is_allowed(self, *, by_default: bool) -> bool:
+        """Return the decision; `by_default` counts for resources without any entry."""
+        if self.acl is not None:
+            return self.acl.is_allow
+        return by_default and not self.has_acls
+
+
+def decide(acls: AclsImage, action: Action) -> Decision:
+    """Return the decision about an action, with the entry that decides."""
+    allowing: Acl | None = None
+    has_acls = False
+    for pattern_acls in acls.applying_to(action.resource_type, action.name):
+        has_acls = True
+        for acl in _of_principal(pattern_acls, action.principal):
+            if _covers_operation(acl, action.operation) and matches_host(acl.host, action.host):
+                if not acl.is_allow:
+                    return Decision(acl, has_acls)
+                allowing = allowing or acl
+    return Decision(allowing, has_acls)
+
+
+def is_allowed_somewhere(acls: AclsImage, action: Action) -> bool:
+    """Return whether entries allow an operation on at least one resource of the type.
+
+    The name of the action is ignored. As in Kafka, this looks at patterns only, not at existing
+    resources, and operations are not implied by others.
+    """
+    denied_literals: set[str] = set()
+    denied_prefixes: set[str] = set()
+    allowed: set[tuple[int, str]] = set()
+    for acl in acls.of_type(action.resource_type, (action.principal, WILDCARD_PRINCIPAL)):
+        if acl.operation not in (action.operation, _ALL) or not matches_host(acl.host, action.host):
+            continue
+        if acl.permission == AclPermission.ALLOW:
+            allowed.add((acl.pattern_type, acl.resource_name))
+        elif acl.pattern_type == _PREFIXED:
+            denied_prefixes.add(acl.resource_name)
+        elif acl.resource_name == WILDCARD:
+            return False
+        else:
+            denied_literals.add(acl.resource_name)
+    lengths = sorted({len(prefix) for prefix in denied_prefixes})
+    for pattern_type, name in allowed:
+        if pattern_type != _PREFIXED and name == WILDCARD:
+            return True
+        if pattern_type != _PREFIXED and name in denied_literals:
+            continue
+        if not any(name[:length] in denied_prefixes for length in lengths if length <= len(name)):
+            return True
+    return False
+
+
+def _of_principal(pattern_acls: PatternAcls, principal: str) -> Iterator[Acl]:
+    yield from pattern_acls.get(principal, ())
+    if principal != WILDCARD_PRINCIPAL:
+        yield from pattern_acls.get(WILDCARD_PRINCIPAL, ())
+
+
+def _covers_operation(acl: Acl, operation: int) -> bool:
+    if acl.operation in (operation, _ALL):
+        return True
+    return acl.is_allow and acl.operation in _IMPLIED_BY.get(operation, ())

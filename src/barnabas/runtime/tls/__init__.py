@@ -1,0 +1,1 @@
+"""TLS over any stream of `runtime.sockets`: the machine's sockets and the simulated ones."""

@@ -1,0 +1,293 @@
+"""Key stores and trust stores: PEM text and files, and PKCS12 files.
+
+A JKS store of a Java before version 9 has Java's own format, which is not read; the error says how
+to convert it. Newer `keytool` versions write PKCS12 by default, whatever the name of the file is.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import re
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from barnabas.runtime.tls.tls_options import TlsOptionsError
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Iterator
+
+    from barnabas.runtime.tls.tls_options import KeySource, TlsOptions, TrustSource
+
+_JKS_START = b"\xfe\xed\xfe\xed"
+_PEM_BEGIN = re.compile(r"-----BEGIN ([A-Z0-9 ]{1,40})-----")
+_PEM_LINE = 64
+_BYTES_MAX = 16 * 1024 * 1024
+_TYPES = ("PEM", "PKCS12", "JKS")
+
+
+def load_own_key(context: ssl.SSLContext, source: KeySource) -> bytes | None:
+    """Load the own key and certificates into the context.
+
+    Returns:
+        The own certificate in DER, or None if the source is empty.
+
+    Raises:
+        TlsOptionsError: they cannot be read.
+    """
+    if source.key is not None or source.certificate_chain is not None:
+        if source.key is None:
+            raise TlsOptionsError("keystore.key", "missing, but keystore.certificate.chain is set")
+        if source.certificate_chain is None:
+            raise TlsOptionsError("keystore.certificate.chain", "missing, but keystore.key is set")
+        pem = normal_pem(source.key) + normal_pem(source.certificate_chain)
+        return _load_pem(context, "keystore.key", pem, source.key_password)
+    if source.certificate_location is not None:
+        pem = _text("certificate.location", source.certificate_location)
+        if source.key_location is not None:
+            pem = _text("key.location", source.key_location) + pem
+        return _load_pem(context, "certificate.location", normal_pem(pem), source.key_password)
+    if source.location is not None:
+        return _load_store(context, source, source.location)
+    return None
+
+
+def load_trusted(context: ssl.SSLContext, source: TrustSource) -> None:
+    """Load the trusted certificates into the context; without a source, those of the system.
+
+    Raises:
+        TlsOptionsError: they cannot be read.
+    """
+    if source.certificates is not None:
+        option, pem = "truststore.certificates", normal_pem(source.certificates)
+    elif source.location is not None:
+        option = "truststore.location"
+        if Path(source.location).is_dir():
+            context.load_verify_locations(capath=source.location)
+            return
+        data = _read(option, source.location)
+        if _type_of(data, source.type, "truststore") == "PEM":
+            pem = normal_pem(data.decode("latin-1"))
+        else:
+            pem = _trusted_in_pkcs12(data, source, source.location)
+    else:
+        context.load_default_certs()
+        return
+    certificates = _certificates(pem)
+    if not certificates:
+        raise TlsOptionsError(option, "no certificate in it")
+    try:
+        context.load_verify_locations(cadata=certificates)
+    except (OSError, ValueError) as error:
+        raise TlsOptionsError(option, f"a certificate in it cannot be read: {error}") from None
+
+
+def file_versions(options: TlsOptions) -> tuple[object, ...]:
+    """Return a value that changes when a file of the options changes."""
+    keys, trust = options.keys, options.trust
+    paths = (keys.location, keys.certificate_location, keys.key_location, trust.location)
+    return tuple(None if path is None else _version(path) for path in paths)
+
+
+def _version(path: str) -> object:
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def normal_pem(text: str) -> str:
+    """Return the PEM blocks of a text with regular line breaks.
+
+    In properties files, line breaks are often replaced by spaces. Text around blocks is dropped.
+    """
+    return "".join(_normal_block(label, body) for label, body in _blocks(text))
+
+
+def _blocks(text: str) -> Iterator[tuple[str, str]]:
+    """Yield label and body of each PEM block, up to the first block without an end."""
+    position = 0
+    while (begin := _PEM_BEGIN.search(text, position)) is not None:
+        label = begin[1]
+        closing = f"-----END {label}-----"
+        end = text.find(closing, begin.end())
+        if end < 0:
+            return
+        yield label, text[begin.end() : end]
+        position = end + len(closing)
+
+
+def _normal_block(label: str, body: str) -> str:
+    if ":" in body:
+        # A key in OpenSSL's old encrypted form has header lines.
+        return f"-----BEGIN {label}-----{body}-----END {label}-----\n"
+    joined = "".join(body.split())
+    lines = [joined[start : start + _PEM_LINE] for start in range(0, len(joined), _PEM_LINE)]
+    return "\n".join([f"-----BEGIN {label}-----", *lines, f"-----END {label}-----", ""])
+
+
+def _certificates(pem: str) -> str:
+    """Return only the certificates of a normal PEM text."""
+    return "".join(
+        _normal_block("CERTIFICATE", body)
+        for label, body in _blocks(pem)
+        if label in ("CERTIFICATE", "TRUSTED CERTIFICATE", "X509 CERTIFICATE") and _is_base64(body)
+    )
+
+
+def _is_base64(body: str) -> bool:
+    try:
+        base64.b64decode("".join(body.split()), validate=True)
+    except binascii.Error:
+        return False
+    return True
+
+
+def _load_store(context: ssl.SSLContext, source: KeySource, location: str) -> bytes:
+    data = _read("keystore.location", location)
+    if _type_of(data, source.type, "keystore") == "PEM":
+        pem = normal_pem(data.decode("latin-1"))
+        return _load_pem(context, "keystore.location", pem, source.key_password)
+    return _load_pem(context, "keystore.location", _own_in_pkcs12(data, source, location), None)
+
+
+def _type_of(data: bytes, given: str | None, store: str) -> str:
+    """Return "PEM" or "PKCS12", from the content and the given type.
+
+    Kafka's default type is JKS. A Java that reads this type also reads PKCS12.
+    """
+    location = f"{store}.location"
+    if given is not None and given.upper() not in _TYPES:
+        raise TlsOptionsError(f"{store}.type", f"{given} is not one of: {', '.join(_TYPES)}")
+    if data.startswith(_JKS_START):
+        raise TlsOptionsError(
+            location,
+            "this is a JKS store, which only Java reads. Convert it: keytool -importkeystore "
+            f"-srckeystore FILE -destkeystore FILE.p12 -deststoretype PKCS12, and set "
+            f"ssl.{store}.type=PKCS12",
+        )
+    is_pem = b"-----BEGIN " in data
+    if given is not None and given.upper() == "PEM" and not is_pem:
+        raise TlsOptionsError(location, "no PEM text in it, but its type is PEM")
+    if given is not None and given.upper() == "PKCS12" and is_pem:
+        raise TlsOptionsError(location, f"PEM text; set ssl.{store}.type=PEM")
+    return "PEM" if is_pem else "PKCS12"
+
+
+def _own_in_pkcs12(data: bytes, source: KeySource, location: str) -> str:
+    """Return the key and the certificates of a PKCS12 store as PEM text."""
+    # Imported here because it takes 30 ms.
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.serialization import pkcs12
+
+    option = "keystore.location"
+    password = source.password if source.password is not None else source.key_password
+    try:
+        found = pkcs12.load_pkcs12(data, None if password is None else password.encode())
+    except (ValueError, TypeError) as error:
+        raise TlsOptionsError(option, _not_opened(location, "keystore.password", error)) from None
+    if found.key is None or found.cert is None:
+        raise TlsOptionsError(option, f"{location} has no private key with a certificate")
+    key = found.key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    certificates = [found.cert.certificate, *(each.certificate for each in found.additional_certs)]
+    chain = [each.public_bytes(serialization.Encoding.PEM) for each in certificates]
+    return b"".join([key, *chain]).decode()
+
+
+def _trusted_in_pkcs12(data: bytes, source: TrustSource, location: str) -> str:
+    """Return the certificates of a PKCS12 store as PEM text."""
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.serialization import pkcs12
+
+    password = None if source.password is None else source.password.encode()
+    try:
+        found = pkcs12.load_pkcs12(data, password)
+    except (ValueError, TypeError) as error:
+        reason = _not_opened(location, "truststore.password", error)
+        raise TlsOptionsError("truststore.location", reason) from None
+    certificates = [each.certificate for each in found.additional_certs]
+    if found.cert is not None:
+        certificates.append(found.cert.certificate)
+    return "".join(each.public_bytes(serialization.Encoding.PEM).decode() for each in certificates)
+
+
+def _not_opened(location: str, password: str, error: Exception) -> str:
+    return f"{location} cannot be opened as PKCS12, check ssl.{password}: {error}"
+
+
+def _load_pem(context: ssl.SSLContext, option: str, pem: str, password: str | None) -> bytes:
+    """Load a key and its certificates, which are in one PEM text. Return the first certificate."""
+
+    def give_password() -> str:
+        # Without this function, OpenSSL would ask on the terminal.
+        if password is None:
+            raise TlsOptionsError("key.password", "missing, but the private key is encrypted")
+        return password
+
+    if "PRIVATE KEY-----" not in pem:
+        raise TlsOptionsError(option, "no private key in it")
+    certificates = _certificates(pem)
+    if not certificates:
+        raise TlsOptionsError(option, "no certificate in it")
+    with _as_file(pem.encode("latin-1")) as path:
+        try:
+            context.load_cert_chain(path, password=give_password)
+        except (OSError, ValueError) as error:
+            if isinstance(error, TlsOptionsError):
+                raise
+            raise TlsOptionsError(option, _unusable_key(error, password)) from None
+    _, first = next(_blocks(certificates))
+    return base64.b64decode(first)
+
+
+def _unusable_key(error: Exception, password: str | None) -> str:
+    reason = getattr(error, "reason", None)
+    if reason == "KEY_VALUES_MISMATCH":
+        return "the private key does not belong to the first certificate"
+    if password is not None:
+        return f"the key cannot be read, check ssl.key.password: {reason or error}"
+    return f"the key or a certificate cannot be read: {reason or error}"
+
+
+@contextmanager
+def _as_file(data: bytes) -> Iterator[str]:
+    """Yield the path of a file with the data: OpenSSL reads keys from files only.
+
+    On Linux the file is in memory. Elsewhere it is a temporary file of this user, removed at once.
+    """
+    if hasattr(os, "memfd_create") and Path("/proc/self/fd").exists():
+        descriptor = os.memfd_create("key")
+        try:
+            os.write(descriptor, data)
+            yield f"/proc/self/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+        return
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(data)
+        file.flush()
+        yield file.name
+
+
+def _read(option: str, location: str) -> bytes:
+    try:
+        with Path(location).open("rb") as file:
+            data = file.read(_BYTES_MAX + 1)
+    except OSError as error:
+        raise TlsOptionsError(option, f"{location}: {error.strerror or error}") from None
+    if len(data) > _BYTES_MAX:
+        raise TlsOptionsError(option, f"{location}: larger than {_BYTES_MAX} bytes")
+    return data
+
+
+def _text(option: str, location: str) -> str:
+    return _read(option, location).decode("latin-1")

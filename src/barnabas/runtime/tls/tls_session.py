@@ -1,0 +1,154 @@
+"""The TLS state of one connection without I/O: encrypted bytes and plain bytes in memory.
+
+OpenSSL keeps a buffer per direction, which grows to the largest amount it held and never shrinks.
+Therefore, both directions pass through it in pieces of about one TLS record.
+"""
+
+from __future__ import annotations
+
+import ssl
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from barnabas.runtime.tls.tls_error import TlsError, describe_failure
+
+if TYPE_CHECKING:
+    from barnabas.runtime.disk import Bytes
+    from barnabas.runtime.tls.contexts import TlsContext
+
+# Plain bytes in one TLS record at most.
+RECORD_BYTES = 16 * 1024
+_PIECE_BYTES = 16 * 1024
+_NOTHING = memoryview(b"")
+
+
+class TlsSession:
+    """Encrypts and decrypts the bytes of one connection."""
+
+    __slots__ = (
+        "_incoming",
+        "_outgoing",
+        "_ssl",
+        "_suites",
+        "_unread",
+        "error",
+        "has_peer_ended",
+        "peer_certificate",
+    )
+
+    def __init__(self, context: TlsContext, server_hostname: str | None) -> None:
+        """Create the session.
+
+        Args:
+            context: certificates and options.
+            server_hostname: the name that a client connects to; None on the server.
+        """
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._suites = context.suites
+        self._ssl = context.ssl_context.wrap_bio(
+            self._incoming,
+            self._outgoing,
+            server_side=server_hostname is None,
+            server_hostname=server_hostname,
+        )
+        # Received encrypted bytes that OpenSSL has not taken; valid only during a call of the
+        # stream, because the buffer is shared by all connections.
+        self._unread = _NOTHING
+        # Whether the peer has announced that it sends no more data.
+        self.has_peer_ended = False
+        # The verified certificate of the peer in DER; None before the end of the handshake, and if
+        # the peer sent none. OpenSSL does not return it after a failure, and requests that arrived
+        # before the failure are still served.
+        self.peer_certificate: bytes | None = None
+        # The failure that ended the session; None while there is none.
+        self.error: TlsError | None = None
+
+    @property
+    def cipher(self) -> tuple[str, str]:
+        """Name of the cipher suite, and protocol version such as "TLSv1.3"."""
+        cipher = self._ssl.cipher()
+        return (cipher[0] if cipher else "", self._ssl.version() or "")
+
+    def step(self) -> bool:
+        """Continue the handshake. Return whether it is complete; False if it needs more input.
+
+        This takes milliseconds, mostly without the GIL.
+
+        Raises:
+            ssl.SSLError: the handshake failed.
+            TlsError: the chosen cipher suite is not allowed.
+        """
+        try:
+            self._ssl.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        if not self._suites.allows(self.cipher):
+            name, version = self.cipher
+            raise TlsError(f"ssl.cipher.suites does not allow {name} ({version}), which was chosen")
+        self.peer_certificate = self._ssl.getpeercert(binary_form=True)
+        return True
+
+    def receive(self, data: memoryview) -> None:
+        """Take encrypted bytes. The view may be reused after `store_unread`."""
+        assert not self._unread, "encrypted bytes were not stored"
+        self._unread = data
+
+    def store_unread(self) -> None:
+        """Copy the received bytes that are not decrypted yet."""
+        if self._unread:
+            self._incoming.write(self._unread)
+            self._unread = _NOTHING
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether there may be received bytes that are not decrypted yet."""
+        return bool(self._incoming.pending or self._unread or self._ssl.pending())
+
+    def read_into(self, buffer: memoryview) -> int:
+        """Decrypt into the buffer. Return the count; fewer bytes than its size if no more came.
+
+        At the end of the stream or after a failure, `has_peer_ended` or `error` is set.
+        """
+        size = len(buffer)
+        filled = 0
+        while filled < size:
+            try:
+                count = self._ssl.read(size - filled, buffer[filled:])
+            except ssl.SSLWantReadError:
+                if not self._unread:
+                    break
+                self._incoming.write(self._unread[:_PIECE_BYTES])
+                self._unread = self._unread[_PIECE_BYTES:]
+                continue
+            except ssl.SSLError as error:
+                self.error = describe_failure(error)
+                break
+            if not count:
+                self.has_peer_ended = True
+                break
+            filled += int(count)
+        return filled
+
+    def encrypt(self, data: Bytes) -> bytes:
+        """Return the encrypted records of the data, at most `RECORD_BYTES` plain bytes.
+
+        Raises:
+            TlsError: the session has failed.
+        """
+        try:
+            self._ssl.write(data)
+        except ssl.SSLError as error:
+            raise describe_failure(error) from None
+        return self._outgoing.read()
+
+    def take_output(self) -> bytes:
+        """Return the bytes that OpenSSL wants to send: of the handshake, alerts, key updates."""
+        return self._outgoing.read() if self._outgoing.pending else b""
+
+    def end(self) -> bytes:
+        """Return the encrypted message that announces the end of the data."""
+        # The answer of the peer is not awaited.
+        with suppress(ssl.SSLError):
+            self._ssl.unwrap()
+        return self._outgoing.read()

@@ -1,0 +1,1 @@
+"""SASL mechanisms without I/O, for servers and clients (RFC 4422), and JAAS configurations."""

@@ -1,0 +1,1 @@
+"""Configurations that change while the broker runs, and requests that change them."""

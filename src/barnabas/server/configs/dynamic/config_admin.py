@@ -1,0 +1,200 @@
+"""Changes of configurations that a broker handles itself (KIP-412; Kafka's ConfigAdminManager).
+
+A broker changes only its own configuration: requests for another broker are rejected. The broker
+changes the levels of its loggers itself. The controller handles everything else.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from barnabas.controller.configs.config_operations import ConfigOperation
+from barnabas.controller.result import Refusal
+from barnabas.metadata.configs_image import ALL_BROKERS, BROKER, BROKER_LOGGER
+from barnabas.protocol.errors import ErrorCode
+from barnabas.server.configs.dynamic.log_levels import change_level, check_level_change
+from barnabas.settings.key import whole_number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from barnabas.protocol.messages.alter_configs import AlterConfigsResource as LegacyResource
+    from barnabas.protocol.messages.alter_configs import (
+        AlterConfigsResourceResponse as LegacyResourceResponse,
+    )
+    from barnabas.protocol.messages.incremental_alter_configs import (
+        AlterableConfig,
+        AlterConfigsResource,
+        AlterConfigsResourceResponse,
+    )
+
+    Result = TypeVar("Result", AlterConfigsResourceResponse, LegacyResourceResponse)
+
+# Result for a resource that is not forwarded to the controller: an error, or None for success.
+Outcome = Refusal | None
+
+
+class OwnChangeChecks(Protocol):
+    """Checks of changes to the broker's own configuration."""
+
+    def check(self, resource: str, changes: Mapping[str, str | None]) -> None:
+        """Raise Refusal for changes that the broker rejects.
+
+        Args:
+            resource: name of the broker resource; empty for all brokers.
+            changes: new values by key; None for deleted keys.
+        """
+        ...
+
+    def removable(self, resource: str) -> list[str]:
+        """Return the checked keys that a request removes if it replaces all keys."""
+        ...
+
+
+def handle_locally(
+    node_id: int,
+    resources: Sequence[AlterConfigsResource],
+    *,
+    validate_only: bool,
+    checks: OwnChangeChecks | None,
+) -> dict[int, Outcome]:
+    """Change the levels of loggers, and reject resources that must not reach the controller.
+
+    The function rejects repeated resources, resources of other brokers, and values that change too
+    much at once.
+
+    Args:
+        node_id: id of this node.
+        resources: resources of the request.
+        validate_only: whether to check logger levels without changing them.
+        checks: checks of this broker; None on controllers, which accept configurations of all
+            brokers.
+
+    Returns:
+        The outcome of each resource that is not forwarded, by its position in the request.
+    """
+    outcomes = _refuse_duplicates([(each.resource_type, each.resource_name) for each in resources])
+    for place, resource in enumerate(resources):
+        if place in outcomes:
+            continue
+        try:
+            if resource.resource_type == BROKER_LOGGER:
+                _change_levels(node_id, resource, validate_only=validate_only)
+                outcomes[place] = None
+            elif checks is not None and resource.resource_type == BROKER:
+                _check_own(node_id, resource.resource_name)
+                checks.check(resource.resource_name, _set_and_deleted(resource.configs))
+        except Refusal as refusal:
+            # Drop the traceback, because its frame refers to this dictionary.
+            outcomes[place] = refusal.with_traceback(None)
+    return outcomes
+
+
+def handle_legacy_locally(
+    node_id: int, resources: Sequence[LegacyResource], checks: OwnChangeChecks | None
+) -> dict[int, Outcome]:
+    """Reject resources of AlterConfigs that must not reach the controller.
+
+    AlterConfigs does not support loggers, and it deletes every key that it does not name.
+    Parameters and result are those of `handle_locally`.
+    """
+    outcomes = _refuse_duplicates([(each.resource_type, each.resource_name) for each in resources])
+    if checks is None:
+        return outcomes
+    for place, resource in enumerate(resources):
+        if place in outcomes or resource.resource_type != BROKER:
+            continue
+        try:
+            _check_own(node_id, resource.resource_name)
+            checks.check(
+                resource.resource_name,
+                {
+                    **dict.fromkeys(checks.removable(resource.resource_name)),
+                    **{each.name: each.value for each in resource.configs},
+                },
+            )
+        except Refusal as refusal:
+            # Drop the traceback, because its frame refers to this dictionary.
+            outcomes[place] = refusal.with_traceback(None)
+    return outcomes
+
+
+def merge_results(
+    result_class: type[Result],
+    resources: Sequence[AlterConfigsResource | LegacyResource],
+    outcomes: Mapping[int, Outcome],
+    forwarded: Iterable[Result],
+) -> list[Result]:
+    """Return one result per resource, in the order of the request.
+
+    Args:
+        result_class: class of the API's result for a resource.
+        resources: resources of the request.
+        outcomes: outcomes of the resources that were not forwarded, by position.
+        forwarded: results of the controller for the other resources, in order.
+    """
+    forwarded_results = iter(forwarded)
+    return [
+        _make_result(result_class, resource, outcomes[place])
+        if place in outcomes
+        else next(forwarded_results)
+        for place, resource in enumerate(resources)
+    ]
+
+
+def names_broker(name: str, node_id: int) -> bool:
+    """Return whether a resource name is the id of this broker, in any notation."""
+    return whole_number(name) == node_id
+
+
+def _make_result(
+    result_class: type[Result], resource: AlterConfigsResource | LegacyResource, outcome: Outcome
+) -> Result:
+    return result_class(
+        error_code=ErrorCode.NONE if outcome is None else outcome.error_code,
+        error_message=None if outcome is None else outcome.message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+
+
+def _refuse_duplicates(names: list[tuple[int, str]]) -> dict[int, Outcome]:
+    refusal = Refusal(ErrorCode.INVALID_REQUEST, "each resource may be named once")
+    times = Counter(names)
+    return {place: refusal for place, name in enumerate(names) if times[name] > 1}
+
+
+def _set_and_deleted(configs: Iterable[AlterableConfig]) -> dict[str, str | None]:
+    """Return the new values of set keys, and None for deleted keys.
+
+    Other operations are omitted, because they are for lists and the checked keys are not lists.
+    """
+    known = (ConfigOperation.SET, ConfigOperation.DELETE)
+    return {
+        each.name: each.value if each.config_operation == ConfigOperation.SET else None
+        for each in configs
+        if each.config_operation in known
+    }
+
+
+def _check_own(node_id: int, name: str) -> None:
+    if name not in (ALL_BROKERS, str(node_id)):
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"broker {node_id} cannot change broker {name!r}")
+
+
+def _change_levels(node_id: int, resource: AlterConfigsResource, *, validate_only: bool) -> None:
+    """Change all levels of the resource. If one is invalid, change no level."""
+    if not names_broker(resource.resource_name, node_id):
+        raise Refusal(
+            ErrorCode.INVALID_REQUEST,
+            f"broker {node_id} cannot change the loggers of {resource.resource_name!r}",
+        )
+    names = [each.name for each in resource.configs]
+    if len(set(names)) != len(names):
+        raise Refusal(ErrorCode.INVALID_REQUEST, "each logger may be named once")
+    for each in resource.configs:
+        check_level_change(each.name, each.config_operation, each.value)
+    if not validate_only:
+        for each in resource.configs:
+            change_level(each.name, each.config_operation, each.value)

@@ -1,0 +1,1 @@
+"""Security settings of listeners: protocols, and SASL."""

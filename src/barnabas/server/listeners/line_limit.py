@@ -1,0 +1,53 @@
+"""A limit on log lines that clients without credentials cause."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from logging import Logger
+
+    from barnabas.runtime.clock import Clock
+
+# Lines of one reason in a period, and different reasons.
+LINES_MAX = 20
+REASONS_MAX = 20
+PERIOD_MS = 10_000.0
+
+
+class LineLimit:
+    """Allows some lines of each reason per period, and counts the others."""
+
+    __slots__ = ("_clock", "_lines", "_log", "_period_end_ms", "_unreported", "_what")
+
+    def __init__(self, clock: Clock, log: Logger, what: str) -> None:
+        """Create a limit.
+
+        Args:
+            clock: measures the periods.
+            log: gets the number of omitted lines, at the first line after a period.
+            what: what the lines report, for the line with that number.
+        """
+        self._clock = clock
+        self._log = log
+        self._what = what
+        # Lines of the current period by reason, at most REASONS_MAX; its end; the omitted lines.
+        self._lines: dict[str, int] = {}
+        self._period_end_ms = 0.0
+        self._unreported = 0
+
+    def allows(self, reason: str) -> bool:
+        """Return whether a line of this reason may be logged now, and count it."""
+        now_ms = self._clock.monotonic_ms()
+        if now_ms >= self._period_end_ms:
+            self._period_end_ms = now_ms + PERIOD_MS
+            self._lines.clear()
+            if self._unreported:
+                self._log.warning("%s without a line: count=%d", self._what, self._unreported)
+                self._unreported = 0
+        count = self._lines.get(reason, 0)
+        if count >= LINES_MAX or (not count and len(self._lines) >= REASONS_MAX):
+            self._unreported += 1
+            return False
+        self._lines[reason] = count + 1
+        return True

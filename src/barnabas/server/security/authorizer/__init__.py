@@ -1,0 +1,1 @@
+"""Authorization by access control lists in the metadata log (KIP-801)."""

@@ -1,0 +1,1 @@
+"""Checks of requests before they are served. `table` lists the checks of all APIs."""

@@ -1,0 +1,253 @@
+"""Checks of requests for groups and their offsets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.coordinator.group.classic.classic_group import failed_join, failed_sync
+from barnabas.coordinator.group.consumer.consumer_membership import failed_heartbeat
+from barnabas.coordinator.group.consumer_requests import failed_group
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.delete_groups import DeletableGroupResult
+from barnabas.protocol.messages.describe_groups import DescribedGroup
+from barnabas.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+from barnabas.protocol.messages.heartbeat import HeartbeatResponse
+from barnabas.protocol.messages.leave_group import LeaveGroupResponse
+from barnabas.server.security.authorizer.checks.check import (
+    CLUSTER_ACTION,
+    DELETE,
+    DESCRIBE,
+    GROUP,
+    READ,
+    TOPIC,
+    TRANSACTIONAL_ID,
+    Partial,
+    divide,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from barnabas.protocol.messages.consumer_group_describe import (
+        ConsumerGroupDescribeRequest,
+        ConsumerGroupDescribeResponse,
+    )
+    from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+    from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+    from barnabas.protocol.messages.describe_groups import (
+        DescribeGroupsRequest,
+        DescribeGroupsResponse,
+    )
+    from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
+    from barnabas.protocol.messages.heartbeat import HeartbeatRequest
+    from barnabas.protocol.messages.join_group import JoinGroupRequest
+    from barnabas.protocol.messages.leave_group import LeaveGroupRequest
+    from barnabas.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+    from barnabas.protocol.messages.sync_group import SyncGroupRequest
+    from barnabas.server.security.authorizer.checks.check import Verdict
+    from barnabas.server.security.authorizer.rights import Rights
+
+_REFUSED = ErrorCode.GROUP_AUTHORIZATION_FAILED
+_JOIN_NULL_PROTOCOL_SINCE = 7
+_SYNC_PROTOCOL_SINCE = 5
+_BATCHED_COORDINATORS_SINCE = 4
+# Types of coordinator keys: group, transactional id, share partition.
+_GROUP_KEY, _TRANSACTION_KEY, _SHARE_KEY = 0, 1, 2
+
+
+def check_join_group(rights: Rights, request: JoinGroupRequest) -> Verdict:
+    """Refuse a group that the client may not read."""
+    if rights.allows(READ, GROUP, request.group_id):
+        return None
+    response = failed_join("", _REFUSED)
+    response.protocol_name = None if rights.version >= _JOIN_NULL_PROTOCOL_SINCE else ""
+    return response
+
+
+def check_sync_group(rights: Rights, request: SyncGroupRequest) -> Verdict:
+    """Refuse a group that the client may not read."""
+    names = (request.protocol_type, request.protocol_name)
+    if rights.version >= _SYNC_PROTOCOL_SINCE and None in names:
+        # Kafka checks the names first.
+        return failed_sync(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    return None if rights.allows(READ, GROUP, request.group_id) else failed_sync(_REFUSED)
+
+
+def check_heartbeat(rights: Rights, request: HeartbeatRequest) -> Verdict:
+    """Refuse a group that the client may not read."""
+    if rights.allows(READ, GROUP, request.group_id):
+        return None
+    return HeartbeatResponse(error_code=_REFUSED)
+
+
+def check_leave_group(rights: Rights, request: LeaveGroupRequest) -> Verdict:
+    """Refuse a group that the client may not read."""
+    if rights.allows(READ, GROUP, request.group_id):
+        return None
+    return LeaveGroupResponse(error_code=_REFUSED)
+
+
+def check_describe_groups(
+    rights: Rights, request: DescribeGroupsRequest
+) -> Generator[None, None, Verdict]:
+    """Refuse the groups that the client may not describe."""
+    allowed, refused = yield from divide(
+        request.groups, lambda group: rights.allows(DESCRIBE, GROUP, group)
+    )
+    if not refused:
+        return None
+    request.groups = allowed
+
+    def amend(response: DescribeGroupsResponse) -> DescribeGroupsResponse:
+        response.groups = [
+            *(
+                DescribedGroup(
+                    error_code=_REFUSED,
+                    group_id=group,
+                    group_state="",
+                    protocol_type="",
+                    protocol_data="",
+                    members=[],
+                )
+                for group in refused
+            ),
+            *response.groups,
+        ]
+        return response
+
+    return Partial(request, amend)
+
+
+def check_consumer_group_heartbeat(
+    rights: Rights, request: ConsumerGroupHeartbeatRequest
+) -> Verdict | Generator[None, None, Verdict]:
+    """Refuse a group that the client may not read, and topics that it may not describe."""
+    if not rights.allows(READ, GROUP, request.group_id):
+        return failed_heartbeat(_REFUSED, None)
+    if not request.subscribed_topic_names:
+        return None
+    return _check_subscription(rights, request.subscribed_topic_names)
+
+
+def _check_subscription(rights: Rights, names: list[str]) -> Generator[None, None, Verdict]:
+    _, refused = yield from divide(
+        dict.fromkeys(names), lambda topic: rights.allows(DESCRIBE, TOPIC, topic)
+    )
+    return failed_heartbeat(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None) if refused else None
+
+
+def check_consumer_group_describe(
+    rights: Rights, request: ConsumerGroupDescribeRequest
+) -> Generator[None, None, Verdict]:
+    """Refuse the groups that the client may not describe."""
+    allowed, refused = yield from divide(
+        request.group_ids, lambda group: rights.allows(DESCRIBE, GROUP, group)
+    )
+    if not refused:
+        return None
+    request.group_ids = allowed
+
+    def amend(response: ConsumerGroupDescribeResponse) -> ConsumerGroupDescribeResponse:
+        response.groups = [
+            *(failed_group(group, _REFUSED, None) for group in refused),
+            *response.groups,
+        ]
+        return response
+
+    return Partial(request, amend)
+
+
+def check_list_groups(rights: Rights, request: ListGroupsRequest) -> Verdict:
+    """Omit the groups that the client may not describe."""
+    if rights.allows_on_cluster(DESCRIBE, is_logged=False):
+        return None
+
+    def amend(response: ListGroupsResponse) -> ListGroupsResponse:
+        response.groups = [
+            each
+            for each in response.groups
+            if rights.allows(DESCRIBE, GROUP, each.group_id, is_logged=False)
+        ]
+        return response
+
+    return Partial(request, amend)
+
+
+def check_delete_groups(
+    rights: Rights, request: DeleteGroupsRequest
+) -> Generator[None, None, Verdict]:
+    """Refuse the groups that the client may not delete."""
+    names = dict.fromkeys(request.groups_names)
+    allowed, refused = yield from divide(names, lambda group: rights.allows(DELETE, GROUP, group))
+    if not refused:
+        return None
+    request.groups_names = allowed
+
+    def amend(response: DeleteGroupsResponse) -> DeleteGroupsResponse:
+        response.results += [
+            DeletableGroupResult(group_id=group, error_code=_REFUSED) for group in refused
+        ]
+        return response
+
+    return Partial(request, amend)
+
+
+# The right, and the error without it, by type of key.
+_KEY_RIGHTS: dict[int, tuple[int, ErrorCode]] = {
+    _GROUP_KEY: (GROUP, _REFUSED),
+    _TRANSACTION_KEY: (TRANSACTIONAL_ID, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+}
+
+
+def check_find_coordinator(
+    rights: Rights, request: FindCoordinatorRequest
+) -> Verdict | Generator[None, None, Verdict]:
+    """Refuse the keys that the client may not describe."""
+    is_batched = rights.version >= _BATCHED_COORDINATORS_SINCE
+    if request.key_type == _SHARE_KEY:
+        if not is_batched or rights.allows_on_cluster(CLUSTER_ACTION):
+            return None
+        error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return FindCoordinatorResponse(
+            coordinators=[
+                _coordinator(key, error, error.message) for key in request.coordinator_keys
+            ]
+        )
+    if request.key_type not in _KEY_RIGHTS:
+        return None
+    if is_batched:
+        return _check_keys(rights, request)
+    resource_type, error = _KEY_RIGHTS[request.key_type]
+    if rights.allows(DESCRIBE, resource_type, request.key):
+        return None
+    return FindCoordinatorResponse(
+        error_code=error, error_message=error.message, node_id=-1, host="", port=-1
+    )
+
+
+def _check_keys(rights: Rights, request: FindCoordinatorRequest) -> Generator[None, None, Verdict]:
+    resource_type, error = _KEY_RIGHTS[request.key_type]
+    keys = request.coordinator_keys
+    refused: set[str] = set()
+    for key in keys:
+        if key not in refused and not rights.allows(DESCRIBE, resource_type, key):
+            refused.add(key)
+        yield
+    if not refused:
+        return None
+    request.coordinator_keys = [key for key in keys if key not in refused]
+
+    def amend(response: FindCoordinatorResponse) -> FindCoordinatorResponse:
+        found = iter(response.coordinators)
+        response.coordinators = [
+            _coordinator(key, error, "") if key in refused else next(found) for key in keys
+        ]
+        return response
+
+    return Partial(request, amend)
+
+
+def _coordinator(key: str, error: ErrorCode, message: str) -> Coordinator:
+    return Coordinator(
+        key=key, node_id=-1, host="", port=-1, error_code=error, error_message=message
+    )

@@ -1,0 +1,100 @@
+"""Responses to requests that are rejected as a whole, because the client lacks a right."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from barnabas.controller.apis import refuse_request
+from barnabas.controller.result import Refusal
+from barnabas.protocol.api_table import ApiKey
+from barnabas.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from barnabas.protocol.errors import ErrorCode
+
+_ERROR_MESSAGE = "error_message"
+
+
+def refuse(
+    request: Message, error: ErrorCode, message: str
+) -> Message | Generator[None, None, Message]:
+    """Return the response to a rejected request, or a generator that creates it in steps."""
+    special = _SPECIAL.get(request.__api_key__)
+    if special is not None:
+        return special(request, error, message)
+    response = refuse_request(request, Refusal(error, message))
+    if isinstance(response, Message) and _ERROR_MESSAGE in _names(type(response)):
+        response.error_message = message  # type: ignore[attr-defined]
+    return response
+
+
+@cache
+def _names(response: type[Message]) -> frozenset[str]:
+    """Return the names of the top-level fields of a response."""
+    return frozenset(each.name for each in response.__fields__)
+
+
+def _alter_replica_log_dirs(request: Any, error: ErrorCode, _message: str) -> Message:
+    from barnabas.protocol.messages.alter_replica_log_dirs import (
+        AlterReplicaLogDirPartitionResult,
+        AlterReplicaLogDirsResponse,
+        AlterReplicaLogDirTopicResult,
+    )
+
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirTopicResult(
+                topic_name=topic.name,
+                partitions=[
+                    AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error)
+                    for index in topic.partitions
+                ],
+            )
+            for directory in request.dirs
+            for topic in directory.topics
+        ]
+    )
+
+
+def _describe_cluster(_request: Any, error: ErrorCode, message: str) -> Message:
+    from barnabas.protocol.messages.describe_cluster import DescribeClusterResponse
+
+    return DescribeClusterResponse(
+        error_code=error, error_message=message, cluster_id="", brokers=[]
+    )
+
+
+def _describe_client_quotas(_request: Any, error: ErrorCode, _message: str) -> Message:
+    from barnabas.protocol.messages.describe_client_quotas import DescribeClientQuotasResponse
+
+    return DescribeClientQuotasResponse(error_code=error, error_message=None, entries=None)
+
+
+def _describe_user_scram_credentials(request: Any, error: ErrorCode, _message: str) -> Message:
+    from barnabas.protocol.messages.describe_user_scram_credentials import (
+        DescribeUserScramCredentialsResponse,
+        DescribeUserScramCredentialsResult,
+    )
+
+    return DescribeUserScramCredentialsResponse(
+        error_code=error,
+        error_message=None,
+        results=[
+            DescribeUserScramCredentialsResult(
+                user="", error_code=error, error_message=None, credential_infos=[]
+            )
+            for _ in request.users or ()
+        ],
+    )
+
+
+# APIs whose error response has more than a top-level error.
+_SPECIAL: dict[int, Callable[[Any, ErrorCode, str], Message]] = {
+    ApiKey.ALTER_REPLICA_LOG_DIRS: _alter_replica_log_dirs,
+    ApiKey.DESCRIBE_CLUSTER: _describe_cluster,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: _describe_client_quotas,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _describe_user_scram_credentials,
+}

@@ -1,0 +1,1 @@
+"""SASL on listeners: states of a connection's login, its configuration, and users."""

@@ -1,0 +1,1 @@
+"""What brokers do for transactions among themselves: markers and verification."""

@@ -1,0 +1,443 @@
+"""Queries to the transaction coordinator before the first batch of a transaction (KIP-890).
+
+Kafka: AddPartitionsToTxnManager. Clients of version 2 let the leader add the partition to the
+transaction. For older clients, the leader verifies that the client has added it. Each coordinator
+has a queue and at most one request in flight.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from barnabas.coordinator.transaction.producer import Producer  # noqa: TC001 - field types
+from barnabas.coordinator.transaction.transaction_coordinator import TRANSACTION_TOPIC
+from barnabas.metrics.histogram import Histogram
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from barnabas.storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from barnabas.coordinator.transaction.transaction_coordinator import TransactionCoordinator
+    from barnabas.network.network_error import NetworkError
+    from barnabas.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
+    from barnabas.replication.fetcher.leader_channels import LeaderChannel, LeaderChannels
+    from barnabas.replication.partition.partition import Partition
+    from barnabas.replication.replica_manager import ReplicaManager
+    from barnabas.runtime.clock import Clock
+    from barnabas.runtime.timer import Timer
+    from barnabas.server.cluster.cluster_view import ClusterView
+    from barnabas.storage.producers.verifications import VerificationGuard
+
+    # Errors by partition; a partition without an error may be appended to.
+    OnVerified = Callable[[dict[TopicPartition, ErrorCode]], None]
+
+_VERSION = 5
+_TIMEOUT_MS = 30_000.0
+# Transactions in one request, and in one queue.
+_BATCH_MAX = 500
+_QUEUE_MAX = 10_000
+# Client version of requests that brokers send for clients of version 2.
+_CLIENT_VERSION = 2
+# Delay (ms) and number of retries while the previous transaction of the producer is still ending
+# (add.partitions.to.txn.retry.*).
+_RETRY_MS = 20.0
+_RETRIES_MAX = 5
+# Maximum number of repeated queries because a marker has ended the verification.
+_ROUNDS_MAX = 5
+
+
+class Operation(Enum):
+    """Operation that the coordinator has to do, which depends on the client's version."""
+
+    # Verify. The client does not know TRANSACTION_ABORTABLE.
+    VERIFY = "verify"
+    # Verify. The client knows TRANSACTION_ABORTABLE.
+    VERIFY_ABORTABLE = "verify, abortable"
+    # Add the partition.
+    ADD = "add"
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """The first batch of a producer for one partition."""
+
+    producer: Producer
+    # First sequence; -1 for committed offsets.
+    sequence: int
+
+
+class _Query(msgspec.Struct, eq=False):
+    """The partitions of one transaction, for one coordinator."""
+
+    transactional_id: str
+    producer: Producer
+    operation: Operation
+    partitions: frozenset[TopicPartition]
+    on_results: Callable[[dict[TopicPartition, ErrorCode]], None]
+    # Time (ms, monotonic) of the first attempt.
+    start_ms: float
+    # Number of retries because the previous transaction of the producer was still ending.
+    retries: int = 0
+
+
+class _Peer:
+    """The queue of one broker."""
+
+    __slots__ = ("channel", "is_busy", "queue")
+
+    def __init__(self, channel: LeaderChannel) -> None:
+        self.channel = channel
+        # Whether a request is in flight.
+        self.is_busy = False
+        self.queue: list[_Query] = []
+
+
+class TransactionVerification:
+    """Verifies transactions, or adds partitions to them, before their first batch."""
+
+    __slots__ = (
+        "_channels",
+        "_clock",
+        "_cluster",
+        "_coordinator",
+        "_node_id",
+        "_peers",
+        "_replicas",
+        "_timer",
+        "failures",
+        "times",
+    )
+
+    def __init__(
+        self,
+        node_id: int,
+        cluster: ClusterView,
+        replicas: ReplicaManager,
+        coordinator: TransactionCoordinator,
+        times: tuple[Clock, Timer],
+        channels: LeaderChannels | None,
+    ) -> None:
+        """Create the verification.
+
+        Args:
+            node_id: this broker.
+            cluster: finds the coordinator of a transactional id.
+            replicas: the partitions of this broker.
+            coordinator: serves queries for ids whose coordinator is this broker.
+            times: the wall clock, and the timer of retries.
+            channels: opens connections to other brokers; None in a cluster of one node.
+        """
+        self._node_id = node_id
+        self._cluster = cluster
+        self._replicas = replicas
+        self._coordinator = coordinator
+        self._clock, self._timer = times
+        self._channels = channels
+        # Queues by broker id. Created for the first query, and kept.
+        self._peers: dict[int, _Peer] = {}
+        # Durations of queries in ms, and number of partitions that got an error.
+        self.times = Histogram()
+        self.failures = 0
+
+    def verify(
+        self,
+        transactional_id: str,
+        batches: Mapping[TopicPartition, Batch],
+        operation: Operation,
+        on_verified: OnVerified,
+    ) -> None:
+        """Verify the transaction of each batch that begins one in its partition.
+
+        Args:
+            transactional_id: the id of the request.
+            batches: the batch of each partition.
+            operation: the operation for the coordinator.
+            on_verified: called once with the errors by partition, perhaps before this returns.
+        """
+        _Verification(self, transactional_id, operation, on_verified).begin(batches)
+
+    def begin_guards(
+        self,
+        batches: Mapping[TopicPartition, Batch],
+        operation: Operation,
+        errors: dict[TopicPartition, ErrorCode],
+    ) -> dict[Producer, dict[TopicPartition, _Guard]]:
+        """Return the guards of batches that the coordinator must confirm, by producer.
+
+        Args:
+            batches: the batch of each partition.
+            operation: the operation for the coordinator.
+            errors: receives an error for each partition whose producer is fenced.
+        """
+        now_ms = self._clock.wall_ms()
+        guards: dict[Producer, dict[TopicPartition, _Guard]] = {}
+        for key, batch in batches.items():
+            found = self._replicas.partition(key)
+            if isinstance(found, ErrorCode):
+                # The append reports the error.
+                continue
+            producer = batch.producer
+            state = found.log.producer_state
+            if state.is_fenced(producer.producer_id, producer.epoch):
+                errors[key] = ErrorCode.INVALID_PRODUCER_EPOCH
+                continue
+            guard = state.begin_verification(
+                producer.producer_id,
+                producer.epoch,
+                batch.sequence,
+                now_ms,
+                bumps_epoch=operation is Operation.ADD,
+            )
+            if guard is not None:
+                guards.setdefault(producer, {})[key] = _Guard(found, guard)
+        return guards
+
+    def query_coordinator(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        operation: Operation,
+        partitions: frozenset[TopicPartition],
+        on_results: Callable[[dict[TopicPartition, ErrorCode]], None],
+    ) -> None:
+        """Verify or add the partitions of a producer's transaction at the coordinator."""
+        start_ms = self._clock.monotonic_ms()
+        self._send_query(
+            _Query(transactional_id, producer, operation, partitions, on_results, start_ms)
+        )
+
+    def _send_query(self, query: _Query) -> None:
+        partition = self._coordinator.runtime.partition_for(query.transactional_id)
+        found = None
+        if partition is not None:
+            found = self._cluster.partition(TRANSACTION_TOPIC, partition)
+        if found is None or found.leader < 0:
+            self._refuse(query, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        elif found.leader == self._node_id:
+            self._query_locally(query)
+        else:
+            self._enqueue(found.leader, query)
+
+    def _query_locally(self, query: _Query) -> None:
+        if query.operation is not Operation.ADD:
+            self._on_results(
+                query,
+                self._coordinator.verify_partitions(
+                    query.transactional_id, query.producer, query.partitions
+                ),
+            )
+            return
+        self._coordinator.add_partitions(
+            query.transactional_id,
+            query.producer,
+            query.partitions,
+            _CLIENT_VERSION,
+            lambda error: self._on_results(query, dict.fromkeys(query.partitions, error)),
+        )
+
+    def _on_results(self, query: _Query, results: dict[TopicPartition, ErrorCode]) -> None:
+        """Complete the query, or retry it while the producer's previous transaction is ending."""
+        is_ending = ErrorCode.CONCURRENT_TRANSACTIONS in results.values()
+        if is_ending and query.operation is Operation.ADD and query.retries < _RETRIES_MAX:
+            query.retries += 1
+            self._timer.call_later(_RETRY_MS, lambda: self._send_query(query))
+        else:
+            self._complete(query, results)
+
+    def _complete(self, query: _Query, results: dict[TopicPartition, ErrorCode]) -> None:
+        self.times.update(self._clock.monotonic_ms() - query.start_ms)
+        self.failures += sum(error is not ErrorCode.NONE for error in results.values())
+        query.on_results(results)
+
+    def _refuse(self, query: _Query, error: ErrorCode) -> None:
+        """Give all partitions the same error."""
+        self._complete(query, dict.fromkeys(query.partitions, error))
+
+    # Other brokers.
+
+    def _enqueue(self, broker_id: int, query: _Query) -> None:
+        peer = self._peers.get(broker_id)
+        if peer is None:
+            if self._channels is None:
+                self._refuse(query, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+                return
+            channel = self._channels.open(broker_id, f"broker-{self._node_id}-txn-verification")
+            peer = self._peers[broker_id] = _Peer(channel)
+        if len(peer.queue) >= _QUEUE_MAX:
+            self._refuse(query, ErrorCode.NETWORK_EXCEPTION)
+            return
+        peer.queue.append(query)
+        if not peer.is_busy:
+            self._flush(peer)
+
+    def _flush(self, peer: _Peer) -> None:
+        # A request contains each transactional id once, because results are assigned by the id.
+        batch: dict[str, _Query] = {}
+        later: list[_Query] = []
+        for query in peer.queue:
+            if len(batch) >= _BATCH_MAX or query.transactional_id in batch:
+                later.append(query)
+            else:
+                batch[query.transactional_id] = query
+        peer.queue = later
+        peer.is_busy = True
+        request = AddPartitionsToTxnRequest(
+            transactions=[_transaction(query) for query in batch.values()]
+        )
+        peer.channel.send(request, _VERSION, partial(self._on_response, peer, batch), _TIMEOUT_MS)
+
+    def _on_response(
+        self,
+        peer: _Peer,
+        batch: dict[str, _Query],
+        response: AddPartitionsToTxnResponse | None,
+        _error: NetworkError | None,
+    ) -> None:
+        peer.is_busy = False
+        results = {} if response is None else _results_of(response)
+        missing = ErrorCode.NETWORK_EXCEPTION
+        if response is not None and response.error_code:
+            missing = ErrorCode.of(response.error_code)
+        for transactional_id, query in batch.items():
+            found = results.get(transactional_id, {})
+            self._on_results(query, {key: found.get(key, missing) for key in query.partitions})
+        if peer.queue and not peer.is_busy:
+            self._flush(peer)
+
+
+class _Guard(NamedTuple):
+    """A guard, and the partition that has it."""
+
+    partition: Partition
+    guard: VerificationGuard
+
+    def confirm(self, producer: Producer) -> bool:
+        """Accept the first batch; return False if a marker has ended the verification."""
+        state = self.partition.log.producer_state
+        return state.confirm_verification(producer.producer_id, self.guard)
+
+
+class _Verification:
+    """One `verify` call."""
+
+    __slots__ = (
+        "_batches",
+        "_errors",
+        "_on_verified",
+        "_operation",
+        "_rounds",
+        "_transactional_id",
+        "_verification",
+        "_waiting",
+    )
+
+    def __init__(
+        self,
+        verification: TransactionVerification,
+        transactional_id: str,
+        operation: Operation,
+        on_verified: OnVerified,
+    ) -> None:
+        self._verification = verification
+        self._transactional_id = transactional_id
+        self._operation = operation
+        self._on_verified = on_verified
+        # All batches by partition, and the errors so far.
+        self._batches: dict[TopicPartition, Batch] = {}
+        self._errors: dict[TopicPartition, ErrorCode] = {}
+        # Number of queries without a result.
+        self._waiting = 0
+        # Number of repeated queries for the same partition.
+        self._rounds = 0
+
+    def begin(self, batches: Mapping[TopicPartition, Batch]) -> None:
+        """Send the queries for the transactions of these batches."""
+        self._batches.update(batches)
+        guards = self._verification.begin_guards(batches, self._operation, self._errors)
+        self._waiting += len(guards)
+        if not self._waiting:
+            self._on_verified(self._errors)
+            return
+        for producer, of_producer in guards.items():
+            self._verification.query_coordinator(
+                self._transactional_id,
+                producer,
+                self._operation,
+                frozenset(of_producer),
+                partial(self._on_results, producer, of_producer),
+            )
+
+    def _on_results(
+        self,
+        producer: Producer,
+        guards: dict[TopicPartition, _Guard],
+        results: dict[TopicPartition, ErrorCode],
+    ) -> None:
+        """Confirm the partitions that may be appended to.
+
+        A marker of the previous transaction ends a verification that began before it. The result
+        may be older than a marker of this transaction, so the query is repeated.
+        """
+        ended: dict[TopicPartition, Batch] = {}
+        for key, error in results.items():
+            if error is not ErrorCode.NONE:
+                self._errors[key] = _for_client(error, self._operation)
+            elif not guards[key].confirm(producer):
+                ended[key] = self._batches[key]
+        self._waiting -= 1
+        if ended and self._rounds < _ROUNDS_MAX:
+            self._rounds += 1
+            self.begin(ended)
+            return
+        self._errors.update(dict.fromkeys(ended, ErrorCode.CONCURRENT_TRANSACTIONS))
+        if not self._waiting:
+            self._on_verified(self._errors)
+
+
+def _transaction(query: _Query) -> AddPartitionsToTxnTransaction:
+    topics: dict[str, list[int]] = {}
+    for topic, index in sorted(query.partitions):
+        topics.setdefault(topic, []).append(index)
+    return AddPartitionsToTxnTransaction(
+        transactional_id=query.transactional_id,
+        producer_id=query.producer.producer_id,
+        producer_epoch=query.producer.epoch,
+        verify_only=query.operation is not Operation.ADD,
+        topics=[
+            AddPartitionsToTxnTopic(name=name, partitions=indexes)
+            for name, indexes in topics.items()
+        ],
+    )
+
+
+def _results_of(
+    response: AddPartitionsToTxnResponse,
+) -> dict[str, dict[TopicPartition, ErrorCode]]:
+    return {
+        each.transactional_id: {
+            TopicPartition(topic.name, result.partition_index): ErrorCode.of(
+                result.partition_error_code
+            )
+            for topic in each.topic_results
+            for result in topic.results_by_partition
+        }
+        for each in response.results_by_transaction
+    }
+
+
+def _for_client(error: ErrorCode, operation: Operation) -> ErrorCode:
+    """Return the error for the client, which depends on the client's version."""
+    if error is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if error is ErrorCode.TRANSACTION_ABORTABLE and operation is Operation.VERIFY:
+        return ErrorCode.INVALID_TXN_STATE
+    return error

@@ -1,0 +1,1 @@
+"""The sink: rows become records, at least once or exactly once."""

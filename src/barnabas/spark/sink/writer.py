@@ -1,0 +1,134 @@
+"""`df.write` and `df.writeStream` with `format("barnabas")`: at least once or exactly once.
+
+A row has a `value` and optionally `key`, `topic`, `partition` and `headers`; other columns are
+ignored. A task returns when all its records are acknowledged. With transactions the driver then
+commits the tasks' records, see `transactional_task` and `batch_end`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from barnabas.spark.sink.rows import SinkRows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pyarrow import RecordBatch
+
+    from barnabas.spark.options import SinkOptions
+    from barnabas.spark.sink.columns import SinkColumns
+
+    Messages = list[WriterCommitMessage | None]
+
+
+@dataclass
+class WrittenRecords(WriterCommitMessage):
+    """Result of a task that writes without transactions: the number of its records."""
+
+    records: int
+
+
+class TopicWriter(DataSourceArrowWriter):
+    """Writes a DataFrame to topics.
+
+    Args:
+        options: the checked options.
+        columns: where the rows have the parts of a record.
+        job: part of the transactional ids of the job; None writes without transactions.
+    """
+
+    def __init__(self, options: SinkOptions, columns: SinkColumns, job: str | None) -> None:
+        self._options = options
+        self._columns = columns
+        self._job = job
+
+    def write(self, iterator: Iterator[RecordBatch]) -> WriterCommitMessage:
+        """Write one task's rows and wait for their acknowledgement."""
+        return _write(self._options, self._columns, iterator, self._job)
+
+    def commit(self, messages: Messages) -> None:
+        """Commit the transactions of all tasks."""
+        from barnabas.spark.sink.batch_end import commit_slices
+
+        commit_slices(self._options, messages)
+
+    def abort(self, messages: Messages) -> None:
+        """Abort the transactions of all tasks after one of them failed."""
+        from barnabas.spark.sink.batch_end import abort_slices
+
+        abort_slices(self._options, messages)
+
+
+class TopicStreamWriter(DataSourceStreamArrowWriter):
+    """Writes micro-batches; without transactions, a repeated batch is written again."""
+
+    def __init__(
+        self, options: SinkOptions, columns: SinkColumns, *, is_transactional: bool
+    ) -> None:
+        self._options = options
+        self._columns = columns
+        self._is_transactional = is_transactional
+
+    def write(self, iterator: Iterator[RecordBatch]) -> WriterCommitMessage:
+        """Write one task's rows and wait for their acknowledgement."""
+        job = "" if self._is_transactional else None
+        return _write(self._options, self._columns, iterator, job)
+
+    def commit(self, messages: Messages, batchId: int) -> None:  # noqa: ARG002, N803
+        """Commit the transactions of all tasks."""
+        from barnabas.spark.sink.batch_end import commit_slices
+
+        commit_slices(self._options, messages)
+
+    def abort(self, messages: Messages, batchId: int) -> None:  # noqa: ARG002, N803
+        """Abort the transactions of all tasks after one of them, or the commit, failed."""
+        from barnabas.spark.sink.batch_end import abort_slices
+
+        abort_slices(self._options, messages)
+
+
+def _write(
+    options: SinkOptions, columns: SinkColumns, batches: Iterable[RecordBatch], job: str | None
+) -> WriterCommitMessage:
+    if job is None:
+        return write_rows(options, columns, batches)
+    from barnabas.spark.sink.slices import slice_of_task
+    from barnabas.spark.sink.transactional_task import write_slice
+
+    return write_slice(
+        options, columns, slice_of_task(options.transactional_id_prefix, job), batches
+    )
+
+
+def write_rows(
+    options: SinkOptions, columns: SinkColumns, batches: Iterable[RecordBatch]
+) -> WrittenRecords:
+    """Produce all rows and wait for their acknowledgement.
+
+    Raises:
+        RowError: a row has no topic.
+        ClientError: a record was not acknowledged.
+    """
+    from barnabas.spark.clients import discard_producer, producer
+
+    sender = producer(options.client)
+    count = 0
+    try:
+        for batch in batches:
+            SinkRows.read(columns, batch).send(sender, options.topic)
+            count += batch.num_rows
+        sender.flush()
+    except BaseException:
+        # The producer's pending records belong to the failed task; the next task must not send
+        # them.
+        discard_producer(options.client)
+        raise
+    return WrittenRecords(count)

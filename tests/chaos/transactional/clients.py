@@ -1,0 +1,410 @@
+"""Transactional producers and read_committed consumers of two clients, behind one face.
+
+Both clients tell three things apart, and the face keeps them apart: a call that may be repeated, a
+transaction that must be aborted, and a producer that is at its end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import confluent_kafka
+
+import barnabas
+from barnabas.client.errors import ClientError, ClientTimeoutError, ProducerFencedError
+from chaos.transactional.history import Place
+
+T = TypeVar("T")
+# A call is repeated for so long; then its result is unknown, and the producer is replaced.
+CALL_S = 120.0
+# Limit of one attempt.
+ATTEMPT_S = 5.0
+ANSWER_TIMEOUT_MS = 3000
+SESSION_TIMEOUT_MS = 6000
+# Coordinators abort transactions that are open for longer.
+TRANSACTION_TIMEOUT_MS = 10_000
+QUICK = {
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 100,
+    "retry.backoff.ms": 20,
+    "retry.backoff.max.ms": 100,
+}
+_LIBRDKAFKA = {
+    **QUICK,
+    "log_level": 0,
+    "socket.timeout.ms": ANSWER_TIMEOUT_MS,
+    "topic.metadata.refresh.fast.interval.ms": 50,
+    "topic.metadata.refresh.interval.ms": 2000,
+}
+
+
+class AbortableError(Exception):
+    """The transaction must be aborted; then the producer can go on."""
+
+
+class FatalError(Exception):
+    """The producer is at its end."""
+
+
+class Read(NamedTuple):
+    """A record that a consumer got."""
+
+    place: Place
+    offset: int
+    value: bytes | None
+
+
+class TransactionalProducer(Protocol):
+    """A producer with a transactional id. Calls raise AbortableError or FatalError."""
+
+    def initialize(self) -> None:
+        """Fence earlier producers of the id, and wait for the end of their transactions."""
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+
+    def send(self, place: Place, key: bytes, value: bytes) -> None:
+        """Queue a record."""
+
+    def flush(self) -> None:
+        """Wait until all queued records are acknowledged or have failed."""
+
+    def send_offsets(self, offsets: dict[Place, int], group: Any) -> None:
+        """Commit the group's next offsets in the transaction; `group` is its metadata."""
+
+    def commit(self) -> None:
+        """Commit the transaction."""
+
+    def abort(self) -> None:
+        """Abort the transaction."""
+
+
+class OwnProducer:
+    """Our own client's producer."""
+
+    def __init__(self, bootstrap: str, transactional_id: str, errs: Callable[[object], None]):
+        self._errs = errs
+        self._producer = barnabas.Producer(
+            bootstrap,
+            transactional_id=transactional_id,
+            **QUICK,
+            **{
+                "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+                "request.timeout.ms": ANSWER_TIMEOUT_MS,
+                "delivery.timeout.ms": int(CALL_S * 1000),
+                "linger.ms": 2,
+            },
+        )
+
+    def _call(self, call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """Call again while the client says that its result is open."""
+        deadline = time.monotonic() + CALL_S
+        while True:
+            try:
+                return call(*args, **kwargs)
+            except ClientTimeoutError as error:
+                self._errs(error)
+                if time.monotonic() > deadline:
+                    raise FatalError from error
+            except ProducerFencedError as error:
+                self._errs(error)
+                raise FatalError from error
+            except ClientError as error:
+                self._errs(error)
+                raise AbortableError from error
+
+    def initialize(self) -> None:
+        self._call(self._producer.init_transactions, timeout=ATTEMPT_S)
+
+    def begin(self) -> None:
+        self._call(self._producer.begin_transaction)
+
+    def send(self, place: Place, key: bytes, value: bytes) -> None:
+        topic, partition = place
+        self._call(self._producer.send, topic, value, key, partition)
+
+    def flush(self) -> None:
+        self._call(self._producer.flush)
+
+    def send_offsets(self, offsets: dict[Place, int], group: Any) -> None:
+        self._call(
+            self._producer.send_offsets_to_transaction, dict(offsets), group, timeout=ATTEMPT_S
+        )
+
+    def commit(self) -> None:
+        self._call(self._producer.commit_transaction, timeout=ATTEMPT_S)
+
+    def abort(self) -> None:
+        self._call(self._producer.abort_transaction, timeout=ATTEMPT_S)
+
+
+class LibrdkafkaProducer:
+    """confluent-kafka's producer."""
+
+    def __init__(self, bootstrap: str, transactional_id: str, errs: Callable[[object], None]):
+        self._errs = errs
+        self._producer = confluent_kafka.Producer(
+            {
+                **_LIBRDKAFKA,
+                "bootstrap.servers": bootstrap,
+                "transactional.id": transactional_id,
+                "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+                # librdkafka wants it below the transaction's timeout.
+                "message.timeout.ms": TRANSACTION_TIMEOUT_MS,
+                "request.timeout.ms": ANSWER_TIMEOUT_MS - 500,
+                "linger.ms": 2,
+                "error_cb": lambda error: errs(error.name()),
+            }
+        )
+
+    def _call(self, call: Callable[..., Any], *args: Any) -> Any:
+        deadline = time.monotonic() + CALL_S
+        while True:
+            try:
+                return call(*args)
+            except confluent_kafka.KafkaException as error:
+                self._errs(error)
+                told = error.args[0]
+                if told.fatal():
+                    raise FatalError from error
+                if told.txn_requires_abort():
+                    raise AbortableError from error
+                if not told.retriable() or time.monotonic() > deadline:
+                    raise FatalError from error
+                time.sleep(0.05)
+
+    def initialize(self) -> None:
+        self._call(self._producer.init_transactions, ATTEMPT_S)
+
+    def begin(self) -> None:
+        self._call(self._producer.begin_transaction)
+
+    def send(self, place: Place, key: bytes, value: bytes) -> None:
+        topic, partition = place
+        while True:
+            with contextlib.suppress(BufferError):
+                self._call(self._produce, topic, partition, key, value)
+                return
+            self._producer.poll(0.05)
+
+    def _produce(self, topic: str, partition: int, key: bytes, value: bytes) -> None:
+        try:
+            self._producer.produce(topic, value, key, partition)
+        except confluent_kafka.KafkaException as error:
+            # Its errors lack the mark; records are refused only after the transaction has failed.
+            self._errs(error)
+            is_fatal = error.args[0].fatal()
+            raise (FatalError if is_fatal else AbortableError) from error
+        self._producer.poll(0)
+
+    def flush(self) -> None:
+        self._call(self._producer.flush, ATTEMPT_S)
+
+    def send_offsets(self, offsets: dict[Place, int], group: Any) -> None:
+        told = [
+            confluent_kafka.TopicPartition(topic, partition, offset)
+            for (topic, partition), offset in offsets.items()
+        ]
+        self._call(self._producer.send_offsets_to_transaction, told, group, ATTEMPT_S)
+
+    def commit(self) -> None:
+        self._call(self._producer.commit_transaction, ATTEMPT_S)
+
+    def abort(self) -> None:
+        self._call(self._producer.abort_transaction, ATTEMPT_S)
+
+
+class CommittedConsumer(Protocol):
+    """A read_committed consumer: a member of a group, or a reader of its own."""
+
+    # Increases when the assignment changes.
+    changes: int
+
+    def assign(self, places: Iterable[Place]) -> None:
+        """Read partitions from their start."""
+
+    def subscribe(self, topic: str) -> None:
+        """Join the group."""
+
+    def poll(self, count: int, seconds: float) -> list[Read]:
+        """Return the next records, up to `count`."""
+
+    def group_metadata(self) -> Any:
+        """Return what `send_offsets` takes."""
+
+    def return_to_committed(self) -> None:
+        """Go on at the group's committed offsets."""
+
+    def close(self) -> None:
+        """Leave the group."""
+
+
+class OwnConsumer:
+    """Our own client's consumer."""
+
+    def __init__(self, bootstrap: str, group: str, errs: Callable[[object], None]):
+        self._errs = errs
+        self.changes = 0
+        config: dict[str, Any] = {
+            **QUICK,
+            "group.id": group or None,
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "request.timeout.ms": ANSWER_TIMEOUT_MS,
+            "default.api.timeout.ms": 20_000,
+        }
+        if group:
+            config |= {"session.timeout.ms": SESSION_TIMEOUT_MS, "heartbeat.interval.ms": 500}
+        self._consumer = barnabas.Consumer(bootstrap_servers=bootstrap, **config)
+
+    def assign(self, places: Iterable[Place]) -> None:
+        self._consumer.assign(list(places))
+
+    def subscribe(self, topic: str) -> None:
+        self._consumer.subscribe([topic], listener=_Changes(self))
+
+    def poll(self, count: int, seconds: float) -> list[Read]:
+        try:
+            records = self._consumer.poll(seconds, max_records=count)
+        except ClientError as error:
+            self._errs(error)
+            return []
+        return [Read((each.topic, each.partition), each.offset, each.value) for each in records]
+
+    def group_metadata(self) -> Any:
+        return self._consumer.group_metadata()
+
+    def return_to_committed(self) -> None:
+        """Go on at the committed offsets. Retry while the group's coordinator moves."""
+        deadline = time.monotonic() + CALL_S
+        while True:
+            changes = self.changes
+            assigned = list(self._consumer.assignment())
+            if not assigned:
+                return
+            try:
+                committed = self._consumer.committed(assigned)
+            except ClientError as error:
+                self._errs(error)
+                if time.monotonic() > deadline:
+                    raise FatalError from error
+                continue
+            if changes != self.changes:
+                continue
+            for each in assigned:
+                told = committed.get(each)
+                self._consumer.seek(each, 0 if told is None else told)
+            return
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+class _Changes(barnabas.RebalanceListener):
+    """Counts changes of the assignment."""
+
+    def __init__(self, consumer: OwnConsumer) -> None:
+        self._consumer = consumer
+
+    def on_partitions_assigned(self, partitions: Any) -> None:
+        self._consumer.changes += 1
+
+    def on_partitions_revoked(self, partitions: Any) -> None:
+        self._consumer.changes += 1
+
+    def on_partitions_lost(self, partitions: Any) -> None:
+        self._consumer.changes += 1
+
+
+class LibrdkafkaConsumer:
+    """confluent-kafka's consumer."""
+
+    def __init__(self, bootstrap: str, group: str, errs: Callable[[object], None]):
+        self._errs = errs
+        self.changes = 0
+        config: dict[str, Any] = {
+            **_LIBRDKAFKA,
+            "bootstrap.servers": bootstrap,
+            "group.id": group or "unused",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "fetch.error.backoff.ms": 20,
+            "error_cb": lambda error: errs(error.name()),
+        }
+        if group:
+            config |= {"session.timeout.ms": SESSION_TIMEOUT_MS, "heartbeat.interval.ms": 500}
+        self._consumer = confluent_kafka.Consumer(config)
+
+    def assign(self, places: Iterable[Place]) -> None:
+        self._consumer.assign([confluent_kafka.TopicPartition(*place, 0) for place in places])
+
+    def subscribe(self, topic: str) -> None:
+        self._consumer.subscribe(
+            [topic], on_assign=self._on_change, on_revoke=self._on_change, on_lost=self._on_change
+        )
+
+    def _on_change(self, _consumer: object, _partitions: object) -> None:
+        self.changes += 1
+
+    def poll(self, count: int, seconds: float) -> list[Read]:
+        """Return records one by one: a batch of librdkafka may reach over a rebalance."""
+        found: list[Read] = []
+        while len(found) < count:
+            message = self._consumer.poll(0 if found else seconds)
+            if message is None:
+                break
+            if message.error() is not None:
+                self._errs(message.error())
+                continue
+            topic, partition, offset = message.topic(), message.partition(), message.offset()
+            assert topic is not None
+            assert partition is not None
+            assert offset is not None
+            found.append(Read((topic, partition), offset, message.value()))
+        return found
+
+    def group_metadata(self) -> Any:
+        return self._consumer.consumer_group_metadata()
+
+    def return_to_committed(self) -> None:
+        """Go on at the committed offsets. Retry while the group's coordinator moves."""
+        deadline = time.monotonic() + CALL_S
+        while True:
+            changes = self.changes
+            assigned = self._consumer.assignment()
+            if not assigned:
+                return
+            try:
+                committed = self._consumer.committed(assigned, ATTEMPT_S)
+                for each in committed:
+                    if each.error is not None:
+                        raise confluent_kafka.KafkaException(each.error)
+                if changes != self.changes:
+                    continue
+                for each in committed:
+                    each.offset = max(each.offset, 0)
+                    self._consumer.seek(each)
+            except confluent_kafka.KafkaException as error:
+                self._errs(error)
+                if time.monotonic() > deadline:
+                    raise FatalError from error
+                continue
+            return
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+PRODUCERS: dict[str, Callable[..., TransactionalProducer]] = {
+    "own": OwnProducer,
+    "librdkafka": LibrdkafkaProducer,
+}
+CONSUMERS: dict[str, Callable[..., CommittedConsumer]] = {
+    "own": OwnConsumer,
+    "librdkafka": LibrdkafkaConsumer,
+}

@@ -1,0 +1,457 @@
+"""Transactional clients under which a cluster is broken, each a process of its own.
+
+Movers write transactions to several partitions and abort some of them. Members of a group consume,
+transform and produce, and commit the group's offsets in the transaction. Readers follow with
+read_committed. Of each kind there are our client and librdkafka's. Meanwhile processes are killed
+or stand still, and processes with the same transactional id take over: the earlier ones must be
+fenced.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import confluent_kafka
+from confluent_kafka import Consumer, TopicPartition
+
+from barnabas.client.errors import ClientError
+from barnabas.client.facade import Client
+from chaos.transaction_checker import UNENDED
+from chaos.transactional.clients import QUICK, TRANSACTION_TIMEOUT_MS
+from chaos.transactional.history import (
+    CommittedLog,
+    Ends,
+    OffsetLook,
+    Place,
+    Result,
+    TransactionHistory,
+    content_in,
+)
+from chaos.transactional.journal import JournalReader
+from chaos.transactional.worker import REPLACE_ME, Task
+from waiting import PATIENCE_S, eventually
+
+INPUT_TOPIC = "moves"
+OUTPUT_TOPIC = "results"
+GROUP = "processors"
+TESTS = Path(__file__).parents[1]
+# Seconds between two disturbances of clients.
+DISTURBED_EVERY_S = (4.0, 10.0)
+# A process that stands still does so for this long: longer than a session, and than a transaction.
+PAUSE_S = (0.5, 14.0)
+# A transactional id stays without a process for this long: longer than a transaction, at most.
+DEAD_S = (0.0, 13.0)
+# Transactions that nobody ends are aborted after their timeout; the coordinator looks every second.
+HANGING_S = TRANSACTION_TIMEOUT_MS / 1000 + 20.0
+LOOP_S = 0.1
+
+
+@dataclass(frozen=True)
+class TransactionalOptions:
+    """The size of the load."""
+
+    input_partitions: int = 4
+    output_partitions: int = 2
+    # Transactions per second of each mover.
+    rate: float = 4.0
+
+
+@dataclass
+class Worker:
+    """A process of the load."""
+
+    task: Task
+    process: subprocess.Popen[bytes]
+    journal: JournalReader
+    # Another process has its transactional id.
+    is_replaced: bool = False
+    # It was told to end.
+    is_stopped: bool = False
+    # When it goes on (SIGCONT), monotonic seconds; None unless it stands still.
+    resumes_at: float | None = None
+
+
+@dataclass
+class _Due:
+    """A process that is to be started."""
+
+    at: float
+    role: str
+    client: str
+    name: str
+
+
+@dataclass
+class Counts:
+    """Counts of disturbances of clients."""
+
+    killed: int = 0
+    paused: int = 0
+    doubled: int = 0
+    replaced: int = 0
+
+    def __str__(self) -> str:
+        return (
+            f"{self.killed} clients killed, {self.paused} paused, {self.doubled} doubled, "
+            f"{self.replaced} replaced after an error"
+        )
+
+
+class TransactionalLoad:
+    """All transactional clients; their topics exist.
+
+    Args:
+        bootstrap: servers of the cluster.
+        directory: holds the journals.
+        seed: of what is done to clients.
+        options: how much there is of what.
+    """
+
+    def __init__(
+        self, bootstrap: str, directory: Path, seed: int, options: TransactionalOptions
+    ) -> None:
+        self._bootstrap = bootstrap
+        self._directory = directory
+        self._rng = random.Random(seed)
+        self.options = options
+        self.history = TransactionHistory(INPUT_TOPIC, OUTPUT_TOPIC)
+        self.counts = Counts()
+        self._errors: Counter[str] = Counter()
+        self._workers: list[Worker] = []
+        self._due: list[_Due] = []
+        self._next_instance = 1
+        # Guards everything below and above: the campaign asks while the supervisor works.
+        self._lock = threading.RLock()
+        self._stopping = threading.Event()
+        self._may_disturb = threading.Event()
+        self._death: BaseException | None = None
+        self._thread = threading.Thread(target=self._guarded, name="transactional", daemon=True)
+        self._marked_at = 0.0
+
+    @property
+    def topics(self) -> dict[str, int]:
+        """The topics with their numbers of partitions."""
+        return {
+            INPUT_TOPIC: self.options.input_partitions,
+            OUTPUT_TOPIC: self.options.output_partitions,
+        }
+
+    def start(self) -> None:
+        """Start all clients."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        for client in ("own", "librdkafka"):
+            for role in ("move", "process", "read"):
+                self._launch(role, client, f"{role}-{client}")
+        self._may_disturb.set()
+        self._thread.start()
+
+    def _launch(self, role: str, client: str, name: str) -> None:
+        instance = self._next_instance
+        self._next_instance += 1
+        journal = self._directory / f"{instance:04}-{name}.txt"
+        task = Task(
+            role,
+            client,
+            self._bootstrap,
+            instance,
+            name,
+            str(journal),
+            INPUT_TOPIC,
+            OUTPUT_TOPIC,
+            self.options.input_partitions,
+            self.options.output_partitions,
+            GROUP if role == "process" else "",
+            self.options.rate,
+        )
+        with journal.with_suffix(".log").open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "chaos.transactional.worker", json.dumps(asdict(task))],
+                cwd=TESTS,
+                env=os.environ | {"PYTHONPATH": str(TESTS)},
+                stderr=log,
+                stdout=log,
+            )
+        self._workers.append(Worker(task, process, JournalReader(journal, self.history)))
+
+    # The supervisor.
+
+    def _guarded(self) -> None:
+        try:
+            self._supervise()
+        except BaseException as error:  # noqa: BLE001 - raised again by `check_alive`
+            self._death = error
+
+    def _supervise(self) -> None:
+        disturbed_at = time.monotonic() + self._rng.uniform(*DISTURBED_EVERY_S)
+        while not self._stopping.wait(LOOP_S):
+            with self._lock:
+                self._look_at_processes()
+                now = time.monotonic()
+                for due in [each for each in self._due if each.at <= now]:
+                    self._due.remove(due)
+                    self._launch(due.role, due.client, due.name)
+                if now >= disturbed_at and self._may_disturb.is_set():
+                    self._disturb()
+                    disturbed_at = now + self._rng.uniform(*DISTURBED_EVERY_S)
+
+    def _look_at_processes(self) -> None:
+        now = time.monotonic()
+        for worker in list(self._workers):
+            if worker.resumes_at is not None and worker.resumes_at <= now:
+                worker.process.send_signal(signal.SIGCONT)
+                worker.resumes_at = None
+            status = worker.process.poll()
+            worker.journal.catch_up()
+            self._errors.update(f"{worker.task.name}: {each}" for each in worker.journal.errors)
+            worker.journal.errors.clear()
+            if status is None:
+                continue
+            self._workers.remove(worker)
+            if status == REPLACE_ME and not (worker.is_replaced or worker.is_stopped):
+                self.counts.replaced += 1
+                self._replace(worker, now)
+            elif status not in (REPLACE_ME, 0, -signal.SIGKILL, -signal.SIGTERM):
+                log = Path(worker.task.journal).with_suffix(".log").read_text()
+                raise AssertionError(f"{worker.task.name} ended with {status}:\n{log[-3000:]}")
+
+    def _replace(self, worker: Worker, at: float) -> None:
+        task = worker.task
+        worker.is_replaced = True
+        self._due.append(_Due(at, task.role, task.client, task.name))
+
+    def _disturb(self) -> None:
+        """Kill, pause or double a random client."""
+        victims = [
+            each
+            for each in self._workers
+            if each.task.role != "read" and not each.is_replaced and each.resumes_at is None
+        ]
+        if not victims:
+            return
+        now = time.monotonic()
+        victim = self._rng.choice(victims)
+        deed = self._rng.choice(("kill", "pause", "double", "pause and double"))
+        if deed == "kill":
+            self.counts.killed += 1
+            victim.process.kill()
+            self._replace(victim, now + self._rng.uniform(*DEAD_S) * self._rng.choice((0, 1)))
+            return
+        if "pause" in deed:
+            self.counts.paused += 1
+            victim.process.send_signal(signal.SIGSTOP)
+            victim.resumes_at = now + self._rng.uniform(*PAUSE_S)
+        if "double" in deed:
+            self.counts.doubled += 1
+            self._replace(victim, now)
+
+    # What the campaign asks.
+
+    def check_alive(self) -> None:
+        """Raise the exception of the supervisor or of a dead client."""
+        if self._death is not None:
+            raise self._death
+
+    def errors(self) -> dict[str, int]:
+        """Return the errors that clients have met, and how often."""
+        with self._lock:
+            return dict(self._errors.most_common())
+
+    def mark(self) -> None:
+        """Begin to wait for transactions that begin from now on."""
+        self._marked_at = time.monotonic()
+
+    def waiting(self) -> list[str]:
+        """Return which kinds of clients have committed no transaction that began after `mark`."""
+        with self._lock:
+            done = {
+                worker.task.role
+                for worker in self._workers
+                if worker.journal.committed_begin > self._marked_at
+            }
+        return [f"a transaction of role {role}" for role in ("move", "process") if role not in done]
+
+    def look_at_offsets(self) -> None:
+        """Ask for the group's stable offsets, for the history."""
+        started = time.monotonic()
+        found = self._committed_offsets()
+        ended = time.monotonic()
+        with self._lock:
+            self.history.looks += [
+                OffsetLook(partition, offset, started, ended) for partition, offset in found.items()
+            ]
+
+    def _committed_offsets(self) -> dict[int, int]:
+        asker = _consumer(self._bootstrap, GROUP, "read_committed")
+        places = [TopicPartition(INPUT_TOPIC, n) for n in range(self.options.input_partitions)]
+
+        def look() -> dict[int, int] | None:
+            try:
+                found = asker.committed(places, PATIENCE_S)
+            except confluent_kafka.KafkaException as error:
+                if not error.args[0].retriable():
+                    raise
+                return None
+            if any(each.error is not None for each in found):
+                return None
+            return {each.partition: max(each.offset, 0) for each in found}
+
+        try:
+            return eventually(look, "the group's offsets")
+        finally:
+            asker.close()
+
+    # The end.
+
+    def abandon(self) -> None:
+        """End all processes without waiting."""
+        self._stopping.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        for worker in self._workers:
+            worker.process.kill()
+            worker.process.wait()
+
+    def finish(self) -> TransactionHistory:
+        """Stop producers, let the others come to the end, and read everything once more."""
+        self._may_disturb.clear()
+        with self._lock:
+            for worker in self._workers:
+                worker.resumes_at = 0.0 if worker.resumes_at is not None else None
+        self._await(lambda: self._due == [], "the last replacements")
+        self._end_role("move")
+        self._await_end_of_transactions()
+        self._await(self._group_is_at_the_end, lambda: "the group did not come to the end")
+        self._end_role("process")
+        self._await_end_of_transactions()
+        history = self.history
+        history.committed_offsets = self._committed_offsets()
+        for topic, partitions in self.topics.items():
+            for partition in range(partitions):
+                place = (topic, partition)
+                history.logs[place] = read_committed_log(self._bootstrap, place)
+        self._await(self._readers_are_at_the_end, "readers did not come to the end")
+        self._end_role("read")
+        self._stopping.set()
+        self._thread.join()
+        self.check_alive()
+        return history
+
+    def _await(self, look: Callable[[], bool], missing: object) -> None:
+        def look_at_all() -> bool:
+            self.check_alive()
+            with self._lock:
+                return look()
+
+        eventually(look_at_all, missing)
+
+    def _end_role(self, role: str) -> None:
+        """Stop the processes of a role; those that are fenced or replaced end by themselves."""
+        with self._lock:
+            own = [worker for worker in self._workers if worker.task.role == role]
+            for worker in own:
+                worker.is_stopped = True
+                worker.process.terminate()
+        self._await(
+            lambda: not any(worker in self._workers for worker in own), f"{role} did not end"
+        )
+
+    def _await_end_of_transactions(self) -> None:
+        """Wait for transactions that nobody ends; what hangs is kept for the checker."""
+        deadline = time.monotonic() + HANGING_S
+        with Client(self._bootstrap, **QUICK) as client:
+            while not self._are_all_ended(client) and time.monotonic() < deadline:
+                time.sleep(0.2)
+
+    def _are_all_ended(self, client: Client) -> bool:
+        places = [(t, n) for t, count in self.topics.items() for n in range(count)]
+        try:
+            listed = client.admin.list_transactions()
+            latest = dict.fromkeys(places, "latest")
+            stable = client.list_offsets(latest, isolation_level="read_committed")
+            high = client.list_offsets(latest, isolation_level="read_uncommitted")
+        except ClientError:
+            return False
+        self.history.states = {each.transactional_id: each.state for each in listed}
+        self.history.ends = {
+            place: Ends(stable[place].offset, high[place].offset)  # type: ignore[index]
+            for place in places
+        }
+        return not any(state in UNENDED for state in self.history.states.values()) and all(
+            ends.last_stable_offset == ends.high_watermark for ends in self.history.ends.values()
+        )
+
+    def _group_is_at_the_end(self) -> bool:
+        """Whether the group has processed all input, which it adds to itself."""
+        found = self._committed_offsets()
+        for partition in range(self.options.input_partitions):
+            log = read_committed_log(self._bootstrap, (INPUT_TOPIC, partition))
+            if log.offsets and found[partition] <= log.offsets[-1]:
+                return False
+        return True
+
+    def _readers_are_at_the_end(self) -> bool:
+        last: dict[tuple[str, Place], int] = {}
+        for run in self.history.runs:
+            last[run.reader, run.place] = run.offsets[-1]
+        return all(
+            last.get((f"read-{client}", place), -1) >= log.offsets[-1]
+            for client in ("own", "librdkafka")
+            for place, log in self.history.logs.items()
+            if log.offsets
+        )
+
+    def figures(self) -> str:
+        """Return how many transactions there were, in words."""
+        results = [each.result for each in self.history.transactions.values()]
+        told = ", ".join(f"{results.count(each)} {each.value}" for each in Result)
+        return f"{len(results)} transactions ({told}), {self.counts}"
+
+
+def _consumer(bootstrap: str, group: str, isolation: str) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "isolation.level": isolation,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "log_level": 0,
+            **QUICK,
+        }
+    )
+
+
+def read_committed_log(bootstrap: str, place: Place) -> CommittedLog:
+    """Return what a read_committed reader sees of a partition, from its start to its end."""
+    consumer = _consumer(bootstrap, "reads-committed", "read_committed")
+    log = CommittedLog(place)
+    try:
+        consumer.assign([TopicPartition(*place, 0)])
+
+        def has_all() -> bool:
+            for message in consumer.consume(10_000, 0.2):
+                error = message.error()
+                if error is None:
+                    offset = message.offset()
+                    assert offset is not None
+                    log.add(offset, content_in(message.value()))
+                elif error.code() == confluent_kafka.KafkaError._PARTITION_EOF:
+                    return True
+            return False
+
+        eventually(has_all, f"{place} cannot be read to its end")
+        return log
+    finally:
+        consumer.close()

@@ -1,0 +1,100 @@
+"""Brokers with a SASL listener beside an open one: ours and Apache Kafka, with one file for both.
+
+Users of PLAIN are `admin`, `alice` and `bob`, each with the password NAME-secret. Tests create the
+users of SCRAM over the open listener.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from barnabas.sasl.jaas import PLAIN_MODULE, SCRAM_MODULE
+from barnabas.testing.free_ports import free_ports
+from barnabas.testing.server_process import ServerProcess
+from jvm.kafka_process import KafkaProcess
+
+LISTENER = "SASL_PLAINTEXT"
+# Clients of this listener have to authenticate again within a second.
+SHORT_LISTENER = "SHORT"
+SESSION_MS = 1_200
+PREFIX = f"listener.name.{LISTENER.lower()}"
+USERS = ("admin", "alice", "bob")
+PLAIN_USERS = " ".join(f'user_{name}="{name}-secret"' for name in USERS)
+PLAIN_JAAS = f'{PLAIN_MODULE} required username="admin" password="admin-secret" {PLAIN_USERS};'
+SCRAM_JAAS = f"{SCRAM_MODULE} required;"
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+
+def sasl_settings(mechanisms: tuple[str, ...] = MECHANISMS) -> dict[str, str]:
+    """The keys of SASL, without the listeners."""
+    settings = {
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,"
+        f"{LISTENER}:{LISTENER},{SHORT_LISTENER}:{LISTENER}",
+        "sasl.enabled.mechanisms": ",".join(mechanisms),
+        f"listener.name.{SHORT_LISTENER.lower()}.connections.max.reauth.ms": str(SESSION_MS),
+    }
+    for name in (LISTENER, SHORT_LISTENER):
+        for mechanism in mechanisms:
+            jaas = PLAIN_JAAS if mechanism == "PLAIN" else SCRAM_JAAS
+            settings[f"listener.name.{name.lower()}.{mechanism.lower()}.sasl.jaas.config"] = jaas
+    return settings
+
+
+class SaslKafka(KafkaProcess):
+    """An Apache Kafka with the listeners of this module."""
+
+    def __init__(
+        self,
+        directory: Path,
+        settings: Mapping[str, str] | None = None,
+        machine: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__(directory, settings, machine=machine)
+        self.sasl_port, self.short_port = free_ports(2)
+
+    @property
+    def sasl_bootstrap(self) -> str:
+        """HOST:PORT of the listener with SASL."""
+        return f"{self.host}:{self.sasl_port}"
+
+    @property
+    def short_bootstrap(self) -> str:
+        """HOST:PORT of the listener whose sessions end."""
+        return f"{self.host}:{self.short_port}"
+
+    def settings(self) -> dict[str, str]:
+        usual = super().settings()
+        sasl = f",{LISTENER}://{self.sasl_bootstrap},{SHORT_LISTENER}://{self.short_bootstrap}"
+        return {
+            **usual,
+            "listeners": usual["listeners"] + sasl,
+            "advertised.listeners": usual["advertised.listeners"] + sasl,
+            **sasl_settings(),
+            **self._settings,
+        }
+
+
+class SaslBarnabas(ServerProcess):
+    """A broker of ours, started with the same server.properties."""
+
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+        super().__init__(directory, "broker.log")
+        # An Apache Kafka with the same file and directories. Start only one of both.
+        self.kafka = SaslKafka(directory, settings)
+        self.bootstrap = self.kafka.bootstrap
+        self.sasl_bootstrap = self.kafka.sasl_bootstrap
+        self.short_bootstrap = self.kafka.short_bootstrap
+        self.sasl_port = self.kafka.sasl_port
+        self._properties = directory / "server.properties"
+
+    def prepare(self) -> None:
+        """Write server.properties."""
+        lines = [f"{key}={value}" for key, value in self.kafka.settings().items()]
+        self._properties.write_text("\n".join(lines) + "\n")
+
+    def _command(self) -> list[str]:
+        words = [sys.executable, "-m", "barnabas.cli.main", "start", str(self._properties)]
+        return [*words, "--exit-with", str(os.getpid())]

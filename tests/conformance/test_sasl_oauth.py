@@ -1,0 +1,380 @@
+"""OAUTHBEARER: the same tokens to our broker and to Apache Kafka, and clients that get tokens."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+import threading
+import time
+import urllib.parse
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+import jwt
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.abc import AbstractTokenProvider as AioTokenProvider
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from jwt.algorithms import ECAlgorithm, RSAAlgorithm
+from kafka import KafkaAdminClient
+from kafka.net.sasl.oauth import AbstractTokenProvider
+
+import barnabas
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.metadata import MetadataRequest
+from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from barnabas.sasl.jaas import OAUTHBEARER_MODULE
+from barnabas.sasl.oauthbearer_messages import ACKNOWLEDGMENT, bearer_message
+from barnabas.sasl.unsecured_token import make_unsecured
+from barnabas.server.configs.security.oauth_settings import VALIDATOR
+from conformance.raw_client import RawClient
+from conformance.sasl_brokers import LISTENER, SHORT_LISTENER, SaslBarnabas, SaslKafka
+from jvm.java import QUICK
+
+Broker = SaslBarnabas | SaslKafka
+KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+EC_KEY = ec.generate_private_key(ec.SECP256R1())
+STRANGE_KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+ISSUER, AUDIENCE = "https://issuer.example", "kafka"
+
+
+def key_set() -> str:
+    rsa_key = json.loads(RSAAlgorithm.to_jwk(KEY.public_key()))
+    ec_key = json.loads(ECAlgorithm.to_jwk(EC_KEY.public_key()))
+    return json.dumps(
+        {
+            "keys": [
+                {**rsa_key, "kid": "rsa", "use": "sig", "alg": "RS256"},
+                {**ec_key, "kid": "ec", "use": "sig", "alg": "ES256"},
+            ]
+        }
+    )
+
+
+def token(key: Any = KEY, kid: str = "rsa", algorithm: str = "RS256", **claims: Any) -> str:
+    now_s = int(time.time())
+    made = {
+        "sub": "alice",
+        "iss": ISSUER,
+        "aud": AUDIENCE,
+        "iat": now_s,
+        "exp": now_s + 300,
+        **claims,
+    }
+    given = {name: value for name, value in made.items() if value is not None}
+    return jwt.encode(given, key, algorithm, {"kid": kid})
+
+
+@pytest.fixture(scope="module", params=["barnabas", "kafka"])
+def broker(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Broker]:
+    directory = tmp_path_factory.mktemp(request.param)
+    file = directory / "keys.json"
+    file.write_text(key_set())
+    settings = {
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "sasl.oauthbearer.jwks.endpoint.url": file.as_uri(),
+        "sasl.oauthbearer.expected.audience": AUDIENCE,
+        "sasl.oauthbearer.expected.issuer": ISSUER,
+    }
+    for name in (LISTENER, SHORT_LISTENER):
+        prefix = f"listener.name.{name.lower()}.oauthbearer"
+        settings[f"{prefix}.sasl.jaas.config"] = f"{OAUTHBEARER_MODULE} required;"
+        settings[f"{prefix}.sasl.server.callback.handler.class"] = VALIDATOR
+    if request.param == "kafka":
+        allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={file.as_uri()}"
+        allowed_file = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.files={file}"
+        made: Broker = SaslKafka(directory, settings, (*QUICK, allowed, allowed_file))
+    else:
+        made = SaslBarnabas(directory, settings)
+    made.start()
+    try:
+        yield made
+    finally:
+        made.kill()
+
+
+def authenticate(client: RawClient, message: bytes) -> Any:
+    """Log in; the last response, and the first one if there were two."""
+    client.ask(SaslHandshakeRequest(mechanism="OAUTHBEARER"), 1)
+    done: Any = client.ask(SaslAuthenticateRequest(auth_bytes=message), 2)
+    if done.error_code == 0 and done.auth_bytes:
+        assert json.loads(done.auth_bytes) == {"status": "invalid_token"}
+        done = client.ask(SaslAuthenticateRequest(auth_bytes=ACKNOWLEDGMENT), 2)
+        assert done.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert json.loads(done.error_message) == {"status": "invalid_token"}
+    return done
+
+
+def accepts(broker: Broker, text: str) -> bool:
+    client = RawClient(broker.sasl_bootstrap)
+    done = authenticate(client, bearer_message(text, {}))
+    client.close()
+    return bool(done.error_code == 0)
+
+
+def now_s() -> int:
+    return int(time.time())
+
+
+# Tokens are made when a test begins: the tests before it may take minutes.
+@pytest.mark.parametrize(
+    "make",
+    [
+        token,
+        lambda: token(EC_KEY, "ec", "ES256"),
+        lambda: token(aud=["x", AUDIENCE]),
+        lambda: token(exp=now_s() + 3600, nbf=now_s() - 5),
+        lambda: token(scope="a"),
+        lambda: token(scope=["a", "b"]),
+        lambda: token(scope=5),
+    ],
+)
+def test_a_valid_token_is_accepted(broker: Broker, make: Callable[[], str]) -> None:
+    assert accepts(broker, make())
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: token(STRANGE_KEY),
+        lambda: token(STRANGE_KEY, "strange"),
+        lambda: token(EC_KEY, "rsa", "ES256"),
+        lambda: token(exp=now_s() - 60),
+        lambda: token(exp=None),
+        lambda: token(iat=None),
+        lambda: token(nbf=now_s() + 3600),
+        lambda: token(aud="x"),
+        lambda: token(aud=None),
+        lambda: token(iss="x"),
+        lambda: token(iss=None),
+        lambda: token(sub=None),
+        lambda: token(sub=" "),
+        lambda: make_unsecured(
+            {"sub": "alice", "iss": ISSUER, "aud": AUDIENCE, "exp": now_s() + 300}
+        ),
+        lambda: "a.b.c",
+        lambda: "opaque",
+    ],
+)
+def test_an_invalid_token_is_rejected(broker: Broker, make: Callable[[], str]) -> None:
+    assert not accepts(broker, make())
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: b"",
+        lambda: b"n,,",
+        lambda: b"n,,\x01key=value\x01\x01",
+        lambda: b"n,a=bob,\x01auth=Bearer " + token().encode() + b"\x01\x01",
+    ],
+)
+def test_a_malformed_message_is_refused(broker: Broker, make: Callable[[], bytes]) -> None:
+    client = RawClient(broker.sasl_bootstrap)
+    done = authenticate(client, make())
+    assert done.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert client.is_closed_by_broker()
+    client.close()
+
+
+def test_another_scheme_than_bearer_is_refused(broker: Broker) -> None:
+    client = RawClient(broker.sasl_bootstrap)
+    client.ask(SaslHandshakeRequest(mechanism="OAUTHBEARER"), 1)
+    client.send(SaslAuthenticateRequest(auth_bytes=b"n,,\x01auth=Basic x\x01\x01"), 2)
+    if isinstance(broker, SaslBarnabas):
+        done: Any = client.receive(SaslAuthenticateRequest, 2)
+        assert done.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    # Kafka closes the connection without a response.
+    assert client.is_closed_by_broker()
+    client.close()
+
+
+def test_a_session_ends_with_the_token(broker: Broker) -> None:
+    client = RawClient(broker.sasl_bootstrap)
+    done = authenticate(client, bearer_message(token(exp=int(time.time()) + 2), {"traceId": "x"}))
+    assert 0 < done.session_lifetime_ms <= 2000
+    time.sleep(done.session_lifetime_ms / 1000 + 0.3)
+    client.send(MetadataRequest(topics=[]), 1)
+    assert client.is_closed_by_broker()
+    client.close()
+
+
+# -- clients --------------------------------------------------------------------------------------
+
+KEYS = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER"}
+
+
+class Issuing(BaseHTTPRequestHandler):
+    """A server that issues tokens to one client."""
+
+    asked: ClassVar[list[dict[str, str]]] = []
+    lifetime_s = 300
+
+    def do_POST(self) -> None:
+        form = dict(
+            urllib.parse.parse_qsl(self.rfile.read(int(self.headers["Content-Length"])).decode())
+        )
+        self.asked.append(form)
+        expected = "Basic " + base64.b64encode(b"the-client:the-secret").decode()
+        is_known = self.headers["Authorization"] == expected
+        expiry_s = int(time.time()) + self.lifetime_s
+        answer = {
+            "access_token": token(sub="service", exp=expiry_s),
+            "expires_in": self.lifetime_s,
+            "token_type": "Bearer",
+        }
+        self.send_response(200 if is_known else 401)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(json.dumps(answer).encode() if is_known else b"{}")
+
+    def log_message(self, *_: object) -> None:
+        """Keep quiet."""
+
+
+@pytest.fixture
+def issuer() -> Iterator[str]:
+    """URL of a server that issues tokens."""
+    Issuing.asked, Issuing.lifetime_s = [], 300
+    server = HTTPServer(("127.0.0.1", 0), Issuing)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/token"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+class Provider:
+    """A token provider as kafka-python and aiokafka know it."""
+
+    def token(self) -> str:
+        return token()
+
+
+@pytest.mark.parametrize("provider", [token, Provider()])
+def test_our_client_calls_the_token_provider_of_the_user(broker: Broker, provider: object) -> None:
+    with barnabas.Admin(broker.sasl_bootstrap, sasl_oauth_token_provider=provider, **KEYS) as admin:
+        assert admin.describe_cluster().brokers
+
+
+def test_our_client_reports_a_rejected_token(broker: Broker) -> None:
+    provider = lambda: token(aud="x")  # noqa: E731
+    with (
+        barnabas.Admin(broker.sasl_bootstrap, sasl_oauth_token_provider=provider, **KEYS) as admin,
+        pytest.raises(barnabas.AuthenticationError, match="has refused the token"),
+    ):
+        admin.describe_cluster()
+
+
+def test_our_client_gets_tokens_from_an_issuer(broker: Broker, issuer: str) -> None:
+    Issuing.lifetime_s = 2
+    keys = {
+        "sasl_oauthbearer_token_endpoint_url": issuer,
+        "sasl_oauthbearer_client_id": "the-client",
+        "sasl_oauthbearer_client_secret": "the-secret",
+        "sasl_oauthbearer_scope": "a b",
+        "sasl_oauthbearer_extensions": "traceId=x",
+        **KEYS,
+    }
+    with barnabas.Admin(broker.sasl_bootstrap, **keys) as admin:
+        for _ in range(8):
+            assert admin.describe_cluster().brokers
+            time.sleep(0.5)
+    assert Issuing.asked[0] == {"grant_type": "client_credentials", "scope": "a b"}
+    assert 2 <= len(Issuing.asked) <= 8, "a token is used for most of its time"
+
+
+def test_our_client_reports_the_response_of_the_issuer(broker: Broker, issuer: str) -> None:
+    keys = {
+        "sasl_oauthbearer_token_endpoint_url": issuer,
+        "sasl_oauthbearer_client_id": "the-client",
+        "sasl_oauthbearer_client_secret": "wrong",
+        "default_api_timeout_ms": 1500,
+        **KEYS,
+    }
+    with (
+        barnabas.Admin(broker.sasl_bootstrap, **keys) as admin,
+        pytest.raises(barnabas.ClientError, match="answered with status 401") as caught,
+    ):
+        admin.describe_cluster()
+    assert "wrong" not in str(caught.value)
+
+
+def test_librdkafka_logs_in(broker: Broker) -> None:
+    client = AdminClient(
+        {
+            "bootstrap.servers": broker.sasl_bootstrap,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "OAUTHBEARER",
+            "oauth_cb": lambda _: (token(), time.time() + 300),
+            "logger": logging.getLogger("librdkafka"),
+        }
+    )
+    deadline = time.monotonic() + 20
+    while True:
+        client.poll(0.1)
+        try:
+            assert client.list_topics(timeout=2).brokers
+        except KafkaException:
+            assert time.monotonic() < deadline
+        else:
+            break
+
+
+def test_aiokafka_logs_in(broker: Broker) -> None:
+    class Tokens(AioTokenProvider):
+        async def token(self) -> str:
+            return token()
+
+    async def run() -> None:
+        producer = AIOKafkaProducer(
+            bootstrap_servers=broker.sasl_bootstrap,
+            sasl_oauth_token_provider=Tokens(),
+            **KEYS,
+        )
+        await producer.start()
+        await producer.stop()
+
+    asyncio.run(run())
+
+
+def test_kafka_python_logs_in(broker: Broker) -> None:
+    class Tokens(AbstractTokenProvider):
+        def token(self) -> str:
+            return token()
+
+    client = KafkaAdminClient(
+        bootstrap_servers=broker.sasl_bootstrap, sasl_oauth_token_provider=Tokens(), **KEYS
+    )
+    assert client.describe_cluster()
+    client.close()
+
+
+def test_tokens_without_a_signature_are_for_development(tmp_path: Path) -> None:
+    """Unsecured tokens of our client are those of Kafka's, for development."""
+    jaas = f'{OAUTHBEARER_MODULE} required unsecuredLoginStringClaim_sub="alice";'
+    prefix = f"listener.name.{LISTENER.lower()}.oauthbearer"
+    settings = {
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        f"{prefix}.sasl.jaas.config": jaas.replace(";", ' unsecuredValidatorScopeClaimName="s";'),
+        f"listener.name.{SHORT_LISTENER.lower()}.oauthbearer.sasl.jaas.config": jaas.replace(
+            ";", ' unsecuredValidatorScopeClaimName="s";'
+        ),
+    }
+    for made in (SaslBarnabas(tmp_path / "b", settings), SaslKafka(tmp_path / "k", settings)):
+        made.start()
+        try:
+            with barnabas.Admin(made.sasl_bootstrap, sasl_jaas_config=jaas, **KEYS) as admin:
+                assert admin.describe_cluster().brokers
+        finally:
+            made.kill()

@@ -1,0 +1,45 @@
+"""Inputs that the matrix does not send, and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.api_table import ApiKey
+
+if TYPE_CHECKING:
+    from differential.matrix.valid import Make
+
+# What is left out of the matrix, and why.
+_NEVER = "Kafka never answers it"
+_DROPS = "Kafka's controller fails over it and resigns"
+_ALL = "a case of its own compares all keys"
+_OPERATION = "resources[0].configs[0].config_operation = "
+NOT_SENT = {
+    **{
+        (ApiKey.INCREMENTAL_ALTER_CONFIGS, f"{_OPERATION}{wrong}"): _DROPS
+        for wrong in (-128, -1, 4, 127)
+    },
+    (ApiKey.PRODUCE, "topic_data[0].partition_data[0].records = null"): _NEVER,
+    (ApiKey.JOIN_GROUP, "protocols twice"): _NEVER,
+    (ApiKey.ADD_PARTITIONS_TO_TXN, "transactions = []"): _NEVER,
+    (ApiKey.WRITE_TXN_MARKERS, "markers[0].topics twice"): _NEVER,
+    (ApiKey.WRITE_TXN_MARKERS, "markers[0].topics[0].partition_indexes twice"): _NEVER,
+    (ApiKey.ALTER_CONFIGS, "resources twice"): _NEVER,
+    (ApiKey.DESCRIBE_CLIENT_QUOTAS, "components[0].entity_type = 10000 letters"): _NEVER,
+    (ApiKey.DESCRIBE_CONFIGS, "broker: resources[0].configuration_keys = null"): _ALL,
+    (ApiKey.DESCRIBE_CONFIGS, "broker: resources[0].configuration_keys = []"): _ALL,
+    (ApiKey.ADD_RAFT_VOTER, "listeners[0].name = ''"): "Kafka ends: the process is gone",
+}
+
+# What is left out where several inputs are sent together, and why.
+NOT_TOGETHER = {
+    (ApiKey.OFFSET_COMMIT, "group_id = ''"): "refused, it leaves a group that others would find",
+    (ApiKey.ALTER_CLIENT_QUOTAS, "entries[0].entity[0].entity_name = null"): "set for all clients"
+    " a quota would slow down whatever comes after it",
+}
+
+
+def is_sent(api: ApiKey, make: Make, label: str) -> bool:
+    """Whether an input is sent; a label may name the valid request that it is made of."""
+    way = "broker" if "brokers" in make.__name__ else "topic"
+    return (api, label) not in NOT_SENT and (api, f"{way}: {label}") not in NOT_SENT

@@ -1,0 +1,181 @@
+"""Both brokers with an authorizer, and what each host may do there.
+
+Every client is anonymous, so rights differ by host: a client binds another address of the loopback
+network. Scenes are set up from the brokers' own host, which may do everything, and their requests
+are compared from a host with fewer rights.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from barnabas.protocol.acls import AclOperation, AclPermission, AclResourceType, PatternType
+from barnabas.protocol.api_table import ApiKey
+from barnabas.testing.broker_process import BrokerProcess
+from differential.scene import Pair, Scene, ask
+from differential.side import Side
+from differential.started import SETTINGS
+from differential.warm_up import warm_up
+from jvm.kafka_process import KafkaProcess
+from waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from differential.scene import Build
+
+ALL_RIGHTS = "127.0.0.1"
+# Everything is allowed until the first entries are there, which the tests create.
+AUTHORIZER = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+ANONYMOUS = "User:ANONYMOUS"
+TOPIC, GROUP = AclResourceType.TOPIC, AclResourceType.GROUP
+CLUSTER, ID = AclResourceType.CLUSTER, AclResourceType.TRANSACTIONAL_ID
+ALL = AclOperation.ALL
+# Operations without a host of their own; Kafka refuses the first in an entry.
+_WITHOUT_MATRIX = ("UNKNOWN", "ANY", "ALL", "CREATE_TOKENS", "DESCRIBE_TOKENS")
+# Names of each resource that an entry may be about: all of them.
+EVERY = {TOPIC: "*", GROUP: "*", CLUSTER: "kafka-cluster", ID: "*"}
+# Resources whose names begin so may be used by the host "by prefix".
+PREFIX = "may-"
+
+Entry = dict[str, Any]
+
+
+def entry(
+    host: str,
+    kind: int,
+    operation: int = ALL,
+    name: str = "",
+    pattern: int = PatternType.LITERAL,
+    permission: int = AclPermission.ALLOW,
+) -> Entry:
+    """An entry of the anonymous user; for all resources of the type without a name."""
+    return {
+        "resource_type": kind,
+        "resource_name": name or EVERY[AclResourceType(kind)],
+        "resource_pattern_type": pattern,
+        "principal": ANONYMOUS,
+        "host": host,
+        "operation": operation,
+        "permission_type": permission,
+    }
+
+
+def _hosts() -> dict[str, tuple[str, list[Entry]]]:
+    """What a host may do, by what it is called: its address and its entries."""
+    deny = AclPermission.DENY
+    made: dict[str, list[Entry]] = {"nothing": []}
+    for operation in AclOperation:
+        if operation.name not in _WITHOUT_MATRIX:
+            made[operation.name.lower()] = [(kind, operation) for kind in EVERY]  # type: ignore[misc]
+    for kind in EVERY:
+        made[f"all of {kind.name.lower()}"] = [(kind,)]  # type: ignore[list-item]
+        made[f"all but {kind.name.lower()}"] = [(each,) for each in EVERY if each != kind]  # type: ignore[misc]
+    hosts = {}
+    for number, (name, entries) in enumerate(made.items(), 10):
+        host = f"127.0.1.{number}"
+        hosts[name] = host, [entry(host, *each) for each in entries]
+    prefixed = PatternType.PREFIXED
+    host = "127.0.2.1"
+    hosts["by prefix"] = (
+        host,
+        [entry(host, kind, ALL, PREFIX, prefixed) for kind in (TOPIC, GROUP, ID)],
+    )
+    host = "127.0.2.2"
+    hosts["all but describing topics"] = (
+        host,
+        [
+            *(entry(host, kind) for kind in EVERY),
+            entry(host, TOPIC, AclOperation.DESCRIBE, permission=deny),
+        ],
+    )
+    host = "127.0.2.3"
+    hosts["all by a range"] = host, [entry("127.0.2.3/32", kind) for kind in EVERY]
+    return hosts
+
+
+HOSTS = _hosts()
+# Enough for versions between the first and the last.
+FEW_HOSTS = ("nothing", "read", "describe", "all but topic", "all but cluster")
+
+
+def all_entries() -> list[Entry]:
+    """What is created at the start."""
+    first = [entry(ALL_RIGHTS, kind) for kind in EVERY]
+    return [*first, *(each for _, entries in HOSTS.values() for each in entries)]
+
+
+class SecuredSide(Side):
+    """A broker whose connections come from a host that their name begins with."""
+
+    def host_of(self, on: str) -> str:
+        name = on.partition("/")[0]
+        return HOSTS[name][0] if name in HOSTS else ALL_RIGHTS
+
+
+class SecuredScene(Scene):
+    """A scene whose compared requests come from a host; the others may do everything."""
+
+    def __init__(self, pair: Pair, api: ApiKey, name: str, version: int, host: str) -> None:
+        super().__init__(pair, api, name, version)
+        self._host = host
+
+    def send(
+        self, build: Build, api: ApiKey | None = None, version: int | None = None, on: str = ""
+    ) -> None:
+        super().send(build, api, version, f"{self._host}/{on}")
+
+    def answer(
+        self, api: ApiKey | None = None, version: int | None = None, on: str = ""
+    ) -> tuple[Any, Any]:
+        return super().answer(api, version, f"{self._host}/{on}")
+
+
+@contextlib.contextmanager
+def started_secured_pair(directory: Path) -> Iterator[Pair]:
+    """Run both below that directory, with all entries."""
+    settings = {**SETTINGS, **AUTHORIZER}
+    kafka = KafkaProcess(directory / "kafka", settings)
+    barnabas = BrokerProcess(directory / "barnabas", settings)
+    try:
+        kafka.launch()
+        barnabas.start()
+        kafka.await_ready()
+        made = Pair(
+            SecuredSide("kafka", kafka.bootstrap), SecuredSide("barnabas", barnabas.bootstrap)
+        )
+        for side in made.sides():
+            create(side, all_entries())
+        warm_up(made)
+        yield made
+        made.close()
+    finally:
+        kafka.close()
+        barnabas.close()
+
+
+def create(side: Side, entries: list[Entry]) -> None:
+    """Create entries, and wait until the broker has them."""
+    made = ask(side, ApiKey.CREATE_ACLS, 3, {"creations": entries})
+    assert all(each.error_code == 0 for each in made.results), made
+    eventually(lambda: count(side) >= len(entries), side.name)
+
+
+def count(side: Side) -> int:
+    """How many entries a broker lists."""
+    anything = {
+        "resource_type_filter": 1,
+        "resource_name_filter": None,
+        "pattern_type_filter": 1,
+        "principal_filter": None,
+        "host_filter": None,
+        "operation": 1,
+        "permission_type": 1,
+    }
+    found = ask(side, ApiKey.DESCRIBE_ACLS, 3, anything)
+    return sum(len(each.acls) for each in found.resources)

@@ -1,0 +1,452 @@
+"""Requests for several resources, of which the client may use some: what it learns of the others.
+
+The client may use topics, groups and transactional ids whose names begin with `may-`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from barnabas.protocol.api_table import ApiKey
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsResponse
+from barnabas.protocol.schema import ZERO_UUID
+from differential.matrix.standing import id_of, of, resolved
+from differential.request import request
+from differential.scene import batch
+from differential.secured import PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.protocol.schema import Message
+    from differential.secured import SecuredScene
+    from differential.side import Side
+
+    Values = dict[str, Any]
+    Make = Callable[["SecuredScene", "Names"], Values]
+
+
+class Names(NamedTuple):
+    """Topics: two that are there, two that are not; one of each may be used."""
+
+    may: str
+    hidden: str
+    may_absent: str
+    hidden_absent: str
+
+    def each(self) -> list[str]:
+        """In the order of most requests."""
+        return [self.hidden_absent, self.hidden, self.may, self.may_absent]
+
+
+CASES: list[tuple[ApiKey, str, Make]] = []
+
+
+def case(api: ApiKey) -> Callable[[Make], Make]:
+    """Register a function that makes a request."""
+
+    def register(make: Make) -> Make:
+        CASES.append((api, make.__name__.strip("_").replace("_", " "), make))
+        return make
+
+    return register
+
+
+def names_of(scene: SecuredScene) -> Names:
+    """Make the topics of a scene."""
+    base = scene.name()
+    names = Names(f"{PREFIX}{base}", f"not-{base}", f"{PREFIX}none-{base}", f"not-none-{base}")
+    new = [
+        {"name": name, "num_partitions": 2, "replication_factor": 1}
+        for name in (names.may, names.hidden)
+    ]
+    made = scene.do(ApiKey.CREATE_TOPICS, 7, {"topics": new, "timeout_ms": 10_000})
+    for name in (names.may, names.hidden):
+        ids = [
+            next(each.topic_id for each in answer.topics if each.name == name) for answer in made
+        ]
+        scene.remember(f"id of {name}", *ids)
+        scene.await_leaders(name, 2)
+    return names
+
+
+def play(scene: SecuredScene, make: Make) -> None:
+    """Compare the answers to a request."""
+    values = make(scene, names_of(scene))
+
+    def build(side: Side) -> Message:
+        return request(scene.api, scene.version, resolved(values, side))
+
+    scene.before_comparing = _sort_refused
+    scene.compare(build)
+
+
+def _sort_refused(answer: Any) -> None:
+    """Put topics in order that Kafka lists in the order of a hash table: the refused ones."""
+    if isinstance(answer, DescribeTopicPartitionsResponse):
+        answer.topics.sort(
+            key=lambda each: (each.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED, each.name)
+        )
+
+
+def _ids(names: Names) -> dict[str, Any]:
+    """Names and ids; topics that are not there have an id that nobody gave."""
+    return {
+        names.may: id_of(names.may),
+        names.hidden: id_of(names.hidden),
+        names.may_absent: bytes(15) + b"\x07",
+        names.hidden_absent: bytes(15) + b"\x08",
+    }
+
+
+def _topics(names: Names, key: str, **rest: Any) -> list[Values]:
+    ids = _ids(names)
+    return [{key: name, "topic_id": ids[name], **rest} for name in names.each()]
+
+
+@case(ApiKey.PRODUCE)
+def produce(scene: SecuredScene, names: Names) -> Values:
+    partitions = [{"index": index, "records": batch(b"a")} for index in (0, 5)]
+    topics = _topics(names, "name", partition_data=partitions)
+    return {"transactional_id": None, "acks": -1, "timeout_ms": 5000, "topic_data": topics}
+
+
+@case(ApiKey.FETCH)
+def fetch(scene: SecuredScene, names: Names) -> Values:
+    partitions = [
+        {
+            "partition": index,
+            "current_leader_epoch": -1,
+            "fetch_offset": 0,
+            "last_fetched_epoch": -1,
+            "log_start_offset": -1,
+            "partition_max_bytes": 1000,
+        }
+        for index in (0, 5)
+    ]
+    return {
+        "replica_id": -1,
+        "max_wait_ms": 0,
+        "min_bytes": 0,
+        "max_bytes": 1000,
+        "session_id": 0,
+        "session_epoch": 0,
+        "topics": _topics(names, "topic", partitions=partitions),
+        "forgotten_topics_data": [],
+        "replica_state": {},
+    }
+
+
+@case(ApiKey.FETCH)
+def fetch_as_a_follower(scene: SecuredScene, names: Names) -> Values:
+    return {**fetch(scene, names), "replica_id": 1, "replica_state": {"replica_id": 1}}
+
+
+@case(ApiKey.LIST_OFFSETS)
+def list_offsets(scene: SecuredScene, names: Names) -> Values:
+    partitions = [{"partition_index": index, "timestamp": -1} for index in (0, 5)]
+    topics = [{"name": name, "partitions": partitions} for name in names.each()]
+    return {"replica_id": -1, "topics": topics}
+
+
+@case(ApiKey.METADATA)
+def metadata(scene: SecuredScene, names: Names) -> Values:
+    return {
+        "topics": [{"name": name} for name in names.each()],
+        "allow_auto_topic_creation": False,
+        "include_topic_authorized_operations": True,
+        "include_cluster_authorized_operations": True,
+    }
+
+
+@case(ApiKey.METADATA)
+def metadata_with_creation(scene: SecuredScene, names: Names) -> Values:
+    return {"topics": [{"name": names.hidden_absent}], "allow_auto_topic_creation": True}
+
+
+@case(ApiKey.METADATA)
+def metadata_of_a_hidden_topic(scene: SecuredScene, names: Names) -> Values:
+    return {"topics": [{"name": names.hidden}], "allow_auto_topic_creation": False}
+
+
+@case(ApiKey.METADATA)
+def metadata_by_id(scene: SecuredScene, names: Names) -> Values:
+    if scene.version < 12:
+        return metadata(scene, names)
+    topics = [{"name": None, "topic_id": each} for each in _ids(names).values()]
+    return {
+        "topics": topics,
+        "allow_auto_topic_creation": False,
+        "include_topic_authorized_operations": True,
+    }
+
+
+@case(ApiKey.DESCRIBE_TOPIC_PARTITIONS)
+def describe_topic_partitions(scene: SecuredScene, names: Names) -> Values:
+    return {"topics": [{"name": name} for name in names.each()]}
+
+
+@case(ApiKey.DESCRIBE_TOPIC_PARTITIONS)
+def describe_topic_partitions_from_a_hidden_topic(scene: SecuredScene, names: Names) -> Values:
+    cursor = {"topic_name": names.hidden, "partition_index": 1}
+    return {**describe_topic_partitions(scene, names), "cursor": cursor}
+
+
+def _offsets(names: Names) -> list[Values]:
+    partitions = [
+        {"partition_index": index, "committed_offset": 5, "committed_metadata": "m"}
+        for index in (0, 5)
+    ]
+    return _topics(names, "name", partitions=partitions)
+
+
+@case(ApiKey.OFFSET_COMMIT)
+def offset_commit(scene: SecuredScene, names: Names) -> Values:
+    return {"group_id": f"{PREFIX}{scene.name('group')}", "topics": _offsets(names)}
+
+
+@case(ApiKey.OFFSET_COMMIT)
+def offset_commit_of_hidden_topics(scene: SecuredScene, names: Names) -> Values:
+    commit = offset_commit(scene, names)
+    hidden = [each for each in commit["topics"] if not each["name"].startswith(PREFIX)]
+    return {**commit, "generation_id_or_member_epoch": 7, "member_id": "none", "topics": hidden}
+
+
+@case(ApiKey.OFFSET_COMMIT)
+def offset_commit_of_a_strange_member(scene: SecuredScene, names: Names) -> Values:
+    commit = offset_commit(scene, names)
+    return {**commit, "generation_id_or_member_epoch": 7, "member_id": "none"}
+
+
+@case(ApiKey.TXN_OFFSET_COMMIT)
+def txn_offset_commit(scene: SecuredScene, names: Names) -> Values:
+    return {
+        "transactional_id": f"{PREFIX}{scene.name('id')}",
+        "group_id": f"{PREFIX}{scene.name('group')}",
+        "producer_id": 5,
+        "producer_epoch": 0,
+        "topics": _offsets(names),
+    }
+
+
+@case(ApiKey.OFFSET_DELETE)
+def offset_delete(scene: SecuredScene, names: Names) -> Values:
+    group = f"{PREFIX}{scene.name('group')}"
+    partitions = [{"partition_index": 0, "committed_offset": 5, "committed_metadata": "m"}]
+    commit = {"group_id": group, "topics": [{"name": names.may, "partitions": partitions}]}
+    scene.do(ApiKey.OFFSET_COMMIT, 8, commit)
+    asked = [{"partition_index": 0}, {"partition_index": 5}]
+    topics = [{"name": name, "partitions": asked} for name in names.each()]
+    return {"group_id": group, "topics": topics}
+
+
+@case(ApiKey.OFFSET_FETCH)
+def offset_fetch(scene: SecuredScene, names: Names) -> Values:
+    may, hidden = f"{PREFIX}{scene.name('group')}", scene.name("group")
+    partitions = [{"partition_index": 0, "committed_offset": 5, "committed_metadata": "m"}]
+    commits = [{"name": name, "partitions": partitions} for name in (names.hidden, names.may)]
+    for group in (may, hidden):
+        scene.do(ApiKey.OFFSET_COMMIT, 8, {"group_id": group, "topics": commits})
+    with_ids = _topics(names, "name", partition_indexes=[0, 5])
+    groups = [
+        {"group_id": hidden, "topics": with_ids},
+        {"group_id": may, "topics": with_ids},
+        {"group_id": may, "topics": None},
+        {"group_id": hidden, "topics": None},
+    ]
+    topics = [{"name": name, "partition_indexes": [0, 5]} for name in names.each()]
+    return {"group_id": may, "topics": topics, "groups": groups}
+
+
+@case(ApiKey.OFFSET_FETCH)
+def offset_fetch_of_all_topics(scene: SecuredScene, names: Names) -> Values:
+    fetch = offset_fetch(scene, names)
+    return {**fetch, "topics": fetch["topics"] if scene.version < 2 else None}
+
+
+@case(ApiKey.FIND_COORDINATOR)
+def find_coordinator(scene: SecuredScene, names: Names) -> Values:
+    keys = ["hidden", f"{PREFIX}a", "hidden", f"{PREFIX}b", "other"]
+    return {"key": "hidden", "key_type": 0, "coordinator_keys": keys}
+
+
+@case(ApiKey.FIND_COORDINATOR)
+def find_transaction_coordinator(scene: SecuredScene, names: Names) -> Values:
+    kind = 1 if scene.version > 0 else 0
+    return {**find_coordinator(scene, names), "key_type": kind}
+
+
+@case(ApiKey.DESCRIBE_GROUPS)
+def describe_groups(scene: SecuredScene, names: Names) -> Values:
+    groups = ["hidden", f"{PREFIX}a", "hidden", f"{PREFIX}b"]
+    return {"groups": groups, "include_authorized_operations": True}
+
+
+@case(ApiKey.DELETE_GROUPS)
+def delete_groups(scene: SecuredScene, names: Names) -> Values:
+    return {"groups_names": ["hidden", f"{PREFIX}a", "hidden", f"{PREFIX}b", f"{PREFIX}a"]}
+
+
+@case(ApiKey.DELETE_RECORDS)
+def delete_records(scene: SecuredScene, names: Names) -> Values:
+    partitions = [{"partition_index": index, "offset": 0} for index in (0, 5)]
+    topics = [{"name": name, "partitions": partitions} for name in names.each()]
+    return {"timeout_ms": 5000, "topics": topics}
+
+
+@case(ApiKey.OFFSET_FOR_LEADER_EPOCH)
+def offset_for_leader_epoch(scene: SecuredScene, names: Names) -> Values:
+    partitions = [
+        {"partition": index, "current_leader_epoch": -1, "leader_epoch": 0} for index in (0, 5)
+    ]
+    topics = [{"topic": name, "partitions": partitions} for name in names.each()]
+    return {"replica_id": -1, "topics": topics}
+
+
+@case(ApiKey.DESCRIBE_PRODUCERS)
+def describe_producers(scene: SecuredScene, names: Names) -> Values:
+    asked = [*names.each(), names.hidden, "not legal!"]
+    return {"topics": [{"name": name, "partition_indexes": [0, 5]} for name in asked]}
+
+
+@case(ApiKey.ADD_PARTITIONS_TO_TXN)
+def add_partitions_to_txn(scene: SecuredScene, names: Names) -> Values:
+    name = f"{PREFIX}{scene.name('id')}"
+    topics = [{"name": each, "partitions": [0, 5]} for each in names.each()]
+    one = {"transactional_id": name, "producer_id": 5, "producer_epoch": 0, "topics": topics}
+    old = {f"v3_and_below_{key}": value for key, value in one.items()}
+    return {"transactions": [one], **old}
+
+
+@case(ApiKey.ADD_PARTITIONS_TO_TXN)
+def add_internal_partitions_to_txn(scene: SecuredScene, names: Names) -> Values:
+    made = add_partitions_to_txn(scene, names)
+    topics = [{"name": "__consumer_offsets", "partitions": [0]}]
+    return {**made, "v3_and_below_topics": topics}
+
+
+@case(ApiKey.DESCRIBE_TRANSACTIONS)
+def describe_transactions(scene: SecuredScene, names: Names) -> Values:
+    may, hidden = f"{PREFIX}{scene.name('id')}", scene.name("id")
+    for name in (may, hidden):
+        started = {"transactional_id": name, "transaction_timeout_ms": 60_000}
+        made = scene.do(ApiKey.INIT_PRODUCER_ID, 4, started)
+        scene.remember(f"producer of {name}", *(each.producer_id for each in made))
+        topics = [{"name": each, "partitions": [0]} for each in (names.may, names.hidden)]
+
+        producer = {"producer_id": of(f"producer of {name}"), "producer_epoch": 0}
+        values = {"transactional_id": name, "topics": topics, **producer}
+        added = {f"v3_and_below_{key}": value for key, value in values.items()}
+        scene.do(ApiKey.ADD_PARTITIONS_TO_TXN, 3, partial(resolved, added))
+    return {"transactional_ids": [hidden, may, "absent", f"{PREFIX}absent", hidden]}
+
+
+@case(ApiKey.DESCRIBE_CONFIGS)
+def describe_configs(scene: SecuredScene, names: Names) -> Values:
+    keys = ["retention.ms", "num.partitions"]
+    resources = [
+        *({"resource_type": 2, "resource_name": name} for name in names.each()),
+        {"resource_type": 4, "resource_name": "1"},
+        {"resource_type": 8, "resource_name": "1"},
+        {"resource_type": 16, "resource_name": "subscription"},
+        {"resource_type": 32, "resource_name": "hidden"},
+        {"resource_type": 2, "resource_name": names.hidden},
+    ]
+    return {"resources": [{**each, "configuration_keys": keys} for each in resources]}
+
+
+def _altered(names: Names, **config: Any) -> list[Values]:
+    resources = [
+        *((2, name) for name in names.each()),
+        (4, "1"),
+        (4, "99"),
+        (16, "subscription"),
+        (32, "hidden"),
+        (32, f"{PREFIX}group"),
+    ]
+    keys = {4: "message.max.bytes", 16: "interval.ms", 32: "consumer.session.timeout.ms"}
+    return [
+        {
+            "resource_type": kind,
+            "resource_name": name,
+            "configs": [{"name": keys.get(kind, "retention.ms"), "value": "100000", **config}],
+        }
+        for kind, name in resources
+    ]
+
+
+@case(ApiKey.INCREMENTAL_ALTER_CONFIGS)
+def incremental_alter_configs(scene: SecuredScene, names: Names) -> Values:
+    return {"resources": _altered(names, config_operation=0), "validate_only": True}
+
+
+@case(ApiKey.INCREMENTAL_ALTER_CONFIGS)
+def change_loggers(scene: SecuredScene, names: Names) -> Values:
+    level = {"name": "root", "value": "INFO", "config_operation": 0}
+    logger = {"resource_type": 8, "resource_name": "1", "configs": [level]}
+    return {"resources": [logger], "validate_only": True}
+
+
+@case(ApiKey.ALTER_CONFIGS)
+def alter_configs(scene: SecuredScene, names: Names) -> Values:
+    return {"resources": _altered(names), "validate_only": True}
+
+
+@case(ApiKey.CREATE_TOPICS)
+def create_topics(scene: SecuredScene, names: Names) -> Values:
+    one = {"num_partitions": 1, "replication_factor": 1}
+    asked = [*names.each(), "__cluster_metadata", "twice", "twice", "not legal!", f"{PREFIX}!"]
+    topics = [{"name": name, **one} for name in asked]
+    return {"topics": topics, "timeout_ms": 5000, "validate_only": scene.version > 0}
+
+
+@case(ApiKey.DELETE_TOPICS)
+def delete_topics(scene: SecuredScene, names: Names) -> Values:
+    asked = [*names.each(), "twice", "twice", "not legal!"]
+    topics = [{"name": name, "topic_id": ZERO_UUID} for name in asked]
+    return {"topic_names": asked, "topics": topics, "timeout_ms": 5000}
+
+
+@case(ApiKey.DELETE_TOPICS)
+def delete_topics_by_id(scene: SecuredScene, names: Names) -> Values:
+    by_id = [{"name": None, "topic_id": each} for each in _ids(names).values()]
+    both = {"name": names.hidden_absent, "topic_id": bytes(15) + b"\x09"}
+    neither = {"name": None, "topic_id": ZERO_UUID}
+    return {"topic_names": [], "topics": [*by_id, both, neither], "timeout_ms": 5000}
+
+
+@case(ApiKey.CREATE_PARTITIONS)
+def create_partitions(scene: SecuredScene, names: Names) -> Values:
+    asked = [*names.each(), "twice", "twice"]
+    topics = [{"name": name, "count": 3, "assignments": None} for name in asked]
+    return {"topics": topics, "timeout_ms": 5000, "validate_only": True}
+
+
+@case(ApiKey.INIT_PRODUCER_ID)
+def init_producer_id(scene: SecuredScene, names: Names) -> Values:
+    return {"transactional_id": None, "transaction_timeout_ms": 60_000}
+
+
+@case(ApiKey.INIT_PRODUCER_ID)
+def init_producer_id_with_two_phases(scene: SecuredScene, names: Names) -> Values:
+    name = f"{PREFIX}{scene.name('id')}"
+    return {
+        "transactional_id": name,
+        "transaction_timeout_ms": 60_000,
+        **({"enable_2pc": True} if scene.version >= 6 else {}),
+    }
+
+
+@case(ApiKey.WRITE_TXN_MARKERS)
+def write_txn_markers(scene: SecuredScene, names: Names) -> Values:
+    topics = [{"name": name, "partition_indexes": [0, 5]} for name in names.each()]
+    marker = {
+        "producer_id": 5,
+        "producer_epoch": 0,
+        "transaction_result": True,
+        "coordinator_epoch": 0,
+        "topics": topics,
+    }
+    return {"markers": [marker, {**marker, "producer_id": 6}]}

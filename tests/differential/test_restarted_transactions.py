@@ -1,0 +1,268 @@
+"""Transactions over restarts of both brokers, which load them from their records.
+
+Random walks continue after a restart. Then epochs are exhausted, and finally the ids expire.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.headers import encode_request
+from barnabas.protocol.record_frame import encode_coordinator_key, encode_coordinator_value
+from barnabas.protocol.records.transaction_log import TransactionLogKey, TransactionLogValue
+from barnabas.record.builder import BatchBuilder
+from barnabas.testing.broker_process import BrokerProcess
+from differential.answer import read_answer
+from differential.internal_records import (
+    TRANSACTION_TOPIC,
+    differing,
+    stored,
+    transactions,
+)
+from differential.request import request
+from differential.scene import NOW_MS, Pair, Scene
+from differential.side import Side
+from differential.started import SETTINGS
+from differential.transaction import (
+    END,
+    EXPLICIT_END,
+    IMPLICIT_END,
+    INIT,
+    OWN,
+    PRODUCE,
+    Transaction,
+    initialize,
+    look,
+    settle,
+    state_of,
+)
+from differential.transaction_walks import STEPS, Walk, drawn
+from differential.warm_up import warm_up
+from jvm.kafka_process import KafkaProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from differential.request import Values
+
+    Build = Values | Callable[[Side], Values]
+
+pytestmark = pytest.mark.conformance
+
+WALKS = 4
+STATE_PARTITIONS = int(SETTINGS["transaction.state.log.num.partitions"])
+# The last epoch that a client may get.
+LAST_EPOCH = 0x7FFE
+ENDINGS = ("begins", "is fenced", "commits", "aborts")
+EXPIRES = {
+    "transactional.id.expiration.ms": "1",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "500",
+}
+
+
+class Restarted:
+    """Both brokers, which start again on their directories."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._processes: list[KafkaProcess | BrokerProcess] = []
+        self.start({})
+        kafka, ours = self.addresses()
+        self.pair = Pair(Side("kafka", kafka), Side("barnabas", ours))
+        warm_up(self.pair)
+
+    def start(self, settings: dict[str, str]) -> None:
+        """Start both with these settings in addition."""
+        together = {**SETTINGS, **settings}
+        kafka = KafkaProcess(self._directory / "kafka", together)
+        ours = BrokerProcess(self._directory / "barnabas", together)
+        self._processes = [kafka, ours]
+        kafka.launch()
+        ours.start()
+        kafka.await_ready()
+
+    def addresses(self) -> list[str]:
+        return [each.bootstrap for each in self._processes]
+
+    def again(self, settings: dict[str, str]) -> None:
+        """Stop both, and start them with these settings in addition."""
+        for each in self._processes:
+            each.stop()
+        self.start(settings)
+        for side, address in zip(self.pair.sides(), self.addresses(), strict=True):
+            side.move(address)
+        warm_up(self.pair)
+
+    def close(self) -> None:
+        self.pair.close()
+        for each in self._processes:
+            each.close()
+
+
+@pytest.fixture
+def restarted(
+    kafka_jars: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Restarted]:
+    made = Restarted(tmp_path_factory.mktemp("restarted"))
+    yield made
+    made.close()
+
+
+def check(scene: Scene) -> None:
+    found = list(scene.unexpected({}, set()))
+    assert not found, "\n".join(found)
+
+
+def check_records(pair: Pair, ids: list[str]) -> None:
+    kafka, ours = (transactions(side, ids, STATE_PARTITIONS) for side in pair.sides())
+    different = differing(kafka, ours)
+    assert not different, f"\n{different}"
+
+
+def test_walks_continue_after_a_restart_and_ids_expire(restarted: Restarted) -> None:
+    pair = restarted.pair
+    scene = Scene(pair, END, "restarted", 4)
+    walks = [Walk(pair, f"restarted-{number}", scene) for number in range(WALKS)]
+    steps = [drawn(f"restarted-{number}", 2 * STEPS) for number in range(WALKS)]
+    for walk, of_walk in zip(walks, steps, strict=True):
+        assert not walk.go(of_walk[:STEPS]), walk.go([])
+    restarted.again({})
+    for walk, of_walk in zip(walks, steps, strict=True):
+        found = walk.go(of_walk[STEPS:])
+        assert not found, "\n".join(found)
+    for walk in walks[1:]:
+        found = walk.end()
+        assert not found, "\n".join(found)
+    # One transaction stays open: its id does not expire.
+    (still_open, _) = walks[0].transactions
+    initialize(scene, still_open)
+    scene.compare(still_open.produce(), PRODUCE, 13)
+    ids = [transaction.id for walk in walks for transaction in walk.transactions]
+    check_records(pair, ids)
+    restarted.again(EXPIRES)
+    for each in ids:
+        expected = "Ongoing" if each == still_open.id else ""
+        scene.until(lambda side, name=each, state=expected: state_of(side, name) == state)
+    check_records(pair, ids)
+    scene.compare(still_open.end(commit=True), END, IMPLICIT_END)
+    scene.until(lambda side: state_of(side, still_open.id) == "")
+    check_records(pair, ids)
+    check(scene)
+
+
+def write_epoch(side: Side, transaction: Transaction, epoch: int) -> None:
+    """Write the record of an empty id with this epoch, as an administrator may."""
+    (partition,) = {
+        each.partition
+        for each in stored(side, TRANSACTION_TOPIC, STATE_PARTITIONS)
+        if transaction.id.encode() in each.key
+    }
+    value = TransactionLogValue(
+        producer_id=side.number(OWN),
+        producer_epoch=epoch,
+        transaction_timeout_ms=60_000,
+        transaction_status=0,
+        transaction_partitions=None,
+        transaction_last_update_timestamp_ms=NOW_MS,
+        transaction_start_timestamp_ms=-1,
+    )
+    builder = BatchBuilder()
+    key = encode_coordinator_key(TransactionLogKey(transactional_id=transaction.id))
+    builder.append(NOW_MS, key, encode_coordinator_value(value, 1))
+    data = [{"index": partition, "records": bytes(builder.build())}]
+    values = {
+        "acks": -1,
+        "timeout_ms": 5_000,
+        "topic_data": [{"name": TRANSACTION_TOPIC, "partition_data": data}],
+    }
+    chunks = encode_request(1, "__admin_client", request(PRODUCE, 9, values), 9)
+    side.send_bytes(b"".join(bytes(chunk) for chunk in chunks))
+    outcome = side.receive()
+    assert isinstance(outcome, bytes), outcome
+    answer: Any = read_answer(PRODUCE, 9, outcome)
+    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE, answer
+
+
+def exhaust(scene: Scene, transaction: Transaction, version: int, ending: str) -> None:
+    """Bring an id to its last epoch, and go on: with a new producer id."""
+    for _ in range(5):
+        take_over(scene, transaction, transaction.init())
+        if ending == "begins":
+            continue
+        scene.compare(transaction.produce(), PRODUCE, 13 if version >= IMPLICIT_END else 11)
+        if ending != "is fenced":
+            for _ in range(2):
+                # The retry of an end whose response was lost, after a change of the producer id.
+                scene.compare(transaction.end(commit=ending == "commits"), END, version)
+                settle(scene, transaction)
+        look(scene, transaction)
+
+
+def take_over(scene: Scene, transaction: Transaction, build: Build) -> None:
+    """Initialize, after an open transaction was aborted; compare each answer."""
+    for _ in range(2):
+        kafka, ours = scene.compare(build, INIT, 4)
+        settle(scene, transaction)
+        if kafka.error_code == ErrorCode.NONE and ours.error_code == ErrorCode.NONE:
+            scene.remember(OWN, kafka.producer_id, ours.producer_id)
+            transaction.epoch, transaction.sequence = kafka.producer_epoch, 0
+            break
+    look(scene, transaction)
+
+
+def exhausted(scene: Scene, name: str, epoch: int) -> Transaction:
+    """An id whose record says this epoch, for brokers that read it."""
+    made = Transaction(f"exhausted-{name}", scene.topic(2), f"group-of-{name}", (0, 0))
+    initialize(scene, made)
+    for side in scene.pair.sides():
+        write_epoch(side, made, epoch)
+    return made
+
+
+def go_on_while_open(scene: Scene, transaction: Transaction) -> None:
+    """A producer asks for its next epoch while its transaction is open (KIP-360).
+
+    Kafka fails over it with an internal error if the abort has the last epoch of clients, which
+    Barnabas gives to the producer.
+    """
+    take_over(scene, transaction, transaction.init())
+    before = transaction.epoch
+    assert before in (LAST_EPOCH - 1, LAST_EPOCH)
+    scene.compare(transaction.produce(), PRODUCE, 13)
+    check(scene)
+    concurrent = {answer.error_code for answer in scene.do(INIT, 4, transaction.go_on())}
+    assert concurrent == {ErrorCode.CONCURRENT_TRANSACTIONS}
+    settle(scene, transaction)
+    if before == LAST_EPOCH:
+        # The abort had the epoch after it: a new producer id begins.
+        kafka, _ = scene.compare(transaction.go_on(), INIT, 4)
+        assert (kafka.error_code, kafka.producer_epoch) == (ErrorCode.NONE, 0)
+        look(scene, transaction)
+        check(scene)
+        return
+    kafka, ours = scene.do(INIT, 4, transaction.go_on())
+    assert kafka.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert (ours.error_code, ours.producer_epoch) == (ErrorCode.NONE, LAST_EPOCH)
+    assert ours.producer_id == scene.pair.barnabas.number(OWN)
+
+
+def test_an_exhausted_epoch_is_followed_by_a_new_producer_id(restarted: Restarted) -> None:
+    pair = restarted.pair
+    scene = Scene(pair, END, "exhausted", 4)
+    made: list[Transaction] = []
+    going_on = [exhausted(scene, f"goes-on-{each}", LAST_EPOCH - each) for each in (1, 2)]
+    endings = [(ending, version) for ending in ENDINGS for version in (EXPLICIT_END, IMPLICIT_END)]
+    for ending, version in endings:
+        made.append(exhausted(scene, f"{ending}-{version}", LAST_EPOCH - 2))
+    restarted.again({})
+    for transaction, (ending, version) in zip(made, endings, strict=True):
+        scene.label = f"{ending} in version {version}"
+        exhaust(scene, transaction, version, ending)
+    check(scene)
+    check_records(pair, [each.id for each in made])
+    for transaction in going_on:
+        go_on_while_open(scene, transaction)

@@ -1,0 +1,294 @@
+"""Random requests of two transactional ids, step by step the same on both brokers.
+
+Each id has two producers, so that one of them is fenced from time to time. A walk is drawn from a
+seed and its number, so that whatever it finds comes again:
+
+    make transaction-walks WALKS="--seed 7 --count 500"
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from barnabas.protocol.errors import ErrorCode
+from differential.answer import flatten
+from differential.scene import Scene
+from differential.started import started_pair
+from differential.transaction import (
+    ADD,
+    ADD_OFFSETS,
+    COMMIT_OFFSETS,
+    END,
+    INIT,
+    MARKERS,
+    PARTITIONS,
+    PRODUCE,
+    Transaction,
+    look,
+    settle,
+)
+from jvm.maven import class_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from barnabas.protocol.api_table import ApiKey
+    from differential.request import Values
+    from differential.scene import Pair
+    from differential.side import Side
+
+    Build = Values | Callable[[Side], Values]
+
+IDS, PRODUCERS_OF_ID = 2, 2
+STEPS = 25
+# Operations, how often each is drawn, and the versions that differ in what they do.
+OPERATIONS: dict[str, tuple[int, tuple[int, ...]]] = {
+    "initialize": (2, (2, 4, 5)),
+    "go on": (1, (3, 4, 5)),
+    "add": (2, (0, 3, 5)),
+    "add offsets": (1, (0, 3, 4)),
+    "commit offset": (2, (3, 4, 5)),
+    "produce": (6, (11, 12, 13)),
+    "produce a gap": (1, (11, 13)),
+    "commit": (2, (1, 3, 4, 5)),
+    "abort": (2, (1, 3, 4, 5)),
+    "verify": (1, (4, 5)),
+    "write marker": (1, (1,)),
+}
+# The last versions of clients that do not know transaction version 2, and do not ask for brokers.
+OLD = {"add": 3, "commit offset": 4, "produce": 11, "produce a gap": 11, "commit": 4, "abort": 4}
+# The epoch of a request, relative to the producer's: mostly its own.
+DELTAS = (0, 0, 0, 0, 0, 0, 0, 0, -1, 1)
+# A batch of a later epoch makes Kafka refuse the producer's own batches (`known_differences`).
+# After a marker of a later epoch, no marker of the coordinator is accepted: the end is never
+# complete.
+DELTAS_OF_BATCHES = (0, 0, 0, 0, 0, 0, 0, 0, -1)
+WRITES = ("produce", "produce a gap", "write marker")
+# The first version of an end that gives a new epoch.
+BUMPS_SINCE = 5
+
+
+class Step(NamedTuple):
+    """One request: of which producer, in which version, with how much added to its epoch."""
+
+    operation: str
+    producer: int
+    version: int
+    delta: int
+    partition: int
+
+    def __str__(self) -> str:
+        transactional_id, producer = divmod(self.producer, PRODUCERS_OF_ID)
+        return (
+            f"{self.operation} v{self.version} id={transactional_id} producer={producer} "
+            f"epoch{self.delta:+d} partition={self.partition}"
+        )
+
+
+def drawn(seed: str, count: int = STEPS, *, of_old_clients: bool = False) -> list[Step]:
+    """The steps of a walk; of clients of all versions, or of old ones alone."""
+    chance = random.Random(seed)
+    names = list(OPERATIONS)
+    weights = [weight for weight, _ in OPERATIONS.values()]
+    # Every producer of the first step has an id.
+    steps = [Step("initialize", each * PRODUCERS_OF_ID, 4, 0, 0) for each in range(IDS)]
+    while len(steps) < count:
+        (operation,) = chance.choices(names, weights)
+        producer = chance.randrange(IDS * PRODUCERS_OF_ID)
+        # Clients of an id are all of one kind, those of the last id old ones: until its first
+        # record, Kafka takes a producer for one of the kind of its first request.
+        is_old = of_old_clients or producer >= (IDS - 1) * PRODUCERS_OF_ID
+        versions = _versions(operation, is_old=is_old)
+        deltas = DELTAS_OF_BATCHES if operation in WRITES else DELTAS
+        partition = chance.choice(PARTITIONS)
+        steps.append(
+            Step(operation, producer, chance.choice(versions), chance.choice(deltas), partition)
+        )
+    return steps
+
+
+def _versions(operation: str, *, is_old: bool) -> list[int]:
+    _, versions = OPERATIONS[operation]
+    newest = OLD.get(operation)
+    if newest is None:
+        return list(versions)
+    return [version for version in versions if (version <= newest) == is_old]
+
+
+@dataclass
+class _Producer:
+    """What a producer believes to be."""
+
+    transaction: Transaction
+    # The name of its producer id on both sides.
+    name: str
+    epoch: int = -1
+    # The next sequence number by partition.
+    sequences: dict[int, int] = field(default_factory=dict)
+
+
+class Walk:
+    """One walk over both brokers."""
+
+    def __init__(self, pair: Pair, seed: str, scene: Scene | None = None) -> None:
+        """Make the ids and the topic.
+
+        Args:
+            pair: both brokers.
+            seed: what the walk is called.
+            scene: of several walks at a time; its own if None.
+        """
+        self._seed = seed
+        self._scene = scene or Scene(pair, END, f"walk-{seed}", 4)
+        topic = self._scene.topic(len(PARTITIONS))
+        self.transactions = []
+        for number in range(IDS):
+            pair.transactions += 1
+            name = f"walk-{pair.transactions}-{number}"
+            made = Transaction(name, topic, f"group-of-{name}", (0,) * len(PARTITIONS))
+            self.transactions.append(made)
+        self._scene.producer("nobody")
+        self._producers = [
+            _Producer(self.transactions[number // PRODUCERS_OF_ID], "nobody")
+            for number in range(IDS * PRODUCERS_OF_ID)
+        ]
+        self._names = 0
+
+    def play(self, steps: Iterable[Step]) -> list[str]:
+        """Return what differs at the first step where anything does, or at the end."""
+        return self.go(steps) or self.end()
+
+    def go(self, steps: Iterable[Step]) -> list[str]:
+        """Return what differs at the first step where anything does."""
+        for number, step in enumerate(steps):
+            self._scene.label = f"step {number} ({step})"
+            self._play(step)
+            for transaction in self.transactions:
+                look(self._scene, transaction)
+            found = list(self._scene.unexpected({}, set()))
+            if found:
+                return found
+        return []
+
+    def end(self) -> list[str]:
+        """Return what differs when the next producers of the ids begin."""
+        for transaction in self.transactions:
+            self._scene.label = f"the end of {transaction.id}"
+            for _ in range(2):
+                self._scene.compare(transaction.init(), INIT, 4)
+                settle(self._scene, transaction)
+            look(self._scene, transaction)
+        return list(self._scene.unexpected({}, set()))
+
+    def _play(self, step: Step) -> None:
+        producer = self._producers[step.producer]
+        transaction = producer.transaction
+        # The builders of requests take the epoch from there.
+        transaction.epoch = producer.epoch
+        api, build = self._request(step, producer)
+        answers = self._scene.compare(build, api, step.version)
+        settle(self._scene, transaction)
+        if not _is_accepted(answers[0], step.version, self._scene.pair.kafka):
+            return
+        if api is INIT or (api is END and step.version >= BUMPS_SINCE):
+            self._learn(producer, answers)
+        elif step.operation == "produce" and step.delta == 0:
+            producer.sequences[step.partition] = producer.sequences.get(step.partition, 0) + 1
+
+    def _request(self, step: Step, producer: _Producer) -> tuple[ApiKey, Build]:
+        transaction, name, delta = producer.transaction, producer.name, step.delta
+        match step.operation:
+            case "initialize":
+                return INIT, transaction.init()
+            case "go on":
+                return INIT, transaction.go_on(delta, name)
+            case "add":
+                return ADD, transaction.add(step.partition, delta=delta, producer=name)
+            case "add offsets":
+                return ADD_OFFSETS, transaction.add_offsets(delta, name)
+            case "commit offset":
+                return COMMIT_OFFSETS, transaction.commit_offset(delta, name)
+            case "commit" | "abort":
+                is_commit = step.operation == "commit"
+                return END, transaction.end(delta, name, commit=is_commit)
+            case "verify":
+                return ADD, transaction.add(0, 1, delta=delta, producer=name, verify=True)
+            case "write marker":
+                is_commit = step.partition == 1
+                return MARKERS, transaction.markers(0, delta, producer=name, commit=is_commit)
+            case "produce" | "produce a gap":
+                sequence = producer.sequences.get(step.partition, 0) if delta == 0 else 0
+                if step.operation != "produce":
+                    sequence += 3
+                return PRODUCE, transaction.produce(step.partition, delta, sequence, producer=name)
+        raise AssertionError(step)
+
+    def _learn(self, producer: _Producer, answers: tuple[Any, Any]) -> None:
+        """Take over the identity that both brokers gave."""
+        kafka, ours = answers
+        if ours is None or ours.error_code:
+            return
+        known = self._scene.pair.kafka.name_of(kafka.producer_id)
+        if known is kafka.producer_id:
+            self._names += 1
+            name = f"producer {self._names} of {self._seed}"
+            self._scene.remember(name, kafka.producer_id, ours.producer_id)
+        else:
+            name = str(known)[1:-1]
+        if (name, kafka.producer_epoch) != (producer.name, producer.epoch):
+            producer.sequences.clear()
+        producer.name, producer.epoch = name, kafka.producer_epoch
+
+
+def _is_accepted(answer: Any, version: int, side: Side) -> bool:
+    fields = flatten(answer, version, side).items()
+    codes = [value for path, value in fields if path.endswith("error_code")]
+    return all(code == ErrorCode.NONE for code in codes)
+
+
+def fewest(pair: Pair, seed: str, steps: Sequence[Step]) -> tuple[list[Step], list[str]]:
+    """Leave out steps as long as the walk still shows a difference."""
+    left = list(steps)
+    found = Walk(pair, f"{seed}-again").play(left)
+    if not found:
+        return left, ["(does not come again)"]
+    at = len(left) - 1
+    while at >= 0:
+        fewer = left[:at] + left[at + 1 :]
+        shown = Walk(pair, f"{seed}-without-{at}").play(fewer)
+        if shown:
+            left, found = fewer, shown
+        at -= 1
+    return left, found
+
+
+def main() -> int:
+    """Play walks; tell each that differs, with the fewest steps that show it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", default="1")
+    parser.add_argument("--count", type=int, default=200, help="walks to play")
+    parser.add_argument("--steps", type=int, default=STEPS, help="requests of a walk")
+    options = parser.parse_args()
+    class_path("kafka")
+    differing = 0
+    with tempfile.TemporaryDirectory() as directory, started_pair(Path(directory)) as pair:
+        for number in range(options.count):
+            seed = f"{options.seed}-{number}"
+            steps = drawn(seed, options.steps)
+            if not Walk(pair, seed).play(steps):
+                continue
+            differing += 1
+            left, found = fewest(pair, seed, steps)
+            print(f"walk {seed}: {len(left)} steps", *left, *found[:10], sep="\n    ", flush=True)
+    print(f"{options.count} walks, {differing} differ", file=sys.stderr)
+    return 1 if differing else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

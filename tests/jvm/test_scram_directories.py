@@ -1,0 +1,99 @@
+"""SCRAM users in the metadata log: either broker serves what the other one formats and writes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import barnabas
+from barnabas.client.admin.security.scram import ScramDeletion, ScramMechanism, ScramUpsertion
+from conformance.sasl_brokers import SaslBarnabas, SaslKafka
+from jvm.java import run_java
+from jvm.kafka_process import CLUSTER_ID
+from waiting import eventually
+
+pytestmark = pytest.mark.conformance
+
+SHA_256, SHA_512 = ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512
+FIRST_USERS = (
+    "--add-scram", "SCRAM-SHA-256=[name=first,password=one]",
+    "--add-scram", "SCRAM-SHA-512=[name=second,password=two,iterations=8192]",
+)  # fmt: skip
+# Features that brokers of ours do not have.
+FEATURES = tuple(f"--feature={name}.version=0" for name in ("group", "share", "streams"))
+
+
+def format_by_kafka(file: str) -> None:
+    words = ("format", "-t", CLUSTER_ID, "-c", file, *FEATURES, *FIRST_USERS)
+    done = run_java("kafka", "kafka.tools.StorageTool", *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def format_by_barnabas(file: str) -> None:
+    words = ["format", file, "--cluster-id", CLUSTER_ID, *FIRST_USERS]
+    done = subprocess.run(
+        [sys.executable, "-m", "barnabas.cli.main", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def logs_in(broker: SaslBarnabas | SaslKafka, user: str, mechanism: str, password: str) -> bool:
+    try:
+        with barnabas.Admin(
+            broker.sasl_bootstrap,
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism=mechanism,
+            sasl_username=user,
+            sasl_password=password,
+        ) as admin:
+            admin.describe_cluster()
+    except barnabas.AuthenticationError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("format_", [format_by_kafka, format_by_barnabas])
+@pytest.mark.parametrize("begins", ["kafka", "barnabas"])
+def test_users_created_at_one_broker_log_in_at_the_other(
+    kafka_jars: Callable[[str], str], tmp_path: Path, format_: Callable[[str], None], begins: str
+) -> None:
+    ours = SaslBarnabas(tmp_path)
+    kafka = ours.kafka
+    ours.prepare()
+    format_(str(tmp_path / "server.properties"))
+    order: list[SaslBarnabas | SaslKafka] = [ours, kafka]
+    first, second = reversed(order) if begins == "kafka" else order
+    try:
+        first.start()
+        assert logs_in(first, "first", "SCRAM-SHA-256", "one")
+        assert logs_in(first, "second", "SCRAM-SHA-512", "two")
+        assert not logs_in(first, "second", "SCRAM-SHA-512", "one")
+        with barnabas.Admin(first.bootstrap) as admin:
+            admin.alter_scram_credentials(
+                [ScramUpsertion("third", SHA_512, "three"), ScramUpsertion("first", SHA_256, "new")]
+            )
+            admin.alter_scram_credentials(deletions=[ScramDeletion("second", SHA_512)])
+            eventually(lambda: set(admin.describe_scram_credentials()) == {"first", "third"})
+        first.stop()
+        second.start()
+        assert logs_in(second, "third", "SCRAM-SHA-512", "three")
+        assert logs_in(second, "first", "SCRAM-SHA-256", "new")
+        assert not logs_in(second, "first", "SCRAM-SHA-256", "one")
+        assert not logs_in(second, "second", "SCRAM-SHA-512", "two")
+        with barnabas.Admin(second.bootstrap) as admin:
+            admin.alter_scram_credentials([ScramUpsertion("fourth", SHA_256, "four")])
+            eventually(lambda: "fourth" in admin.describe_scram_credentials())
+        second.stop()
+        first.start()
+        assert logs_in(first, "fourth", "SCRAM-SHA-256", "four")
+        assert logs_in(first, "third", "SCRAM-SHA-512", "three")
+    finally:
+        first.kill()
+        second.kill()

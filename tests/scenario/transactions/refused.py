@@ -1,0 +1,45 @@
+"""What an application does about the error of a transactional producer."""
+
+from __future__ import annotations
+
+from barnabas.client.errors import (
+    ClientError,
+    ClientTimeoutError,
+    DeliveryTimeoutError,
+    ProducerFencedError,
+    TransactionAbortedError,
+)
+from barnabas.client.transactions.verdict import Verdict, judge
+
+# Verdicts of `Refused`: the producer has to abort, or it cannot continue at all.
+ABORT = "abort"
+FATAL = "fatal"
+
+
+class Refused(Exception):
+    """A call that failed for good.
+
+    Args:
+        verdict: ABORT or FATAL.
+        text: the client's error.
+    """
+
+    def __init__(self, verdict: str, text: str) -> None:
+        super().__init__(f"{verdict}: {text}")
+        self.verdict = verdict
+        self.text = text
+
+
+def judge_own(error: Exception) -> str:
+    """Return ABORT, FATAL, or "" for an error of the Barnabas client after which it is retried."""
+    assert isinstance(error, ClientError)
+    if isinstance(error, ProducerFencedError):
+        return FATAL
+    if isinstance(error, TransactionAbortedError | DeliveryTimeoutError):
+        return ABORT
+    if isinstance(error, ClientTimeoutError):
+        return ""
+    verdict = judge(error)
+    if verdict is Verdict.ABORT:
+        return ABORT
+    return FATAL if verdict is Verdict.FATAL else ""

@@ -1,0 +1,270 @@
+"""Clients on simulated hosts whose work is a generator: it yields what it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from barnabas.client.config import ClientConfig
+from barnabas.client.connections.cluster import Cluster
+from barnabas.client.connections.coordinators import Coordinators
+from barnabas.client.consumer.calls.lookups import Lookups
+from barnabas.client.consumer.consumer_core import ConsumerCore
+from barnabas.client.consumer.user_objects import take_user_objects
+from barnabas.client.errors import ClientError, ClientTimeoutError, ProducerFencedError
+from barnabas.client.fetch.list_offsets import LATEST
+from barnabas.client.producer import producer_plans
+from barnabas.client.producer.producer_core import ProducerCore
+from barnabas.client.producer.producer_parts import take_parts
+from barnabas.client.producer.producer_plans import ProducerPlan, Until
+from barnabas.client.topic_partition import TopicPartition
+from chaos.transactional.clients import AbortableError, FatalError
+from chaos.transactional.history import Place
+
+if TYPE_CHECKING:
+    from barnabas.client.consumer.records.consumer_records import ConsumerRecords
+    from barnabas.client.group.membership import OnHostDone
+    from barnabas.runtime.loop import Runtime
+
+T = TypeVar("T")
+Work = Generator[Until, bool, T]
+# How often an actor looks at what it waits for.
+TICK_MS = 2.0
+# A call is repeated for so long; then its result is unknown.
+CALL_MS = 60_000.0
+ATTEMPT_S = 5.0
+TRANSACTION_TIMEOUT_MS = 5_000
+_USUAL = {
+    "request.timeout.ms": 2_000,
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 100,
+    "retry.backoff.ms": 20,
+    "retry.backoff.max.ms": 100,
+    "metadata.max.age.ms": 2_000,
+}
+
+
+class Actor:
+    """Runs work on a host until it ends, or the host is killed.
+
+    Args:
+        runtime: the host's.
+        work: yields what it waits for.
+        pump: called before each look.
+    """
+
+    def __init__(self, runtime: Runtime, work: Work[None], pump: Callable[[], None]) -> None:
+        self._clock, self._timer = runtime.clock, runtime.timer
+        self._work = work
+        self._pump = pump
+        self._deadline_ms = 0.0
+        self._condition: Callable[[], bool] = bool
+        self.is_paused = False
+        self.has_ended = False
+        self._timer.call_later(TICK_MS, lambda: self._advance(None))
+
+    def _advance(self, outcome: bool | None) -> None:
+        try:
+            step = self._work.send(outcome)  # type: ignore[arg-type]
+        except (StopIteration, FatalError):
+            self.has_ended = True
+            return
+        self._condition = step.condition
+        self._deadline_ms = self._clock.monotonic_ms() + step.limit_ms
+        self._timer.call_later(TICK_MS, self._look)
+
+    def _look(self) -> None:
+        if self.is_paused:
+            self._timer.call_later(TICK_MS, self._look)
+            return
+        self._pump()
+        if self._condition():
+            self._advance(True)
+        elif self._clock.monotonic_ms() >= self._deadline_ms:
+            self._advance(False)
+        else:
+            self._timer.call_later(TICK_MS, self._look)
+
+
+def sleep(duration_ms: float) -> Work[None]:
+    """Wait."""
+    yield Until(lambda: False, duration_ms)
+
+
+class _Session:
+    """The parts of a client's session that cores use."""
+
+    def __init__(self, runtime: Runtime, config: ClientConfig) -> None:
+        self.cluster = Cluster(runtime, config)
+        self.coordinators = Coordinators(self.cluster)
+
+    def check_usable(self) -> None:
+        """Allow all calls."""
+
+
+class ActingProducer:
+    """A transactional producer on a simulated host."""
+
+    def __init__(self, runtime: Runtime, bootstrap: str, transactional_id: str) -> None:
+        self._clock = runtime.clock
+        parts, keys = take_parts({})
+        config = ClientConfig.parse(
+            {
+                **_USUAL,
+                "bootstrap.servers": bootstrap,
+                "transactional.id": transactional_id,
+                "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+                "delivery.timeout.ms": int(CALL_MS),
+                "linger.ms": 0,
+                **keys,
+            }
+        )
+        self.core = ProducerCore(_Session(runtime, config), config, parts)
+        self.errors: list[ClientError] = []
+
+    def pump(self) -> None:
+        """Send what is due."""
+        self.core.accumulator.make_lingered_due()
+        self.core.sender.pump()
+
+    def _call(self, plan: Callable[[], ProducerPlan[T]]) -> Work[T]:
+        """Call again while the client says that its result is open."""
+        deadline_ms = self._clock.monotonic_ms() + CALL_MS
+        while True:
+            try:
+                return (yield from plan())
+            except ClientTimeoutError as error:
+                self.errors.append(error)
+                if self._clock.monotonic_ms() > deadline_ms:
+                    raise FatalError from error
+            except ProducerFencedError as error:
+                self.errors.append(error)
+                raise FatalError from error
+            except ClientError as error:
+                self.errors.append(error)
+                raise AbortableError from error
+
+    def initialize(self) -> Work[None]:
+        """Fence earlier producers of the id."""
+        yield from self._call(lambda: producer_plans.init_transactions(self.core, ATTEMPT_S))
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+        try:
+            self.core.transactions.begin()
+        except ClientError as error:
+            self.errors.append(error)
+            raise FatalError from error
+
+    def send(self, place: Place, value: bytes) -> Work[None]:
+        """Queue a record."""
+        topic, partition = place
+        record = (None, value, partition)
+
+        def plan() -> ProducerPlan[None]:
+            now_ms = self._clock.wall_ms()
+            if self.core.enqueue(topic, record, {}, now_ms) is None:
+                yield from producer_plans.enqueue(self.core, topic, record, {}, now_ms)
+
+        yield from self._call(plan)
+
+    def flush(self) -> Work[None]:
+        """Wait for the records."""
+        yield from self._call(lambda: producer_plans.flush(self.core))
+
+    def send_offsets(self, offsets: dict[Place, int], group: str) -> Work[None]:
+        """Commit the group's offsets in the transaction."""
+        places = {TopicPartition(*place): offset for place, offset in offsets.items()}
+        yield from self._call(
+            lambda: producer_plans.send_offsets_to_transaction(self.core, places, group, ATTEMPT_S)
+        )
+
+    def commit(self) -> Work[None]:
+        """Commit the transaction."""
+        yield from self._call(lambda: producer_plans.commit_transaction(self.core, ATTEMPT_S))
+
+    def abort(self) -> Work[None]:
+        """Abort the transaction."""
+        yield from self._call(lambda: producer_plans.abort_transaction(self.core, ATTEMPT_S))
+
+
+class ActingConsumer:
+    """A consumer on a simulated host, which reads partitions that it is assigned."""
+
+    def __init__(
+        self, runtime: Runtime, bootstrap: str, group: str = "", isolation: str = "read_committed"
+    ) -> None:
+        self._clock = runtime.clock
+        config = ClientConfig.parse(
+            {
+                **_USUAL,
+                "bootstrap.servers": bootstrap,
+                "group.id": group or None,
+                "isolation.level": isolation,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "default.api.timeout.ms": 10_000,
+            }
+        )
+        cluster = Cluster(runtime, config)
+        parts, _ = take_user_objects({})
+        self._core = ConsumerCore(cluster, Coordinators(cluster), parts, _run)
+        self._lookups = Lookups(cluster, self._core)
+        self.errors: list[ClientError] = []
+
+    def pump(self) -> None:
+        """Let the consumer make progress."""
+        try:
+            self._core.round()
+        except ClientError as error:
+            self.errors.append(error)
+
+    def assign(self, offsets: dict[Place, int]) -> None:
+        """Read partitions from these offsets."""
+        self._core.assign(offsets)
+        for place, offset in offsets.items():
+            self._core.positions.seek(TopicPartition(*place), offset, -1)
+
+    def take(self, limit: int) -> ConsumerRecords | None:
+        """Return records that have arrived; None without any."""
+        try:
+            return self._core.take(limit) or None
+        except ClientError as error:
+            self.errors.append(error)
+            return None
+
+    def position(self, place: Place) -> int:
+        """Return the next offset to read."""
+        return self._core.subscription.partition(TopicPartition(*place)).offset
+
+    def committed(self, places: Iterable[Place]) -> Work[dict[Place, int]]:
+        """Return the group's stable offsets; 0 where there is none."""
+        wanted = list(places)
+        found = yield from self._look_up(lambda: self._lookups.committed(wanted, None))
+        told = {tuple(tp): 0 if at is None else at.offset for tp, at in found.items()}
+        return {place: told[place] for place in wanted}
+
+    def ends(self, places: Iterable[Place]) -> Work[dict[Place, int]]:
+        """Return the ends of partitions, as the isolation level sees them."""
+        wanted = list(places)
+        found = yield from self._look_up(lambda: self._lookups.ends(wanted, LATEST, None))
+        return {place: found[TopicPartition(*place)] for place in wanted}
+
+    def _look_up(self, start: Callable[[], Any]) -> Work[Any]:
+        """Look up until there is an answer."""
+        deadline_ms = self._clock.monotonic_ms() + CALL_MS
+        while True:
+            outcomes: list[tuple[Any, ClientError | None]] = []
+            start()(lambda *outcome, found=outcomes: found.append(outcome))
+            yield Until(lambda found=outcomes: bool(found), CALL_MS)
+            if outcomes and outcomes[0][1] is None:
+                return outcomes[0][0]
+            self.errors += [error for _, error in outcomes if error is not None]
+            if self._clock.monotonic_ms() > deadline_ms:
+                raise FatalError
+            yield from sleep(50)
+
+
+def _run(call: Callable[[], object], on_done: OnHostDone) -> None:
+    call()
+    on_done(None)

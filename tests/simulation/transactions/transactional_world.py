@@ -1,0 +1,429 @@
+"""Three simulated brokers under transactional clients and faults; all of it follows from a seed.
+
+Movers write transactions to several partitions and abort some of them. One processor consumes them,
+produces, and commits its offsets in the transaction; its transactional id fences earlier ones. A
+reader follows with read_committed, and another client looks up the group's offsets. Time is
+virtual.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.protocol.messages.list_transactions import ListTransactionsRequest
+from chaos.transaction_checker import UNENDED
+from chaos.transactional.clients import AbortableError, FatalError
+from chaos.transactional.history import (
+    CommittedLog,
+    Content,
+    Ends,
+    Initialization,
+    OffsetLook,
+    Place,
+    ReadRun,
+    Result,
+    Transaction,
+    TransactionHistory,
+    code_of,
+    content_in,
+    number_of,
+)
+from simulation.transactions.actors import (
+    TRANSACTION_TIMEOUT_MS,
+    ActingConsumer,
+    ActingProducer,
+    Actor,
+    Work,
+    sleep,
+)
+from unit.server.simulated_cluster import CLIENT_PORT, TIMEOUT_MS, SimulatedCluster, three_nodes
+
+NODES = (1, 2, 3)
+INPUT, OUTPUT = "in", "out"
+PARTITIONS = {INPUT: 3, OUTPUT: 2}
+PLACES: tuple[Place, ...] = tuple((t, n) for t, count in PARTITIONS.items() for n in range(count))
+INPUTS = tuple(place for place in PLACES if place[0] == INPUT)
+INTERNAL = ("__transaction_state", "__consumer_offsets")
+GROUP = "processors"
+BOOTSTRAP = ",".join(f"node-{node}:{CLIENT_PORT}" for node in NODES)
+SETTINGS = {
+    "offsets.topic.num.partitions": "2",
+    "transaction.state.log.num.partitions": "2",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "300",
+    "replica.lag.time.max.ms": "2000",
+    "min.insync.replicas": "2",
+    "auto.create.topics.enable": "false",
+}
+# After the last fault, a transaction that nobody ends is aborted in this time.
+HANGING_MS = TRANSACTION_TIMEOUT_MS + 15_000.0
+PATIENCE_MS = 120_000.0
+
+
+@dataclass
+class Client:
+    """A client on a host of its own."""
+
+    role: str
+    name: str
+    instance: int
+    host: str
+    actor: Actor
+    # It ends when its transaction has ended.
+    is_stopped: bool = False
+    # Another client has its transactional id.
+    is_replaced: bool = False
+
+
+class TransactionalWorld:
+    """The cluster, its clients and what they write down."""
+
+    def __init__(self, seed: int, **settings: str) -> None:
+        self.rng = random.Random(seed)
+        given = {key.replace("_", "."): value for key, value in settings.items()}
+        self.cluster: SimulatedCluster = three_nodes(seed, **{**SETTINGS, **given})
+        self.history = TransactionHistory(INPUT, OUTPUT)
+        self.clients: list[Client] = []
+        self._next_instance = 1
+        for topic, partitions in PARTITIONS.items():
+            self._make_topic(topic, partitions)
+        self.await_full_isr()
+
+    def _make_topic(self, name: str, partitions: int) -> None:
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=len(NODES),
+            assignments=[],
+            configs=[],
+        )
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)
+        assert self.cluster.ask(self.cluster.active, request, 5).topics[0].error_code == 0
+
+    @property
+    def now(self) -> float:
+        """Virtual time in seconds."""
+        return self.cluster.world.scheduler.now_ms / 1000
+
+    def run_for(self, duration_ms: float) -> None:
+        """Let time pass."""
+        self.cluster.world.run_for(duration_ms)
+        assert not self.cluster.failures, self.cluster.failures
+
+    # Clients.
+
+    def launch(self, role: str, name: str) -> Client:
+        """Start a client; fence nobody before it initializes."""
+        instance = self._next_instance
+        self._next_instance += 1
+        host = f"{name}-{instance}"
+        runtime = self.cluster.world.host(host).runtime
+        client = Client(role, name, instance, host, None)  # type: ignore[arg-type]
+        if role == "read":
+            consumer = ActingConsumer(runtime, BOOTSTRAP)
+            client.actor = Actor(runtime, self._read(client, consumer), consumer.pump)
+        elif role == "look":
+            consumer = ActingConsumer(runtime, BOOTSTRAP, GROUP)
+            client.actor = Actor(runtime, self._look(client, consumer), consumer.pump)
+        elif role == "move":
+            producer = ActingProducer(runtime, BOOTSTRAP, name)
+            client.actor = Actor(runtime, self._move(client, producer), producer.pump)
+        else:
+            producer = ActingProducer(runtime, BOOTSTRAP, name)
+            consumer = ActingConsumer(runtime, BOOTSTRAP, GROUP)
+
+            def pump() -> None:
+                producer.pump()
+                consumer.pump()
+
+            client.actor = Actor(runtime, self._process(client, producer, consumer), pump)
+        self.clients.append(client)
+        return client
+
+    def kill(self, client: Client) -> None:
+        """kill -9 of a client."""
+        self.cluster.world.host(client.host).kill()
+        client.actor.has_ended = True
+
+    def replace_ended(self) -> None:
+        """Start a new client for each that is at its end."""
+        for client in list(self.clients):
+            if client.actor.has_ended:
+                self.clients.remove(client)
+                if not client.is_stopped and not client.is_replaced:
+                    self.launch(client.role, client.name)
+
+    def _initialize(self, client: Client, producer: ActingProducer) -> Work[None]:
+        asked = self.now
+        try:
+            yield from producer.initialize()
+        except AbortableError as error:
+            raise FatalError from error
+        self.history.initializations.append(
+            Initialization(client.name, client.instance, asked, self.now)
+        )
+
+    def _begin(
+        self, client: Client, serial: int, places: list[Place], offsets: dict[int, int]
+    ) -> Transaction:
+        number = number_of(client.instance, serial)
+        made = Transaction(
+            number, client.name, client.instance, tuple(places), self.now, dict(offsets)
+        )
+        self.history.transactions[number] = made
+        return made
+
+    def _end(self, made: Transaction, producer: ActingProducer, *, is_commit: bool) -> Work[None]:
+        if is_commit:
+            made.commit_asked = self.now
+            yield from producer.commit()
+            made.result = Result.COMMITTED
+        else:
+            yield from producer.abort()
+            made.result = Result.ABORTED
+        made.ended = self.now
+
+    def _move(self, client: Client, producer: ActingProducer) -> Work[None]:
+        rng = random.Random(self.rng.random())
+        yield from self._initialize(client, producer)
+        serial = 0
+        while not client.is_stopped:
+            serial += 1
+            amounts = [each for _ in range(rng.randint(1, 3)) for each in (-5, 5)]
+            places = [rng.choice(INPUTS) for _ in amounts]
+            made = self._begin(client, serial, places, {})
+            producer.begin()
+            try:
+                yield from self._send_moves(made, producer, amounts, rng)
+                yield from self._end(made, producer, is_commit=rng.random() < 0.8)
+            except AbortableError:
+                yield from self._abort(made, producer)
+            yield from sleep(rng.expovariate(1 / 60))
+
+    def _send_moves(
+        self, made: Transaction, producer: ActingProducer, amounts: list[int], rng: random.Random
+    ) -> Work[None]:
+        for index, (place, amount) in enumerate(zip(made.places, amounts, strict=True)):
+            content = Content(code_of(made.number, index), len(amounts), amount)
+            yield from producer.send(place, content.to_value())
+            if rng.random() < 0.3:
+                yield from producer.flush()
+            if rng.random() < 0.02:
+                yield from sleep(rng.choice((200, 1000, TRANSACTION_TIMEOUT_MS * 1.3)))
+        if rng.random() < 0.7:
+            yield from producer.flush()
+
+    def _abort(self, made: Transaction, producer: ActingProducer) -> Work[None]:
+        try:
+            yield from self._end(made, producer, is_commit=False)
+        except AbortableError as error:
+            raise FatalError from error
+
+    def _process(
+        self, client: Client, producer: ActingProducer, consumer: ActingConsumer
+    ) -> Work[None]:
+        rng = random.Random(self.rng.random())
+        yield from self._initialize(client, producer)
+        serial = 0
+        consumer.assign((yield from consumer.committed(INPUTS)))
+        runs = self._new_runs(client.name, INPUTS)
+        while not client.is_stopped:
+            inputs = self._taken(consumer, 10, runs)
+            if not inputs:
+                yield from sleep(10)
+                continue
+            serial += 1
+            places = [(OUTPUT, content.code % PARTITIONS[OUTPUT]) for *_, content in inputs]
+            following = {place: offset + 1 for place, offset, _ in inputs}
+            offsets = {place[1]: offset for place, offset in following.items()}
+            made = self._begin(client, serial, places, offsets)
+            producer.begin()
+            try:
+                for index, (place, offset, _) in enumerate(inputs):
+                    content = Content(
+                        code_of(made.number, index), len(inputs), 0, 0, (place[1], offset)
+                    )
+                    yield from producer.send(places[index], content.to_value())
+                yield from producer.send_offsets(following, GROUP)
+                yield from self._end(made, producer, is_commit=rng.random() < 0.9)
+            except AbortableError:
+                yield from self._abort(made, producer)
+            if made.result is Result.ABORTED:
+                consumer.assign((yield from consumer.committed(INPUTS)))
+                runs = self._new_runs(client.name, INPUTS)
+
+    def _read(self, client: Client, consumer: ActingConsumer) -> Work[None]:
+        consumer.assign(dict.fromkeys(PLACES, 0))
+        runs = self._new_runs(client.name, PLACES)
+        while not client.is_stopped:
+            self._taken(consumer, 100, runs)
+            yield from sleep(20)
+
+    def _look(self, client: Client, consumer: ActingConsumer) -> Work[None]:
+        """Look up the group's stable offsets again and again."""
+        while not client.is_stopped:
+            started = self.now
+            found = yield from consumer.committed(INPUTS)
+            self.history.looks += [
+                OffsetLook(place[1], offset, started, self.now) for place, offset in found.items()
+            ]
+            yield from sleep(30)
+
+    def _new_runs(self, name: str, places: tuple[Place, ...]) -> dict[Place, ReadRun]:
+        runs = {place: ReadRun(name, place) for place in places}
+        self.history.runs += runs.values()
+        return runs
+
+    def _taken(
+        self, consumer: ActingConsumer, limit: int, runs: dict[Place, ReadRun]
+    ) -> list[tuple[Place, int, Content]]:
+        records = consumer.take(limit)
+        found: list[tuple[Place, int, Content]] = []
+        for record in records or ():
+            place, content = (record.topic, record.partition), content_in(record.value)
+            runs[place].add(record.offset, content.code, self.now)
+            found.append((place, record.offset, content))
+        return found
+
+    # The end.
+
+    def await_full_isr(self) -> None:
+        """Wait until all replicas of all topics are in sync, and no node is down."""
+
+        def is_full() -> bool:
+            if len(self.cluster.ready) < len(NODES):
+                return False
+            return all(
+                len(each.isr) == len(NODES) and each.leader >= 0
+                for node in NODES
+                for topic in self.cluster.image(node).topics
+                for each in topic.partitions.values()
+            )
+
+        self.cluster.until(is_full, PATIENCE_MS)
+
+    def await_that(self, condition: Callable[[], bool], limit_ms: float = PATIENCE_MS) -> bool:
+        """Let time pass until it holds; return whether it does."""
+        return self.cluster.world.run_until(condition, limit_ms)
+
+    def perform(self, work: Callable[[ActingConsumer], Work[None]], isolation: str) -> None:
+        """Do a consumer's work on a new host, to its end."""
+        instance = self._next_instance
+        self._next_instance += 1
+        runtime = self.cluster.world.host(f"looks-{instance}").runtime
+        consumer = ActingConsumer(runtime, BOOTSTRAP, GROUP, isolation)
+        actor = Actor(runtime, work(consumer), consumer.pump)
+        assert self.await_that(lambda: actor.has_ended), consumer.errors
+        self.cluster.world.host(f"looks-{instance}").kill()
+
+    def look_at_offsets(self) -> None:
+        """Ask for the group's stable offsets, for the history."""
+
+        def work(consumer: ActingConsumer) -> Work[None]:
+            started = self.now
+            found = yield from consumer.committed(INPUTS)
+            self.history.committed_offsets = {place[1]: at for place, at in found.items()}
+            self.history.looks += [
+                OffsetLook(partition, offset, started, self.now)
+                for partition, offset in self.history.committed_offsets.items()
+            ]
+
+        self.perform(work, "read_committed")
+
+    def finish(self) -> TransactionHistory:
+        """Stop movers, let the others come to the end, and read everything once more."""
+        self._stop("move")
+        self._await_end_of_transactions()
+        self._read_logs()
+        ends = {place: log.offsets[-1] for place, log in self.history.logs.items() if log.offsets}
+
+        def is_processed() -> bool:
+            self.replace_ended()
+            done: dict[int, int] = {}
+            for each in self.history.transactions.values():
+                for partition, offset in each.offsets.items():
+                    if each.result is Result.COMMITTED:
+                        done[partition] = max(offset, done.get(partition, 0))
+            return all(done.get(place[1], 0) > ends.get(place, -1) for place in INPUTS)
+
+        # A processor that makes no progress shows in offsets that stay behind.
+        self.await_that(is_processed, HANGING_MS)
+        self._stop("process")
+        self._stop("look")
+        self._await_end_of_transactions()
+        self._read_logs()
+        self.look_at_offsets()
+        self.await_that(self._has_reader_read_all, HANGING_MS)
+        self._stop("read")
+        return self.history
+
+    def _stop(self, role: str) -> None:
+        own = [client for client in self.clients if client.role == role]
+        for client in own:
+            client.is_stopped = True
+            client.actor.is_paused = False
+        assert self.await_that(lambda: all(client.actor.has_ended for client in own))
+
+    def _await_end_of_transactions(self) -> None:
+        """Wait for transactions that nobody ends; what hangs is kept for the checker."""
+        deadline = self.now + HANGING_MS / 1000
+        while self.now < deadline:
+            self._look_at_states()
+            self._look_at_ends()
+            if not any(state in UNENDED for state in self.history.states.values()) and all(
+                ends.last_stable_offset == ends.high_watermark
+                for ends in self.history.ends.values()
+            ):
+                return
+            self.run_for(300)
+
+    def _look_at_states(self) -> None:
+        self.history.states = {}
+        for node in NODES:
+            request = ListTransactionsRequest(
+                state_filters=[], producer_id_filters=[], duration_filter=-1
+            )
+            response = self.cluster.ask(node, request, 1)
+            assert ErrorCode(response.error_code) is ErrorCode.NONE
+            for each in response.transaction_states:
+                self.history.states[each.transactional_id] = each.transaction_state
+
+    def _look_at_ends(self) -> None:
+        found: dict[str, dict[Place, int]] = {}
+        for isolation in ("read_committed", "read_uncommitted"):
+
+            def work(consumer: ActingConsumer, isolation: str = isolation) -> Work[None]:
+                found[isolation] = yield from consumer.ends(PLACES)
+
+            self.perform(work, isolation)
+        self.history.ends = {
+            place: Ends(found["read_committed"][place], found["read_uncommitted"][place])
+            for place in PLACES
+        }
+
+    def _read_logs(self) -> None:
+        logs = self.history.logs = {place: CommittedLog(place) for place in PLACES}
+
+        def work(consumer: ActingConsumer) -> Work[None]:
+            ends = yield from consumer.ends(PLACES)
+            consumer.assign(dict.fromkeys(PLACES, 0))
+            while any(consumer.position(place) < end for place, end in ends.items()):
+                for record in consumer.take(500) or ():
+                    content = content_in(record.value)
+                    logs[record.topic, record.partition].add(record.offset, content)
+                yield from sleep(5)
+
+        self.perform(work, "read_committed")
+
+    def _has_reader_read_all(self) -> bool:
+        last = {run.place: run.offsets[-1] for run in self.history.runs if run.offsets}
+        return all(
+            last.get(place, -1) >= log.offsets[-1]
+            for place, log in self.history.logs.items()
+            if log.offsets
+        )

@@ -1,0 +1,63 @@
+"""Stand-ins for unknown users, made of the stored credentials."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from barnabas.metadata.retained_records import RetainedRecords, retained_change
+from barnabas.protocol.records.user_scram_credential_record import UserScramCredentialRecord
+from barnabas.runtime.clock import SystemClock
+from barnabas.sasl.scram_keys import ScramMechanism, stand_in
+from barnabas.server.security.sasl.image_users import ImageUsers
+from barnabas.server.security.sasl.token_users import TokenUsers
+
+SHA_256, SHA_512 = ScramMechanism
+CLUSTER_ID = "the-cluster"
+
+
+def stored(**iterations: int) -> RetainedRecords:
+    """Credentials of users by name, with their iterations."""
+    changes = {}
+    for number, (name, count) in enumerate(iterations.items()):
+        record = UserScramCredentialRecord(
+            name=name,
+            mechanism=SHA_256,
+            salt=b"salt",
+            stored_key=bytes([number]) * 32,
+            server_key=bytes([number + 100]) * 32,
+            iterations=count,
+        )
+        key, value = retained_change(record, 0)
+        changes[key] = value
+    return RetainedRecords().evolve(changes)
+
+
+def users_of(retained: RetainedRecords) -> tuple[ImageUsers, Any]:
+    cluster: Any = SimpleNamespace(image=SimpleNamespace(retained=retained))
+    return ImageUsers(cluster, CLUSTER_ID, TokenUsers("", SystemClock())), cluster
+
+
+def test_a_stand_in_is_the_same_on_all_brokers_and_stays_so() -> None:
+    retained = stored(alice=8192, bob=8192)
+    one, cluster = users_of(retained)
+    other, _ = users_of(stored(alice=8192, bob=8192))
+    first = one.stand_in(SHA_256, "nobody")
+    assert first == one.stand_in(SHA_256, "nobody")
+    assert other.stand_in(SHA_256, "nobody") == first
+    cluster.image.retained = stored(alice=8192, bob=8192, carol=8192)
+    assert one.stand_in(SHA_256, "nobody") == first, "another user changes no salt"
+
+
+def test_a_client_that_knows_the_cluster_id_cannot_compute_a_stand_in() -> None:
+    users, _ = users_of(stored(alice=4096))
+    made = users.stand_in(SHA_256, "nobody")
+    assert made.salt != stand_in(SHA_256, "nobody", CLUSTER_ID.encode()).salt
+
+
+def test_a_stand_in_has_the_iterations_of_users_of_the_mechanism() -> None:
+    users, cluster = users_of(stored(alice=8192, bob=8192))
+    assert users.stand_in(SHA_256, "nobody").iterations == 8192
+    assert users.stand_in(SHA_512, "nobody").iterations == 4096, "no user has this mechanism"
+    cluster.image.retained = stored(alice=16384)
+    assert users.stand_in(SHA_256, "nobody").iterations == 16384
