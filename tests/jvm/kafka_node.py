@@ -37,8 +37,6 @@ class KafkaNode(NodeProcess):
     format_options: tuple[str, ...] = ()
     start_timeout_s = 180.0
     stop_timeout_s = 90.0
-    # More words for the tool that formats: feature levels, for instance.
-    format_words: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -77,7 +75,7 @@ class KafkaNode(NodeProcess):
         words += self.format_options
         with self.log_file.open("ab") as log:
             subprocess.run(
-                [*self._java, *words, "-c", str(self.properties_file), *self.format_words],
+                [*self._java, *words, "-c", str(self.properties_file)],
                 stdout=log,
                 stderr=log,
                 check=True,

@@ -16,8 +16,9 @@ from barnabas.client.admin.security.acls import (
     PatternType,
 )
 from barnabas.testing.broker_process import BrokerProcess
+from jvm.features import FEATURES
 from jvm.kafka_process import KafkaProcess
-from jvm.test_directories import FEATURES, SETTINGS
+from jvm.test_directories import SETTINGS
 from waiting import eventually
 
 if TYPE_CHECKING:

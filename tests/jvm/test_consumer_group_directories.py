@@ -10,8 +10,9 @@ from barnabas.testing.broker_process import BrokerProcess
 from differential.scene import ask
 from differential.side import Side
 from differential.test_consumer_group_records import DESCRIBE, HEARTBEAT, Members
+from jvm.features import FEATURES
 from jvm.kafka_process import KafkaProcess
-from jvm.test_directories import FEATURES, SETTINGS
+from jvm.test_directories import SETTINGS
 from waiting import eventually
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def pair(tmp_path: Path, kafka_jars: Callable[[str], str]) -> Iterator[tuple[Bro
     kafka = KafkaProcess(
         tmp_path / "kafka",
         {**GROUPS, "log.dirs": str(tmp_path / "data")},
-        features={**FEATURES, "group.version": 1},
+        features=FEATURES,
     )
     kafka.data_directory = tmp_path / "data"
     ours = BrokerProcess(tmp_path / "ours", GROUPS, ["--data-dir", str(tmp_path / "data")])

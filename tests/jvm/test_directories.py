@@ -29,6 +29,7 @@ from jvm.directory_contents import (
     Contents,
 )
 from jvm.directory_dump import METADATA, Dump
+from jvm.features import FEATURES
 from jvm.kafka_process import KafkaProcess
 from waiting import eventually
 
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.conformance
 
 Broker = BrokerProcess | KafkaProcess
-# What a single node of ours does not have; a cluster that has it finalised is not for it.
-FEATURES = {"group.version": 0, "share.version": 0, "streams.version": 0}
 SETTINGS = {
     "offsets.topic.num.partitions": "3",
     "offsets.topic.replication.factor": "1",

@@ -20,6 +20,7 @@ from barnabas.record.reader import read_batches
 from barnabas.testing.free_ports import HOST, free_ports
 from barnabas.testing.node_process import CONTROLLER_LISTENER, NodeOptions, NodeProcess
 from conformance.raw_client import RawClient
+from jvm.features import FORMAT_OPTIONS
 from jvm.kafka_node import KafkaNode
 from waiting import eventually
 
@@ -41,7 +42,7 @@ KAFKA_ID = 3
 class PlainKafka(KafkaNode):
     """An Apache Kafka without the features that our controllers lack."""
 
-    format_options = tuple(f"--feature={name}.version=0" for name in ("group", "share", "streams"))
+    format_options = FORMAT_OPTIONS
 
 
 class Standalone(PlainKafka):

@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.testing.cluster_process import ClusterProcess
 from barnabas.testing.node_process import NodeOptions, NodeProcess
+from jvm.features import FORMAT_OPTIONS
 from jvm.kafka_node import KafkaNode
 from waiting import eventually
 
@@ -31,11 +32,7 @@ SETTINGS = {
 class PlainKafkaNode(KafkaNode):
     """Formatted for a cluster without the features that we do not have yet."""
 
-    format_words = tuple(
-        word
-        for name in ("group", "share", "streams")
-        for word in ("--feature", f"{name}.version=0")
-    )
+    format_options = FORMAT_OPTIONS
 
 
 @pytest.fixture(params=["our controller", "Apache Kafka's controller"])

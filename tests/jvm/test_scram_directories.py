@@ -12,6 +12,7 @@ import pytest
 import barnabas
 from barnabas.client.admin.security.scram import ScramDeletion, ScramMechanism, ScramUpsertion
 from conformance.sasl_brokers import SaslBarnabas, SaslKafka
+from jvm.features import FORMAT_OPTIONS
 from jvm.java import run_java
 from jvm.kafka_process import CLUSTER_ID
 from waiting import eventually
@@ -23,12 +24,10 @@ FIRST_USERS = (
     "--add-scram", "SCRAM-SHA-256=[name=first,password=one]",
     "--add-scram", "SCRAM-SHA-512=[name=second,password=two,iterations=8192]",
 )  # fmt: skip
-# Features that brokers of ours do not have.
-FEATURES = tuple(f"--feature={name}.version=0" for name in ("group", "share", "streams"))
 
 
 def format_by_kafka(file: str) -> None:
-    words = ("format", "-t", CLUSTER_ID, "-c", file, *FEATURES, *FIRST_USERS)
+    words = ("format", "-t", CLUSTER_ID, "-c", file, *FORMAT_OPTIONS, *FIRST_USERS)
     done = run_java("kafka", "kafka.tools.StorageTool", *words)
     assert done.returncode == 0, done.stdout + done.stderr
 

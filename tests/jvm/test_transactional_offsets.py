@@ -9,8 +9,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.testing.broker_process import BrokerProcess
+from jvm.features import FEATURES
 from jvm.kafka_process import KafkaProcess
-from jvm.test_directories import FEATURES, SETTINGS
+from jvm.test_directories import SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
