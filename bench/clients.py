@@ -21,7 +21,7 @@ from bench import brokers
 from bench.brokers import Broker
 from bench.client_loads import PARTITIONS, READERS, WRITERS
 from bench.loads import create_topic
-from bench.run import machine
+from bench.report import keep, machine, new_console
 
 SIZES = (100, 1000)
 LOAD_SECONDS_MAX = 600
@@ -114,7 +114,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="file to keep the figures in")
     options = parser.parse_args()
     names = options.brokers.split(",")
-    console = Console() if sys.stdout.isatty() else Console(width=150)
+    console = new_console()
     memory = {}
     with contextlib.ExitStack() as stack:
         running = [stack.enter_context(brokers.running(name)) for name in names]
@@ -127,9 +127,7 @@ def main() -> None:
             f"{what}: {found['records']:,.0f} records, {found['early_mb']:.0f} MB early, "
             f"{found['late_mb']:.0f} MB late"
         )
-    if options.json is not None:
-        kept = {"machine": machine(), "figures": figures, "memory": memory}
-        options.json.write_text(json.dumps(kept, indent=1))
+    keep(options.json, {"loads": figures, "memory": memory})
 
 
 if __name__ == "__main__":

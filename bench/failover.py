@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from barnabas.testing.cluster_process import ClusterProcess
-from bench.run import machine
+from bench.report import machine
 
 TOPIC = "failover"
 SEND_EVERY_S = 0.005

@@ -28,7 +28,7 @@ from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, Fetch
 from barnabas.testing.broker_process import BrokerProcess
 from bench.brokers import Broker, compile_sources
 from bench.loads import create_topic, produce_request
-from bench.run import machine
+from bench.report import machine
 
 TOPIC = "flame"
 IMAGES = Path(__file__).parents[1] / "docs" / "images"

@@ -25,7 +25,7 @@ from barnabas.protocol.messages.produce import (
 )
 from barnabas.record.builder import BatchBuilder
 from barnabas.testing.cluster_process import ClusterProcess
-from bench.run import machine
+from bench.report import machine
 
 BROKERS = 3
 PARTITIONS_PER_TOPIC = 500

@@ -12,10 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
-import platform
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +21,7 @@ from rich.table import Table
 
 from bench import brokers, loads
 from bench.budgets import budget_of
+from bench.report import installed, keep, machine, new_console
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -129,17 +127,6 @@ def show(figures: Figures, names: list[str], console: Console) -> None:
     console.print(table)
 
 
-def machine() -> str:
-    """The processor's own name, and Python's version."""
-    model = platform.machine()
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                model = line.split(":", 1)[1].strip()
-                break
-    return f"{model}, Python {platform.python_version()}"
-
-
 def main() -> None:
     """Command line: how much to send, what to leave out, where to keep the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -148,22 +135,14 @@ def main() -> None:
     parser.add_argument("--brokers", default=ALL_BROKERS, help="names, ours first")
     parser.add_argument("--json", type=Path, help="file to keep the figures in")
     options = parser.parse_args()
-    # Wide enough for all columns where the output is a file.
-    console = Console() if sys.stdout.isatty() else Console(width=170)
-    names = []
-    for name in options.brokers.split(","):
-        if missing := brokers.missing_for(name):
-            console.print(f"  {name} is left out: {missing}", style="yellow")
-        else:
-            names.append(name)
+    console = new_console(170)
+    names = installed(options.brokers, console)
     volume = options.mb * GB // 1000
     with contextlib.ExitStack() as stack:
         running = [stack.enter_context(brokers.running(name)) for name in names]
         figures = measure(running, volume, options.rounds, console)
     show(figures, names, console)
-    if options.json is not None:
-        kept = {"machine": machine(), "figures": figures.rows}
-        options.json.write_text(json.dumps(kept, indent=1))
+    keep(options.json, figures.rows)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.testing.broker_process import BrokerProcess
 from bench.brokers import Broker
 from bench.loads import create_topic, round_trip
-from bench.run import machine
+from bench.report import machine
 
 CONNECTS_AT_ONCE = 40
 PARTITIONS_PER_TOPIC = 500

@@ -38,7 +38,7 @@ from barnabas.protocol.schema import Message
 from barnabas.record.builder import BatchBuilder
 from barnabas.testing.broker_process import BrokerProcess
 from bench.brokers import compile_sources
-from bench.run import machine
+from bench.report import machine
 
 TOPIC = "segments"
 COUNTS = (20, 200, 2_000)

@@ -11,9 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import itertools
-import json
 import os
-import sys
 import tempfile
 import time
 from dataclasses import asdict, dataclass
@@ -27,7 +25,7 @@ from rich.table import Table
 from barnabas.spark.session import spark_session
 from bench import brokers, loads
 from bench.brokers import Broker
-from bench.run import machine
+from bench.report import keep, machine, new_console
 from examples.flights.connector import fetch_jars
 
 if TYPE_CHECKING:
@@ -141,7 +139,7 @@ def main() -> None:
     parser.add_argument("--brokers", default="barnabas,kafka")
     parser.add_argument("--json", type=Path, help="file to keep the figures in")
     options = parser.parse_args()
-    console = Console() if sys.stdout.isatty() else Console(width=150)
+    console = new_console()
     if missing := brokers.missing_for("kafka"):
         console.print(f"  Spark is left out, for its Kafka connector: {missing}", style="yellow")
         return
@@ -155,9 +153,7 @@ def main() -> None:
         figures = measure(spark, running, options.records, options.runs, console)
         spark.stop()
     show(figures, names, console)
-    if options.json is not None:
-        kept = {", ".join(key): asdict(figure) for key, figure in figures.items()}
-        options.json.write_text(json.dumps({"machine": machine(), "figures": kept}, indent=1))
+    keep(options.json, {", ".join(key): asdict(figure) for key, figure in figures.items()})
 
 
 if __name__ == "__main__":

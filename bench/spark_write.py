@@ -12,9 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import itertools
-import json
 import os
-import sys
 import tempfile
 import time
 from dataclasses import asdict
@@ -29,7 +27,7 @@ from barnabas.spark.session import spark_session
 from barnabas.spark.sink.support import is_transactional
 from bench import brokers, loads
 from bench.brokers import Broker
-from bench.run import machine
+from bench.report import installed, keep, machine, new_console
 from bench.spark_read import SIZE, Figure, cpu_seconds
 
 if TYPE_CHECKING:
@@ -118,13 +116,10 @@ def main() -> None:
     parser.add_argument("--brokers", default="barnabas,kafka")
     parser.add_argument("--json", type=Path, help="file to keep the figures in")
     options = parser.parse_args()
-    console = Console() if sys.stdout.isatty() else Console(width=150)
+    console = new_console()
     with contextlib.ExitStack() as stack:
         running = []
-        for name in options.brokers.split(","):
-            if missing := brokers.missing_for(name):
-                console.print(f"  {name} is left out: {missing}", style="yellow")
-                continue
+        for name in installed(options.brokers, console):
             broker = stack.enter_context(brokers.running(name))
             given = parse_sink_options({"kafka.bootstrap.servers": broker.address})
             if not is_transactional(given, default=True):
@@ -139,9 +134,7 @@ def main() -> None:
         figures = measure(spark, running, options, console)
         spark.stop()
     show(figures, [broker.name for broker in running], console)
-    if options.json is not None:
-        kept = {", ".join(key): asdict(figure) for key, figure in figures.items()}
-        options.json.write_text(json.dumps({"machine": machine(), "figures": kept}, indent=1))
+    keep(options.json, {", ".join(key): asdict(figure) for key, figure in figures.items()})
 
 
 if __name__ == "__main__":

@@ -11,21 +11,19 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import statistics
-import sys
 import time
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import confluent_kafka
-from rich.console import Console
 
 from barnabas import Producer
 from bench import brokers
 from bench.loads import passing_topic
-from bench.run import Figures, machine, show
+from bench.report import installed, keep, new_console
+from bench.run import Figures, show
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,13 +112,8 @@ def main() -> None:
     parser.add_argument("--brokers", default="barnabas,kafka", help="names, ours first")
     parser.add_argument("--json", type=Path, help="file to keep the figures in")
     options = parser.parse_args()
-    console = Console() if sys.stdout.isatty() else Console(width=150)
-    names = []
-    for name in options.brokers.split(","):
-        if missing := brokers.missing_for(name):
-            console.print(f"  {name} is left out: {missing}", style="yellow")
-        else:
-            names.append(name)
+    console = new_console()
+    names = installed(options.brokers, console)
     figures = Figures()
     cases = [Case(*each) for each in product(CLIENTS, RECORDS, PARTITIONS)]
     with contextlib.ExitStack() as stack:
@@ -132,9 +125,7 @@ def main() -> None:
                     console.print(f"  round {number}: {broker.name}, {case.name}")
                     kept.note(broker, case.run(broker, options.count))
     show(figures, names, console)
-    if options.json is not None:
-        kept_figures = {"machine": machine(), "figures": figures.rows}
-        options.json.write_text(json.dumps(kept_figures, indent=1))
+    keep(options.json, figures.rows)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 from pathlib import Path
 
@@ -68,4 +69,17 @@ def test_no_file_has_a_todo_or_a_catch_all_name() -> None:
     marks = ("TO" + "DO", "FIX" + "ME", "XX" + "X ")
     offenders = [n for n in names if any(m in (ROOT / n).read_text() for m in marks)]
     offenders += [n for n in names if Path(n).stem in {"utils", "util", "common", "helpers"}]
+    assert not offenders
+
+
+def test_each_suppression_in_the_sources_has_a_reason() -> None:
+    bare = re.compile(r"#\s*(noqa: [A-Z0-9, ]+|noqa|type: ignore(\[[a-z, -]+\])?)$", re.MULTILINE)
+    folders = (ROOT / "src", ROOT / "bench", ROOT / "tools")
+    paths = [path for folder in folders for path in folder.rglob("*.py")]
+    assert paths
+    offenders = [
+        f"{path.relative_to(ROOT)}: {found.group(0)}"
+        for path in paths
+        for found in bare.finditer(path.read_text())
+    ]
     assert not offenders

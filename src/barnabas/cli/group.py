@@ -98,13 +98,13 @@ COMMANDS: dict[str, LazyCommand] = {
 class LazyGroup(click.Group):
     """A click group that knows its commands from a table and imports a command on demand."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+    def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands, in the order of the table."""
         return list(COMMANDS)
 
     def get_command(
         self,
-        ctx: click.Context,  # noqa: ARG002
+        ctx: click.Context,
         cmd_name: str,
     ) -> click.Command | None:
         """Import and return the command with that name; None if there is no such command."""
@@ -131,7 +131,7 @@ class LazyGroup(click.Group):
 
     def format_commands(
         self,
-        ctx: click.Context,  # noqa: ARG002
+        ctx: click.Context,
         formatter: click.HelpFormatter,
     ) -> None:
         """Write the list of commands from the table, without importing them."""

@@ -6,8 +6,9 @@ Defaults are Kafka's unless the comment of a field says otherwise.
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from barnabas.client.errors import ClientConfigError
 from barnabas.record.compression import CODES, LEVELS
@@ -239,7 +240,7 @@ class ClientConfig:
         values = _checked(given)
         if "bootstrap_servers" not in values:
             raise ClientConfigError("bootstrap.servers is missing: give HOST:PORT[,HOST:PORT...]")
-        config = cls(**values)  # type: ignore[arg-type]
+        config = cls(**values)
         config._check_together(values)
         return config
 
@@ -250,7 +251,7 @@ class ClientConfig:
             ClientConfigError: As for `parse`.
         """
         values = _checked(given)
-        config = replace(self, **values)  # type: ignore[arg-type]
+        config = replace(self, **values)
         config._check_together(values)
         return config
 
@@ -330,10 +331,10 @@ class ClientConfig:
 _LEVEL_KEYS = {f"compression_{codec}_level": codec for codec in ("gzip", "lz4", "zstd")}
 
 
-def _checked(given: Mapping[str, object]) -> dict[str, object]:
+def _checked(given: Mapping[str, object]) -> dict[str, Any]:
     """Return the values by attribute name, converted and checked against their ranges."""
     types = {each.name: str(each.type) for each in fields(ClientConfig)}
-    values: dict[str, object] = {}
+    values: dict[str, Any] = {}
     for key, value in given.items():
         name = key.replace(".", "_").replace("-", "_")
         name = _ALIASES.get(name, name)
@@ -378,7 +379,7 @@ def _coerce(name: str, kind: str, value: object) -> object:
     if name == "partition_assignment_strategy":
         return _strategies(key, value)
     if kind.startswith("tuple[str"):
-        return _names(value)
+        return _names(key, value)
     if value is None and kind.endswith("None"):
         return None
     text = str(value)
@@ -394,11 +395,13 @@ def _coerce(name: str, kind: str, value: object) -> object:
     return text
 
 
-def _names(value: object) -> tuple[str, ...]:
+def _names(key: str, value: object) -> tuple[str, ...]:
     """Return names given as a sequence, or in a string with commas or colons."""
     if isinstance(value, str):
         value = value.replace(":", ",").split(",")
-    return tuple(str(each).strip() for each in value if str(each).strip())  # type: ignore[attr-defined]
+    if not isinstance(value, Iterable):
+        raise ClientConfigError(f"{key}={value} is not a list of names")
+    return tuple(str(each).strip() for each in value if str(each).strip())
 
 
 def _strategies(key: str, value: object) -> tuple[object, ...]:
@@ -439,7 +442,9 @@ def parse_addresses(value: object) -> tuple[tuple[str, int], ...]:
     Raises:
         ClientConfigError: There is no address, or an address is not HOST:PORT.
     """
-    parts = value.split(",") if isinstance(value, str) else list(value)  # type: ignore[call-overload]
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, Iterable):
+        raise ClientConfigError(f"{value} is not a list of HOST:PORT")
     addresses = []
     for part in parts:
         text = str(part).strip()

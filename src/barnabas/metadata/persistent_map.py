@@ -42,7 +42,7 @@ class PersistentMap(Mapping[K, V], Generic[K, V]):
     def __contains__(self, key: object) -> bool:
         return isinstance(key, str | bytes) and self.get(cast("K", key)) is not None
 
-    def get(self, key: K, default: V | None = None) -> V | None:  # type: ignore[override]
+    def get(self, key: K, default: V | None = None) -> V | None:  # type: ignore[override]  # two types only
         """Return the value of `key`, or `default`; raises no exception internally."""
         buckets = self._buckets
         # `_hash_of` inlined, because nearly every request looks up a topic.

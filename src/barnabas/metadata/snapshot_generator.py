@@ -64,7 +64,7 @@ class SnapshotGenerator:
         partitions = self._publisher.image.topics.partition_count
         return self._records >= max(_REPLAYED_RECORDS_MAX, _REPLAYED_PER_PARTITION_MAX * partitions)
 
-    def on_snapshot(self, snapshot: LoadedSnapshot) -> None:  # noqa: ARG002
+    def on_snapshot(self, snapshot: LoadedSnapshot) -> None:
         """Reset the counters."""
         self._bytes = self._records = 0
 

@@ -90,7 +90,7 @@ class FramedHandler(ABC):
     def on_malformed(self, error: ProtocolError) -> None:
         """Handle a protocol error of the peer. The connection is already being aborted."""
 
-    def on_frame_memory(self, held_bytes: int) -> None:  # noqa: ARG002
+    def on_frame_memory(self, held_bytes: int) -> None:
         """Handle a changed buffer size of a partially received frame. 0: there is none."""
         return
 

@@ -10,7 +10,7 @@ USER: Final = "User"
 
 
 class Principal(msgspec.Struct, frozen=True):
-    """Type and name, written as `User:alice`."""
+    """Type and name, written as `User:billing`."""
 
     name: str
     type: str = USER

@@ -199,7 +199,7 @@ class Struct(metaclass=_StructMeta):
             getattr(self, each.name) == getattr(other, each.name) for each in self.__fields__
         )
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # structs can change
 
     def __repr__(self) -> str:
         inside = ", ".join(f"{each.name}={getattr(self, each.name)!r}" for each in self.__fields__)
@@ -223,7 +223,7 @@ class Struct(metaclass=_StructMeta):
                 "__reduce__": lambda _self: (cls.default_instance, ()),
             }
             protected = _StructMeta(cls.__name__, (cls,), body)
-            protected.__fields__ = cls.__fields__  # type: ignore[attr-defined]
+            protected.__fields__ = cls.__fields__  # type: ignore[attr-defined]  # set by the metaclass
             shared = _of_defaults(cls, protected)
             cls.__default_instance__ = shared
         return shared
@@ -303,7 +303,7 @@ def _refuse_write(self: Struct, name: str, _value: Any) -> None:
 
 
 def _install_constructor(cls: type[Struct]) -> None:
-    cls.__init__ = _compile_constructor(cls)  # type: ignore[method-assign]
+    cls.__init__ = _compile_constructor(cls)  # type: ignore[method-assign]  # generated
 
 
 def _compile_constructor(cls: type[Struct]) -> Callable[..., None]:

@@ -376,7 +376,7 @@ class RealDisk:
         """Return the whole content of a file."""
 
         def read() -> bytes:
-            with open(path, "rb") as file:  # noqa: PTH123 - paths are strings here
+            with open(path, "rb") as file:
                 return file.read()
 
         return self._reserve.run(read)
@@ -397,13 +397,13 @@ class RealDisk:
                 system_calls.sync_data(descriptor)
         finally:
             os.close(descriptor)
-        os.replace(temporary, path)  # noqa: PTH105 - paths are strings here
+        os.replace(temporary, path)
         if sync:
-            self.sync_directory(os.path.dirname(path) or ".")  # noqa: PTH120
+            self.sync_directory(os.path.dirname(path) or ".")
 
     def absolute(self, path: str) -> str:
         """Return the absolute, normalized path."""
-        return os.path.abspath(path)  # noqa: PTH100 - paths are strings here
+        return os.path.abspath(path)
 
     def space(self, path: str) -> tuple[int, int]:
         """Return (total, free) bytes of the file system; free for this process."""
@@ -412,48 +412,48 @@ class RealDisk:
 
     def exists(self, path: str) -> bool:
         """Return whether a file or directory exists."""
-        return os.path.exists(path)  # noqa: PTH110
+        return os.path.exists(path)
 
     def is_directory(self, path: str) -> bool:
         """Return whether a directory exists."""
-        return os.path.isdir(path)  # noqa: PTH112
+        return os.path.isdir(path)
 
     def size(self, path: str) -> int:
         """Return the size of a file, bytes."""
-        return os.stat(path).st_size  # noqa: PTH116
+        return os.stat(path).st_size
 
     def list(self, directory: str) -> Names:
         """Return the names in a directory, sorted."""
-        return self._reserve.run(lambda: sorted(os.listdir(directory)))  # noqa: PTH208
+        return self._reserve.run(lambda: sorted(os.listdir(directory)))
 
     def make_directory(self, path: str) -> None:
         """Create a directory and its parents; those that exist keep their mode."""
         try:
-            os.mkdir(path, _DIRECTORY_MODE)  # noqa: PTH102
+            os.mkdir(path, _DIRECTORY_MODE)
         except FileNotFoundError:
-            parent = os.path.dirname(path.rstrip("/"))  # noqa: PTH120
+            parent = os.path.dirname(path.rstrip("/"))
             if not parent:
                 raise
             self.make_directory(parent)
-            os.mkdir(path, _DIRECTORY_MODE)  # noqa: PTH102
+            os.mkdir(path, _DIRECTORY_MODE)
         except FileExistsError:
             if not self.is_directory(path):
                 raise
 
     def remove(self, path: str) -> None:
         """Delete a file."""
-        os.remove(path)  # noqa: PTH107
+        os.remove(path)
 
     def remove_tree(self, path: str) -> None:
         """Delete a directory with its content."""
         import shutil  # pulls in the compression modules, and deleting is rare
 
-        if os.path.isdir(path):  # noqa: PTH112
+        if os.path.isdir(path):
             self._reserve.run(lambda: shutil.rmtree(path))
 
     def rename(self, old: str, new: str) -> None:
         """Rename a file, replacing a file with the new name."""
-        os.replace(old, new)  # noqa: PTH105
+        os.replace(old, new)
 
     def sync_directory(self, path: str) -> None:
         """Flush the directory's entries to the device."""
@@ -489,7 +489,7 @@ class RealDisk:
 
     def modified_ms(self, path: str) -> int:
         """Return the time of the last change, wall clock ms."""
-        return os.stat(path).st_mtime_ns // _NS_PER_MS  # noqa: PTH116
+        return os.stat(path).st_mtime_ns // _NS_PER_MS
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
         """Set the time of the last change."""

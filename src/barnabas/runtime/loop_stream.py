@@ -86,8 +86,9 @@ class LoopStream(asyncio.BufferedProtocol):
         self._handler = handler
         self._on_opened = on_opened
         # The transport calls the handler directly; a method in between would cost 50 ns a call.
-        self.get_buffer = handler.get_buffer  # type: ignore[method-assign, assignment]
-        self.buffer_updated = handler.on_received  # type: ignore[method-assign, assignment]
+        # mypy does not allow methods to be replaced on an instance.
+        self.get_buffer = handler.get_buffer  # type: ignore[method-assign, assignment]  # see above
+        self.buffer_updated = handler.on_received  # type: ignore[method-assign, assignment]  # see above
         self._transport: asyncio.Transport | None = None
         # The transport's descriptor; -1 before and after the connection, when the number may be
         # reused.
@@ -359,7 +360,8 @@ class WatchedStream(LoopStream):
         on_opened: Callable[[LoopStream], bool] | None = None,
     ) -> None:
         super().__init__(loop, handler, on_opened)
-        self.buffer_updated = partial(watch.run, handler.on_received)  # type: ignore[method-assign]
+        # mypy does not allow methods to be replaced on an instance.
+        self.buffer_updated = partial(watch.run, handler.on_received)  # type: ignore[method-assign]  # see above
 
 
 def copy_slice(chunk: Sliceable) -> bytes:

@@ -27,7 +27,7 @@ class OAuthBearerClient:
         """Return the message with the token."""
         return bearer_message(self._token, self._extensions)
 
-    def prepare(self, message: bytes) -> Callable[[], None] | None:  # noqa: ARG002
+    def prepare(self, message: bytes) -> Callable[[], None] | None:
         """Return None: there is no slow work."""
         return None
 

@@ -72,7 +72,7 @@ class PlainClient:
         """Return the only message."""
         return self._message
 
-    def prepare(self, message: bytes) -> Callable[[], None] | None:  # noqa: ARG002
+    def prepare(self, message: bytes) -> Callable[[], None] | None:
         """Return None: there is no slow work."""
         return None
 

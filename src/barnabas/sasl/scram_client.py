@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # Half a second of hashing. A server that wants more is wrong or hostile.
 _ITERATIONS_MAX = 1_000_000
-# No channel binding, and no other user than the one who logs in.
+# No channel binding, and no authorization id.
 _HEADER = "n,,"
 
 

@@ -103,7 +103,7 @@ def printable_salt(random: bytes) -> bytes:
 def stand_in(
     mechanism: ScramMechanism, name: str, secret: bytes, iterations: tuple[int, ...] = ()
 ) -> ScramCredential:
-    """Return a credential for a user who has none. No password fits it.
+    """Return a credential for a user without one. No password fits it.
 
     It is the same for each login with this name, as a real credential would be.
 

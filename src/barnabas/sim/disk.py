@@ -124,7 +124,7 @@ class SimDisk:
         self.call_log: list[tuple[str, str]] | None = None
         self.failing_call: FailingCall | None = None
 
-    def open(self, path: str, create: bool = True, briefly: bool = False) -> File:  # noqa: ARG002
+    def open(self, path: str, create: bool = True, briefly: bool = False) -> File:
         """Open a file for reading and writing. `briefly` has no effect on this disk."""
         path = posixpath.normpath(path)
         self.check("open", path)

@@ -20,11 +20,11 @@ class MisconfiguredStreamReader(DataSourceStreamReader):
     def __init__(self, error: OptionError) -> None:
         self._error = error
 
-    def initialOffset(self) -> NoReturn:  # noqa: N802
+    def initialOffset(self) -> NoReturn:
         """Raise the error; this is the first call of a query without a checkpoint."""
         raise self._error
 
-    def latestOffset(self, *_: object) -> NoReturn:  # noqa: N802
+    def latestOffset(self, *_: object) -> NoReturn:
         """Raise the error; this is the first call of a query with a checkpoint."""
         raise self._error
 

@@ -62,7 +62,9 @@ class RowBatches:
 
     def _take(self) -> pa.RecordBatch:
         parts = self._parts
-        arrays = parts[0] if len(parts) == 1 else [pa.concat_arrays(c) for c in zip(*parts)]  # noqa: B905
+        arrays = (
+            parts[0] if len(parts) == 1 else [pa.concat_arrays(c) for c in zip(*parts, strict=True)]
+        )
         self._parts, self._rows, self._bytes = [], 0, 0
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 

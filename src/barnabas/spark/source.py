@@ -72,9 +72,7 @@ class BarnabasSource(DataSource):
         self._check_schema(schema)
         return TopicReader(options, schema)
 
-    def streamReader(  # noqa: N802
-        self, schema: StructType
-    ) -> TopicStreamReader | MisconfiguredStreamReader:
+    def streamReader(self, schema: StructType) -> TopicStreamReader | MisconfiguredStreamReader:
         """Return the reader for `spark.readStream`; it raises the error of wrong options later."""
         from barnabas.runtime.clock import SystemClock
         from barnabas.spark.misconfigured_stream_reader import MisconfiguredStreamReader
@@ -107,10 +105,10 @@ class BarnabasSource(DataSource):
         in_transactions = is_transactional(options, default=False)
         return TopicWriter(options, columns, SystemRng().uuid().hex() if in_transactions else None)
 
-    def streamWriter(  # noqa: N802
+    def streamWriter(
         self,
         schema: StructType,
-        overwrite: bool,  # noqa: ARG002
+        overwrite: bool,
     ) -> TopicStreamWriter:
         """Return the writer for `df.writeStream`; output mode "complete" appends too.
 

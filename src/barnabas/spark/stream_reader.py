@@ -70,12 +70,12 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Offsets
 
-    def initialOffset(self) -> Json:  # noqa: N802
+    def initialOffset(self) -> Json:
         """Return the offsets at which a query without a checkpoint starts."""
         planner = self._planning()
         return to_json(planner.starting(planner.partitions()))
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+    def getDefaultReadLimit(self) -> ReadLimit:
         """Return the limit of records per trigger, from the options."""
         options = self._options
         if options.max_offsets_per_trigger is not None:
@@ -84,7 +84,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxRows(_NO_MAXIMUM)
         return ReadAllAvailable()
 
-    def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
+    def latestOffset(self, start: Json, limit: ReadLimit) -> Json:
         """Return the offsets at which the next trigger ends; `start` if it should wait.
 
         Raises:
@@ -111,11 +111,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._triggered_ms = self._clock.monotonic_ms()
         return to_json(latest)
 
-    def reportLatestOffset(self) -> Json:  # noqa: N802
+    def reportLatestOffset(self) -> Json:
         """Return the end of each partition; Spark's progress derives the lag from it."""
         return to_json(self._latest(self._selected_topics()))
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+    def prepareForTriggerAvailableNow(self) -> None:
         """Fix the offsets at which the query ends."""
         self._target = self._latest(self._selected_topics())
 

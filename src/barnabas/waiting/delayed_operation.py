@@ -49,7 +49,7 @@ class DelayedOperation(ABC):
     def try_complete(self) -> bool:
         """Check the condition and, if it is true, `return self.force_complete()`."""
 
-    def try_complete_for(self, key: Hashable) -> bool:  # noqa: ARG002
+    def try_complete_for(self, key: Hashable) -> bool:
         """Check the condition after a change to one key, for that key only if that suffices."""
         return self.try_complete()
 

@@ -35,11 +35,11 @@ F = TypeVar("F", bound="Callable[..., Any]")
 EXAMPLES = """\b
 Examples:
   barnabas acls list --topic orders
-  barnabas acls add User:mary --operation read --topic orders --group billing
-  barnabas acls add User:mary --producer --topic orders- --prefixed
+  barnabas acls add User:billing --operation read --topic orders --group billing
+  barnabas acls add User:billing --producer --topic orders- --prefixed
   barnabas acls add User:guest --deny --operation all --topic orders --host 10.0.0.0/8
-  barnabas acls remove User:mary --topic orders
-  barnabas acls why User:mary read --topic orders
+  barnabas acls remove User:billing --topic orders
+  barnabas acls why User:billing read --topic orders
 """
 _PATTERNS = ("match", "literal", "prefixed", "any")
 # What producers and consumers need, by type of resource.
@@ -107,7 +107,7 @@ def _selecting(command: F) -> F:
 
 @acls.command(
     "list",
-    epilog="\b\nExamples:\n  barnabas acls list\n  barnabas acls list User:mary --json\n"
+    epilog="\b\nExamples:\n  barnabas acls list\n  barnabas acls list User:billing --json\n"
     "  barnabas acls list --topic orders --permission deny\n",
 )
 @click.argument("principals", nargs=-1, metavar="[TYPE:NAME...]")
@@ -139,8 +139,8 @@ def list_acls(
 @acls.command(
     "add",
     epilog="\b\nExamples:\n"
-    "  barnabas acls add User:mary --operation read --topic orders --group billing\n"
-    "  barnabas acls add User:mary --producer --topic orders- --prefixed\n"
+    "  barnabas acls add User:billing --operation read --topic orders --group billing\n"
+    "  barnabas acls add User:billing --producer --topic orders- --prefixed\n"
     "  barnabas acls add 'User:*' --deny --operation all --topic secret --host 10.0.0.0/8\n",
 )
 @click.argument("principals", nargs=-1, required=True, metavar="TYPE:NAME...")
@@ -224,8 +224,8 @@ def _pattern_of(resource: Resource, *, prefixed: bool) -> PatternType:
 
 @acls.command(
     "remove",
-    epilog="\b\nExamples:\n  barnabas acls remove User:mary --topic orders --operation read\n"
-    "  barnabas acls remove User:mary\n",
+    epilog="\b\nExamples:\n  barnabas acls remove User:billing --topic orders --operation read\n"
+    "  barnabas acls remove User:billing\n",
 )
 @click.argument("principals", nargs=-1, metavar="[TYPE:NAME...]")
 @_selecting

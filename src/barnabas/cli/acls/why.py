@@ -49,8 +49,8 @@ class Verdict(NamedTuple):
 
 @click.command(
     "why",
-    epilog="\b\nExamples:\n  barnabas acls why User:mary read --topic orders\n"
-    "  barnabas acls why User:mary write --topic orders --host 10.0.0.7 --json\n",
+    epilog="\b\nExamples:\n  barnabas acls why User:billing read --topic orders\n"
+    "  barnabas acls why User:billing write --topic orders --host 10.0.0.7 --json\n",
 )
 @click.argument("principal", metavar="TYPE:NAME")
 @click.argument("operation", type=click.Choice(OPERATIONS))
@@ -75,11 +75,11 @@ def why(
     asked = operation_of(operation)
     for resource in resources:
         check_operation(resource, asked)
-    who = principal_of(principal)
+    subject = principal_of(principal)
     with connected(bootstrap, properties) as client:
         settings = _settings(client)
         verdicts = {
-            resource: _decide(client, settings, resource, (who, canonical_address(host), asked))
+            resource: _decide(client, settings, resource, (subject, canonical_address(host), asked))
             for resource in resources
         }
     for resource, verdict in verdicts.items():
@@ -93,7 +93,7 @@ def why(
             })  # fmt: skip
         else:
             word = "allowed" if verdict.is_allowed else "denied"
-            echo(f"{who} {operation} {resource}: {word}, because {verdict.reason}")
+            echo(f"{subject} {operation} {resource}: {word}, because {verdict.reason}")
     if not all(verdict.is_allowed for verdict in verdicts.values()):
         sys.exit(EXIT_FAILED)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -104,7 +104,7 @@ def list_users(
 def add_user(
     name: str,
     mechanism: Sequence[str],
-    password_file: click.File | None,
+    password_file: TextIO | None,
     iterations: int,
     bootstrap: str,
     properties: Sequence[str],
@@ -172,9 +172,9 @@ def _credentials(client: Client, names: Sequence[str]) -> dict[str, list[ScramCr
     }
 
 
-def _password(file: click.File | None) -> str:
+def _password(file: TextIO | None) -> str:
     if file is not None:
-        line: str = file.readline().rstrip("\r\n")  # type: ignore[attr-defined]
+        line = file.readline().rstrip("\r\n")
     elif sys.stdin.isatty():
         line = click.prompt("Password", hide_input=True, confirmation_prompt=True)
     else:

@@ -6,6 +6,7 @@ import os
 import re
 import secrets
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -86,7 +87,7 @@ def init(
     """Create a secured broker's certificates, first user, server.properties and clients' files.
 
     DIR must be empty or absent; nothing is overwritten. It gets mode 0700 and its files 0600. The
-    data directory is formatted with the user, who logs in by SCRAM-SHA-512.
+    data directory is formatted with the user, whose password is for SCRAM-SHA-512.
     """
     from barnabas.cli.security.written_files import Layout
 
@@ -99,7 +100,7 @@ def init(
             f"--user {user}: use at most 64 letters, digits, '.', '-' and '_'; "
             f"{_BROKER} is the name of the broker"
         )
-    path = os.path.abspath(directory)  # noqa: PTH100 - paths are strings here
+    path = str(Path(directory).resolve())
     if not path.isascii() or not path.isprintable() or set(path) & set('\\"'):
         raise click.UsageError(
             "DIR: use printable ASCII characters, without quotes and backslashes"
@@ -132,10 +133,11 @@ def _create_directory(path: str) -> None:
     Raises:
         OSError: It cannot be created or read.
     """
-    os.makedirs(path, mode=0o700, exist_ok=True)  # noqa: PTH103
-    if os.listdir(path):  # noqa: PTH208
+    directory = Path(path)
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if any(directory.iterdir()):
         raise click.UsageError(f"{path} is not empty, and nothing is overwritten: name another one")
-    os.chmod(path, 0o700)  # noqa: PTH101
+    directory.chmod(0o700)
 
 
 def _write(layout: Layout, days: int) -> list[str]:

@@ -173,7 +173,7 @@ def _password_credentials(config: SaslKeys) -> tuple[str, str, dict[str, str]]:
 
 
 def _token_source(config: SaslKeys) -> tuple[TokenSource, str]:
-    """Return where tokens come from, and who logs in with them, for error messages."""
+    """Return the source of tokens, and the name of the client that error messages show."""
     options: dict[str, str] = {}
     if config.sasl_jaas_config is not None:
         options = _module(config.sasl_jaas_config, OAUTHBEARER).options

@@ -61,7 +61,7 @@ class TokenLogin:
     def __init__(self, source: TokenSource, subject: str, runtime: Runtime) -> None:
         """Args:
         source: gets tokens.
-        subject: who logs in, for error messages.
+        subject: name of the client, for error messages.
         runtime: clock and executor.
         """
         self._source = source
@@ -84,7 +84,7 @@ class TokenLogin:
         if len(self._waiting) == 1:
             self.executor.submit(lambda: self._source(self._clock.wall_ms()), self._on_token)
 
-    def note_failure(self, reason: str) -> None:  # noqa: ARG002
+    def note_failure(self, reason: str) -> None:
         """Ask for another token next time: the broker may have rejected this one."""
         self._token = None
 

@@ -16,7 +16,9 @@ _ALLOW = int(AclPermission.ALLOW)
 
 
 class Acl(msgspec.Struct, frozen=True):
-    """A pattern of resources, and who may do what with them. Two equal entries are one entry.
+    """An operation that a principal may or may not do with resources that match a pattern.
+
+    Two equal entries are one entry.
 
     Numbers are those of `barnabas.protocol.acls`. A log may contain numbers that are not known.
     """
@@ -24,7 +26,7 @@ class Acl(msgspec.Struct, frozen=True):
     resource_type: int
     resource_name: str
     pattern_type: int
-    # TYPE:NAME, for example "User:mary".
+    # TYPE:NAME, for example "User:app".
     principal: str
     # An IP address, a range of addresses (CIDR), or "*".
     host: str

@@ -274,7 +274,7 @@ def _fetch_response(response: core.FetchResponse, version: int) -> fetch_message
         current_leader=fetch_messages.LeaderIdAndEpoch(
             leader_id=response.leader_id, leader_epoch=response.epoch
         ),
-        records=response.records if response.records is not None else b"",  # type: ignore[arg-type]
+        records=response.records if response.records is not None else b"",  # type: ignore[arg-type]  # a file range too
     )
     if response.diverging is not None:
         data.diverging_epoch = fetch_messages.EpochEndOffset(

@@ -149,7 +149,7 @@ class DelayedFetch(DelayedOperation):
         The other partitions were checked at their last change. If each change caused a check of all
         partitions, a fetch of a thousand partitions would need a thousand checks per append.
         """
-        waiting = self._by_key[key]  # type: ignore[index]
+        waiting = self._by_key[key]  # type: ignore[index]  # keys are of one type
         return self._is_any_decided(waiting) and self.force_complete()
 
     def _is_any_decided(self, partitions: list[WaitingPartition]) -> bool:

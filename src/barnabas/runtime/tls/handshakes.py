@@ -1,7 +1,7 @@
 """All TLS handshakes of a process: bounded in number, memory, time and computation.
 
-A handshake takes one or more milliseconds of computation and about 45 KB of memory, and anybody can
-begin one. Therefore:
+A handshake takes one or more milliseconds of computation and about 45 KB of memory, and any client
+can begin one. Therefore:
 
 - A connection holds only its bytes until its first message is complete and has been checked.
 - A limited number of handshakes is started. Further ones are queued in order of arrival; each holds

@@ -96,7 +96,7 @@ class TlsStream:
             handler: receives the events of the connection.
             new_session: called at the start of the handshake.
             on_handshaken: for an outgoing connection: called once with the result of the handshake;
-                returns False if nobody wants the connection any more.
+                returns False if the connection is not wanted any more.
         """
         self._dependencies = dependencies
         self._handler = handler
@@ -224,7 +224,7 @@ class TlsStream:
         handshake.expect()
         self._report_connected()
 
-    def get_buffer(self, size_hint: int) -> memoryview:  # noqa: ARG002
+    def get_buffer(self, size_hint: int) -> memoryview:
         """Return the buffer for encrypted bytes. Called by the inner stream."""
         if self._handshake is not None:
             return self._dependencies.receive_buffer[:_HANDSHAKE_READ_BYTES]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 INT_MAX = 0x7FFF_FFFF
 
-B, S, I, L, LIST = (  # noqa: E741
+B, S, I, L, LIST = (  # noqa: E741 - short names keep the table readable
     ConfigType.BOOLEAN,
     ConfigType.STRING,
     ConfigType.INT,

@@ -18,7 +18,7 @@ _PLAINTEXT = "PLAINTEXT"
 _INTER_BROKER_NAME = "inter.broker.listener.name"
 _INTER_BROKER_PROTOCOL = "security.inter.broker.protocol"
 _PROTOCOL_MAP = "listener.security.protocol.map"
-_EVERY_INTERFACE = ("", "0.0.0.0", "::")  # noqa: S104
+_EVERY_INTERFACE = ("", "0.0.0.0", "::")  # noqa: S104 - only compared
 
 
 def bound_endpoints(config: ParsedConfig, cluster: ClusterSettings) -> list[Endpoint]:

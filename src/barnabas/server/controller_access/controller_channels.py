@@ -49,7 +49,7 @@ class ControllerChannels:
     def on_snapshot(self, snapshot: LoadedSnapshot) -> None:
         """Ignore snapshots."""
 
-    def on_leader_change(self, leader: LeaderAndEpoch) -> None:  # noqa: ARG002 - `find_controller` is called instead
+    def on_leader_change(self, leader: LeaderAndEpoch) -> None:
         """Connect to the new active controller."""
         self.requests.on_leader_change()
         self.heartbeats.on_leader_change()

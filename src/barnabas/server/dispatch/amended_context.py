@@ -5,7 +5,7 @@ The handler serves the rest. The errors of the rejected part are added to its re
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from barnabas.server.dispatch.request import M, RequestContext
 
@@ -49,7 +49,7 @@ class AmendedContext(RequestContext):
 
     @property
     def is_authenticated(self) -> bool:
-        """Whether the client has shown who it is."""
+        """Whether the client has proven its identity."""
         return self._inner.is_authenticated
 
     @property
@@ -69,14 +69,14 @@ class AmendedContext(RequestContext):
         self._is_amended = True
         return self._amend(response)
 
-    def respond(self, response: Message, throttle_ms: int = 0, *, is_clean: bool = False) -> None:  # noqa: ARG002
+    def respond(self, response: Message, throttle_ms: int = 0, *, is_clean: bool = False) -> None:
         """Send the amended response, which has errors."""
         self._inner.respond(self.amended(response), throttle_ms)
 
     def in_slices(self, steps: Generator[None, None, M | None]) -> M | None:
         """Serve the request with a generator. See `RequestContext.in_slices`."""
-        made: M | None = self._inner.in_slices(self._amended_steps(steps))  # type: ignore[assignment]
-        return made
+        # An amended response has the type of the response.
+        return cast("M | None", self._inner.in_slices(self._amended_steps(steps)))
 
     def _amended_steps(
         self, steps: Generator[None, None, Message | None]

@@ -125,4 +125,4 @@ def _packed(peer: str) -> bytes:
 
 
 def _joined(chunks: Sequence[Chunk]) -> bytes:
-    return b"".join(bytes(chunk) for chunk in chunks)  # type: ignore[arg-type]
+    return b"".join(bytes(chunk) for chunk in chunks)  # type: ignore[arg-type]  # no file ranges

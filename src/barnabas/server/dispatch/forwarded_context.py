@@ -80,7 +80,7 @@ class ForwardedContext(RequestContext):
         """
         statistics = self._statistics
         if throttle_ms > 0 and throttle_ms != EXEMPT and statistics.has_throttle_time:
-            response.throttle_time_ms = throttle_ms  # type: ignore[attr-defined]
+            response.throttle_time_ms = throttle_ms  # type: ignore[attr-defined]  # the class has it
         if not is_clean:
             statistics.error_searches += 1
         codes = [0] * len(statistics.errors)
@@ -92,7 +92,7 @@ class ForwardedContext(RequestContext):
             return
         try:
             data = wrap_response(self.correlation_id, response, self.version)
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001 - only this request fails
             # As for a response to a client: the caller has other requests to complete.
             give_up(self.connection, error, statistics.name, self.version)
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from barnabas.network.principal import ANONYMOUS
 from barnabas.protocol.headers import encode_response, encode_response_in_steps
@@ -167,7 +167,7 @@ class RequestContext:
 
     @property
     def is_authenticated(self) -> bool:
-        """Whether the client has shown who it is, by SASL or by a certificate."""
+        """Whether the client has proven its identity, by SASL or by a certificate."""
         return self.connection.login is not None or self.principal != ANONYMOUS
 
     @property
@@ -213,7 +213,7 @@ class RequestContext:
             return
         try:
             chunks = self._encoded(response)
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001 - only this request fails
             self.give_up(error)
             return
         self._slot.complete(chunks, self)
@@ -248,8 +248,7 @@ class RequestContext:
         if made is UNFINISHED:
             self._work(self._finish(steps))
             return None
-        response: M | None = made  # type: ignore[assignment]
-        return response
+        return cast("M | None", made)
 
     def after(
         self, steps: Generator[None, None, V], handle: Callable[[V], Message | None]
@@ -269,7 +268,7 @@ class RequestContext:
         if made is UNFINISHED:
             self._work(self._handle_after(steps, handle))
             return None
-        return handle(made)  # type: ignore[arg-type]
+        return handle(cast("V", made))
 
     def _handle_after(
         self, steps: Generator[None, None, V], handle: Callable[[V], Message | None]
@@ -447,5 +446,5 @@ class RequestContext:
             return
         statistics.throttle.add(wait_ms)
         if response is not None and statistics.has_throttle_time:
-            response.throttle_time_ms = wait_ms  # type: ignore[attr-defined]
+            response.throttle_time_ms = wait_ms  # type: ignore[attr-defined]  # the class has it
         self.connection.throttle(wait_ms)

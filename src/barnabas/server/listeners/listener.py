@@ -186,7 +186,7 @@ class Listener:
             self._on_request(connection, frame)
         except (ProtocolError, AssertionError):
             raise
-        except Exception:  # noqa: BLE001
+        except Exception:  # noqa: BLE001 - only this connection fails
             _log.exception("Request failed, connection closed: client=%s", connection.peer)
             connection.abort()
 

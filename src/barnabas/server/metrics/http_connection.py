@@ -99,7 +99,7 @@ class HttpConnection:
         self._stream = stream
         self._deadline = self._timer.call_later(DEADLINE_MS, self.abort)
 
-    def get_buffer(self, size_hint: int) -> bytearray:  # noqa: ARG002
+    def get_buffer(self, size_hint: int) -> bytearray:
         """Return the shared receive buffer."""
         return self._buffer
 
@@ -118,7 +118,7 @@ class HttpConnection:
             self._listener.on_progress(self)
             self._pump()
 
-    def on_closed(self, error: Exception | None) -> None:  # noqa: ARG002
+    def on_closed(self, error: Exception | None) -> None:
         """Cancel the time limit and inform the listener."""
         self._body = None
         self._stream = None
@@ -156,7 +156,7 @@ class HttpConnection:
             return
         try:
             piece = next(self._body, None)
-        except Exception:  # noqa: BLE001
+        except Exception:  # noqa: BLE001 - only this request fails
             # Without the final chunk the client sees that the response is incomplete.
             _log.exception("HTTP response failed: client=%s", self._stream.peer)
             self._stream.abort()

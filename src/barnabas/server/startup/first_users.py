@@ -21,7 +21,7 @@ from barnabas.settings.key import whole_number
 if TYPE_CHECKING:
     from barnabas.runtime.rng import Rng
 
-_FORM = "SCRAM-SHA-512=[name=alice,password=SECRET]"
+_FORM = "SCRAM-SHA-512=[name=billing,password=SECRET]"
 # A value is quoted, or ends before the next comma.
 _ENTRY = re.compile(r'\s*(\w+)\s*=\s*(?:"([^"]*)"|([^",]*?))\s*(?:,|$)')
 _KEYS = ("name", "password", "iterations", "salt", "saltedpassword")

@@ -45,7 +45,7 @@ class DeltaSink(DataSource):
 
         return DeltaWriter(parse_options(self.options, schema), schema, overwrite)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DeltaStreamWriter:  # noqa: N802
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DeltaStreamWriter:
         """Return the writer for `df.writeStream`, which writes exactly once.
 
         Output mode "complete" replaces the rows of the table.
@@ -91,5 +91,5 @@ def parse_options(options: Mapping[str, str], schema: StructType) -> TableOption
     if len(partition_by) == len(schema.fieldNames()):
         raise OptionError("partitionColumns names every column: one must be left to be stored")
     # Workers may have another working directory.
-    address = path if "://" in path else os.path.abspath(path)  # noqa: PTH100
+    address = path if "://" in path else os.path.abspath(path)  # noqa: PTH100 - keeps links
     return TableOptions(address, partition_by, storage)

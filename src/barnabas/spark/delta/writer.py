@@ -67,7 +67,7 @@ class DeltaStreamWriter(DataSourceStreamArrowWriter):
         """Write the rows of one task to files."""
         return write_files(self._options, self._schema, iterator)
 
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Commit the files of all tasks, unless the table already has the batch."""
         files, query_id = _gather(messages)
         if not query_id or not (files or self._overwrite):
@@ -81,7 +81,7 @@ class DeltaStreamWriter(DataSourceStreamArrowWriter):
     def abort(
         self,
         messages: list[WriterCommitMessage | None],
-        batchId: int,  # noqa: ARG002, N803
+        batchId: int,
     ) -> None:
         """Delete the written files after a task or the commit failed."""
         remove_unnamed(self._options, _gather(messages)[0])

@@ -87,7 +87,7 @@ class SinkRows:
                 nulls += missing
                 sums = map(crc32, (each or b"" for each in column), sums)
             else:
-                sums = map(crc32, column, sums)  # type: ignore[arg-type]
+                sums = map(crc32, column, sums)  # type: ignore[arg-type]  # no None in it
         return (sum(sums) + nulls * _NULL) & _UINT64
 
     def _byte_columns(self) -> Iterator[list[bytes | None]]:

@@ -82,13 +82,13 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         job = "" if self._is_transactional else None
         return _write(self._options, self._columns, iterator, job)
 
-    def commit(self, messages: Messages, batchId: int) -> None:  # noqa: ARG002, N803
+    def commit(self, messages: Messages, batchId: int) -> None:
         """Commit the transactions of all tasks."""
         from barnabas.spark.sink.batch_end import commit_slices
 
         commit_slices(self._options, messages)
 
-    def abort(self, messages: Messages, batchId: int) -> None:  # noqa: ARG002, N803
+    def abort(self, messages: Messages, batchId: int) -> None:
         """Abort the transactions of all tasks after one of them, or the commit, failed."""
         from barnabas.spark.sink.batch_end import abort_slices
 

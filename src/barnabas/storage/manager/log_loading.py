@@ -64,19 +64,19 @@ class EverythingAssigned:
 
     __slots__ = ()
 
-    def is_stray(self, partition: TopicPartition, topic_id: bytes | None) -> bool:  # noqa: ARG002
+    def is_stray(self, partition: TopicPartition, topic_id: bytes | None) -> bool:
         """Return False: no log is stray."""
         return False
 
-    def directory_id_of(self, partition: TopicPartition) -> bytes | None:  # noqa: ARG002
+    def directory_id_of(self, partition: TopicPartition) -> bytes | None:
         """Return None: the directory is unknown."""
         return None
 
-    def topic_id_of(self, partition: TopicPartition) -> bytes | None:  # noqa: ARG002
+    def topic_id_of(self, partition: TopicPartition) -> bytes | None:
         """Return None: the topic id is unknown."""
         return None
 
-    def has_other_in_sync(self, partition: TopicPartition) -> bool:  # noqa: ARG002
+    def has_other_in_sync(self, partition: TopicPartition) -> bool:
         """Return False: other replicas are unknown."""
         return False
 
@@ -171,7 +171,7 @@ class DirectoryLoading:
                 log = yield from self._open(where, partition)
             except (OSError, KafkaStorageError):
                 raise
-            except Exception as error:  # noqa: BLE001
+            except Exception as error:  # noqa: BLE001 - the other logs still load
                 # Damage may cause any exception; it must affect only this log.
                 yield FoundLog(where, None, (partition, self._report_unreadable(where, error)))
                 continue

@@ -137,7 +137,7 @@ def validate(
         InspectionNeededError: a client's records need an inspection that takes several turns.
     """
     if records.__class__ is not memoryview:
-        return records.content, records.batches  # type: ignore[union-attr]
+        return records.content, records.batches  # type: ignore[union-attr]  # not a memoryview
     if TYPE_CHECKING:
         assert isinstance(records, memoryview)
     try:

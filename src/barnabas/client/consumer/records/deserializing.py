@@ -59,11 +59,12 @@ class Deserializing:
     ) -> tuple[list[Any], RecordDeserializationError | None]:
         if deserializer is None:
             return list(raw), None
-        # An explicit loop: after an error, the length of `made` is the index of the failing record.
+        # After an error, the length of `made` is the index of the failing record.
         made: list[Any] = []
         try:
             for data in raw:
-                made.append(None if data is None else deserializer(data))  # noqa: PERF401
+                value = None if data is None else deserializer(data)
+                made.append(value)
         except Exception as cause:  # noqa: BLE001 - the user's code may raise anything
             offset = records.offsets[len(made)]
             error = RecordDeserializationError(records.topic_partition, offset, what, cause)

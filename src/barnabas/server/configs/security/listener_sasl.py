@@ -152,7 +152,7 @@ def _mechanism(keys: KeysOfListener, mechanism: str) -> MechanismSettings:
         module = module or LoginModule(OAUTHBEARER_MODULE, {})
         return MechanismSettings(module, session_ms_max, oauth_settings(keys, module))
     if module is None and mechanism == PLAIN:
-        example = f'{PLAIN_MODULE} required user_alice="PASSWORD";'
+        example = f'{PLAIN_MODULE} required user_billing="PASSWORD";'
         allowed = f"the users, because {mechanism} is enabled: {example}"
         raise ConfigError(keys.name_of(_JAAS), None, allowed)
     # SCRAM needs no login module. Kafka requires a module, but its server does not use it.

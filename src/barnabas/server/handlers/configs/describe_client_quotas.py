@@ -56,7 +56,7 @@ class DescribeClientQuotasHandler:
 
     def handle_describe_client_quotas(
         self,
-        context: RequestContext,  # noqa: ARG002
+        context: RequestContext,
         request: DescribeClientQuotasRequest,
     ) -> DescribeClientQuotasResponse:
         """List matching quotas. An empty filter matches all, or nothing if the match is strict."""

@@ -55,7 +55,7 @@ class TokenUsers:
             return None
         kind, name = principal_parts(token.owner)
         if kind != USER:
-            # Kafka logs the client in as the user of this name, who is someone else.
+            # Kafka logs the client in as the user of this name, which is another user.
             return None
         identity = Identity(name, is_token=True, expiry_ms=token.expiration_timestamp)
         return ScramUser(self._credential(mechanism, token_id), identity)

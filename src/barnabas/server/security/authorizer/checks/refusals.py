@@ -27,7 +27,7 @@ def refuse(
         return special(request, error, message)
     response = refuse_request(request, Refusal(error, message))
     if isinstance(response, Message) and _ERROR_MESSAGE in _names(type(response)):
-        response.error_message = message  # type: ignore[attr-defined]
+        response.error_message = message  # type: ignore[attr-defined]  # it has the field
     return response
 
 
