@@ -65,6 +65,7 @@ check: lint types layers
 bench: setup
 	$(BIN)/python -m bench.run
 	$(BIN)/python -m bench.transactions
+	$(BIN)/python -m bench.tls
 	$(BIN)/python -m bench.clients
 	$(BIN)/python -m bench.spark_read
 	$(BIN)/python -m bench.spark_write

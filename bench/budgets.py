@@ -55,6 +55,13 @@ TRANSACTION_BUDGETS = {
 }
 
 
+# Of all rows of `bench.tls` for processor time and latency.
+TLS = "TLS: "
+TLS_BUDGET = Budget({"kafka": 1.0})
+
+
 def budget_of(row: str) -> Budget | None:
     """Return the budget of a row, or None."""
+    if row.startswith(TLS):
+        return None if row.endswith("/s") else TLS_BUDGET
     return BUDGETS.get(row) or TRANSACTION_BUDGETS.get(row.rpartition(": ")[2])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import socket
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -36,7 +35,7 @@ def create_topic(broker: Broker, name: str, partitions: int = PARTITIONS) -> Adm
     """Creates a topic and waits until it can be used; returns the client that did."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
-    admin = AdminClient({"bootstrap.servers": broker.address, "log_level": QUIET})
+    admin = AdminClient({**broker.client_settings, "log_level": QUIET})
     admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)
     time.sleep(0.5)
     return admin
@@ -56,7 +55,7 @@ def produce(broker: Broker, name: str, size: int, total: int, **config: object) 
     from confluent_kafka import Producer
 
     settings = {
-        "bootstrap.servers": broker.address,
+        **broker.client_settings,
         "queue.buffering.max.messages": 200_000,
         "log_level": QUIET,
     }
@@ -83,7 +82,7 @@ def consume(broker: Broker, name: str, size: int, total: int) -> Figure:
 
     consumer = Consumer(
         {
-            "bootstrap.servers": broker.address,
+            **broker.client_settings,
             "group.id": "bench",
             "enable.auto.commit": False,
             "fetch.queue.backoff.ms": 1,
@@ -117,11 +116,10 @@ class RoundTrip:
 
 
 def round_trip(broker: Broker, name: str) -> RoundTrip:
-    """Sends Produce v7 over a plain socket and waits for the answer, again and again."""
+    """Sends Produce v7 over a socket and waits for the answer, again and again."""
     request = produce_request(name)
     times = []
-    with socket.create_connection(broker.host_and_port) as connection:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with broker.connect() as connection:
         for number in range(ROUND_TRIPS):
             if number == ROUND_TRIPS // 4:
                 cpu = broker.cpu_seconds()
