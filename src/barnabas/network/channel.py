@@ -325,8 +325,12 @@ class Channel(FramedHandler):
         detail = f"{self.address}: {reason}"
         is_refusal = error.errno == errno.ECONNREFUSED
         kind = NetworkErrorKind.CONNECT_FAILED
-        if isinstance(error, TlsError) and error.is_permanent:
-            kind = NetworkErrorKind.TLS_FAILED
+        if isinstance(error, TlsError):
+            if error.is_permanent:
+                kind = NetworkErrorKind.TLS_FAILED
+            elif error.is_disconnect:
+                # As without TLS, where the first request fails.
+                kind = NetworkErrorKind.DISCONNECTED
         failed = NetworkError(kind, detail, is_refusal=is_refusal)
         self._on_connected(failed)
 

@@ -40,13 +40,22 @@ _DESCRIPTIONS = {
 class TlsError(OSError):
     """A TLS failure, which ends its connection."""
 
-    def __init__(self, description: str, *, alert: bytes = b"", is_permanent: bool = False) -> None:
+    def __init__(
+        self,
+        description: str,
+        *,
+        alert: bytes = b"",
+        is_permanent: bool = False,
+        is_disconnect: bool = False,
+    ) -> None:
         super().__init__(errno.EPROTO, description)
         self.description = description
         # Sent to the peer before the end, where OpenSSL has not done so.
         self.alert = alert
         # Whether another attempt would fail, too: certificates or options do not fit.
         self.is_permanent = is_permanent
+        # Whether the connection ended during the handshake, without a TLS message that says why.
+        self.is_disconnect = is_disconnect
 
     def __str__(self) -> str:
         return self.description

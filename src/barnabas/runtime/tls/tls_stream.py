@@ -253,7 +253,8 @@ class TlsStream:
             if error is None and self._error is None and self.on_handshaken is not None:
                 error = TlsError(
                     "the peer closed the connection during the TLS handshake; its listener may be "
-                    "one without TLS"
+                    "one without TLS",
+                    is_disconnect=True,
                 )
         self._inner = None
         failure = self._error or error
@@ -264,7 +265,8 @@ class TlsStream:
             if isinstance(failure, TlsError):
                 on_handshaken(failure)
             else:
-                on_handshaken(TlsError(f"the connection broke during the TLS handshake: {failure}"))
+                description = f"the connection broke during the TLS handshake: {failure}"
+                on_handshaken(TlsError(description, is_disconnect=True))
 
     def read_for_handshake(self, wanted: bool) -> None:
         """Start or stop reading for the handshake."""
