@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas.testing.broker_process import BrokerProcess
+from differential.consumer_members import DESCRIBE, HEARTBEAT, Members
 from differential.scene import ask
 from differential.side import Side
-from differential.test_consumer_group_records import DESCRIBE, HEARTBEAT, Members
 from jvm.features import FEATURES
 from jvm.kafka_process import KafkaProcess
 from jvm.test_directories import SETTINGS

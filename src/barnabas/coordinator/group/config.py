@@ -8,8 +8,9 @@ from __future__ import annotations
 import msgspec
 
 from barnabas.coordinator.group.consumer_config import CONSUMER_KEYS
+from barnabas.coordinator.group.migration_policy import MigrationPolicy, is_policy
 from barnabas.settings.definition import ConfigDefinition, ConfigKey, ConfigType
-from barnabas.settings.range import at_least, between, one_of
+from barnabas.settings.range import at_least, between, satisfying
 
 _INT_MAX = 0x7FFF_FFFF
 
@@ -101,10 +102,12 @@ DEFINITION = ConfigDefinition(
         ConfigKey(
             "group.consumer.migration.policy",
             ConfigType.STRING,
-            "disabled",
-            "Whether groups with members change between the classic and the consumer protocol. "
-            "Barnabas converts only groups without members.",
-            one_of("disabled"),
+            "bidirectional",
+            "Whether groups with members change between the classic and the consumer protocol: "
+            "upgrade (to the consumer protocol when its first member joins), downgrade (to the "
+            "classic protocol when the last member of the consumer protocol leaves), bidirectional "
+            "or disabled. Groups without members always change.",
+            satisfying("one of disabled, downgrade, upgrade, bidirectional", is_policy),
         ),
     ]
 )
@@ -122,6 +125,12 @@ class GroupCoordinatorConfig(msgspec.Struct, frozen=True):
     offsets_retention_check_interval_ms: int = 600_000
     offset_metadata_max_bytes: int = 4096
     offsets_commit_timeout_ms: int = 5_000
+    group_consumer_migration_policy: str = MigrationPolicy.BIDIRECTIONAL.value
+
+    @property
+    def migration_policy(self) -> MigrationPolicy:
+        """group.consumer.migration.policy."""
+        return MigrationPolicy(self.group_consumer_migration_policy.lower())
 
     @property
     def offsets_retention_ms(self) -> int:

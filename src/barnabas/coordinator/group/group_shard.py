@@ -16,9 +16,12 @@ from barnabas.coordinator.group.classic.classic_groups import ClassicGroups
 from barnabas.coordinator.group.classic.classic_membership import ClassicMembership
 from barnabas.coordinator.group.classic.group_record import group_of, group_tombstone
 from barnabas.coordinator.group.classic.rebalance import Rebalance
+from barnabas.coordinator.group.consumer.classic_members import ClassicMembers
 from barnabas.coordinator.group.consumer.consumer_membership import ConsumerMembership
 from barnabas.coordinator.group.consumer.consumer_records import group_tombstones
 from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard
+from barnabas.coordinator.group.consumer.downgrade import Downgrade
+from barnabas.coordinator.group.consumer.upgrade import Upgrade
 from barnabas.coordinator.group.offsets.committed_offset import CommittedOffset
 from barnabas.coordinator.group.offsets.offset_changes import OffsetChanges
 from barnabas.coordinator.group.offsets.offset_cleaner import OffsetCleaner
@@ -38,7 +41,10 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.classic.joining import Joining
     from barnabas.coordinator.group.config import GroupCoordinatorConfig
     from barnabas.coordinator.group.consumer.consumer_shard import ConsumerSurroundings
+    from barnabas.coordinator.runtime.pending_response import PendingResponse
+    from barnabas.protocol.messages.heartbeat import HeartbeatRequest
     from barnabas.protocol.messages.leave_group import LeaveGroupRequest, MemberResponse
+    from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 # Record types 0 and 1 both commit an offset. Type 0 is an older layout of the key.
 _OFFSET_COMMIT_TYPES = frozenset({0, 1})
@@ -49,6 +55,7 @@ class GroupShard:
     """The groups and committed offsets of one partition."""
 
     __slots__ = (
+        "_classic_members",
         "_cleaner",
         "_group_size_max",
         "_memory",
@@ -80,7 +87,15 @@ class GroupShard:
             self.groups, self._rebalance, surroundings.rng, config.group_max_size
         )
         self.consumer_groups = ConsumerShard(surroundings, self.groups)
-        self.consumers = ConsumerMembership(self.consumer_groups)
+        policy = config.migration_policy
+        self.consumers = ConsumerMembership(
+            self.consumer_groups,
+            Upgrade(policy, self.consumer_groups),
+            Downgrade(
+                policy, config.group_max_size, self.consumer_groups, self.groups, self._rebalance
+            ),
+        )
+        self._classic_members = ClassicMembers(policy, self.consumer_groups, self.consumers)
         groups = AllGroups(self.groups, self.consumer_groups.groups)
         self.offset_changes = OffsetChanges(
             groups, self.offsets, self._rebalance, metrics, config.offset_metadata_max_bytes
@@ -88,18 +103,15 @@ class GroupShard:
         self._cleaner = OffsetCleaner(config, timers, clock, metrics, groups, self.offsets)
 
     def join(self, joining: Joining) -> CoordinatorResult[None]:
-        """Handle JoinGroup: a member of a classic group joins.
+        """Handle JoinGroup: a member of a classic or a consumer group joins.
 
-        A consumer group without members becomes a classic group. Members of the classic protocol
-        cannot join a consumer group with members, as in Kafka with
-        `group.consumer.migration.policy=disabled`.
+        A consumer group without members becomes a classic group.
         """
         group = self.consumer_groups.groups.find(joining.request.group_id)
         if group is None:
             return self.classic.join(joining)
         if group.members:
-            joining.refuse("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-            return CoordinatorResult(None)
+            return self._classic_members.join(group, joining)
         result = self.classic.join(joining)
         if not result.records:
             return result
@@ -116,12 +128,28 @@ class GroupShard:
             None, [*tombstones, *result.records], is_replayed=False, on_appended=on_appended
         )
 
+    def sync(
+        self, request: SyncGroupRequest, response: PendingResponse[SyncGroupResponse]
+    ) -> CoordinatorResult[None]:
+        """Handle SyncGroup of a member of a classic or a consumer group."""
+        group = self.consumer_groups.groups.find(request.group_id)
+        if group is None:
+            return self.classic.sync(request, response)
+        return self._classic_members.sync(group, request, response)
+
+    def heartbeat(self, request: HeartbeatRequest) -> CoordinatorResult[ErrorCode]:
+        """Handle Heartbeat of a member of a classic or a consumer group."""
+        group = self.consumer_groups.groups.find(request.group_id)
+        if group is None:
+            return self.classic.heartbeat(request)
+        return self._classic_members.heartbeat(group, request)
+
     def leave(self, request: LeaveGroupRequest) -> CoordinatorResult[list[MemberResponse]]:
         """Handle LeaveGroup for the members of a classic or a consumer group."""
         group = self.consumer_groups.groups.find(request.group_id)
         if group is None:
             return self.classic.leave(request)
-        return self.consumers.remove_static(group, request)
+        return self.consumers.leave(group, request)
 
     def delete_group(self, group_id: str) -> CoordinatorResult[ErrorCode]:
         """Handle DeleteGroups: remove a group without members, and its offsets."""

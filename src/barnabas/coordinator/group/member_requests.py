@@ -1,6 +1,7 @@
 """All versions of JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
 
-Checks that do not need the group are here. The shard's `ClassicMembership` does the rest.
+Checks that do not need the group are here. The shard does the rest: `ClassicMembership` for classic
+groups, `ClassicMembers` for members of consumer groups.
 
 Each response is sent in one way. JoinGroup and SyncGroup have a `PendingResponse`, which is
 completed by a check here, by the group, or by the failure of the write. The response of Heartbeat
@@ -106,7 +107,7 @@ class MemberRequests:
         else:
             self._runtime.write(
                 request.group_id,
-                lambda shard: shard.classic.sync(request, response),
+                lambda shard: shard.sync(request, response),
                 lambda _, error: response.on_written(
                     error, lambda error: failed_sync(client_error(error))
                 ),
@@ -126,9 +127,7 @@ class MemberRequests:
         if not request.group_id:
             respond(None, ErrorCode.INVALID_GROUP_ID)
         else:
-            self._runtime.write(
-                request.group_id, lambda shard: shard.classic.heartbeat(request), respond
-            )
+            self._runtime.write(request.group_id, lambda shard: shard.heartbeat(request), respond)
 
     def leave(
         self,

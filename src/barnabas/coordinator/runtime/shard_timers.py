@@ -68,6 +68,10 @@ class ShardTimers:
         delay = self._delays[key] = _Delay(due_ms, operation)
         delay.entry = self._wheel.add(delay_ms, partial(self._on_due, key, delay))
 
+    def is_scheduled(self, key: Hashable) -> bool:
+        """Whether the key has a timer."""
+        return key in self._delays
+
     def cancel(self, key: Hashable) -> None:
         """Cancel the key's timer, if any."""
         delay = self._delays.pop(key, None)

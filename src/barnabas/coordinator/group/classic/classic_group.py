@@ -10,19 +10,17 @@ import logging
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from barnabas.coordinator.group.classic.embedded_protocol import decode_subscription
 from barnabas.coordinator.group.classic.group_memory import PENDING_IDS_MAX, pending_id_bytes
 from barnabas.coordinator.group.classic.group_state import (
     TRANSITIONS,
     GroupEvent,
     GroupState,
 )
-from barnabas.protocol.codec import decode_from
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from barnabas.protocol.messages.sync_group import SyncGroupResponse
 from barnabas.protocol.protocol_error import ProtocolError
-from barnabas.protocol.record_frame import read_prefix
-from barnabas.protocol.records.consumer_protocol_subscription import ConsumerProtocolSubscription
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,10 +35,6 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 NO_MEMBER_ID = ""
 NO_GENERATION = -1
 INT32_MAX = 0x7FFF_FFFF
-
-# Newer versions of subscriptions only add fields after the topics.
-_SUBSCRIPTION_VERSION_MAX = 3
-_PREFIX_BYTES = 2
 
 
 class ClassicGroup:
@@ -371,7 +365,8 @@ class ClassicGroup:
         topics: set[str] = set()
         try:
             for member in self.members.values():
-                topics.update(_subscribed_topics(member.protocols[self.protocol_name or ""]))
+                data = member.protocols[self.protocol_name or ""]
+                topics.update(decode_subscription(data).topics)
         except ProtocolError as error:
             _log.warning(
                 "A member's subscription is unreadable: group=%s error=%s", self.group_id, error
@@ -478,13 +473,3 @@ def failed_join(member_id: str, error: ErrorCode) -> JoinGroupResponse:
 def failed_sync(error: ErrorCode) -> SyncGroupResponse:
     """Return a failed SyncGroup response."""
     return SyncGroupResponse(error_code=error, assignment=b"")
-
-
-def _subscribed_topics(subscription: bytes) -> list[str]:
-    """Decode a consumer's subscription. Raises ProtocolError."""
-    version = read_prefix(subscription)
-    if version < 0:
-        raise ProtocolError(f"subscription version {version}")
-    version = min(version, _SUBSCRIPTION_VERSION_MAX)
-    found, _ = decode_from(ConsumerProtocolSubscription, version, subscription, _PREFIX_BYTES)
-    return found.topics

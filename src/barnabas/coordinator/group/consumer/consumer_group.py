@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from barnabas.coordinator.group.classic.classic_group import CONSUMER_PROTOCOL_TYPE
+from barnabas.coordinator.group.classic.group_memory import member_bytes
 from barnabas.coordinator.group.consumer.assignment import NOTHING, Owned, Target
 from barnabas.coordinator.group.consumer.consumer_group_state import ConsumerGroupState
 from barnabas.coordinator.group.consumer.resolved_regex import UNRESOLVED, ResolvedRegex
@@ -32,6 +34,8 @@ class ConsumerGroup:
 
     __slots__ = (
         "_assignors",
+        "_classic_members",
+        "_classic_protocols",
         "_names",
         "_owners",
         "_refresh",
@@ -76,6 +80,10 @@ class ConsumerGroup:
         self._regexes: Counter[str] = Counter()
         # Members by the assignor that they prefer. No count is 0.
         self._assignors: Counter[str] = Counter()
+        # Number of members of the classic protocol, and of those that support each of its
+        # assignment protocols. No count of the latter is 0.
+        self._classic_members = 0
+        self._classic_protocols: Counter[str] = Counter()
         # Member epoch of the owner, by topic id and partition. No inner mapping is empty.
         self._owners: dict[bytes, dict[int, int]] = {}
         # Time (wall clock in ms) and group epoch until which the hash of the topics is valid.
@@ -188,6 +196,27 @@ class ConsumerGroup:
         found = self.resolved.get(member.subscribed_topic_regex, UNRESOLVED)
         return member.subscribed_topic_names | found.topics
 
+    # Members of the classic protocol.
+
+    def has_only_classic_members_without(self, leaving: Collection[ConsumerMember]) -> bool:
+        """Whether all members use the classic protocol once these members have left."""
+        leaving_classic = sum(each.uses_classic_protocol for each in leaving)
+        return self._classic_members - leaving_classic == len(self.members) - len(leaving)
+
+    def supports_classic_protocols(self, protocol_type: str, names: Iterable[str]) -> bool:
+        """Whether a client with these protocols can join by JoinGroup."""
+        return protocol_type == CONSUMER_PROTOCOL_TYPE and any(
+            self._classic_protocols.get(name, 0) == self._classic_members for name in names
+        )
+
+    def is_waiting_for_partitions(self, member: ConsumerMember) -> bool:
+        """Whether other members still own partitions of the member's target assignment."""
+        return any(
+            self.is_owned(topic_id, index)
+            for topic_id, indexes in self.targets.get(member.member_id, NOTHING).items()
+            for index in indexes - member.assigned.get(topic_id, {}).keys()
+        )
+
     # Validity of the hash of the subscribed topics.
 
     def request_refresh(self) -> None:
@@ -213,6 +242,8 @@ class ConsumerGroup:
         _count(self._names, member.subscribed_topic_names, 1)
         _count(self._regexes, _regex_of(member), 1)
         _count(self._assignors, _assignor_of(member), 1)
+        _count(self._classic_protocols, _classic_protocols_of(member), 1)
+        self._classic_members += member.uses_classic_protocol
         self._resize(_bytes_of(member))
         for partitions in (member.assigned, member.pending_revocation):
             self._own(partitions, member.member_epoch)
@@ -233,6 +264,8 @@ class ConsumerGroup:
         _count(self._names, member.subscribed_topic_names, -1)
         _count(self._regexes, _regex_of(member), -1)
         _count(self._assignors, _assignor_of(member), -1)
+        _count(self._classic_protocols, _classic_protocols_of(member), -1)
+        self._classic_members -= member.uses_classic_protocol
         self._resize(-_bytes_of(member))
         for partitions in (member.assigned, member.pending_revocation):
             self._disown(partitions, member.member_epoch)
@@ -245,6 +278,10 @@ class ConsumerGroup:
     def release_memory(self) -> None:
         """Release the memory of a group that is removed with its members."""
         self._resize(-self.held_bytes)
+
+    def reclaim_memory(self) -> None:
+        """Account for the members of a removed group that is brought back."""
+        self._resize(sum(map(_bytes_of, self.members.values())) - self.held_bytes)
 
     def _resize(self, growth: int) -> None:
         self.held_bytes += growth
@@ -282,7 +319,12 @@ def _bytes_of(member: ConsumerMember) -> int:
         + len(member.subscribed_topic_regex)
         + len(member.member_id)
         + partitions * _PARTITION_BYTES
+        + _classic_bytes_of(member)
     )
+
+
+def _classic_bytes_of(member: ConsumerMember) -> int:
+    return 0 if member.classic is None else member_bytes(0, dict(member.classic.protocols))
 
 
 def _regex_of(member: ConsumerMember) -> tuple[str, ...]:
@@ -292,6 +334,10 @@ def _regex_of(member: ConsumerMember) -> tuple[str, ...]:
 
 def _assignor_of(member: ConsumerMember) -> tuple[str, ...]:
     return () if member.server_assignor is None else (member.server_assignor,)
+
+
+def _classic_protocols_of(member: ConsumerMember) -> list[str]:
+    return [] if member.classic is None else [name for name, _ in member.classic.protocols]
 
 
 def _count(counts: Counter[str], names: Iterable[str], change: int) -> None:

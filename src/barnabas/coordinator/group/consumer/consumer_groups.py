@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from barnabas.coordinator.group.consumer.assignment import NOTHING_OWNED, Owned, target_of
+from barnabas.coordinator.group.consumer.classic_metadata import ClassicMetadata
 from barnabas.coordinator.group.consumer.consumer_group import NO_EPOCH, ConsumerGroup
 from barnabas.coordinator.group.consumer.consumer_member import ConsumerMember
 from barnabas.coordinator.group.consumer.member_state import MemberState
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
     from barnabas.coordinator.group.classic.group_memory import GroupMemory
     from barnabas.protocol.records.consumer_group_current_member_assignment import TopicPartitions
+    from barnabas.protocol.records.consumer_group_member_metadata import ClassicMemberMetadata
 
 
 class ConsumerGroups:
@@ -91,8 +93,9 @@ class ConsumerGroups:
             group.release_memory()
 
     def restore(self, group: ConsumerGroup) -> None:
-        """Bring back a removed group without members, unless a new one has its id."""
-        self._by_id.setdefault(group.group_id, group)
+        """Bring back a removed group, unless a new one has its id."""
+        if self._by_id.setdefault(group.group_id, group) is group:
+            group.reclaim_memory()
 
     def clear(self) -> None:
         """Remove all groups."""
@@ -136,11 +139,10 @@ class ConsumerGroups:
 
     def _replay_member(self, key: bytes, value: bytes | None) -> None:
         names = decode_coordinator_key(ConsumerGroupMemberMetadataKey, key)
-        record = None
+        record = classic = None
         if value is not None:
             record = decode_coordinator_value(ConsumerGroupMemberMetadataValue, value)
-            if record.classic_member_metadata is not None:
-                raise ProtocolError("members of the classic protocol in a consumer group")
+            classic = _classic_metadata(record.classic_member_metadata)
         group = self._group(names.group_id, value)
         if group is None:
             return
@@ -159,6 +161,7 @@ class ConsumerGroups:
                 subscribed_topic_regex=record.subscribed_topic_regex or "",
                 rebalance_timeout_ms=record.rebalance_timeout_ms,
                 server_assignor=record.server_assignor,
+                classic=classic,
             )
         )
 
@@ -232,6 +235,20 @@ class ConsumerGroups:
             group.resolved.pop(names.regular_expression, None)
         else:
             group.resolved[names.regular_expression] = found
+
+
+def _classic_metadata(record: ClassicMemberMetadata | None) -> ClassicMetadata | None:
+    """Return the metadata of a member of the classic protocol. Raises ProtocolError."""
+    if record is None:
+        return None
+    protocols = {each.name: each.metadata for each in record.supported_protocols}
+    if not protocols:
+        raise ProtocolError("a member of the classic protocol has no protocols")
+    if len(protocols) < len(record.supported_protocols):
+        raise ProtocolError("a member of the classic protocol has a protocol twice")
+    if record.session_timeout_ms < 0:
+        raise ProtocolError(f"a member has a session timeout of {record.session_timeout_ms} ms")
+    return ClassicMetadata(record.session_timeout_ms, tuple(protocols.items()))
 
 
 def _owned(partitions: list[TopicPartitions], member_epoch: int) -> Owned:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from barnabas.coordinator.group.consumer.assignment import NOTHING_OWNED, Owned
 from barnabas.coordinator.group.consumer.member_state import MemberState
+
+if TYPE_CHECKING:
+    from barnabas.coordinator.group.consumer.classic_metadata import ClassicMetadata
 
 # Member epochs with which a client leaves the group, or a static member leaves for a while.
 LEAVE_EPOCH = -1
@@ -40,6 +45,13 @@ class ConsumerMember(msgspec.Struct, frozen=True):
     assigned: Owned = NOTHING_OWNED
     # Partitions that the client must revoke. No other member gets them before that.
     pending_revocation: Owned = NOTHING_OWNED
+    # Set if the client uses the classic protocol: JoinGroup, SyncGroup, Heartbeat.
+    classic: ClassicMetadata | None = None
+
+    @property
+    def uses_classic_protocol(self) -> bool:
+        """Whether the client uses the classic protocol."""
+        return self.classic is not None
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         """Whether the member has all partitions of that target assignment."""

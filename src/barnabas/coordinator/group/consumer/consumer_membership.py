@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
@@ -30,13 +30,15 @@ from barnabas.coordinator.group.consumer.consumer_records import (
     target_record,
 )
 from barnabas.coordinator.group.consumer.consumer_timers import ConsumerTimers
+from barnabas.coordinator.group.consumer.downgrade import Departure
 from barnabas.coordinator.group.consumer.group_regexes import GroupRegexes, RegexChange
 from barnabas.coordinator.group.consumer.member_state import MemberState
 from barnabas.coordinator.group.consumer.membership_checks import (
     check_instance,
     find_dynamic,
+    find_leaving,
+    find_member,
     find_static,
-    unknown_member,
 )
 from barnabas.coordinator.group.consumer.reconciliation import Reconciliation, reconcile
 from barnabas.coordinator.group.consumer.refusal import RefusalError
@@ -51,14 +53,21 @@ from barnabas.protocol.messages.consumer_group_heartbeat import (
 from barnabas.protocol.messages.leave_group import MemberResponse
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.coordinator.group.classic.classic_group import ClassicGroup
     from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
     from barnabas.coordinator.group.consumer.consumer_member import ConsumerMember
     from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard
+    from barnabas.coordinator.group.consumer.downgrade import Downgrade
     from barnabas.coordinator.group.consumer.heartbeating import Heartbeating
+    from barnabas.coordinator.group.consumer.upgrade import Upgrade
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
     from barnabas.protocol.messages.leave_group import LeaveGroupRequest
 
     Answer = CoordinatorResult[ConsumerGroupHeartbeatResponse]
+
+R = TypeVar("R")
 
 _DEFAULT_ASSIGNOR = next(iter(ASSIGNORS))
 # Kafka's interval for comparing the topics without a change of metadata, in ms: never.
@@ -68,11 +77,15 @@ _REFRESH_MS = 0x7FFF_FFFF
 class ConsumerMembership:
     """The heartbeats of one shard."""
 
-    __slots__ = ("_regexes", "_shard", "timers")
+    __slots__ = ("_downgrade", "_regexes", "_shard", "_upgrade", "timers")
 
-    def __init__(self, shard: ConsumerShard) -> None:
+    def __init__(self, shard: ConsumerShard, upgrade: Upgrade, downgrade: Downgrade) -> None:
         self._shard = shard
-        self.timers = ConsumerTimers(shard.groups, shard.timers, self.fence)
+        self._upgrade = upgrade
+        self._downgrade = downgrade
+        self.timers = ConsumerTimers(
+            shard.groups, shard.timers, lambda group, member: self.remove(group, [member], None)
+        )
         self._regexes = GroupRegexes(shard)
 
     def heartbeat(self, heartbeat: Heartbeating) -> Answer:
@@ -89,26 +102,19 @@ class ConsumerMembership:
     def _continue(self, heartbeat: Heartbeating) -> Answer:
         request = heartbeat.request
         group = self._shard.find_or_create(
-            request.group_id, heartbeat.records, is_joining=request.member_epoch == JOIN_EPOCH
+            request.group_id,
+            heartbeat.records,
+            partial(self._converted, heartbeat.records),
+            is_joining=request.member_epoch == JOIN_EPOCH,
         )
         member_id = request.member_id or self._shard.new_member_id()
-        self._check_size(group, member_id, request.instance_id)
+        self.check_size(group, member_id, request.instance_id)
         find = find_dynamic if request.instance_id is None else find_static
         member = find(group, heartbeat, member_id)
         updated = heartbeat.updated(member)
-        self._shard.check_memory(group, updated)
-        if updated != member:
-            heartbeat.records.append(member_record(group.group_id, updated))
-        has_new_names = updated.subscribed_topic_names != member.subscribed_topic_names
-        regex_change = self._regexes.update(group, member, updated, heartbeat)
-        has_new_assignor = self._assignor(group) != self._assignor(group, member, updated)
-        is_bumped = has_new_names or has_new_assignor or regex_change is RegexChange.RESOLVED
-        group_epoch = group.group_epoch
-        if is_bumped or group.needs_refresh(self._shard.clock.wall_ms()):
-            group_epoch = self._update_epoch(group, heartbeat, (member, updated), is_bumped)
-        epoch, target = self._update_target(group, heartbeat, group_epoch, (member, updated))
-        has_new_subscription = has_new_names or regex_change is not RegexChange.NONE
-        updated = self._reconcile(group, heartbeat, updated, (epoch, target, has_new_subscription))
+        group_epoch, has_new_subscription = self.update(group, heartbeat, (member, updated))
+        epoch, target = self.update_target(group, heartbeat, group_epoch, (member, updated))
+        updated = self.reconcile(group, heartbeat, updated, (epoch, target, has_new_subscription))
         timeout_ms = self._shard.session_timeout_ms(group.group_id)
         self.timers.restart_session(group.group_id, member_id, timeout_ms)
         response = ConsumerGroupHeartbeatResponse(
@@ -127,7 +133,41 @@ class ConsumerMembership:
             )
         return CoordinatorResult(response, heartbeat.records)
 
-    def _check_size(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
+    def _converted(self, records: list[CoordinatorRecord], classic: ClassicGroup) -> ConsumerGroup:
+        """Return the consumer group of a classic group with members. Raises RefusalError."""
+        group = self._upgrade.convert(classic, records)
+        # If the records are not written, the group stays classic, and these timers do nothing.
+        for member in group.members.values():
+            timeout_ms = self._shard.session_timeout_of(group.group_id, member)
+            self.timers.restart_session(group.group_id, member.member_id, timeout_ms)
+        return group
+
+    def update(
+        self,
+        group: ConsumerGroup,
+        heartbeat: Heartbeating,
+        change: tuple[ConsumerMember, ConsumerMember],
+    ) -> tuple[int, bool]:
+        """Append the records of a new or changed member. Raises RefusalError.
+
+        Returns:
+            The group epoch, and whether the subscription of the member has changed.
+        """
+        member, updated = change
+        self._shard.check_memory(group, updated)
+        if updated != member:
+            heartbeat.records.append(member_record(group.group_id, updated))
+        has_new_names = updated.subscribed_topic_names != member.subscribed_topic_names
+        regex_change = self._regexes.update(group, member, updated, heartbeat)
+        has_new_assignor = self._assignor(group) != self._assignor(group, member, updated)
+        is_bumped = has_new_names or has_new_assignor or regex_change is RegexChange.RESOLVED
+        group_epoch = group.group_epoch
+        if is_bumped or group.needs_refresh(self._shard.clock.wall_ms()):
+            group_epoch = self._update_epoch(group, heartbeat, change, is_bumped)
+        return group_epoch, has_new_names or regex_change is not RegexChange.NONE
+
+    def check_size(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
+        """Check that the group may have one more member. Raises RefusalError."""
         if group.static_member(instance_id) is not None or member_id in group.members:
             return
         size_max = self._shard.config.group_consumer_max_size
@@ -165,7 +205,7 @@ class ConsumerMembership:
             heartbeat.records.append(partition_metadata_tombstone(group.group_id))
         return epoch
 
-    def _update_target(
+    def update_target(
         self,
         group: ConsumerGroup,
         heartbeat: Heartbeating,
@@ -193,7 +233,7 @@ class ConsumerMembership:
         heartbeat.records.append(target_epoch_record(group.group_id, group_epoch, now_ms))
         return group_epoch, targets[after.member_id]
 
-    def _reconcile(
+    def reconcile(
         self,
         group: ConsumerGroup,
         heartbeat: Heartbeating,
@@ -245,53 +285,80 @@ class ConsumerMembership:
             heartbeat_interval_ms=0,
         )
         if request.instance_id is None:
-            member = group.members.get(request.member_id)
-            if member is None:
-                raise unknown_member(group, request.member_id)
+            member = find_member(group, request.member_id)
         else:
             known = group.static_member(request.instance_id)
             member = check_instance(known, request.member_id, request.instance_id)
             if request.member_epoch == STATIC_LEAVE_EPOCH:
                 return CoordinatorResult(response, [_static_leave(group, member)])
-        return CoordinatorResult(
-            response,
-            self.fence(group, member),
-            on_appended=partial(self._on_left, group, member.member_id),
-        )
+        return self.remove(group, [member], response)
 
-    def remove_static(
+    def leave(
         self, group: ConsumerGroup, request: LeaveGroupRequest
     ) -> CoordinatorResult[list[MemberResponse]]:
-        """Handle LeaveGroup: an administrator removes static members by instance id."""
+        """Handle LeaveGroup: remove members by member id or (for administrators) instance id."""
         responses: list[MemberResponse] = []
         removed: dict[str, ConsumerMember] = {}
         for each in request.members:
-            member = group.static_member(each.group_instance_id) if not each.member_id else None
-            is_known = member is not None and member.member_id not in removed
-            if member is not None and is_known:
+            error = ErrorCode.NONE
+            try:
+                member = find_leaving(group, each.member_id, each.group_instance_id)
                 removed[member.member_id] = member
+            except RefusalError as refusal:
+                error = refusal.error
             responses.append(
                 MemberResponse(
                     member_id=each.member_id,
                     group_instance_id=each.group_instance_id,
-                    error_code=ErrorCode.NONE if is_known else ErrorCode.UNKNOWN_MEMBER_ID,
+                    error_code=error,
                 )
             )
         if not removed:
             return CoordinatorResult(responses)
-        records = self.fence(group, *removed.values())
+        return self.remove(group, list(removed.values()), responses)
+
+    def remove(
+        self, group: ConsumerGroup, members: list[ConsumerMember], response: R
+    ) -> CoordinatorResult[R]:
+        """Remove members. If only classic members remain, the group becomes a classic group."""
+        departure = Departure(members)
+        if self._downgrade.is_due(group, departure):
+            records: list[CoordinatorRecord] = []
+            on_converted = self.convert_to_classic(group, records, departure)
+            return CoordinatorResult(response, records, False, on_converted)
 
         def on_appended(error: ErrorCode) -> None:
-            for member_id in removed:
-                self._on_left(group, member_id, error)
+            for each in members:
+                if error is ErrorCode.NONE and each.member_id not in group.members:
+                    self.timers.end(group.group_id, each.member_id)
 
-        return CoordinatorResult(responses, records, on_appended=on_appended)
+        return CoordinatorResult(response, self._fence(group, members), on_appended=on_appended)
 
-    def _on_left(self, group: ConsumerGroup, member_id: str, error: ErrorCode) -> None:
-        if error is ErrorCode.NONE and member_id not in group.members:
-            self.timers.end(group.group_id, member_id)
+    def becomes_classic(self, group: ConsumerGroup, departure: Departure) -> bool:
+        """Whether the group becomes a classic group."""
+        return self._downgrade.is_due(group, departure)
 
-    def fence(self, group: ConsumerGroup, *members: ConsumerMember) -> list[CoordinatorRecord]:
+    def convert_to_classic(
+        self, group: ConsumerGroup, records: list[CoordinatorRecord], departure: Departure
+    ) -> Callable[[ErrorCode], None]:
+        """Convert the group, and append the records, which are not replayed.
+
+        Returns:
+            A function to call with the result of the append.
+        """
+        on_converted = self._downgrade.convert(group, records, departure)
+
+        def on_appended(error: ErrorCode) -> None:
+            on_converted(error)
+            if self._shard.groups.find(group.group_id) is None:
+                for member_id in group.members:
+                    self.timers.end(group.group_id, member_id)
+
+        return on_appended
+
+    def _fence(
+        self, group: ConsumerGroup, members: list[ConsumerMember]
+    ) -> list[CoordinatorRecord]:
         """Return the records that remove members, and that raise the group epoch."""
         group_id = group.group_id
         records: list[CoordinatorRecord] = []

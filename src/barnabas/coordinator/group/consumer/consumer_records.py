@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
@@ -11,6 +12,8 @@ from barnabas.protocol.records.consumer_group_current_member_assignment import (
     TopicPartitions,
 )
 from barnabas.protocol.records.consumer_group_member_metadata import (
+    ClassicMemberMetadata,
+    ClassicProtocol,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMemberMetadataValue,
 )
@@ -36,6 +39,8 @@ from barnabas.protocol.records.consumer_group_target_assignment_metadata import 
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from barnabas.coordinator.group.consumer.assignment import Owned, Target
     from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
     from barnabas.coordinator.group.consumer.consumer_member import ConsumerMember
@@ -60,9 +65,21 @@ def member_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
         subscribed_topic_regex=member.subscribed_topic_regex,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         server_assignor=member.server_assignor,
-        classic_member_metadata=None,
+        classic_member_metadata=_classic(member),
     )
     return CoordinatorRecord.of(key, value)
+
+
+def _classic(member: ConsumerMember) -> ClassicMemberMetadata | None:
+    if member.classic is None:
+        return None
+    return ClassicMemberMetadata(
+        session_timeout_ms=member.classic.session_timeout_ms,
+        supported_protocols=[
+            ClassicProtocol(name=name, metadata=metadata)
+            for name, metadata in member.classic.protocols
+        ],
+    )
 
 
 def target_epoch_record(group_id: str, epoch: int, timestamp: int) -> CoordinatorRecord:
@@ -144,10 +161,33 @@ def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
     ]
 
 
-def group_tombstones(group: ConsumerGroup) -> list[CoordinatorRecord]:
-    """Return the records that remove a group and all of its members, in Kafka's order."""
+def group_records(group: ConsumerGroup) -> list[CoordinatorRecord]:
+    """Return the records of a group and all of its members, in Kafka's order."""
+    group_id, members = group.group_id, group.members.values()
+    return [
+        *(member_record(group_id, member) for member in members),
+        epoch_record(group_id, group.group_epoch, group.metadata_hash),
+        *(
+            target_record(group_id, member_id, target)
+            for member_id, target in group.targets.items()
+        ),
+        target_epoch_record(group_id, group.assignment_epoch, group.assignment_timestamp),
+        *(current_record(group_id, member) for member in members),
+    ]
+
+
+def group_tombstones(
+    group: ConsumerGroup, replacements: Mapping[str, str] = MappingProxyType({})
+) -> list[CoordinatorRecord]:
+    """Return the records that remove a group and all of its members, in Kafka's order.
+
+    Args:
+        group: the group.
+        replacements: new member ids of members that earlier records of the batch replace.
+    """
     group_id = group.group_id
-    members = [member_tombstones(group_id, member_id) for member_id in group.members]
+    ids = [replacements.get(member_id, member_id) for member_id in group.members]
+    members = [member_tombstones(group_id, member_id) for member_id in ids]
     return [
         *(current for current, _, _ in members),
         *(target for _, target, _ in members),

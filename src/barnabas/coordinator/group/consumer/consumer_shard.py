@@ -21,6 +21,7 @@ from barnabas.protocol.primitives import uuid_to_string
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
+    from barnabas.coordinator.group.classic.classic_group import ClassicGroup
     from barnabas.coordinator.group.classic.classic_groups import ClassicGroups
     from barnabas.coordinator.group.consumer.consumer_member import ConsumerMember
     from barnabas.coordinator.group.consumer.consumer_timers import ConsumerTimers
@@ -110,13 +111,23 @@ class ConsumerShard:
         raise RefusalError(ErrorCode.GROUP_ID_NOT_FOUND, message)
 
     def find_or_create(
-        self, group_id: str, records: list[CoordinatorRecord], *, is_joining: bool
+        self,
+        group_id: str,
+        records: list[CoordinatorRecord],
+        upgrade: Callable[[ClassicGroup], ConsumerGroup],
+        *,
+        is_joining: bool,
     ) -> ConsumerGroup:
         """Return the group of a heartbeat. Raises RefusalError.
 
         A new group is added by the replay of its records. A classic group without members makes
-        room for it. Groups with classic members are not converted, as in Kafka with
-        `group.consumer.migration.policy=disabled`.
+        room for it. A classic group with members is converted.
+
+        Args:
+            group_id: the group.
+            records: gets the records of the change.
+            upgrade: returns the consumer group of a classic group with members.
+            is_joining: whether the heartbeat may create or convert a group.
         """
         group = self.groups.find(group_id)
         if group is not None:
@@ -133,11 +144,7 @@ class ConsumerShard:
                 ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group."
             )
         if not classic.is_in(GroupState.EMPTY):
-            raise RefusalError(
-                ErrorCode.GROUP_ID_NOT_FOUND,
-                f"Cannot upgrade classic group {group_id} to consumer group because online upgrade "
-                "is disabled.",
-            )
+            return upgrade(classic)
         records.append(group_tombstone(group_id))
         return ConsumerGroup(group_id, self._classic.memory)
 
@@ -157,6 +164,12 @@ class ConsumerShard:
     def session_timeout_ms(self, group_id: str) -> int:
         """Return the session timeout of a group's members."""
         return self._limited(group_id, "session.timeout.ms")
+
+    def session_timeout_of(self, group_id: str, member: ConsumerMember) -> int:
+        """Return the session timeout of a member, its own one with the classic protocol."""
+        if member.classic is not None:
+            return member.classic.session_timeout_ms
+        return self.session_timeout_ms(group_id)
 
     def heartbeat_interval_ms(self, group_id: str) -> int:
         """Return the heartbeat interval of a group's members."""
@@ -196,8 +209,8 @@ class ConsumerShard:
     def start_timers(self, timers: ConsumerTimers) -> None:
         """Start the timeouts of all members after the shard is loaded."""
         for group in self.groups.all():
-            timeout_ms = self.session_timeout_ms(group.group_id)
             for member in group.members.values():
+                timeout_ms = self.session_timeout_of(group.group_id, member)
                 timers.restart_session(group.group_id, member.member_id, timeout_ms)
                 if member.state is MemberState.UNREVOKED_PARTITIONS:
                     timers.start_rebalance(group.group_id, member)

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.consumer.consumer_member import ConsumerMember
     from barnabas.coordinator.group.topics_view import TopicsView
 
-# The type of a member that uses the consumer protocol; 0 is the classic protocol.
-_CONSUMER = 1
+# The types of members, by the protocol that they use.
+_CLASSIC, _CONSUMER = 0, 1
 
 
 def describe_consumers(group: ConsumerGroup, topics: TopicsView) -> DescribedGroup:
@@ -54,7 +54,7 @@ def _described(group: ConsumerGroup, member: ConsumerMember, topics: TopicsView)
         subscribed_topic_regex=member.subscribed_topic_regex,
         assignment=_assignment(owned, topics),
         target_assignment=_assignment(group.targets.get(member.member_id, NOTHING), topics),
-        member_type=_CONSUMER,
+        member_type=_CLASSIC if member.uses_classic_protocol else _CONSUMER,
     )
 
 

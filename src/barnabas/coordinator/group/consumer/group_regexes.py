@@ -77,7 +77,7 @@ class GroupRegexes:
     ) -> None:
         last = next(iter(group.resolved.values()), UNRESOLVED)
         now_ms = self._shard.clock.wall_ms()
-        if self._resolver.is_running(group.group_id):
+        if heartbeat.is_allowed is None or self._resolver.is_running(group.group_id):
             return
         if last is not UNRESOLVED and now_ms <= last.timestamp + _RESOLUTION_INTERVAL_MS:
             return

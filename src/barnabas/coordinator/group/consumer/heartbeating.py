@@ -16,12 +16,16 @@ if TYPE_CHECKING:
 
 
 class Heartbeating(msgspec.Struct):
-    """One request, its client, and the records that it causes."""
+    """One request, its client, and the records that it causes.
+
+    A JoinGroup of a member of a consumer group is handled like a heartbeat with the same fields.
+    """
 
     request: ConsumerGroupHeartbeatRequest
     client: ClientIdentity
     # Whether the client may describe a topic. Other topics do not match its regular expression.
-    is_allowed: Callable[[str], bool]
+    # None for JoinGroup, which does not look for topics.
+    is_allowed: Callable[[str], bool] | None
     records: list[CoordinatorRecord] = msgspec.field(default_factory=list)
 
     def reported(self) -> Mapping[bytes, set[int]] | None:
@@ -52,6 +56,8 @@ class Heartbeating(msgspec.Struct):
         changes: dict[str, object] = {
             "client_id": self.client.client_id,
             "client_host": self.client.host,
+            # JoinGroup sets it again.
+            "classic": None,
         }
         if request.instance_id is not None:
             changes["instance_id"] = request.instance_id

@@ -99,7 +99,8 @@ def unknown_member(group: ConsumerGroup, member_id: str) -> RefusalError:
 def find_static(group: ConsumerGroup, heartbeat: Heartbeating, member_id: str) -> ConsumerMember:
     """Return the known or new member of a request with an instance id. Raises RefusalError.
 
-    A joining member replaces the member that has left for a while with epoch -2.
+    A joining member replaces the member that has left for a while with epoch -2, or that uses the
+    classic protocol.
     """
     request = heartbeat.request
     instance_id = request.instance_id or ""
@@ -110,12 +111,19 @@ def find_static(group: ConsumerGroup, heartbeat: Heartbeating, member_id: str) -
         return owner
     if known is None:
         return group.members.get(member_id) or ConsumerMember(member_id)
-    if known.member_epoch != STATIC_LEAVE_EPOCH:
+    if known.member_epoch != STATIC_LEAVE_EPOCH and not known.uses_classic_protocol:
         raise RefusalError(
             ErrorCode.UNRELEASED_INSTANCE_ID,
             f"Static member {member_id} with instance id {instance_id} cannot join the group "
             f"because the instance id is owned by {known.member_id} member.",
         )
+    return replace_static(group, heartbeat, known, member_id)
+
+
+def replace_static(
+    group: ConsumerGroup, heartbeat: Heartbeating, known: ConsumerMember, member_id: str
+) -> ConsumerMember:
+    """Return a static member with a new member id, and append the records of the replacement."""
     member = replace(known, member_id=member_id, member_epoch=0, previous_member_epoch=0)
     target = group.targets.get(known.member_id, {})
     heartbeat.records += [
@@ -140,6 +148,29 @@ def check_instance(
             f"{known.member_id}.",
         )
     return known
+
+
+def find_leaving(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
+    """Return the member that a LeaveGroup request names. Raises RefusalError."""
+    if instance_id is None:
+        return find_member(group, member_id)
+    known = group.static_member(instance_id)
+    # Administrators name no member id.
+    return check_instance(
+        known, member_id or ("" if known is None else known.member_id), instance_id
+    )
+
+
+def find_member(
+    group: ConsumerGroup, member_id: str, instance_id: str | None = None
+) -> ConsumerMember:
+    """Return a member of the group. Raises RefusalError."""
+    if instance_id is not None:
+        return check_instance(group.static_member(instance_id), member_id, instance_id)
+    member = group.members.get(member_id)
+    if member is None:
+        raise unknown_member(group, member_id)
+    return member
 
 
 def _check_epoch(

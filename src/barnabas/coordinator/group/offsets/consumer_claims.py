@@ -19,7 +19,8 @@ def check_consumer_commit(group: ConsumerGroup, request: OffsetsToCommit) -> Err
     """Return whether the offsets may be committed.
 
     In an empty group, every client without a membership may commit. A member may also commit with
-    an older epoch, if it has owned all of the partitions since then.
+    an older epoch, if it has owned all of the partitions since then. The generation of a member of
+    the classic protocol is its member epoch.
     """
     claim = request.claim
     if claim.generation_id < 0 and not group.members:
@@ -30,7 +31,8 @@ def check_consumer_commit(group: ConsumerGroup, request: OffsetsToCommit) -> Err
     member = group.members.get(claim.member_id)
     if member is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    if not request.is_transactional and request.version < _MEMBER_EPOCH_SINCE:
+    needs_member_epoch = not (request.is_transactional or member.uses_classic_protocol)
+    if needs_member_epoch and request.version < _MEMBER_EPOCH_SINCE:
         return ErrorCode.UNSUPPORTED_VERSION
     if claim.generation_id == member.member_epoch:
         return ErrorCode.NONE
@@ -41,7 +43,12 @@ def check_consumer_commit(group: ConsumerGroup, request: OffsetsToCommit) -> Err
     if is_valid:
         return ErrorCode.NONE
     # TxnOffsetCommit has no member epochs.
-    if request.is_transactional:
+    return ErrorCode.ILLEGAL_GENERATION if request.is_transactional else _stale_epoch(member)
+
+
+def _stale_epoch(member: ConsumerMember) -> ErrorCode:
+    """Return the error for another epoch than the member's, by its protocol."""
+    if member.uses_classic_protocol:
         return ErrorCode.ILLEGAL_GENERATION
     return ErrorCode.STALE_MEMBER_EPOCH
 
@@ -64,6 +71,4 @@ def check_consumer_fetch(
     member = group.members.get(member_id or "")
     if member is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    if member_epoch != member.member_epoch:
-        return ErrorCode.STALE_MEMBER_EPOCH
-    return ErrorCode.NONE
+    return ErrorCode.NONE if member_epoch == member.member_epoch else _stale_epoch(member)

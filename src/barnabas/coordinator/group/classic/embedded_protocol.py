@@ -1,0 +1,56 @@
+"""Subscriptions and assignments that consumers embed in JoinGroup and SyncGroup (ConsumerProtocol).
+
+The coordinator of a classic group does not interpret assignments. It reads them when the group
+becomes a consumer group, and writes them for members of the classic protocol in a consumer group.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.codec import decode_from
+from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.record_frame import encode_coordinator_value, read_prefix
+from barnabas.protocol.records.consumer_protocol_assignment import (
+    ConsumerProtocolAssignment,
+    TopicPartition,
+)
+from barnabas.protocol.records.consumer_protocol_subscription import ConsumerProtocolSubscription
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+# Newer versions only add fields at the end.
+_VERSION_MAX = 3
+_PREFIX_BYTES = 2
+
+
+def read_version(data: bytes) -> int:
+    """Return the version of embedded data, at most the latest known one. Raises ProtocolError."""
+    version = read_prefix(data)
+    if version < 0:
+        raise ProtocolError(f"the version of the embedded consumer protocol is {version}")
+    return min(version, _VERSION_MAX)
+
+
+def decode_subscription(data: bytes) -> ConsumerProtocolSubscription:
+    """Return a consumer's subscription. Raises ProtocolError."""
+    found, _ = decode_from(ConsumerProtocolSubscription, read_version(data), data, _PREFIX_BYTES)
+    return found
+
+
+def decode_assignment(data: bytes) -> ConsumerProtocolAssignment:
+    """Return a consumer's assignment. Raises ProtocolError."""
+    found, _ = decode_from(ConsumerProtocolAssignment, read_version(data), data, _PREFIX_BYTES)
+    return found
+
+
+def encode_assignment(partitions: Mapping[str, Collection[int]], version: int) -> bytes:
+    """Return a consumer's assignment (partitions by topic name) in a version of the protocol."""
+    assignment = ConsumerProtocolAssignment(
+        assigned_partitions=[
+            TopicPartition(topic=topic, partitions=sorted(indexes))
+            for topic, indexes in sorted(partitions.items())
+        ]
+    )
+    return encode_coordinator_value(assignment, version)

@@ -1,0 +1,415 @@
+"""Groups with members that change their protocol, as requests to one broker (KIP-848)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from barnabas.coordinator.group.classic.embedded_protocol import (
+    decode_assignment,
+    encode_assignment,
+)
+from barnabas.protocol.api_table import ApiKey
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.record_frame import encode_coordinator_value
+from barnabas.protocol.records.consumer_protocol_subscription import (
+    ConsumerProtocolSubscription,
+    TopicPartition,
+)
+from differential.answer import read_answer
+from differential.consumer_members import Members, words
+from differential.request import request
+from differential.scene import ask
+from waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from differential.side import Side
+
+CLASSIC, CONSUMER = "classic", "consumer"
+_GROUP_RESOURCE, _SET = 32, 0
+
+
+class Mixed(Members):
+    """Members of both protocols. Each classic member has a connection of its own."""
+
+    def __init__(self, side: Side, group: str, topics: dict[str, int]) -> None:
+        super().__init__(side, group, topics)
+        config = {"name": "consumer.assignment.interval.ms", "config_operation": _SET, "value": "0"}
+        resource = {"resource_type": _GROUP_RESOURCE, "resource_name": group, "configs": [config]}
+        ask(side, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource]})
+
+    def note(self, what: str, answer: Any) -> Any:
+        self.lines.append(f"{what}: {words(answer, self.side)}")
+        return answer
+
+    def ask(self, api: ApiKey, version: int, **fields: Any) -> Any:
+        values = {"group_id": self.group, **fields}
+        return self.note(f"{api.name} {sorted(fields)}", ask(self.side, api, version, values))
+
+    def send_join(
+        self,
+        member: str,
+        *topics: str,
+        version: int = 9,
+        instance: str | None = None,
+        owned: dict[str, Sequence[int]] | None = None,
+        protocols: Sequence[str] = ("range",),
+        **fields: Any,
+    ) -> Callable[[], Any]:
+        """Send JoinGroup. The result waits for the response."""
+        subscription = ConsumerProtocolSubscription(
+            topics=list(topics),
+            owned_partitions=[
+                TopicPartition(topic=name, partitions=list(indexes))
+                for name, indexes in (owned or {}).items()
+            ],
+        )
+        data = encode_coordinator_value(subscription, 3)
+        values = {
+            "group_id": self.group,
+            "session_timeout_ms": 30_000,
+            "rebalance_timeout_ms": 60_000,
+            "member_id": member,
+            "group_instance_id": instance,
+            "protocol_type": "consumer",
+            "protocols": [{"name": name, "metadata": data} for name in protocols],
+            **fields,
+        }
+        on = instance or member
+        self.side.send(request(ApiKey.JOIN_GROUP, version, values), version, on)
+        return partial(self._joined, version, on)
+
+    def _joined(self, version: int, on: str) -> Any:
+        frame = self.side.receive(on)
+        assert isinstance(frame, bytes), frame
+        answer = read_answer(ApiKey.JOIN_GROUP, version, frame)
+        if answer.member_id and answer.member_id not in self.side.drawn().values():
+            self.side.remember(f"member {len(self.side.drawn())}", answer.member_id)
+        answer.members.sort(key=lambda each: words(each.member_id, self.side))
+        return self.note("join", answer)
+
+    def join_with(self, member: str, protocols: list[dict[str, Any]]) -> None:
+        fields = {"session_timeout_ms": 30_000, "rebalance_timeout_ms": 60_000}
+        names = {"member_id": member, "protocol_type": "consumer", "protocols": protocols}
+        self.ask(ApiKey.JOIN_GROUP, 9, **fields, **names)
+
+    def join(self, member: str, *topics: str, **fields: Any) -> Any:
+        return self.send_join(member, *topics, **fields)()
+
+    def sync(
+        self,
+        member: str,
+        generation: int,
+        assign: dict[str, dict[str, Sequence[int]]] | None = None,
+        **fields: Any,
+    ) -> Any:
+        assignments = [
+            {"member_id": name, "assignment": encode_assignment(partitions, 3)}
+            for name, partitions in (assign or {}).items()
+        ]
+        fields.setdefault("protocol_type", "consumer")
+        fields.setdefault("protocol_name", "range")
+        values = {
+            "group_id": self.group,
+            "generation_id": generation,
+            "member_id": member,
+            "assignments": assignments,
+            **fields,
+        }
+        answer = ask(self.side, ApiKey.SYNC_GROUP, 5, values)
+        if answer.error_code == 0 and answer.assignment:
+            self.lines.append(f"assigned {decode_assignment(answer.assignment)}")
+        return self.note("sync", answer)
+
+    def alive(self, member: str, generation: int, instance: str | None = None) -> int:
+        fields = {"generation_id": generation, "member_id": member, "group_instance_id": instance}
+        error: int = self.ask(ApiKey.HEARTBEAT, 4, **fields).error_code
+        return error
+
+    def alive_quietly(self, member: str, generation: int) -> int:
+        values = {"group_id": self.group, "generation_id": generation, "member_id": member}
+        error: int = ask(self.side, ApiKey.HEARTBEAT, 4, values).error_code
+        return error
+
+    def leave(self, *members: tuple[str, str | None]) -> None:
+        named = [{"member_id": each, "group_instance_id": name} for each, name in members]
+        self.ask(ApiKey.LEAVE_GROUP, 5, members=named)
+
+    def commit(self, topic: str, partition: int, member: str, epoch: int, version: int = 9) -> None:
+        partitions = [{"partition_index": partition, "committed_offset": 7}]
+        self.ask(
+            ApiKey.OFFSET_COMMIT,
+            version,
+            member_id=member,
+            generation_id_or_member_epoch=epoch,
+            topics=[{"name": topic, "partitions": partitions}],
+        )
+
+    def fetch(self, topic: str, member: str, epoch: int) -> None:
+        topics = [{"name": topic, "partition_indexes": [0]}]
+        group = {"group_id": self.group, "member_id": member, "member_epoch": epoch}
+        answer = ask(self.side, ApiKey.OFFSET_FETCH, 9, {"groups": [{**group, "topics": topics}]})
+        self.note("fetch", answer)
+
+    def look(self) -> None:
+        """Describe and list the group by all APIs."""
+        self.describe()
+        answer = ask(self.side, ApiKey.DESCRIBE_GROUPS, 6, {"groups": [self.group]})
+        for group in answer.groups:
+            group.members.sort(key=lambda each: words(each.member_id, self.side))
+        self.note("classic", answer)
+        for kind in (CLASSIC, CONSUMER):
+            listed = ask(self.side, ApiKey.LIST_GROUPS, 5, {"types_filter": [kind]})
+            self.lines.append(str([each for each in listed.groups if each.group_id == self.group]))
+
+
+def classic_group(members: Mixed, topic: str, **fields: Any) -> tuple[str, int]:
+    """Make a stable classic group with one member, which has all partitions of the topic."""
+    fields.setdefault("version", 3)
+    joined = members.join("", topic, **fields)
+    generation = joined.generation_id
+    members.sync(
+        joined.member_id,
+        generation,
+        {joined.member_id: {topic: range(4)}},
+        group_instance_id=fields.get("instance"),
+    )
+    return joined.member_id, generation
+
+
+def upgrade_and_downgrade(members: Mixed, topic: str) -> None:
+    c1, generation = classic_group(members, topic)
+    members.look()
+    joined = members.beat("m1", 0, subscribed_topic_names=[topic])
+    members.look()
+    epoch = joined.member_epoch
+    members.alive(c1, generation)
+    members.sync(c1, generation)
+    # The member keeps its partitions, and gives up two of them in its second JoinGroup.
+    first = members.join(c1, topic, owned={topic: range(4)})
+    members.sync(c1, first.generation_id)
+    members.alive(c1, first.generation_id)
+    members.look()
+    second = members.join(c1, topic, owned={topic: [0, 1]})
+    members.sync(c1, second.generation_id)
+    members.alive(c1, second.generation_id)
+    members.beat("m1", epoch)
+    members.look()
+    members.beat("m1", -1)
+    members.look()
+    members.alive(c1, second.generation_id)
+    members.alive(c1, second.generation_id + 1)
+    third = members.join(c1, topic, owned={topic: [0, 1]})
+    members.sync(c1, third.generation_id, {c1: {topic: range(4)}})
+    members.look()
+    members.leave((c1, None))
+    members.look()
+
+
+def new_members_of_both(members: Mixed, topic: str) -> None:
+    members.beat("m1", 0, subscribed_topic_names=[topic], server_assignor="range")
+    members.join("", topic)
+    members.join("c1", topic, protocols=("range", "cooperative-sticky"))
+    members.join("c2", topic, protocols=("sticky",))
+    members.join("c2", topic, protocols=())
+    members.join("c2", topic, protocol_type="connect")
+    joined = members.join("c2", topic, protocols=("cooperative-sticky",), version=1)
+    members.sync("c2", joined.generation_id, protocol_name="range")
+    members.sync("c2", joined.generation_id, protocol_type="connect")
+    members.sync("c2", joined.generation_id, protocol_type=None, protocol_name=None)
+    members.sync("c2", joined.generation_id, protocol_name="cooperative-sticky")
+    members.sync("m1", 2)
+    members.alive("m1", 2)
+    members.alive("c3", 2)
+    members.alive("c2", 99)
+    members.look()
+    members.beat("m1", 2, owned={topic: [0, 1, 2, 3]})
+    members.beat("m1", 2, owned={topic: [0, 1]})
+    members.alive("c2", joined.generation_id)
+    members.alive("c1", joined.generation_id)
+    members.look()
+    # A client changes its protocol with the same member id, both ways.
+    members.beat("c1", 0, subscribed_topic_names=[topic])
+    members.join("m1", topic, protocols=("cooperative-sticky",))
+    members.look()
+    members.leave(("c1", None), ("unknown", None), ("c2", None), ("c2", None))
+    members.look()
+
+
+def offsets_of_both(members: Mixed, topic: str) -> None:
+    c1, generation = classic_group(members, topic)
+    members.commit(topic, 0, c1, generation, version=8)
+    members.beat("m1", 0, subscribed_topic_names=[topic])
+    members.commit(topic, 0, c1, generation, version=8)
+    members.commit(topic, 0, c1, generation)
+    members.fetch(topic, c1, generation)
+    joined = members.join(c1, topic, owned={topic: [0, 1]})
+    # The member has had the partition since its older generation.
+    members.commit(topic, 0, c1, generation)
+    members.commit(topic, 3, c1, generation)
+    members.commit(topic, 0, c1, generation - 1)
+    members.commit(topic, 0, c1, joined.generation_id + 1)
+    members.commit(topic, 0, c1, -1)
+    members.fetch(topic, c1, generation)
+    members.fetch(topic, c1, joined.generation_id)
+    members.fetch(topic, "m1", joined.generation_id)
+    members.fetch(topic, "m1", joined.generation_id + 1)
+    members.commit(topic, 3, "m1", joined.generation_id, version=8)
+    members.commit(topic, 3, "m1", joined.generation_id)
+    members.commit(topic, 3, "m1", joined.generation_id + 1)
+
+
+def static_members_change(members: Mixed, topic: str) -> None:
+    c1, generation = classic_group(members, topic, instance="i", version=5)
+    members.beat("m1", 0, subscribed_topic_names=[topic], instance_id="j")
+    members.alive(c1, generation, "i")
+    members.alive(c1, generation, "j")
+    members.alive("m1", generation, "i")
+    members.alive(c1, generation, "unknown")
+    # The consumer protocol replaces the classic static member, and the other way round.
+    replaced = members.beat("m2", 0, subscribed_topic_names=[topic], instance_id="i")
+    members.alive(c1, generation, "i")
+    members.look()
+    members.join("other", topic, instance="i")
+    members.join("other", topic, instance="unknown")
+    members.join("", topic, instance="j")
+    members.look()
+    members.beat("m2", replaced.member_epoch, instance_id="i", owned={topic: []})
+    members.look()
+    # The last member of the consumer protocol is replaced, and its subscription stays.
+    members.join("", topic, instance="i")
+    members.look()
+
+
+def last_static_member_resubscribes(members: Mixed, topic: str) -> None:
+    members.beat("m1", 0, subscribed_topic_names=[topic], instance_id="i")
+    members.join("", "other-topic", instance="i")
+    members.look()
+
+
+def only_static_member_is_replaced(members: Mixed, topic: str) -> None:
+    members.beat("m1", 0, subscribed_topic_names=[topic], instance_id="i")
+    joined = members.join("", topic, instance="i")
+    members.look()
+    members.sync(joined.member_id, joined.generation_id, group_instance_id="i")
+    members.leave(("", "i"))
+    members.look()
+
+
+def fenced_and_expired(members: Mixed, topic: str) -> None:
+    c1, generation = classic_group(members, topic, session_timeout_ms=6_000)
+    members.beat("m1", 0, subscribed_topic_names=[topic], instance_id="i")
+    members.beat("m1", -2, instance_id="i")
+    members.look()
+    members.leave(("", "i"))
+    members.alive(c1, generation)
+    members.look()
+
+
+def refused_upgrades(members: Mixed, topic: str) -> None:
+    connect = members.join("", topic, version=3, protocol_type="connect")
+    members.sync(connect.member_id, connect.generation_id, {connect.member_id: {topic: [0]}})
+    members.beat("m1", 0, subscribed_topic_names=[topic])
+    members.beat("m1", 3)
+    members.beat("m1", -1)
+    members.look()
+
+
+def rebalance_in_progress(members: Mixed, topic: str) -> None:
+    c1, generation = classic_group(members, topic)
+    pending = members.send_join("", topic, version=3, instance="i")
+    eventually(lambda: members.alive_quietly(c1, generation) == ErrorCode.REBALANCE_IN_PROGRESS)
+    members.beat("m1", 0, subscribed_topic_names=[topic])
+    pending()
+    members.look()
+    members.alive(c1, generation)
+    members.join(c1, topic, owned={topic: range(4)})
+    members.look()
+
+
+def first_rebalance_in_progress(members: Mixed, topic: str) -> None:
+    joined = members.join("", topic, version=3)
+    members.beat("m1", 0, subscribed_topic_names=[topic])
+    members.look()
+    members.sync(joined.member_id, joined.generation_id)
+    members.join(joined.member_id, topic)
+    members.look()
+
+
+def odd_assignments(members: Mixed, topic: str) -> None:
+    joined = members.join("", topic, version=3)
+    member, generation = joined.member_id, joined.generation_id
+    with_data = encode_assignment({topic: [0]}, 3)[:-4] + b"\x00\x00\x00\x01x"
+    for assignment in (with_data, b"\x00", b"\xff\xff", b"\x00\x00\x00\x00\x00\x09"):
+        named = [{"member_id": member, "assignment": assignment}]
+        members.ask(
+            ApiKey.SYNC_GROUP,
+            5,
+            generation_id=generation,
+            member_id=member,
+            assignments=named,
+            protocol_type="consumer",
+            protocol_name="range",
+        )
+        members.beat("m1", 0, subscribed_topic_names=[topic])
+        generation = members.join(member, topic, version=3).generation_id
+    named = {member: {topic: [0, 1], "no-such-topic": [0]}}
+    members.sync(member, generation, named)
+    members.beat("m1", 0, subscribed_topic_names=[topic])
+    members.look()
+
+
+def odd_subscriptions(members: Mixed, topic: str) -> None:
+    members.beat("m1", 0, subscribed_topic_names=[topic])
+    for metadata in (b"", b"\x00", b"\xff\xff", b"\x00\x03\x00\x00\x00\x09"):
+        protocols = [{"name": "range", "metadata": metadata}]
+        members.join_with("c1", protocols)
+    members.join("c1", topic, owned={"no-such-topic": [0], topic: [0, 9]})
+    members.look()
+
+
+def topics_change(members: Mixed, topic: str) -> None:
+    c1, generation = classic_group(members, topic)
+    members.beat("m1", 0, subscribed_topic_regex="no-such-.*", subscribed_topic_names=[])
+    members.alive(c1, generation)
+    first = members.join(c1, topic, "no-such-topic", owned={topic: range(4)})
+    members.sync(c1, first.generation_id)
+    members.join("m1", topic)
+    members.look()
+    second = members.join(c1, owned={topic: [0, 1]})
+    members.sync(c1, second.generation_id)
+    members.alive(c1, second.generation_id)
+    members.join(c1, owned={})
+    members.look()
+
+
+def empty_groups_change(members: Mixed, topic: str) -> None:
+    c1, _ = classic_group(members, topic)
+    members.leave((c1, None))
+    members.beat("m1", 0, subscribed_topic_names=[topic])
+    members.look()
+    members.beat("m1", -1)
+    members.sync("m1", 2)
+    members.alive("m1", 2)
+    classic_group(members, topic)
+    members.look()
+
+
+CONVERSIONS = (
+    upgrade_and_downgrade,
+    new_members_of_both,
+    offsets_of_both,
+    static_members_change,
+    last_static_member_resubscribes,
+    only_static_member_is_replaced,
+    fenced_and_expired,
+    refused_upgrades,
+    rebalance_in_progress,
+    first_rebalance_in_progress,
+    odd_assignments,
+    odd_subscriptions,
+    topics_change,
+    empty_groups_change,
+)
