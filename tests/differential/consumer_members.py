@@ -131,8 +131,9 @@ class Members:
     def describe(self) -> None:
         answer = ask(self.side, DESCRIBE, 1, {"group_ids": [self.group]})
         for group in answer.groups:
-            group.members.sort(key=lambda each: words(each.member_id, self.side))
+            group.members.sort(key=lambda each: words([each.member_id], self.side))
             for member in group.members:
+                member.subscribed_topic_names.sort()
                 for assignment in (member.assignment, member.target_assignment):
                     for topic in assignment.topic_partitions:
                         topic.partitions.sort()
@@ -182,5 +183,7 @@ def normalize(value: Any) -> None:
             setattr(value, name, 1)
     if isinstance(value, ConsumerGroupMetadataValue):
         value.metadata_hash = int(value.metadata_hash != 0)
+    if isinstance(value, GroupMetadataValue):
+        value.members.sort(key=lambda each: each.group_instance_id or "")
     if isinstance(value, ConsumerGroupRegularExpressionValue):
         value.version = int(value.version > 0)

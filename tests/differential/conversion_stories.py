@@ -87,7 +87,7 @@ class Mixed(Members):
         answer = read_answer(ApiKey.JOIN_GROUP, version, frame)
         if answer.member_id and answer.member_id not in self.side.drawn().values():
             self.side.remember(f"member {len(self.side.drawn())}", answer.member_id)
-        answer.members.sort(key=lambda each: words(each.member_id, self.side))
+        answer.members.sort(key=lambda each: words([each.member_id], self.side))
         return self.note("join", answer)
 
     def join_with(self, member: str, protocols: list[dict[str, Any]]) -> None:
@@ -158,7 +158,7 @@ class Mixed(Members):
         self.describe()
         answer = ask(self.side, ApiKey.DESCRIBE_GROUPS, 6, {"groups": [self.group]})
         for group in answer.groups:
-            group.members.sort(key=lambda each: words(each.member_id, self.side))
+            group.members.sort(key=lambda each: words([each.member_id], self.side))
         self.note("classic", answer)
         for kind in (CLASSIC, CONSUMER):
             listed = ask(self.side, ApiKey.LIST_GROUPS, 5, {"types_filter": [kind]})
@@ -319,7 +319,7 @@ def refused_upgrades(members: Mixed, topic: str) -> None:
 
 def rebalance_in_progress(members: Mixed, topic: str) -> None:
     c1, generation = classic_group(members, topic)
-    pending = members.send_join("", topic, version=3, instance="i")
+    pending = members.send_join("", "no-such-topic", version=3, instance="i")
     eventually(lambda: members.alive_quietly(c1, generation) == ErrorCode.REBALANCE_IN_PROGRESS)
     members.beat("m1", 0, subscribed_topic_names=[topic])
     pending()
@@ -330,11 +330,11 @@ def rebalance_in_progress(members: Mixed, topic: str) -> None:
 
 
 def first_rebalance_in_progress(members: Mixed, topic: str) -> None:
-    joined = members.join("", topic, version=3)
+    joined = members.join("", "no-such-topic", version=3)
     members.beat("m1", 0, subscribed_topic_names=[topic])
     members.look()
     members.sync(joined.member_id, joined.generation_id)
-    members.join(joined.member_id, topic)
+    members.join(joined.member_id, "no-such-topic")
     members.look()
 
 

@@ -157,8 +157,7 @@ class ClassicMembers:
         try:
             subscription = decode_subscription(metadata)
         except ProtocolError as error:
-            # Kafka returns this error.
-            raise RefusalError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
+            raise RefusalError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, str(error)) from None
         named = ((topics.topic_id(each.topic), each) for each in subscription.owned_partitions)
         fields = ConsumerGroupHeartbeatRequest(
             group_id=request.group_id,
