@@ -29,12 +29,17 @@ Partitions = dict[str, set[int]]
 class ConsumersWorld(MembersWorld):
     """A loaded coordinator, topics, and short calls for heartbeats."""
 
-    def __init__(self, replicas: tuple[int, ...] = (1,), **config: int) -> None:
+    def __init__(
+        self,
+        replicas: tuple[int, ...] = (1,),
+        broker_config: dict[str, str | int] | None = None,
+        **config: int,
+    ) -> None:
         self.consumer_config = {"group_consumer_assignment_interval_ms": 0, **config}
         self.overrides: dict[str, dict[str, str]] = {}
         # Topics that clients may not describe.
         self.hidden: set[str] = set()
-        super().__init__(replicas)
+        super().__init__(replicas, **(broker_config or {}))
 
     def _make_coordinator(self, consumers: ConsumerSettings | None = None) -> GroupCoordinator:
         settings = ConsumerSettings(

@@ -61,7 +61,7 @@ class Topics:
 class CoordinatorWorld:
     """One broker whose `__consumer_offsets` has one partition."""
 
-    def __init__(self, replicas: tuple[int, ...] = (1,), **config: int) -> None:
+    def __init__(self, replicas: tuple[int, ...] = (1,), **config: str | int) -> None:
         self.replicas = ReplicaSet()
         self.replicas.replay(
             TopicRecord(name=OFFSETS_TOPIC, topic_id=OFFSETS_ID),

@@ -58,7 +58,7 @@ class Answers(list):
 class MembersWorld(CoordinatorWorld):
     """A loaded coordinator, and short calls for its requests."""
 
-    def __init__(self, replicas: tuple[int, ...] = (1,), **config: int) -> None:
+    def __init__(self, replicas: tuple[int, ...] = (1,), **config: str | int) -> None:
         super().__init__(replicas, **config)
         self.load()
 
