@@ -17,6 +17,7 @@ from barnabas.coordinator.group.classic.embedded_protocol import (
 )
 from barnabas.coordinator.group.classic.group_memory import GroupMemory
 from barnabas.coordinator.group.classic.group_record import group_tombstone
+from barnabas.coordinator.group.consumer.assignment import target_of
 from barnabas.coordinator.group.consumer.classic_metadata import ClassicMetadata
 from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
 from barnabas.coordinator.group.consumer.consumer_member import ConsumerMember
@@ -26,6 +27,8 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.protocol_error import ProtocolError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from barnabas.coordinator.group.classic.classic_group import ClassicGroup
     from barnabas.coordinator.group.classic.classic_member import ClassicMember
     from barnabas.coordinator.group.consumer.assignment import Target
@@ -33,6 +36,9 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.migration_policy import MigrationPolicy
     from barnabas.coordinator.group.topics_view import TopicsView
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
+    from barnabas.protocol.records.consumer_protocol_subscription import (
+        ConsumerProtocolSubscription,
+    )
 
 _log = logging.getLogger(__name__)
 
@@ -87,27 +93,41 @@ class Upgrade:
             raise _refused(group, "the group size exceeds the consumer group maximum size.")
 
     def _converted(self, group: ClassicGroup) -> ConsumerGroup:
+        """Return the consumer group. Raises ProtocolError or RefusalError."""
         # The group in the shard is made by the replay of the records, which counts its memory.
         converted = ConsumerGroup(group.group_id, GroupMemory())
         converted.group_epoch = converted.assignment_epoch = group.generation_id
+        subscriptions = {
+            member.id: decode_subscription(_metadata(group, member))
+            for member in group.members.values()
+        }
+        targets = _targets(group, subscriptions, self._shard.topics)
         for member in group.members.values():
-            target = _target_of(group, member, self._shard.topics)
-            converted.targets[member.id] = target
-            converted.put(_member_of(group, member, target))
+            converted.targets[member.id] = targets[member.id]
+            converted.put(_member_of(group, member, subscriptions[member.id], targets[member.id]))
         names = converted.subscribed_names()
         converted.metadata_hash = self._shard.hashes.of_topics(names)
         return converted
 
 
-def _member_of(group: ClassicGroup, member: ClassicMember, target: Target) -> ConsumerMember:
-    """Return the member of the consumer group, which has its target. Raises ProtocolError."""
+def _metadata(group: ClassicGroup, member: ClassicMember) -> bytes:
+    """Return the subscription of the selected protocol.
+
+    If the first generation has not started yet, no protocol is selected, and the member's first one
+    counts.
+    """
+    found = member.protocols.get(group.protocol_name or "")
+    return next(iter(member.protocols.values())) if found is None else found
+
+
+def _member_of(
+    group: ClassicGroup,
+    member: ClassicMember,
+    subscription: ConsumerProtocolSubscription,
+    target: Target,
+) -> ConsumerMember:
+    """Return the member of the consumer group. It has reached its target."""
     epoch, identity = group.generation_id, member.identity
-    protocols = tuple(member.protocols.items())
-    # The first generation may not have started yet, so that no protocol is selected.
-    protocol = group.protocol_name if group.protocol_name in member.protocols else None
-    subscription = decode_subscription(
-        protocols[0][1] if protocol is None else member.protocols[protocol]
-    )
     return ConsumerMember(
         member_id=member.id,
         member_epoch=epoch,
@@ -119,31 +139,67 @@ def _member_of(group: ClassicGroup, member: ClassicMember, target: Target) -> Co
         rebalance_timeout_ms=member.times.rebalance_timeout_ms,
         subscribed_topic_names=frozenset(subscription.topics),
         assigned={topic_id: dict.fromkeys(indexes, epoch) for topic_id, indexes in target.items()},
-        classic=ClassicMetadata(member.times.session_timeout_ms, protocols),
+        classic=ClassicMetadata(member.times.session_timeout_ms, tuple(member.protocols.items())),
     )
 
 
-def _target_of(group: ClassicGroup, member: ClassicMember, topics: TopicsView) -> Target:
-    """Return the existing partitions of a member's assignment. Raises ProtocolError.
+def _targets(
+    group: ClassicGroup,
+    subscriptions: Mapping[str, ConsumerProtocolSubscription],
+    topics: TopicsView,
+) -> dict[str, Target]:
+    """Return the partitions of each member: those of its assignment.
 
-    Raises RefusalError if the assignor has added data: the broker's assignors would lose it.
+    A rebalance that starts before the last one has ended removes the assignments. Cooperative
+    members still use the partitions that they have reported by JoinGroup, and keep them. Kafka
+    gives these partitions to other members at once.
+
+    Raises:
+        ProtocolError: an assignment is unreadable.
+        RefusalError: an assignor has added data, which the broker's assignors would lose.
     """
-    if not member.assignment:
-        return {}
-    assignment = decode_assignment(member.assignment)
-    if assignment.user_data:
-        raise _refused(
-            group,
-            "an unsupported custom assignor is in use. Please refer to the documentation or switch "
-            "to a default assignor before re-attempting the upgrade.",
-        )
-    found: dict[bytes, frozenset[int]] = {}
-    for each in assignment.assigned_partitions:
-        topic_id, count = topics.topic_id(each.topic), topics.partition_count(each.topic)
-        indexes = frozenset(index for index in each.partitions if 0 <= index < count)
-        if topic_id is not None and indexes:
-            found[topic_id] = found.get(topic_id, frozenset()) | indexes
+    found: dict[str, Target] = {}
+    taken: set[tuple[bytes, int]] = set()
+    for member in group.members.values():
+        if member.assignment:
+            assignment = decode_assignment(member.assignment)
+            if assignment.user_data:
+                raise _refused(
+                    group,
+                    "an unsupported custom assignor is in use. Please refer to the documentation or"
+                    " switch to a default assignor before re-attempting the upgrade.",
+                )
+            named = [(each.topic, each.partitions) for each in assignment.assigned_partitions]
+            found[member.id] = _existing(named, topics)
+            taken |= _pairs(found[member.id])
+    # Of two members that report a partition, the one with the newer generation has it.
+    for member_id in sorted(subscriptions, key=lambda each: -subscriptions[each].generation_id):
+        if member_id in found:
+            continue
+        named = [
+            (each.topic, each.partitions) for each in subscriptions[member_id].owned_partitions
+        ]
+        owned: dict[bytes, set[int]] = {}
+        for topic_id, index in _pairs(_existing(named, topics)) - taken:
+            owned.setdefault(topic_id, set()).add(index)
+        found[member_id] = target_of(owned)
+        taken |= _pairs(found[member_id])
     return found
+
+
+def _existing(named: Iterable[tuple[str, Iterable[int]]], topics: TopicsView) -> Target:
+    """Return the partitions that exist, by topic id."""
+    found: dict[bytes, set[int]] = {}
+    for name, indexes in named:
+        topic_id, count = topics.topic_id(name), topics.partition_count(name)
+        if topic_id is not None:
+            existing = (index for index in indexes if 0 <= index < count)
+            found.setdefault(topic_id, set()).update(existing)
+    return target_of(found)
+
+
+def _pairs(target: Target) -> set[tuple[bytes, int]]:
+    return {(topic_id, index) for topic_id, indexes in target.items() for index in indexes}
 
 
 def _refused(group: ClassicGroup, reason: str) -> RefusalError:
