@@ -52,8 +52,6 @@ KNOWN_DIFFERENCES: dict[str, dict[str, str]] = {
         "answer 1 queued.max.request.bytes *": "256 MiB by default: unfinished requests are bounded"
         " from the start, where Kafka has no limit",
         "answer 1 sasl.* read_only*": _SASL,
-        "answer 1 group.consumer.migration.policy *": "groups with members do not change their"
-        " protocol",
     },
     "describe_quorum: the-metadata-quorum": {
         "answer 1 DescribeQuorum.nodes*": "a single node opens no listener for controllers"

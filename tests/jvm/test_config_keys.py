@@ -39,8 +39,6 @@ OTHER_DEFAULTS = {
     "log.dir",
     "node.id",
     "process.roles",
-    # Groups with members do not change their protocol.
-    "group.consumer.migration.policy",
     # Bounded from the start: Kafka has no limit.
     "queued.max.request.bytes",
     # The system sizes them as it goes.

@@ -1,4 +1,4 @@
-"""Directories with a consumer group (KIP-848) that the other broker goes on with, both ways."""
+"""Directories with consumer groups (KIP-848) that the other broker goes on with, both ways."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from barnabas.coordinator.group.classic.embedded_protocol import decode_assignment
+from barnabas.protocol.errors import ErrorCode
 from barnabas.testing.broker_process import BrokerProcess
 from differential.consumer_members import DESCRIBE, HEARTBEAT, Members
+from differential.conversion_stories import Mixed, classic_group
 from differential.scene import ask
 from differential.side import Side
 from jvm.features import FEATURES
@@ -66,16 +69,27 @@ def beats(side: Side, member: str, epoch: int) -> int:
     return -100 if answer.error_code else answer.member_epoch
 
 
-@pytest.mark.parametrize("is_kafka_first", [True, False], ids=["kafka-first", "ours-first"])
+both_ways = pytest.mark.parametrize(
+    "is_kafka_first", [True, False], ids=["kafka-first", "ours-first"]
+)
+
+
+def started(broker: Broker) -> Side:
+    """Start a broker, and wait for its coordinator."""
+    broker.start()
+    side = Side("first", broker.bootstrap)
+    warm = {"key_type": 0, "coordinator_keys": [GROUP]}
+    eventually(lambda: not ask(side, 10, 4, warm).coordinators[0].error_code)
+    eventually(lambda: described(side).error_code == 69)
+    return side
+
+
+@both_ways
 def test_the_other_broker_goes_on_with_the_group(
     pair: tuple[Broker, Broker], is_kafka_first: bool
 ) -> None:
     first, second = pair if is_kafka_first else pair[::-1]
-    first.start()
-    side = Side("first", first.bootstrap)
-    warm = {"key_type": 0, "coordinator_keys": [GROUP]}
-    eventually(lambda: not ask(side, 10, 4, warm).coordinators[0].error_code)
-    eventually(lambda: described(side).error_code == 69)
+    side = started(first)
     members = Members(side, GROUP, {TOPIC: 4})
     members.beat("m1", 0, subscribed_topic_names=[TOPIC], instance_id="i", rack_id="r")
     members.beat("m2", 0, subscribed_topic_regex=f"{TOPIC}.*", server_assignor="range")
@@ -95,4 +109,35 @@ def test_the_other_broker_goes_on_with_the_group(
     answer = ask(side, HEARTBEAT, 1, {**values, **owned})
     assert answer.error_code == 0
     assert answer.member_epoch > m1
+    side.close_all()
+
+
+@both_ways
+def test_the_other_broker_goes_on_with_members_of_both_protocols(
+    pair: tuple[Broker, Broker], is_kafka_first: bool
+) -> None:
+    """The second broker has the classic member, and converts the group."""
+    first, second = pair if is_kafka_first else pair[::-1]
+    side = started(first)
+    members = Mixed(side, GROUP, {TOPIC: 4})
+    classic, _ = classic_group(members, TOPIC)
+    members.beat("m1", 0, subscribed_topic_names=[TOPIC])
+    revoking = members.join(classic, TOPIC, owned={TOPIC: range(4)})
+    members.sync(classic, revoking.generation_id)
+    epoch = members.join(classic, TOPIC, owned={TOPIC: [0, 1]}).generation_id
+    before = described(side)
+    assert sorted(each.member_type for each in before.members) == [0, 1]
+    side.close_all()
+    first.kill()
+    second.start()
+    side.move(second.bootstrap)
+    eventually(lambda: described(side).error_code == 0)
+    assert described(side) == before
+    assert members.alive(classic, epoch) == ErrorCode.NONE
+    assert decode_assignment(members.sync(classic, epoch).assignment).assigned_partitions
+    assert beats(side, "m1", epoch) == epoch
+    members.beat("m1", -1)
+    assert members.alive(classic, epoch) == ErrorCode.REBALANCE_IN_PROGRESS
+    again = members.join(classic, TOPIC)
+    assert (again.leader, again.generation_id) == (classic, epoch + 1)
     side.close_all()

@@ -352,11 +352,16 @@ public final class JavaProgram {
         String topic = asked.get("topic").asText();
         String strategy = asked.has("strategy") ? asked.get("strategy").asText() : "range";
         List<String> more = new ArrayList<>(List.of(
-            "group.id", asked.get("group").asText(),
-            "group.protocol", "classic",
-            "session.timeout.ms", asked.get("session_timeout_ms").asText(),
-            "heartbeat.interval.ms", "300",
-            "partition.assignment.strategy", STRATEGIES.get(strategy)));
+            "group.id", asked.get("group").asText()));
+        if (asked.has("protocol") && asked.get("protocol").asText().equals("consumer")) {
+            more.addAll(List.of("group.protocol", "consumer"));
+        } else {
+            more.addAll(List.of(
+                "group.protocol", "classic",
+                "session.timeout.ms", asked.get("session_timeout_ms").asText(),
+                "heartbeat.interval.ms", "300",
+                "partition.assignment.strategy", STRATEGIES.get(strategy)));
+        }
         if (asked.has("instance_id")) {
             more.addAll(List.of("group.instance.id", asked.get("instance_id").asText()));
         }

@@ -205,17 +205,20 @@ def errors(bootstrap, topic):
     return found
 
 
-def member(bootstrap, topic, group, session_timeout_ms, instance_id=None, strategy="range"):
-    options = {"group.instance.id": instance_id} if instance_id else {}
+def member(bootstrap, topic, group, session_timeout_ms, **more):
+    options = {"group.instance.id": more["instance_id"]} if "instance_id" in more else {}
+    if more.get("protocol") == "consumer":
+        options["group.protocol"] = "consumer"
+    else:
+        options["session.timeout.ms"] = session_timeout_ms
+        options["heartbeat.interval.ms"] = 300
+        options["partition.assignment.strategy"] = more.get("strategy", "range")
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
             "group.id": group,
-            "session.timeout.ms": session_timeout_ms,
-            "heartbeat.interval.ms": 300,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            "partition.assignment.strategy": strategy,
             **options,
         }
     )
