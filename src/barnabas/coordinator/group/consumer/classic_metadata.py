@@ -17,3 +17,8 @@ class ClassicMetadata(msgspec.Struct, frozen=True):
     def protocol_name(self) -> str:
         """The protocol that JoinGroup returns: the member's first one."""
         return self.protocols[0][0]
+
+    @property
+    def subscription_bytes(self) -> int:
+        """The size of all subscriptions."""
+        return sum(len(metadata) for _, metadata in self.protocols)

@@ -24,12 +24,13 @@ from barnabas.coordinator.group.classic.group_record import group_record
 from barnabas.coordinator.group.classic.group_state import GroupState
 from barnabas.coordinator.group.consumer.assignment import NOTHING
 from barnabas.coordinator.group.consumer.consumer_records import group_tombstones
+from barnabas.coordinator.group.consumer.conversion_size import fits
 from barnabas.coordinator.runtime.append_errors import client_error
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.protocol_error import ProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection
 
     from barnabas.coordinator.group.classic.classic_groups import ClassicGroups
     from barnabas.coordinator.group.classic.rebalance import Rebalance
@@ -96,7 +97,7 @@ class Downgrade:
         return (
             self._policy.allows_downgrade
             and 0 < size <= self._group_size_max
-            and _has_common_protocol(group, _members_after(group, departure))
+            and _is_convertible(group, _members_after(group, departure))
         )
 
     def convert(
@@ -169,11 +170,17 @@ def _members_after(group: ConsumerGroup, departure: Departure) -> list[ConsumerM
     return [*kept, joining]
 
 
-def _has_common_protocol(group: ConsumerGroup, members: Iterable[ConsumerMember]) -> bool:
-    """Whether all members support a protocol, and have readable subscriptions for theirs.
+def _is_convertible(group: ConsumerGroup, members: list[ConsumerMember]) -> bool:
+    """Whether the members have a common protocol and readable subscriptions, and are not too many.
 
-    JoinGroup checks the former. Subscriptions of other protocols than the first are not read then.
+    JoinGroup checks the first of these. It reads only the subscription of the first protocol.
     """
+    sizes = (
+        (each.member_id, 0 if each.classic is None else each.classic.subscription_bytes)
+        for each in members
+    )
+    if not fits(group.group_id, sizes):
+        return False
     common: set[str] | None = None
     for member in members:
         if member.classic is None:

@@ -22,6 +22,7 @@ from barnabas.coordinator.group.consumer.classic_metadata import ClassicMetadata
 from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
 from barnabas.coordinator.group.consumer.consumer_member import ConsumerMember
 from barnabas.coordinator.group.consumer.consumer_records import group_records
+from barnabas.coordinator.group.consumer.conversion_size import fits
 from barnabas.coordinator.group.consumer.refusal import RefusalError
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.protocol_error import ProtocolError
@@ -91,6 +92,16 @@ class Upgrade:
             raise _refused(group, "the group does not use the consumer embedded protocol.")
         if len(group.members) > self._shard.config.group_consumer_max_size:
             raise _refused(group, "the group size exceeds the consumer group maximum size.")
+        sizes = (
+            (member.id, sum(map(len, member.protocols.values())))
+            for member in group.members.values()
+        )
+        if not fits(group.group_id, sizes):
+            # The error that follows if the log rejects a batch for its size.
+            raise RefusalError(
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                f"The records of group {group.group_id} do not fit into a batch.",
+            )
 
     def _converted(self, group: ClassicGroup) -> ConsumerGroup:
         """Return the consumer group. Raises ProtocolError or RefusalError."""

@@ -283,6 +283,22 @@ def test_groups_that_are_too_large_for_the_other_protocol_are_not_converted(key:
     assert world.is_classic()
 
 
+def test_groups_that_do_not_fit_into_a_batch_are_not_converted(world: MixedWorld) -> None:
+    large = {str(number): subscription("a") + bytes(400_000) for number in range(2)}
+    member = world.join(version=3, protocols=large)
+    world.run_for(2 * DELAY_MS + 10)
+    assert world.subscribe("m1", "a").error_code == ErrorCode.NONE
+    world.leave(member.one.member_id)
+    joined = [world.join(each, protocols=large).error for each in ("c1", "c2")]
+    assert joined == [ErrorCode.NONE] * 2
+    assert world.beat("m1", -1).error_code == ErrorCode.NONE
+    assert len(world.describe_consumers().members) == 2
+    huge = {str(number): subscription("a") + bytes(400_000) for number in range(3)}
+    world.join(version=3, protocols=huge, group="h")
+    refused = world.subscribe("m1", "a", group="h")
+    assert refused.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 def test_unreadable_subscriptions_keep_the_group_as_it_is(world: MixedWorld) -> None:
     world.subscribe("m1", "a")
     protocols = {"range": subscription("a"), "odd": b""}
