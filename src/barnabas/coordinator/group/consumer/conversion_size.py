@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# Default limit of a batch of `__consumer_offsets`. The log rejects a larger conversion, which a long
-# turn of the event loop would have built.
+# Default limit of a batch of `__consumer_offsets`. The log rejects a larger conversion, which would
+# take a long turn of the event loop.
 CONVERSION_BYTES_MAX = 1 << 20
 # Records of a member, and their bytes besides group id, member id and subscriptions.
 _RECORDS, _RECORD_BYTES = 3, 20
