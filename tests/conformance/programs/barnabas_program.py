@@ -31,7 +31,7 @@ def member(bootstrap, topic, group, session_timeout_ms, protocol="classic", stra
     said = None
     with consumer:
         while not ended.is_set():
-            records = list(consumer.poll(timeout_ms=100))
+            records = list(consumer.poll(0.1))
             partitions = sorted(each.partition for each in consumer.assignment())
             if partitions != said:
                 say({"partitions": partitions})
