@@ -288,7 +288,10 @@ class ClassicMembers:
             and not group.is_waiting_for_partitions(member)
         )
         must_revoke = member.state is MemberState.UNREVOKED_PARTITIONS
-        if member.member_epoch >= group.assignment_epoch and not (must_revoke or can_get_more):
+        # Without members of the consumer protocol, only JoinGroup computes the next assignment.
+        is_last_resort = group.has_only_classic_members_without(())
+        epoch = group.group_epoch if is_last_resort else group.assignment_epoch
+        if member.member_epoch >= epoch and not (must_revoke or can_get_more):
             return CoordinatorResult(ErrorCode.NONE)
         timers.start_join(group.group_id, member)
         return CoordinatorResult(ErrorCode.REBALANCE_IN_PROGRESS)

@@ -262,6 +262,16 @@ def test_the_policy_allows_conversions(policy: str, upgrades: bool, downgrades: 
     assert world.is_classic() is downgrades
 
 
+def test_classic_members_alone_get_the_partitions_of_the_last_consumer() -> None:
+    world = MixedWorld(**{POLICY: "upgrade"})
+    member, _, epoch = world.mixed_group()
+    world.beat("m1", -1)
+    assert world.heartbeat(member, epoch) == ErrorCode.REBALANCE_IN_PROGRESS
+    again = world.join_a(member, [0, 1]).one
+    assert world.assigned(member, again.generation_id) == {0, 1, 2, 3}
+    assert world.heartbeat(member, again.generation_id) == ErrorCode.NONE
+
+
 @pytest.mark.parametrize("key", ["group_max_size", "group_consumer_max_size"])
 def test_groups_that_are_too_large_for_the_other_protocol_are_not_converted(key: str) -> None:
     world = MixedWorld(group_max_size=2)
