@@ -25,6 +25,7 @@ from barnabas.coordinator.group.classic.embedded_protocol import (
 )
 from barnabas.coordinator.group.consumer.classic_metadata import ClassicMetadata
 from barnabas.coordinator.group.consumer.consumer_member import JOIN_EPOCH, ConsumerMember
+from barnabas.coordinator.group.consumer.conversion_size import fits
 from barnabas.coordinator.group.consumer.downgrade import Departure
 from barnabas.coordinator.group.consumer.heartbeating import Heartbeating
 from barnabas.coordinator.group.consumer.member_state import MemberState
@@ -102,13 +103,16 @@ class ClassicMembers:
             # The group does not store the id, since every new id can join.
             joining.refuse(member_id, ErrorCode.MEMBER_ID_REQUIRED)
             return CoordinatorResult(None)
-        heartbeat = self._heartbeating(joining, next(iter(protocols.values())))
-        member = self._find_or_create(group, heartbeat, member_id)
         classic = ClassicMetadata(request.session_timeout_ms, tuple(protocols.items()))
+        if not fits(group.group_id, [(member_id, classic.subscription_bytes)]):
+            # The error that follows if the log rejects a batch for its size.
+            raise RefusalError(ErrorCode.UNKNOWN_SERVER_ERROR, "The subscriptions are too large.")
+        heartbeat = self._heartbeating(joining, classic.protocols[0][1])
+        member = self._find_or_create(group, heartbeat, member_id)
         updated = replace(heartbeat.updated(member), classic=classic)
         epoch, has_new_subscription = self._membership.update(group, heartbeat, (member, updated))
         departure = Departure(joining=updated, is_stale=group.assignment_epoch < epoch)
-        if self._membership.becomes_classic(group, departure):
+        if not is_dynamic and self._membership.becomes_classic(group, departure):
             return self._join_last(group, heartbeat, departure, has_new_subscription, joining)
         target_epoch, target = self._membership.update_target(
             group, heartbeat, epoch, (member, updated)
@@ -144,7 +148,9 @@ class ClassicMembers:
             if error is ErrorCode.NONE:
                 joining.response.complete(_joined(updated))
 
-        return CoordinatorResult(None, heartbeat.records, False, on_appended)
+        return CoordinatorResult(
+            None, heartbeat.records, is_replayed=False, on_appended=on_appended
+        )
 
     def _heartbeating(self, joining: Joining, metadata: bytes) -> Heartbeating:
         """Return the heartbeat with the fields of a JoinGroup. Raises RefusalError.

@@ -325,7 +325,7 @@ class ConsumerMembership:
         if self._downgrade.is_due(group, departure):
             records: list[CoordinatorRecord] = []
             on_converted = self.convert_to_classic(group, records, departure)
-            return CoordinatorResult(response, records, False, on_converted)
+            return CoordinatorResult(response, records, is_replayed=False, on_appended=on_converted)
 
         def on_appended(error: ErrorCode) -> None:
             for each in members:

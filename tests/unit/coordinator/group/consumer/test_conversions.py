@@ -307,6 +307,8 @@ def test_groups_that_do_not_fit_into_a_batch_are_not_converted(world: MixedWorld
     world.join(version=3, protocols=huge, group="h")
     refused = world.subscribe("m1", "a", group="h")
     assert refused.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    world.subscribe("m1", "a", group="i")
+    assert world.join("c1", protocols=huge, group="i").error == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def test_unreadable_subscriptions_keep_the_group_as_it_is(world: MixedWorld) -> None:
