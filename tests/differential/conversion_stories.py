@@ -385,6 +385,25 @@ def topics_change(members: Mixed, topic: str) -> None:
     members.look()
 
 
+def late_members_leave(members: Mixed, topic: str) -> None:
+    members.beat("m1", 0, subscribed_topic_names=[topic])
+
+    def is_gone(member: str, generation: int) -> bool:
+        return members.alive_quietly(member, generation) == ErrorCode.UNKNOWN_MEMBER_ID
+
+    # It sends no SyncGroup.
+    first = members.join("c1", "no-such-topic", rebalance_timeout_ms=300)
+    eventually(lambda: is_gone("c1", first.generation_id))
+    members.look()
+    # It does not rejoin.
+    second = members.join("c2", "no-such-topic", rebalance_timeout_ms=1_000)
+    members.sync("c2", second.generation_id)
+    members.beat("m2", 0, subscribed_topic_names=["no-such-topic"])
+    members.alive("c2", second.generation_id)
+    eventually(lambda: is_gone("c2", second.generation_id))
+    members.look()
+
+
 def empty_groups_change(members: Mixed, topic: str) -> None:
     c1, _ = classic_group(members, topic)
     members.leave((c1, None))
@@ -411,5 +430,6 @@ CONVERSIONS = (
     odd_assignments,
     odd_subscriptions,
     topics_change,
+    late_members_leave,
     empty_groups_change,
 )
