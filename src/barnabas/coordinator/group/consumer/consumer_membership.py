@@ -138,6 +138,8 @@ class ConsumerMembership:
         group = self._upgrade.convert(classic, records)
         # If the records are not written, the group stays classic, and these timers do nothing.
         for member in group.members.values():
+            # The group may have been a consumer group a moment ago.
+            self.timers.end(group.group_id, member.member_id)
             timeout_ms = self._shard.session_timeout_of(group.group_id, member)
             self.timers.restart_session(group.group_id, member.member_id, timeout_ms)
         return group
