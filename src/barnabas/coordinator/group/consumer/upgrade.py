@@ -74,7 +74,7 @@ class Upgrade:
                 group.group_id,
                 error,
             )
-            raise _refused(group, "the embedded consumer protocol is malformed.") from None
+            raise _refused(group, "a subscription or an assignment is malformed.") from None
         records.append(group_tombstone(group.group_id))
         records += group_records(converted)
         _log.info(
@@ -87,11 +87,11 @@ class Upgrade:
 
     def _check(self, group: ClassicGroup) -> None:
         if not self._policy.allows_upgrade:
-            raise _refused(group, "online upgrade is disabled.")
+            raise _refused(group, "group.consumer.migration.policy does not allow it.")
         if not group.is_of_consumers:
-            raise _refused(group, "the group does not use the consumer embedded protocol.")
+            raise _refused(group, "its members do not use the protocol of consumers.")
         if len(group.members) > self._shard.config.group_consumer_max_size:
-            raise _refused(group, "the group size exceeds the consumer group maximum size.")
+            raise _refused(group, "it has more members than group.consumer.max.size.")
         sizes = (
             (member.id, sum(map(len, member.protocols.values())))
             for member in group.members.values()
@@ -177,8 +177,8 @@ def _targets(
             if assignment.user_data:
                 raise _refused(
                     group,
-                    "an unsupported custom assignor is in use. Please refer to the documentation or"
-                    " switch to a default assignor before re-attempting the upgrade.",
+                    "the assignment of a member has data of an assignor that the broker does not"
+                    " have: use an assignor of Apache Kafka's clients first.",
                 )
             named = [(each.topic, each.partitions) for each in assignment.assigned_partitions]
             found[member.id] = _existing(named, topics)
@@ -216,5 +216,5 @@ def _pairs(target: Target) -> set[tuple[bytes, int]]:
 def _refused(group: ClassicGroup, reason: str) -> RefusalError:
     return RefusalError(
         ErrorCode.GROUP_ID_NOT_FOUND,
-        f"Cannot upgrade classic group {group.group_id} to consumer group because {reason}",
+        f"Classic group {group.group_id} cannot become a consumer group: {reason}",
     )
