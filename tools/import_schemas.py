@@ -63,8 +63,6 @@ UNUSED_APIS = frozenset(
         "ReadShareGroupState",
         "ReadShareGroupStateSummary",
         "WriteShareGroupState",
-        "ShareAcknowledge",
-        "ShareFetch",
         "StreamsGroupTopologyDescriptionUpdate",
     }
 )
