@@ -87,9 +87,14 @@ if TYPE_CHECKING:
     from barnabas.client.producer.interceptors import ProducerInterceptor, ProducerRecord
     from barnabas.client.producer.producer import Producer
     from barnabas.client.producer.producer_batch import RecordMetadata
+    from barnabas.client.share.acknowledge_type import AcknowledgeType
+    from barnabas.client.share.errors import IllegalAcknowledgementError
+    from barnabas.client.share.share_consumer import ShareConsumer
+    from barnabas.client.share.share_records import ShareRecord, ShareRecords
     from barnabas.client.topic_partition import TopicPartition
 
 __all__ = [
+    "AcknowledgeType",
     "Acl",
     "AclFilter",
     "AclOperation",
@@ -120,6 +125,7 @@ __all__ = [
     "ElectionType",
     "ForkedClientError",
     "GroupGeneration",
+    "IllegalAcknowledgementError",
     "IllegalTransactionStateError",
     "InvalidGroupIdError",
     "InvalidRecordError",
@@ -148,6 +154,9 @@ __all__ = [
     "ScramMechanism",
     "ScramUpsertion",
     "SerializationError",
+    "ShareConsumer",
+    "ShareRecord",
+    "ShareRecords",
     "SubscriptionError",
     "SubscriptionPattern",
     "TlsFailedError",
@@ -258,6 +267,13 @@ _DEFINED_IN = {
     "barnabas.client.producer.producer": ("Producer",),
     "barnabas.client.producer.producer_batch": ("RecordMetadata",),
     "barnabas.client.fetch.record_decoding": ("ConsumerRecord",),
+    "barnabas.client.share.acknowledge_type": ("AcknowledgeType",),
+    "barnabas.client.share.errors": ("IllegalAcknowledgementError",),
+    "barnabas.client.share.share_consumer": ("ShareConsumer",),
+    "barnabas.client.share.share_records": (
+        "ShareRecord",
+        "ShareRecords",
+    ),
     "barnabas.client.topic_partition": ("TopicPartition",),
 }
 _MODULE_OF = {name: module for module, names in _DEFINED_IN.items() for name in names}

@@ -5,5 +5,6 @@ from __future__ import annotations
 from barnabas.client.aio.admin import Admin
 from barnabas.client.aio.consumer import Consumer
 from barnabas.client.aio.producer import Producer
+from barnabas.client.aio.share_consumer import ShareConsumer
 
-__all__ = ["Admin", "Consumer", "Producer"]
+__all__ = ["Admin", "Consumer", "Producer", "ShareConsumer"]

@@ -65,6 +65,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "compression_type": ("none", "gzip", "snappy", "lz4", "zstd"),
     "acks": ("all", "0", "1"),
     "group_protocol": ("classic", "consumer"),
+    "share_acknowledgement_mode": ("implicit", "explicit"),
+    "share_acquire_mode": ("batch_optimized", "record_limit"),
 }
 
 # Names of other clients for keys with other names here.
@@ -194,6 +196,12 @@ class ClientConfig:
     # Assignors of the classic protocol in order of preference: names, Java class names, or the
     # user's own classes or objects (see `client.group.assignors.assignor.Assignor`).
     partition_assignment_strategy: tuple[object, ...] = ("range", "cooperative-sticky")
+    # Share consumers only: whether a poll accepts the records of the previous poll (implicit), or
+    # the user acknowledges each record (explicit).
+    share_acknowledgement_mode: str = "implicit"
+    # Share consumers only: whether max.poll.records is exceeded to acquire whole batches
+    # (batch_optimized), or is a strict limit (record_limit, KIP-1206).
+    share_acquire_mode: str = "batch_optimized"
     acks: str = "all"
     enable_idempotence: bool = True
     # Kafka's default is 16 KiB. linger.ms limits the delay regardless of the size, and each batch

@@ -8,7 +8,7 @@ from pathlib import Path
 
 CLIENT = Path(__file__).parents[3] / "src" / "barnabas" / "client"
 # The asyncio classes have the names of the blocking ones; users choose by the module.
-FACES = {"Admin", "Consumer", "Producer"}
+FACES = {"Admin", "Consumer", "Producer", "ShareConsumer"}
 
 
 def test_no_two_classes_have_the_same_name() -> None:

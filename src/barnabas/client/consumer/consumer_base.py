@@ -11,6 +11,7 @@ from barnabas.client.consumer.assignment.subscription import Subscription
 from barnabas.client.consumer.calls.lookups import Lookups, flat_partitions
 from barnabas.client.consumer.group.commits import as_offsets
 from barnabas.client.consumer.user_objects import UserObjects, take_user_objects
+from barnabas.client.share.share_config import refuse_share_keys
 from barnabas.client.topic_partition import TopicPartition, as_partition, as_partitions
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def consumer_config(
         ClientConfigError: A key is unknown or its value is invalid.
     """
     parts, keys = take_user_objects(given)
+    refuse_share_keys(keys)
     config = ClientConfig.parse({"bootstrap.servers": bootstrap_servers, **keys})
     OffsetReset.parse(config.auto_offset_reset)
     return config, parts

@@ -15,6 +15,7 @@ from barnabas.client.errors import RecordDeserializationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from barnabas.client.topic_partition import TopicPartition
 
 __all__ = ["Deserializing"]
 
@@ -49,6 +50,22 @@ class Deserializing:
         if error is not None:
             done = done.first(min(len(keys), len(values)))
         return done, error
+
+    def apply_one(
+        self, tp: TopicPartition, offset: int, key: bytes | None, value: bytes | None
+    ) -> tuple[Any, Any]:
+        """Return the deserialized key and value of one record.
+
+        Raises:
+            RecordDeserializationError: A deserializer raised.
+        """
+        what = "key"
+        try:
+            new_key = key if self._key is None or key is None else self._key(key)
+            what = "value"
+            return new_key, value if self._value is None or value is None else self._value(value)
+        except Exception as cause:
+            raise RecordDeserializationError(tp, offset, what, cause) from cause
 
     def _column(
         self,

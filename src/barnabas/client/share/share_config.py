@@ -1,0 +1,73 @@
+"""Which configuration keys a share consumer accepts, and which keys only it accepts (KIP-932)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from barnabas.client.config import ClientConfig
+from barnabas.client.consumer.errors import InvalidGroupIdError
+from barnabas.client.consumer.user_objects import take_user_objects
+from barnabas.client.errors import ClientConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from barnabas.client.consumer.records.deserializing import Deserializing
+
+__all__ = ["refuse_share_keys", "share_consumer_config"]
+
+# The keys that Kafka's share consumer refuses. Either the group's configuration decides the matter,
+# or it does not exist in share groups.
+_REFUSED = (
+    "auto_offset_reset",
+    "enable_auto_commit",
+    "group_instance_id",
+    "isolation_level",
+    "partition_assignment_strategy",
+    "interceptor_classes",
+    "interceptors",
+    "session_timeout_ms",
+    "heartbeat_interval_ms",
+    "group_protocol",
+    "group_remote_assignor",
+)
+_SHARE_ONLY = ("share_acknowledgement_mode", "share_acquire_mode")
+
+
+def share_consumer_config(
+    bootstrap_servers: str | Sequence[str], given: Mapping[str, Any]
+) -> tuple[ClientConfig, Deserializing]:
+    """Return a share consumer's keyword arguments as a checked config and its deserializers.
+
+    Raises:
+        ClientConfigError: A key is unknown or not supported by share consumers, or its value is
+            invalid.
+        InvalidGroupIdError: `group.id` is missing or blank.
+    """
+    refused = sorted(key for key in given if key.replace(".", "_") in _REFUSED)
+    if refused:
+        names = ", ".join(key.replace("_", ".") for key in refused)
+        raise ClientConfigError(
+            f"share consumers do not support {names}: leave it out. Configs of the group decide "
+            f"where reading starts and which isolation level applies (share.auto.offset.reset, "
+            f"share.isolation.level)"
+        )
+    objects, keys = take_user_objects(given)
+    config = ClientConfig.parse({"bootstrap.servers": bootstrap_servers, **keys})
+    if config.group_id is None or not config.group_id.strip():
+        raise InvalidGroupIdError("group.id is missing or blank: a share consumer needs a group")
+    return config, objects.deserializing
+
+
+def refuse_share_keys(given: Mapping[str, Any]) -> None:
+    """Refuse keys of share consumers in the configuration of another consumer.
+
+    Raises:
+        ClientConfigError: A key of share consumers is given.
+    """
+    for key in given:
+        if key.replace(".", "_") in _SHARE_ONLY:
+            raise ClientConfigError(
+                f"{key.replace('_', '.')} has a meaning for share consumers only: leave it out, or "
+                f"use ShareConsumer"
+            )

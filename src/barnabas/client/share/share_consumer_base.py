@@ -1,0 +1,199 @@
+"""Base of the blocking and the asyncio share consumer: all calls that do not wait."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from barnabas.client.consumer.assignment.subscription import Subscription, SubscriptionPattern
+from barnabas.client.consumer.errors import SubscriptionError
+from barnabas.client.share.acknowledge_type import AcknowledgeType
+from barnabas.client.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from barnabas.client.errors import ClientError
+    from barnabas.client.share.share_commit import AcknowledgementCallback
+    from barnabas.client.share.share_consumer_core import ShareConsumerCore
+    from barnabas.client.share.share_records import ShareRecord
+    from barnabas.runtime.clock import Clock
+
+__all__ = ["CLOSE_S", "MS_PER_S", "ShareConsumerBase"]
+
+MS_PER_S = 1000.0
+# Default timeout of `close` (s).
+CLOSE_S = 30.0
+# Lower limit of a wait (ms) while the user's timeout has not passed. It prevents a busy loop when a
+# deadline is already due.
+_SHORTEST_MS = 1.0
+
+
+class ShareConsumerBase(ABC):
+    """Base of `barnabas.ShareConsumer` and `barnabas.aio.ShareConsumer`."""
+
+    def __init__(self, core: ShareConsumerCore, clock: Clock) -> None:
+        # The validated configuration.
+        self.config = core.config
+        self._core = core
+        self._clock = clock
+
+    def __repr__(self) -> str:
+        servers = ",".join(f"{host}:{port}" for host, port in self.config.bootstrap_servers)
+        return f"ShareConsumer({servers!r}, group_id={self.config.group_id!r})"
+
+    # How calls begin and wait
+
+    @abstractmethod
+    def _enter(self) -> None:
+        """Raise unless a call may be made now."""
+
+    @abstractmethod
+    def _leave(self) -> None:
+        """End the call."""
+
+    @abstractmethod
+    def _interrupt(self) -> None:
+        """Make a waiting call check its condition again. Safe from any thread."""
+
+    @contextmanager
+    def _call(self) -> Iterator[ShareConsumerCore]:
+        self._enter()
+        try:
+            self._core.results.check_outside()
+            yield self._core
+        finally:
+            self._leave()
+
+    def _wait_ms(self, deadline_ms: float) -> float:
+        """Return how long (ms) to wait for an event; 0 after the deadline."""
+        now_ms = self._clock.monotonic_ms()
+        if now_ms >= deadline_ms:
+            return 0.0
+        due_ms = self._core.next_deadline_ms() - now_ms
+        return min(deadline_ms - now_ms, max(due_ms, _SHORTEST_MS))
+
+    def _iteration_s(self) -> float:
+        """Return how long (s) one poll of an iteration waits for records."""
+        limit_ms = self.config.consumer_timeout_ms
+        return CLOSE_S if limit_ms < 0 else limit_ms / MS_PER_S
+
+    def _timeout_ms(self, timeout: float | None) -> float:
+        """Convert the user's timeout in seconds to ms; None means default.api.timeout.ms."""
+        return self.config.default_api_timeout_ms if timeout is None else timeout * MS_PER_S
+
+    def wakeup(self) -> None:
+        """Make the current call, or the next call that waits, raise `WakeupError`.
+
+        Safe from any thread and from signal handlers.
+        """
+        self._core.is_wakeup_wanted = True
+        self._interrupt()
+
+    # Subscription
+
+    @staticmethod
+    def _topic_names(topics: Iterable[str] | str) -> tuple[str, ...]:
+        """Return topic names as a tuple.
+
+        Raises:
+            SubscriptionError: The topics are None, a name is blank, or a pattern was given.
+        """
+        if topics is None or isinstance(topics, re.Pattern | SubscriptionPattern):
+            raise SubscriptionError(
+                f"subscribe: a share consumer needs names of topics, not {topics!r}"
+            )
+        names = Subscription.wanted(topics, None)
+        assert isinstance(names, tuple), names
+        return names
+
+    def subscription(self) -> set[str]:
+        """Return the subscribed topics."""
+        with self._call() as core:
+            return set(core.subscription.topics)
+
+    # Acknowledgements
+
+    def acknowledge(
+        self, record: ShareRecord, acknowledge_type: AcknowledgeType = AcknowledgeType.ACCEPT
+    ) -> None:
+        """Acknowledge a record of the last poll; the next poll or commit sends it to the broker.
+
+        Until then, a later call replaces the type. This needs
+        `share.acknowledgement.mode=explicit`.
+
+        Args:
+            record: A record that the last poll returned.
+            acknowledge_type: ACCEPT, RELEASE (deliver it again), REJECT (do not deliver it again),
+                or RENEW (extend the acquisition lock; the next poll returns the record again).
+
+        Raises:
+            IllegalAcknowledgementError: The mode is implicit, or the record is not waiting to be
+                acknowledged.
+        """
+        tp = TopicPartition(record.topic, record.partition)
+        kind = AcknowledgeType(acknowledge_type)
+        with self._call() as core:
+            core.acknowledge(tp, record.offset, kind, is_by_offset=False)
+
+    def acknowledge_offset(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        acknowledge_type: AcknowledgeType = AcknowledgeType.ACCEPT,
+    ) -> None:
+        """Acknowledge a record by its offset, also one that the last poll could not read.
+
+        Without this call, records that cannot be deserialized are released, and corrupt batches are
+        rejected.
+
+        Args:
+            topic: Name of the topic.
+            partition: Number of the partition.
+            offset: Offset of the record; `RecordDeserializationError` has it as `offset`.
+            acknowledge_type: As for `acknowledge`.
+
+        Raises:
+            IllegalAcknowledgementError: The mode is implicit, or the record is not waiting to be
+                acknowledged.
+        """
+        tp = TopicPartition(topic, partition)
+        kind = AcknowledgeType(acknowledge_type)
+        with self._call() as core:
+            core.acknowledge(tp, offset, kind, is_by_offset=True)
+
+    def commit_async(self) -> None:
+        """Send the acknowledgements without waiting for the result.
+
+        In implicit mode, the records of the last poll are accepted. The callback of
+        `set_acknowledgement_commit_callback` receives the results.
+        """
+        with self._call() as core:
+            core.commit()
+
+    def set_acknowledgement_commit_callback(self, callback: AcknowledgementCallback | None) -> None:
+        """Set the function that receives results of acknowledgements.
+
+        Args:
+            callback: Called with the offsets by partition and an error or None, inside later calls
+                of this consumer. It may call only `wakeup`. None removes the callback.
+        """
+        with self._call() as core:
+            core.results.callback = callback
+
+    def acquisition_lock_timeout_ms(self) -> int | None:
+        """Return for how long (ms) acquired records are locked; None before the first records."""
+        with self._call() as core:
+            return core.fetcher.lock_timeout_ms
+
+    @property
+    def trouble(self) -> ClientError | None:
+        """Why no records arrive: the error of a broker that does not respond; None if unknown.
+
+        Polls keep retrying.
+        """
+        with self._call() as core:
+            return core.trouble
