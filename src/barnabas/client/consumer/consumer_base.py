@@ -11,7 +11,7 @@ from barnabas.client.consumer.assignment.subscription import Subscription
 from barnabas.client.consumer.calls.lookups import Lookups, flat_partitions
 from barnabas.client.consumer.group.commits import as_offsets
 from barnabas.client.consumer.user_objects import UserObjects, take_user_objects
-from barnabas.client.share.share_config import refuse_share_keys
+from barnabas.client.errors import ClientConfigError
 from barnabas.client.topic_partition import TopicPartition, as_partition, as_partitions
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ CLOSE_S = 30.0
 # Upper limit of the time (ms) between two turns of the event loop while polls are served from the
 # buffer.
 _LOOP_INTERVAL_MS = 5.0
+# Keys that Kafka's consumers refuse, because only share consumers have them.
+_SHARE_ONLY = ("share_acknowledgement_mode", "share_acquire_mode")
 
 
 def consumer_config(
@@ -51,7 +53,12 @@ def consumer_config(
         ClientConfigError: A key is unknown or its value is invalid.
     """
     parts, keys = take_user_objects(given)
-    refuse_share_keys(keys)
+    for key in keys:
+        if key.replace(".", "_") in _SHARE_ONLY:
+            raise ClientConfigError(
+                f"{key.replace('_', '.')} has a meaning for share consumers only: leave it out, or "
+                f"use ShareConsumer"
+            )
     config = ClientConfig.parse({"bootstrap.servers": bootstrap_servers, **keys})
     OffsetReset.parse(config.auto_offset_reset)
     return config, parts

@@ -81,7 +81,8 @@ class Acknowledgements:
         """Return the batches of a request, in offset order and without overlaps."""
         found: list[AckBatch] = []
         # Adjacent short runs, which become one batch with a type for each offset.
-        first, types = 0, []
+        first = 0
+        types: list[int] = []
         for start, last, kind in self._runs():
             size = last - start + 1
             if types and start == first + len(types) and size < _LONG_RUN:

@@ -1,4 +1,4 @@
-"""Which configuration keys a share consumer accepts, and which keys only it accepts (KIP-932)."""
+"""Which configuration keys a share consumer accepts (KIP-932)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from barnabas.client.consumer.records.deserializing import Deserializing
 
-__all__ = ["refuse_share_keys", "share_consumer_config"]
+__all__ = ["share_consumer_config"]
 
 # The keys that Kafka's share consumer refuses. Either the group's configuration decides the matter,
 # or it does not exist in share groups.
@@ -31,7 +31,6 @@ _REFUSED = (
     "group_protocol",
     "group_remote_assignor",
 )
-_SHARE_ONLY = ("share_acknowledgement_mode", "share_acquire_mode")
 
 
 def share_consumer_config(
@@ -57,17 +56,3 @@ def share_consumer_config(
     if config.group_id is None or not config.group_id.strip():
         raise InvalidGroupIdError("group.id is missing or blank: a share consumer needs a group")
     return config, objects.deserializing
-
-
-def refuse_share_keys(given: Mapping[str, Any]) -> None:
-    """Refuse keys of share consumers in the configuration of another consumer.
-
-    Raises:
-        ClientConfigError: A key of share consumers is given.
-    """
-    for key in given:
-        if key.replace(".", "_") in _SHARE_ONLY:
-            raise ClientConfigError(
-                f"{key.replace('_', '.')} has a meaning for share consumers only: leave it out, or "
-                f"use ShareConsumer"
-            )
