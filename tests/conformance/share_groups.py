@@ -53,7 +53,8 @@ class ShareGroup:
 
     def produce(self, *values: bytes, partition: int = 0, batch: bool = False) -> None:
         """Write records: each in a batch of its own, or all in one batch."""
-        with barnabas.Client(self.bootstrap) as client, client.producer(linger_ms=100) as producer:
+        linger_ms = 1000 if batch else 0
+        with barnabas.Producer(self.bootstrap, linger_ms=linger_ms) as producer:
             for value in values:
                 producer.send(self.topic, value, partition=partition)
                 if not batch:
@@ -61,6 +62,8 @@ class ShareGroup:
 
     def consumer(self, *, is_explicit: bool = False, **config: Any) -> ShareConsumer:
         """Return a member that is subscribed to the topic."""
+        # A consumer that closes waits for its pending fetches.
+        config.setdefault("fetch_max_wait_ms", 50)
         if is_explicit:
             config["share_acknowledgement_mode"] = "explicit"
         return ShareConsumer(
