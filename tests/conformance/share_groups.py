@@ -21,6 +21,9 @@ from waiting import PATIENCE_S
 SETTINGS = {
     "group.share.heartbeat.interval.ms": "100",
     "group.share.min.heartbeat.interval.ms": "100",
+    # Assignments follow at once.
+    "group.share.min.assignment.interval.ms": "0",
+    "group.share.assignment.interval.ms": "0",
     "group.share.min.record.lock.duration.ms": "1000",
     "share.coordinator.state.topic.num.partitions": "1",
     "auto.create.topics.enable": "false",

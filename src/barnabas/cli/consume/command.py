@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 __all__ = ["consume"]
 
+# Default of max.poll.records.
+_SHARE_RECORDS_MAX = 500
+
 EXAMPLES = """\b
 Examples:
   barnabas consume flights                              new records only
@@ -44,6 +47,7 @@ Examples:
   barnabas consume flights -f '%p:%o %k -> %s\\n' -n 5
   barnabas consume flights --from beginning -e --grep-key '^JFK$' -s value=json --json
   barnabas consume flights --group report --from beginning     share with other members
+  barnabas consume flights --share checks --on-error skip      acquire and accept records
   barnabas consume '^flights-.*' -q > flights.txt
   barnabas consume -t flights -o beginning -e -s value=json --on-error skip
 
@@ -145,6 +149,12 @@ def _literal(data: bytes) -> str:
     shell_complete=complete_groups,
     help="Read as a member of this group; with -p, use its offsets without joining it.",
 )
+@click.option(
+    "--share",
+    metavar="GROUP",
+    shell_complete=complete_groups,
+    help="Acquire records as a member of this share group, and accept those that are printed.",
+)
 @click.option("-f", "--format", "template", help="A template for each record (see below).")
 @click.option(
     "-k", "--key", "with_key", is_flag=True, help="Print the key and a tab before the value."
@@ -177,7 +187,8 @@ def _literal(data: bytes) -> str:
     type=click.Choice(["fail", "skip"]),
     default="fail",
     show_default=True,
-    help="On a corrupt batch, or a record that -s cannot decode: end, or warn and continue.",
+    help="On a corrupt batch, or a record that -s cannot decode: end, or warn and continue; "
+    "with --share, skipped records are rejected.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Do not show progress on the terminal.")
 @client_options
@@ -192,6 +203,7 @@ def consume(
     max_records: int | None,
     exit_at_end: bool,
     group: str | None,
+    share: str | None,
     template: str | None,
     with_key: bool,
     with_headers: bool,
@@ -214,8 +226,7 @@ def consume(
     """
     start = _start(place, from_beginning=from_beginning, offset=offset, timestamp=timestamp)
     end = None if to is None else check_end(parse_place(to, "--to"))
-    if group == "":
-        raise click.UsageError("--group needs a name")
+    _check_groups(group, share)
     key_format, value_format = parse_formats(formats, layouts=True)
     reading = Reading(key_format, value_format, b"NULL" if show_null else b"")
     look = _OutputOptions(
@@ -228,10 +239,41 @@ def consume(
         raise click.UsageError("--to with --group requires --partition")
     config = client_config(bootstrap, properties)
     errors = ErrorPolicy(skip=on_error == "skip")
-    choices = _SourceOptions(topics, partitions, start, end, group, exit_at_end, config, errors)
-    run = _run_member if is_member else _run
+    choices = _SourceOptions(
+        topics, partitions, start, end, share or group, exit_at_end, config, errors
+    )
+    if share is not None:
+        _check_share(choices)
+        run = _run_share
+    else:
+        run = _run_member if is_member else _run
     with termination_as_interrupt(), connected(bootstrap, properties) as client:
         run(client, choices, render_of, wanted, quiet=quiet)
+
+
+def _check_groups(group: str | None, share: str | None) -> None:
+    """Check the names of the groups.
+
+    Raises:
+        click.UsageError: A name is empty, or both groups are given.
+    """
+    if "" in (group, share):
+        raise click.UsageError("--group and --share need a name")
+    if group is not None and share is not None:
+        raise click.UsageError("give either --group or --share")
+
+
+def _check_share(choices: _SourceOptions) -> None:
+    """Refuse options that a share group does not support.
+
+    Raises:
+        click.UsageError: The options select places or partitions.
+    """
+    if choices.numbers or choices.start is not END or choices.end or choices.exit_at_end:
+        raise click.UsageError(
+            "--share goes with none of --from, --to, --partition and --exit-at-end: the group's "
+            "config share.auto.offset.reset decides where a new group starts"
+        )
 
 
 def _start(
@@ -310,6 +352,36 @@ def _run_member(
         source.on_revoke = printer.commit
         source.subscribe(names)
         printer.run()
+
+
+def _run_share(
+    client: Client,
+    choices: _SourceOptions,
+    render_of: Callable[[TopicPartition], Render],
+    wanted: RecordFilter,
+    *,
+    quiet: bool,
+) -> None:
+    """Acquire records as a member of the share group."""
+    from barnabas.cli.consume.share_source import ShareSource
+    from barnabas.client.share.share_consumer import ShareConsumer
+
+    config: dict[str, Any] = {
+        **choices.config,
+        "group_id": choices.group,
+        "share_acknowledgement_mode": "explicit",
+    }
+    if wanted.records_max is not None:
+        # Records beyond the limit would be released, and delivered to another member again.
+        config["max_poll_records"] = min(wanted.records_max, _SHARE_RECORDS_MAX)
+    names = _topics(client, choices.topics)
+    client.partitions_for(names)
+    with (
+        ShareConsumer(*names, **config) as consumer,
+        _shown(wanted.records_max, quiet=quiet) as shown,
+    ):
+        source = ShareSource(consumer, choices.errors)
+        Printer(source, render_of, wanted, shown, choices.errors).run()
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from barnabas.cli.common.output import warning
 from barnabas.client.errors import CorruptRecordsError, RecordDeserializationError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from barnabas.cli.consume.templates import Render
     from barnabas.client.fetch.record_decoding import ConsumerRecord
@@ -33,6 +33,8 @@ class ErrorPolicy:
         self.records = 0
         # Number of corrupt batches; their number of records is unknown.
         self.batches = 0
+        # Called for each skipped record and batch.
+        self.on_skip: Callable[[CorruptRecordsError | RecordDeserializationError], object] = _ignore
 
     def handle(self, error: CorruptRecordsError | RecordDeserializationError) -> None:
         """Count the error and print a warning.
@@ -43,6 +45,7 @@ class ErrorPolicy:
         """
         if not self.skip:
             raise error
+        self.on_skip(error)
         is_told = self.records + self.batches < _TOLD_MAX
         if isinstance(error, CorruptRecordsError):
             self.batches += 1
@@ -93,3 +96,7 @@ class ErrorPolicy:
             counts.append(f"{self.batches} corrupt batch{'' if self.batches == 1 else 'es'}")
         if counts:
             warning(f"skipped {' and '.join(counts)} in total")
+
+
+def _ignore(_error: CorruptRecordsError | RecordDeserializationError) -> None:
+    pass
