@@ -1,4 +1,4 @@
-"""Barnabas's share consumer, with Barnabas and Apache Kafka as brokers (KIP-932)."""
+"""Share consumers and `consume --share`, with Barnabas and Apache Kafka as brokers (KIP-932)."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from barnabas.client.admin.groups.share_groups import ShareOffset
 from barnabas.client.errors import ClientError
 from barnabas.protocol.errors import ErrorCode
 from barnabas.testing.broker_process import BrokerProcess
+from conformance.cli_shell import Shell
 from conformance.share_groups import ShareGroup, read, share_broker
 from jvm.kafka_process import KafkaProcess
 from waiting import eventually
@@ -341,6 +342,32 @@ def test_the_asyncio_consumer_reads_and_acknowledges(share_broker: Broker) -> No
         return found
 
     assert asyncio.run(scenario()) == [(b"accept", 1), (b"release", 1), (b"release", 2)]
+
+
+def test_printed_records_are_accepted_and_the_others_released(share_broker: Broker) -> None:
+    group = ShareGroup(share_broker.bootstrap)
+    group.produce(b"a", b"b", b"c", batch=True)
+    shell = Shell(share_broker.bootstrap)
+    consumed = shell.run("consume", group.topic, "--share", group.name, "-n", "2", "-O")
+    assert (consumed.returncode, consumed.stdout) == (0, "0\ta\n1\tb\n")
+    with group.consumer() as consumer:
+        assert [(r.value, r.delivery_count) for r in read(consumer, 1)] == [(b"c", 2)]
+
+
+def test_skipped_records_are_rejected(share_broker: Broker) -> None:
+    group = ShareGroup(share_broker.bootstrap)
+    group.produce(b"1", b"x", b"3", batch=True)
+    shell = Shell(share_broker.bootstrap)
+    words = ("consume", group.topic, "--share", group.name, "-s", "value=json", "-n", "2")
+    failed = shell.run(*words)
+    assert failed.returncode == 1
+    assert "the value of the record at offset 1 cannot be deserialized" in failed.stderr
+    skipped = shell.run(*words, "--on-error", "skip")
+    assert (skipped.returncode, skipped.stdout) == (0, "1\n3\n")
+    assert "skipped 1 record in total" in skipped.stderr
+    with group.consumer() as consumer:
+        group.produce(b"5")
+        assert [r.value for r in read(consumer, 1)] == [b"5"]
 
 
 def test_a_consumer_continues_after_a_restart_of_the_broker(share_broker: Broker) -> None:

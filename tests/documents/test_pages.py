@@ -55,7 +55,7 @@ KAFKA_SCRIPTS = {
     "kafka-topics.sh": ("kafka-tools", "org.apache.kafka.tools.TopicCommand"),
 }
 # Programs whose Python is checked as users see the installed package, by its `py.typed`.
-TYPED = ("README.md", "docs/migrate-client.md")
+TYPED = ("README.md", "docs/migrate-client.md", "docs/share-consumer.md")
 PARSERS: dict[str, Callable[[str], object]] = {
     "json": json.loads,
     "toml": tomllib.loads,

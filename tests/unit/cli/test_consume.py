@@ -180,3 +180,22 @@ def test_wrong_usage_is_reported_before_any_connection(words: tuple[str, ...], s
     done = CliRunner().invoke(consume, ["t", *words, *NOBODY])
     assert done.exit_code == 2
     assert said in done.output
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--share", ""), "--share needs a name"),
+        (("--share", "s", "--group", "g"), "either --group or --share"),
+        (("--share", "s", "--from", "beginning"), "--share goes with none of"),
+        (("--share", "s", "--to", "5"), "--share goes with none of"),
+        (("--share", "s", "-p", "0"), "--share goes with none of"),
+        (("--share", "s", "-e"), "--share goes with none of"),
+    ],
+)
+def test_options_that_a_share_group_does_not_support_are_refused(
+    words: tuple[str, ...], message: str
+) -> None:
+    done = CliRunner().invoke(consume, ["t", *words, *NOBODY])
+    assert done.exit_code == 2
+    assert message in done.output

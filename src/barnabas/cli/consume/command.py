@@ -257,8 +257,9 @@ def _check_groups(group: str | None, share: str | None) -> None:
     Raises:
         click.UsageError: A name is empty, or both groups are given.
     """
-    if "" in (group, share):
-        raise click.UsageError("--group and --share need a name")
+    for option, name in (("--group", group), ("--share", share)):
+        if name == "":
+            raise click.UsageError(f"{option} needs a name")
     if group is not None and share is not None:
         raise click.UsageError("give either --group or --share")
 
