@@ -47,6 +47,14 @@ SETTINGS = {
     "transaction.state.log.min.isr": "1",
     "offsets.topic.replication.factor": "1",
 }
+# Members of share groups learn their assignments at once. Barnabas does not know these keys yet.
+KAFKA_SETTINGS = SETTINGS | {
+    "group.share.heartbeat.interval.ms": "100",
+    "group.share.min.heartbeat.interval.ms": "100",
+    "group.share.assignment.interval.ms": "0",
+    "group.share.min.assignment.interval.ms": "0",
+    "share.coordinator.state.topic.num.partitions": "1",
+}
 # The classes that Kafka's scripts run, and the jars that have them. There are no tools of 4.4.
 KAFKA_SCRIPTS = {
     "kafka-storage.sh": ("kafka", "kafka.tools.StorageTool"),
@@ -91,7 +99,10 @@ def running_broker(kind: str | None, directory: Path) -> Iterator[str | None]:
     if kind is None:
         yield None
         return
-    broker = (KafkaProcess if kind == "kafka" else BrokerProcess)(directory, SETTINGS)
+    is_kafka = kind == "kafka"
+    broker: KafkaProcess | BrokerProcess = (
+        KafkaProcess(directory, KAFKA_SETTINGS) if is_kafka else BrokerProcess(directory, SETTINGS)
+    )
     try:
         yield broker.start().bootstrap
     finally:

@@ -24,6 +24,11 @@ from barnabas.client.group.heartbeat_schedule import (
     HeartbeatEvent,
     HeartbeatState,
 )
+from barnabas.client.share.share_member_state import (
+    SHARE_MEMBER_STATES,
+    ShareMemberEvent,
+    ShareMemberState,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +37,7 @@ TABLES: dict[str, tuple[Mapping[Any, Mapping[Any, Any]], Any]] = {
     "classic member": (MEMBER_STATES, ClassicMemberState.UNJOINED),
     "steps of a join": (JOIN_STEPS, JoinStep.MATCH_PATTERN),
     "member of the consumer protocol": (CONSUMER_MEMBER_STATES, ConsumerMemberState.UNJOINED),
+    "member of a share group": (SHARE_MEMBER_STATES, ShareMemberState.UNJOINED),
     "heartbeats": (HEARTBEAT_STATES, HeartbeatState.STOPPED),
 }
 
@@ -55,6 +61,7 @@ def events_of(*names: str) -> set[Any]:
 def test_every_event_occurs_in_a_table() -> None:
     assert events_of("classic member", "steps of a join") == set(JoinEvent)
     assert events_of("member of the consumer protocol") == set(ConsumerMemberEvent)
+    assert events_of("member of a share group") == set(ShareMemberEvent)
     assert events_of("heartbeats") == set(HeartbeatEvent)
 
 
