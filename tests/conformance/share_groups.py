@@ -31,26 +31,33 @@ SETTINGS = {
 _names = itertools.count(1)
 
 
+def skip_without_share_groups() -> None:
+    """Skip a test with Barnabas as broker until it serves share groups."""
+    if "share.version" not in SUPPORTED_FEATURES:
+        pytest.skip("this Barnabas does not support the feature share.version")
+
+
 def start_share_broker(kind: str, directory: Any) -> BrokerProcess | KafkaProcess:
     """Return a started broker; skip the test if Barnabas does not serve share groups yet."""
     if kind == "kafka":
         return KafkaProcess(directory, SETTINGS).start()
-    if "share.version" not in SUPPORTED_FEATURES:
-        pytest.skip("this Barnabas does not support the feature share.version")
+    skip_without_share_groups()
     return BrokerProcess(directory, SETTINGS).start()
 
 
 class ShareGroup:
     """A topic with records, and a share group that reads it from the beginning."""
 
-    def __init__(self, bootstrap: str, partitions: int = 1, **group_configs: str) -> None:
+    def __init__(
+        self, bootstrap: str, partitions: int = 1, replicas: int = 1, **group_configs: str
+    ) -> None:
         self.bootstrap = bootstrap
         self.name = f"share-{os.getpid()}-{next(_names)}"
         self.topic = self.name
         configs = {"share.auto.offset.reset": "earliest"}
         configs |= {key.replace("_", "."): value for key, value in group_configs.items()}
         with barnabas.Client(bootstrap) as client:
-            client.create_topic(self.topic, partitions)
+            client.create_topic(self.topic, partitions, replicas)
             resource = ConfigResource(ResourceType.GROUP, self.name)
             client.admin.alter_configs(resource, configs)
 

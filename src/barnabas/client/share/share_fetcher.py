@@ -314,8 +314,8 @@ class ShareFetcher:
         for topic in response.responses:
             for data in topic.partitions:
                 partition = (topic.topic_id, data.partition_index)
-                results[partition] = _error_of(
-                    data.acknowledge_error_code, data.acknowledge_error_message, "acknowledgement"
+                results[partition] = self._acknowledge_error(
+                    partition, data.acknowledge_error_code, data.acknowledge_error_message
                 )
                 if data.error_code:
                     has_errors = True
@@ -351,7 +351,9 @@ class ShareFetcher:
         for topic in response.responses:
             for data in topic.partitions:
                 partition = (topic.topic_id, data.partition_index)
-                results[partition] = _error_of(data.error_code, data.error_message, "acknowledge")
+                results[partition] = self._acknowledge_error(
+                    partition, data.error_code, data.error_message
+                )
                 if data.error_code in _WRONG_LEADER:
                     self._on_wrong_leader(topic.topic_id, data)
         self._end_response(session, groups, results, has_errors=False)
@@ -425,6 +427,20 @@ class ShareFetcher:
         else:
             self._raise(error)
         _log.info("share fetch refused: partition=%s error=%s", tp, error)
+
+    def _acknowledge_error(
+        self, partition: PartitionId, code: int, message: str | None
+    ) -> ClientError | None:
+        """Return the error of acknowledgements of one partition, or None."""
+        if not code:
+            return None
+        if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            # Apache Kafka's answer of a former leader, which has dropped the share partition.
+            message = message or "the broker does not have this share partition (any more)"
+        error = broker_error(code, f"acknowledge {self._name(*partition)}", message)
+        if error.retriable:
+            self._cluster.request_update()
+        return error
 
     def _on_wrong_leader(
         self, topic_id: bytes, data: PartitionData | share_acknowledge.PartitionData

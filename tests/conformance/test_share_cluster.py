@@ -1,0 +1,50 @@
+"""Share consumers and leaders that move, with three brokers of Barnabas and Apache Kafka."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.client.facade import Client
+from barnabas.client.topic_partition import TopicPartition
+from barnabas.protocol.errors import ErrorCode
+from barnabas.testing.cluster_process import ClusterProcess
+from barnabas.testing.node_process import NodeProcess
+from conformance.share_groups import ShareGroup, read, skip_without_share_groups
+from conformance.test_client_cluster import move_leaders
+
+pytestmark = pytest.mark.conformance
+
+PARTITIONS = 3
+
+
+def test_records_follow_their_leaders(three_brokers: ClusterProcess) -> None:
+    if type(three_brokers.nodes[1]) is NodeProcess:
+        skip_without_share_groups()
+    group = ShareGroup(three_brokers.bootstrap, PARTITIONS, replicas=3)
+    partitions = [TopicPartition(group.topic, number) for number in range(PARTITIONS)]
+    for tp in partitions:
+        group.produce(b"a", partition=tp.partition)
+    with (
+        group.consumer(is_explicit=True) as consumer,
+        Client(three_brokers.bootstrap) as client,
+    ):
+        records = []
+        while len(records) < PARTITIONS:
+            records += read(consumer, 1, consumer.acknowledge)
+        # The last poll's acknowledgements are still here: the former leaders refuse them.
+        # Apache Kafka has dropped the share partition there, or knows that it does not lead.
+        move_leaders(client, partitions)
+        results = consumer.commit_sync()
+        refused = {tp.partition: error.error_code for tp, error in results.items() if error}
+        assert set(refused.values()) <= {
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        }
+        for tp in partitions:
+            group.produce(b"b", partition=tp.partition)
+        found: dict[bytes, set[int]] = {b"a": set(), b"b": set()}
+        while len(found[b"b"]) < PARTITIONS:
+            for record in read(consumer, 1, consumer.acknowledge):
+                found[record.value].add(record.partition)
+        # Nothing is lost, and only what was refused comes again.
+        assert found[b"a"] == set(refused)
