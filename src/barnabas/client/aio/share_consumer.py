@@ -106,6 +106,8 @@ class ShareConsumer(AsyncWithBlock, ShareConsumerBase):
         ended: list[bool] = []
         self._core.leave(lambda: ended.append(True))
         await self._wait_until(lambda: bool(ended), timeout_ms)
+        if not ended:
+            self._core.abandon()
 
     # Reading
 

@@ -101,6 +101,8 @@ class ShareConsumer(WithBlock, ShareConsumerBase):
         ended: list[bool] = []
         self._core.leave(lambda: ended.append(True))
         self._run_until(lambda: bool(ended), timeout_ms)
+        if not ended:
+            self._core.abandon()
 
     # Reading
 

@@ -157,10 +157,7 @@ class ShareConsumerCore:
             self.wake()
 
         def on_sessions_ended() -> None:
-            self._in_flight.clear()
-            membership, self._membership = self._membership, None
-            self.subscription.unsubscribe()
-            self._topics.track()
+            membership = self._end_subscription()
             if membership is None:
                 on_left()
             else:
@@ -169,6 +166,21 @@ class ShareConsumerCore:
         self._rows = self._returned = []
         self._deliver(self._in_flight.take(), is_urgent=True)
         self.fetcher.end_sessions(on_sessions_ended)
+
+    def abandon(self) -> None:
+        """End sessions and membership at once, because `leave` takes too long."""
+        self.fetcher.abandon_sessions()
+        membership = self._end_subscription()
+        if membership is not None:
+            membership.stop()
+
+    def _end_subscription(self) -> ShareMembership | None:
+        """Forget subscription and records; return the membership, which the caller ends."""
+        self._in_flight.clear()
+        membership, self._membership = self._membership, None
+        self.subscription.unsubscribe()
+        self._topics.track()
+        return membership
 
     def stop(self) -> None:
         """Discard everything that is still in progress."""

@@ -163,6 +163,13 @@ class ShareFetcher:
             self._buffer.clear()
             on_ended()
 
+    def abandon_sessions(self) -> None:
+        """Stop waiting for brokers that do not answer the end of their sessions."""
+        self._on_ended = None
+        self._buffer.clear()
+        for session in self._sessions.values():
+            session.reset()
+
     def close(self) -> None:
         """Stop; responses that are still in flight are dropped."""
         self._closed = True
@@ -328,8 +335,10 @@ class ShareFetcher:
         tp = self._name(topic_id, data.partition_index)
         if tp is None:
             return
+        received = b"" if data.records is None else data.records
+        assert isinstance(received, memoryview | bytes), type(received)
         # The only copy: the records are a view of the connection's receive buffer.
-        records = b"" if data.records is None else bytes(data.records)  # type: ignore[arg-type]
+        records = bytes(received)
         ranges = [
             AcquiredRange(each.first_offset, each.last_offset, each.delivery_count)
             for each in data.acquired_records

@@ -86,7 +86,7 @@ class Fetching:
             lambda: [(tp, TOPIC_ID) for tp in self.assigned], lambda: self.busy, self._wake
         )
         self.fetcher = ShareFetcher(
-            self.cluster,  # type: ignore[arg-type]
+            self.cluster,  # type: ignore[arg-type]  # it has the methods that are used
             ShareRequests(self.cluster.config, "m"),
             Decoding(Deserializing(None, None), True),
             listener,
@@ -337,3 +337,16 @@ def test_a_record_limit_needs_version_2() -> None:
     fetching.fetcher.want()
     with pytest.raises(ProtocolError, match="record_limit"):
         fetching.cluster.calls[0].build(1)
+
+
+def test_sessions_whose_brokers_do_not_answer_can_be_abandoned() -> None:
+    fetching = Fetching(T0).opened()
+    ended: list[bool] = []
+    fetching.fetcher.end_sessions(lambda: ended.append(True))
+    fetching.fetcher.abandon_sessions()
+    # The late response does not end anything that began meanwhile.
+    fetching.respond(acknowledged(0))
+    assert not ended
+    fetching.fetcher.want()
+    request = fetching.respond(fetched(partition(0)))
+    assert request.share_session_epoch == 0
