@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Mapping
 
 import pytest
@@ -378,6 +377,4 @@ def test_a_consumer_continues_after_a_restart_of_the_broker(share_broker: Broker
         consumer.commit_sync()
         share_broker.restart()
         group.produce(b"b")
-        began = time.monotonic()
         assert values(read(consumer, 1)) == [b"b"]
-        assert time.monotonic() - began < 60
