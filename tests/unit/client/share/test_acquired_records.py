@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from barnabas.client.consumer.records.deserializing import Deserializing
 from barnabas.client.errors import CorruptRecordsError, RecordDeserializationError
 from barnabas.client.share.acknowledge_type import GAP, AcknowledgeType
@@ -137,3 +140,29 @@ def test_everything_that_was_not_taken_can_be_released() -> None:
     assert found.peek() is not None
     assert found.release().batches() == [AckBatch(2, 5, (RELEASE,))]
     assert found.peek() is None
+
+
+BATCHES = batch(0, 3) + batch(3, 2, b"x") + marker(5) + batch(6, 4)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=4),
+    st.lists(st.tuples(st.integers(0, len(BATCHES) - 1), st.integers(0, 255)), max_size=3),
+    st.integers(0, len(BATCHES)),
+)
+def test_every_acquired_offset_is_returned_or_acknowledged_once(
+    ranges: list[tuple[int, int]], changes: list[tuple[int, int]], length: int
+) -> None:
+    data = bytearray(BATCHES)
+    for place, value in changes:
+        data[place] = value
+    wanted: list[int] = []
+    for first, last in sorted(ranges):
+        if first <= last and (not wanted or first > wanted[-1]):
+            wanted += range(first, last + 1)
+    found: list[int] = []
+    for offsets, acks, _error in parts(bytes(data[:length]), *ranges):
+        found += offsets
+        for ack in acks:
+            found += range(ack.first_offset, ack.last_offset + 1)
+    assert sorted(found) == wanted
