@@ -186,6 +186,28 @@ class ConsumerGroup:
     def _matched(resolved: Mapping[str, ResolvedRegex]) -> set[str]:
         return {topic for each in resolved.values() for topic in each.topics}
 
+    def is_homogeneous_with(
+        self, before: ConsumerMember | None, after: ConsumerMember | None
+    ) -> bool:
+        """Whether all members have the same subscription, by Kafka's counts.
+
+        Members with a regular expression have the same subscription if all have the same one, and
+        if no member subscribes to one of its topics by name.
+
+        Args:
+            before: a member to leave out.
+            after: a member to count in addition.
+        """
+        names, regexes, count = Counter(self._names), Counter(self._regexes), len(self.members)
+        for member, change in ((before, -1), (after, 1)):
+            if member is not None:
+                _count(names, member.subscribed_topic_names, change)
+                _count(regexes, _regex_of(member), change)
+                count += change
+        if not regexes:
+            return all(each == count for each in names.values())
+        return not names and all(each == count for each in regexes.values())
+
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
         """Return the names of the topics to which a member subscribes.
 

@@ -6,7 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.coordinator.group.consumer.assignment import Target
-from barnabas.coordinator.group.consumer.assignors.assignor_input import AssignorInput, MemberInput
+from barnabas.coordinator.group.consumer.assignors.assignor_input import (
+    AssignorInput,
+    MemberInput,
+    finish,
+)
 from barnabas.coordinator.group.consumer.assignors.range_assignor import assign_ranges
 from barnabas.coordinator.group.consumer.assignors.uniform_assignor import assign_uniformly
 
@@ -32,7 +36,7 @@ def groups(draw: st.DrawFn, *, homogeneous: bool | None = None) -> AssignorInput
         }
         topics = common if is_homogeneous else draw(subscriptions)
         members[name] = MemberInput(topics, target)
-    return AssignorInput(members, counts)
+    return AssignorInput(members, counts, is_homogeneous)
 
 
 def owners(found: dict[str, Target]) -> list[tuple[bytes, int]]:
@@ -59,19 +63,19 @@ def check_valid(group: AssignorInput, found: dict[str, Target]) -> None:
 
 @given(groups())
 def test_both_assign_each_subscribed_partition_once(group: AssignorInput) -> None:
-    check_valid(group, assign_uniformly(group))
-    check_valid(group, assign_ranges(group))
+    check_valid(group, finish(assign_uniformly(group)))
+    check_valid(group, finish(assign_ranges(group)))
 
 
 @given(groups(homogeneous=True))
 def test_uniform_balances_members_with_equal_subscriptions(group: AssignorInput) -> None:
-    loads = [sum(map(len, target.values())) for target in assign_uniformly(group).values()]
+    loads = [sum(map(len, target.values())) for target in finish(assign_uniformly(group)).values()]
     assert max(loads) - min(loads) <= 1
 
 
 @given(groups(homogeneous=False))
 def test_uniform_leaves_no_movement_that_would_level_the_load(group: AssignorInput) -> None:
-    found = assign_uniformly(group)
+    found = finish(assign_uniformly(group))
     load = {name: sum(map(len, target.values())) for name, target in found.items()}
     for owner, target in found.items():
         for topic in target:
@@ -82,18 +86,20 @@ def test_uniform_leaves_no_movement_that_would_level_the_load(group: AssignorInp
 
 @given(groups())
 def test_uniform_moves_nothing_without_a_reason(group: AssignorInput) -> None:
-    first = assign_uniformly(group)
+    first = finish(assign_uniformly(group))
     members = {
         name: MemberInput(member.subscribed_topic_ids, first[name])
         for name, member in group.members.items()
     }
-    again = assign_uniformly(AssignorInput(members, group.partition_counts))
+    again = finish(
+        assign_uniformly(AssignorInput(members, group.partition_counts, group.is_homogeneous))
+    )
     assert again == first
 
 
 @given(groups(homogeneous=True))
 def test_range_divides_topics_of_equal_size_in_the_same_way(group: AssignorInput) -> None:
-    for target in assign_ranges(group).values():
+    for target in finish(assign_ranges(group)).values():
         for topic, indexes in target.items():
             assert sorted(indexes) == list(range(min(indexes), max(indexes) + 1))
             for other in target:
@@ -108,7 +114,7 @@ def test_range_puts_static_members_first_by_their_instance_ids() -> None:
         "b": MemberInput(frozenset({topic}), instance_id="z"),
         "c": MemberInput(frozenset({topic}), instance_id="y"),
     }
-    found = assign_ranges(AssignorInput(members, {topic: 4}))
+    found = finish(assign_ranges(AssignorInput(members, {topic: 4}, is_homogeneous=True)))
     assert found == {
         "c": {topic: frozenset({0, 1})},
         "b": {topic: frozenset({2})},

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
 from barnabas.coordinator.group.consumer.assignment import NOTHING, Target
+from barnabas.coordinator.group.consumer.assignors.java_tables import JavaTable, string_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Generator, Mapping
+
+# An assignor in progress: it yields after each step, and returns the target of each member. A step
+# takes at most some tenths of a millisecond.
+Assigning: TypeAlias = "Generator[None, None, dict[str, Target]]"
+
+# Members or partitions that an assignor handles in one step.
+STEP = 64
 
 
 class MemberInput(msgspec.Struct, frozen=True):
@@ -27,8 +35,32 @@ class AssignorInput(msgspec.Struct, frozen=True):
 
     members: Mapping[str, MemberInput]
     partition_counts: Mapping[bytes, int]
+    # Whether all members have the same subscription. Subscriptions that differ only by topics that
+    # do not exist are different, as in Kafka.
+    is_homogeneous: bool
+    # The partitions that may be assigned, by topic id; None if all may be. For share groups.
+    assignable: Mapping[bytes, frozenset[int]] | None = None
 
-    @property
-    def is_homogeneous(self) -> bool:
-        """Whether all members subscribe to the same topics."""
-        return len({each.subscribed_topic_ids for each in self.members.values()}) <= 1
+    def is_assignable(self, topic_id: bytes, partition: int) -> bool:
+        """Whether a member may get the partition."""
+        return self.assignable is None or partition in self.assignable.get(topic_id, frozenset())
+
+
+def ordered_members(given: AssignorInput) -> Generator[None, None, list[str]]:
+    """Return the ids of the members in Kafka's order: that of a Java hash table. Yields."""
+    table: JavaTable[str] = JavaTable(string_hash)
+    for position, member_id in enumerate(given.members):
+        table.add(member_id)
+        if position % STEP == STEP - 1:
+            yield
+    return list(table)
+
+
+def finish(assigning: Assigning) -> dict[str, Target]:
+    """Run an assignor to its end. Return the target of each member."""
+    while True:
+        try:
+            next(assigning)
+        except StopIteration as end:
+            found: dict[str, Target] = end.value
+            return found

@@ -9,22 +9,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.coordinator.group.consumer.assignors.assignor_input import STEP
+from barnabas.coordinator.group.consumer.assignors.java_tables import string_order
+
 if TYPE_CHECKING:
     from barnabas.coordinator.group.consumer.assignment import Target
-    from barnabas.coordinator.group.consumer.assignors.assignor_input import AssignorInput
+    from barnabas.coordinator.group.consumer.assignors.assignor_input import (
+        Assigning,
+        AssignorInput,
+    )
 
 
-def assign_ranges(given: AssignorInput) -> dict[str, Target]:
-    """Return the target assignment of each member."""
+def assign_ranges(given: AssignorInput) -> Assigning:
+    """Return the target assignment of each member. Yields."""
     order = sorted(
         given.members,
         key=lambda member_id: _sort_key(member_id, given.members[member_id].instance_id),
     )
     found: dict[str, dict[bytes, frozenset[int]]] = {member_id: {} for member_id in order}
+    yield
     subscribers: dict[bytes, list[str]] = {}
-    for member_id in order:
+    for position, member_id in enumerate(order):
         for topic_id in given.members[member_id].subscribed_topic_ids:
             subscribers.setdefault(topic_id, []).append(member_id)
+        if position % STEP == STEP - 1:
+            yield
     for topic_id, members in subscribers.items():
         quota, extra = divmod(given.partition_counts[topic_id], len(members))
         first = 0
@@ -33,8 +42,11 @@ def assign_ranges(given: AssignorInput) -> dict[str, Target]:
             if end > first:
                 found[member_id][topic_id] = frozenset(range(first, end))
             first = end
-    return dict(found)
+            if position % STEP == STEP - 1:
+                yield
+    targets: dict[str, Target] = dict(found)
+    return targets
 
 
-def _sort_key(member_id: str, instance_id: str | None) -> tuple[bool, str]:
-    return (instance_id is None, member_id if instance_id is None else instance_id)
+def _sort_key(member_id: str, instance_id: str | None) -> tuple[bool, bytes]:
+    return (instance_id is None, string_order(member_id if instance_id is None else instance_id))

@@ -1,0 +1,146 @@
+"""The iteration order of Java's hash tables, on which results of Kafka's assignors depend.
+
+A table iterates over its buckets, and over the keys of one bucket in the order of their insertion;
+in reverse order if they were inserted by `computeIfAbsent`. Java converts buckets of more than
+eight keys to trees if the table has 64 buckets or more. Their order is not reproduced.
+"""
+
+from __future__ import annotations
+
+import struct
+from operator import mul
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+K = TypeVar("K")
+
+_MASK = 0xFFFF_FFFF
+# Buckets of a table that is created without a size.
+_CAPACITY = 16
+# A table doubles its buckets when more than three quarters of this number are keys.
+_FULL = 0.75
+# A small table doubles its buckets as well when it adds a key to a bucket of this size.
+_BUCKET_MAX = 8
+_SMALL = 64
+# Powers of 31 for the hashes of short strings: the last unit has the factor 1.
+_SHORT = 256
+_POWERS = [pow(31, exponent, 1 << 32) for exponent in range(_SHORT - 1, -1, -1)]
+
+
+def string_hash(text: str) -> int:
+    """Return Java's String.hashCode as an unsigned number."""
+    if text.isascii():
+        units: Sequence[int] = text.encode()
+    else:
+        raw = string_order(text)
+        units = struct.unpack(f">{len(raw) // 2}H", raw)
+    if len(units) <= _SHORT:
+        return sum(map(mul, units, _POWERS[_SHORT - len(units) :])) & _MASK
+    value = 0
+    for unit in units:
+        value = (31 * value + unit) & _MASK
+    return value
+
+
+def string_order(text: str) -> bytes:
+    """Return the key by which Java's String.compareTo sorts: the UTF-16 code units."""
+    return text.encode("utf-16-be", "surrogatepass")
+
+
+def topic_id_hash(topic_id: bytes) -> int:
+    """Return the hash code of Kafka's Uuid as an unsigned number."""
+    folded = int.from_bytes(topic_id[:8]) ^ int.from_bytes(topic_id[8:])
+    return (folded >> 32) ^ (folded & _MASK)
+
+
+def place_hash(place: tuple[bytes, int]) -> int:
+    """Return the hash code of Kafka's TopicIdPartition as an unsigned number."""
+    topic_id, partition = place
+    return (31 * topic_id_hash(topic_id) + partition) & _MASK
+
+
+def partition_hash(partition: int) -> int:
+    """Return the hash code of Java's Integer."""
+    return partition
+
+
+def room_for(count: int) -> int:
+    """Return the number of buckets that Kafka's Utils.newHashMap requests for `count` keys."""
+    return _power_of_two(int((count + 1) / _FULL + 1))
+
+
+def copied(count: int) -> int:
+    """Return the number of buckets of a HashSet that copies a collection of `count` keys."""
+    return _power_of_two(max(int(count / _FULL) + 1, _CAPACITY))
+
+
+class JavaTable(Generic[K]):
+    """Keys with the iteration order of a HashMap or HashSet."""
+
+    __slots__ = ("_capacity", "_hash", "_hashes", "_is_computed")
+
+    def __init__(
+        self,
+        hash_of: Callable[[K], int],
+        keys: Iterable[K] = (),
+        capacity: int = _CAPACITY,
+        *,
+        is_computed: bool = False,
+    ) -> None:
+        """Create a table.
+
+        Args:
+            hash_of: returns Java's hash of a key, as an unsigned number.
+            keys: its first keys.
+            capacity: its first number of buckets, a power of two.
+            is_computed: whether Kafka adds the keys by `computeIfAbsent` and not by `put`.
+        """
+        self._hash = hash_of
+        self._is_computed = is_computed
+        # Number of buckets, a power of two. Removals do not lower it.
+        self._capacity = capacity
+        # The spread hash of each key, in the order of insertion.
+        self._hashes: dict[K, int] = {}
+        for key in keys:
+            self.add(key)
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._hashes
+
+    def __iter__(self) -> Iterator[K]:
+        """Iterate over the keys that the table has now; it may change meanwhile."""
+        hashes, last = self._hashes, self._capacity - 1
+        keys = reversed(hashes) if self._is_computed else iter(hashes)
+        return iter(sorted(keys, key=lambda key: hashes[key] & last))
+
+    def add(self, key: K) -> None:
+        """Add a key, unless the table has it."""
+        hashes = self._hashes
+        if key in hashes:
+            return
+        code = self._hash(key)
+        code ^= code >> 16
+        # `computeIfAbsent` looks at the size before it adds the key.
+        if self._is_computed and len(hashes) > self._capacity * _FULL:
+            self._capacity *= 2
+        bucket_max = _BUCKET_MAX - 1 if self._is_computed else _BUCKET_MAX
+        if len(hashes) >= bucket_max and self._capacity < _SMALL:
+            last = self._capacity - 1
+            if sum((each ^ code) & last == 0 for each in hashes.values()) >= bucket_max:
+                self._capacity *= 2
+        hashes[key] = code
+        if not self._is_computed and len(hashes) > self._capacity * _FULL:
+            self._capacity *= 2
+
+    def remove(self, key: K) -> None:
+        """Remove a key, which must be in the table."""
+        del self._hashes[key]
+
+
+def _power_of_two(least: int) -> int:
+    return 1 << max(least - 1, 0).bit_length()

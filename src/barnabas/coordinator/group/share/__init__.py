@@ -1,0 +1,1 @@
+"""Share groups in the group coordinator (KIP-932)."""

@@ -1,0 +1,214 @@
+"""The `simple` assignor of share groups (KIP-932): each partition has several members.
+
+It takes the decisions of Kafka's SimpleAssignor. Each partition gets so many members that each
+member has work, and each member about as many partitions as the others. Partitions stay with their
+members as far as that is possible. If members have different subscriptions, it decides topic by
+topic.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from barnabas.coordinator.group.consumer.assignment import NOTHING, Target
+from barnabas.coordinator.group.consumer.assignors.assignor_input import STEP, ordered_members
+from barnabas.coordinator.group.consumer.assignors.java_tables import (
+    JavaTable,
+    copied,
+    partition_hash,
+    place_hash,
+    room_for,
+    topic_id_hash,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Sequence
+
+    from barnabas.coordinator.group.consumer.assignors.assignor_input import (
+        Assigning,
+        AssignorInput,
+    )
+
+P = TypeVar("P")
+
+
+def assign_simply(given: AssignorInput) -> Assigning:
+    """Return the target assignment of each member. Yields."""
+    order = yield from ordered_members(given)
+    if not given.is_homogeneous:
+        return (yield from _assign_by_topic(given, order))
+    if not order or not given.members[order[0]].subscribed_topic_ids:
+        return dict.fromkeys(order, NOTHING)
+    return (yield from _assign_together(given, order))
+
+
+def _assign_together(given: AssignorInput, order: list[str]) -> Assigning:
+    """Assign the partitions of all topics to members with equal subscriptions."""
+    topics = sorted(given.members[order[0]].subscribed_topic_ids)
+    places = [(topic_id, each) for topic_id in topics for each in _assignable(given, topic_id)]
+    sharing = _Sharing(places, range(len(order)), place_hash)
+    for index, member_id in enumerate(order):
+        target = given.members[member_id].target
+        for topic_id in JavaTable(topic_id_hash, sorted(target)):
+            if topic_id in given.members[member_id].subscribed_topic_ids:
+                sharing.keep(index, [(topic_id, each) for each in _in_order(target[topic_id])])
+        yield
+    yield from sharing.balance()
+    targets: dict[str, Target] = {}
+    for index, member_id in enumerate(order):
+        found: dict[bytes, list[int]] = {}
+        for topic_id, partition in sharing.partitions_of(index):
+            found.setdefault(topic_id, []).append(partition)
+        targets[member_id] = {each: frozenset(listed) for each, listed in found.items()}
+        if index % STEP == STEP - 1:
+            yield
+    return targets
+
+
+def _assign_by_topic(given: AssignorInput, order: list[str]) -> Assigning:
+    """Assign the partitions of each topic to its subscribers.
+
+    As in Kafka, members keep partitions of topics that no member subscribes to any more.
+    """
+    subscribers: dict[bytes, list[int]] = {}
+    owners: dict[bytes, list[int]] = {}
+    for index, member_id in enumerate(order):
+        for topic_id in given.members[member_id].subscribed_topic_ids:
+            subscribers.setdefault(topic_id, []).append(index)
+        for topic_id in given.members[member_id].target:
+            owners.setdefault(topic_id, []).append(index)
+        if index % STEP == STEP - 1:
+            yield
+    found: list[dict[bytes, frozenset[int]]] = [
+        dict(given.members[member_id].target) for member_id in order
+    ]
+    if not subscribers:
+        return dict.fromkeys(order, NOTHING)
+    for topic_id, members in subscribers.items():
+        sharing = _Sharing(_assignable(given, topic_id), members, partition_hash)
+        for index in owners.get(topic_id, ()):
+            sharing.keep(index, _in_order(found[index].pop(topic_id)))
+        yield from sharing.balance()
+        for index in sorted({*members, *owners.get(topic_id, ())}):
+            partitions = sharing.partitions_of(index)
+            if partitions:
+                found[index][topic_id] = frozenset(partitions)
+        yield
+    return dict(zip(order, found, strict=True))
+
+
+def _assignable(given: AssignorInput, topic_id: bytes) -> list[int]:
+    return [
+        partition
+        for partition in range(given.partition_counts[topic_id])
+        if given.is_assignable(topic_id, partition)
+    ]
+
+
+def _in_order(partitions: Iterable[int]) -> list[int]:
+    """Return partitions in the order of a Java set that copies the sorted partitions."""
+    ordered = sorted(partitions)
+    return list(JavaTable(partition_hash, ordered, copied(len(ordered))))
+
+
+class _Sharing(Generic[P]):
+    """Shares partitions among members, which are numbered in Kafka's order."""
+
+    __slots__ = ("_by_member", "_by_partition", "_hash", "_partitions", "_quotas", "_sharing")
+
+    def __init__(
+        self, partitions: Sequence[P], members: Sequence[int], hash_of: Callable[[P], int]
+    ) -> None:
+        """Compute the quotas.
+
+        Args:
+            partitions: the partitions that may be assigned.
+            members: indexes of the subscribed members, ascending. There is at least one.
+            hash_of: Java's hash of a partition.
+        """
+        self._partitions = partitions
+        self._hash = hash_of
+        # The number of members that each partition should have.
+        self._sharing = ceil(len(members) / len(partitions)) if partitions else 0
+        # The number of partitions that each subscribed member should have.
+        share = self._sharing * len(partitions) / len(members)
+        self._quotas: dict[int, int] = {
+            member: ceil(share * (position + 1)) - ceil(share * position)
+            for position, member in enumerate(members)
+        }
+        self._by_partition: dict[P, JavaTable[int]] = {}
+        self._by_member: dict[int, JavaTable[P]] = {}
+
+    def keep(self, member: int, partitions: Iterable[P]) -> None:
+        """Add current partitions of a member, in the order of Kafka's set."""
+        own = self._by_member.setdefault(member, JavaTable(self._hash))
+        for partition in partitions:
+            own.add(partition)
+            self._by_partition.setdefault(partition, JavaTable(partition_hash)).add(member)
+
+    def partitions_of(self, member: int) -> list[P]:
+        """Return the partitions of a member."""
+        return list(self._by_member.get(member, ()))
+
+    def balance(self) -> Generator[None, None, None]:
+        """Revoke what is too much, and assign what is missing. Yields."""
+        for position, (member, own) in enumerate(self._by_member.items()):
+            surplus = len(own) - self._quotas.get(member, 0)
+            if surplus > 0:
+                for partition in list(own)[:surplus]:
+                    self._revoke(member, partition)
+            if position % STEP == STEP - 1:
+                yield
+        for position, (partition, members) in enumerate(self._by_partition.items()):
+            surplus = len(members) - self._sharing
+            if surplus > 0:
+                for member in list(members)[:surplus]:
+                    self._revoke(member, partition)
+            if position % STEP == STEP - 1:
+                yield
+        yield from self._assign_missing()
+
+    def _revoke(self, member: int, partition: P) -> None:
+        self._by_member[member].remove(partition)
+        self._by_partition[partition].remove(member)
+
+    def _assign_missing(self) -> Generator[None, None, None]:
+        """Give partitions with too few members to members with too few partitions.
+
+        The members take turns. When a whole round finds no member without the partition, the
+        partition gets no more members; neither do the partitions behind it, as in Kafka.
+        """
+        waiting = [member for member in sorted(self._quotas) if self._room(member) > 0]
+        # Place of the member whose turn it is, and whether the current round has assigned anything.
+        turn, has_assigned = 0, False
+        for position, partition in enumerate(self._table()):
+            members = self._by_partition.setdefault(partition, JavaTable(partition_hash))
+            while len(members) < self._sharing and waiting:
+                if turn >= len(waiting):
+                    if not has_assigned:
+                        break
+                    turn, has_assigned = 0, False
+                member = waiting[turn]
+                turn += 1
+                if member in members:
+                    continue
+                members.add(member)
+                self._by_member.setdefault(member, JavaTable(self._hash)).add(partition)
+                has_assigned = True
+                if self._room(member) <= 0:
+                    turn -= 1
+                    del waiting[turn]
+            if not waiting:
+                return
+            if position % STEP == STEP - 1:
+                yield
+
+    def _room(self, member: int) -> int:
+        return self._quotas[member] - len(self._by_member.get(member, ()))
+
+    def _table(self) -> JavaTable[P]:
+        """Return all partitions in the order of Kafka's map."""
+        capacity = room_for(len(self._partitions))
+        keys = [*self._by_partition, *self._partitions]
+        return JavaTable(self._hash, keys, capacity, is_computed=True)
