@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
+from barnabas.coordinator.group.assignor_config import ASSIGNOR_KEYS
 from barnabas.coordinator.group.consumer_config import CONSUMER_KEYS
 from barnabas.coordinator.group.migration_policy import MigrationPolicy, is_policy
 from barnabas.settings.definition import ConfigDefinition, ConfigKey, ConfigType
@@ -99,6 +100,7 @@ DEFINITION = ConfigDefinition(
             at_least(1),
         ),
         *CONSUMER_KEYS,
+        *ASSIGNOR_KEYS,
         ConfigKey(
             "group.consumer.migration.policy",
             ConfigType.STRING,

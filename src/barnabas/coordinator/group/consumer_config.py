@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from barnabas.coordinator.group.assignor_config import CONSUMER_ASSIGNORS, assignor_names
 from barnabas.settings.definition import ConfigKey, ConfigType, DynamicMode
 from barnabas.settings.range import at_least
 
@@ -67,3 +68,9 @@ class ConsumerGroupConfig(msgspec.Struct, frozen=True):
     group_consumer_max_assignment_interval_ms: int = 15_000
     group_consumer_max_size: int = _INT_MAX
     group_consumer_regex_refresh_interval_ms: int = 600_000
+    group_consumer_assignors: tuple[str, ...] | list[str] = CONSUMER_ASSIGNORS
+
+    @property
+    def assignors(self) -> list[str]:
+        """The names of the assignors that members may choose. The first one is the default."""
+        return assignor_names(self.group_consumer_assignors)

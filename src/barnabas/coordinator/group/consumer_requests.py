@@ -17,6 +17,7 @@ from barnabas.protocol.messages.consumer_group_describe import DescribedGroup
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
+    from barnabas.coordinator.group.consumer.consumer_shard import ConsumerSettings
     from barnabas.coordinator.group.consumer.heartbeating import Heartbeating
     from barnabas.coordinator.group.group_shard import GroupShard
     from barnabas.coordinator.group.topics_view import TopicsView
@@ -27,9 +28,15 @@ if TYPE_CHECKING:
 class ConsumerRequests:
     """Requests for consumer groups."""
 
-    def __init__(self, runtime: CoordinatorRuntime[GroupShard], topics: TopicsView) -> None:
+    def __init__(
+        self,
+        runtime: CoordinatorRuntime[GroupShard],
+        topics: TopicsView,
+        settings: ConsumerSettings,
+    ) -> None:
         self._runtime = runtime
         self._topics = topics
+        self._settings = settings
 
     def heartbeat(
         self,
@@ -51,7 +58,7 @@ class ConsumerRequests:
             on_done(found)
 
         try:
-            check_request(heartbeat.request, version)
+            check_request(heartbeat.request, version, self._settings.config.assignors)
         except RefusalError as error:
             on_done(failed_heartbeat(error.error, error.message))
             return
@@ -97,7 +104,8 @@ class ConsumerRequests:
             group = shard.consumer_groups.require(group_id)
         except RefusalError as error:
             return CoordinatorResult(failed_group(group_id, error.error, error.message))
-        return CoordinatorResult(describe_consumers(group, self._topics))
+        default_assignor = self._settings.config.assignors[0]
+        return CoordinatorResult(describe_consumers(group, self._topics, default_assignor))
 
 
 def failed_group(group_id: str, error: ErrorCode, message: str | None) -> DescribedGroup:

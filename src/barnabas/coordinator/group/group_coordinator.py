@@ -64,7 +64,7 @@ class GroupCoordinator:
         self.members = MemberRequests(config, self.runtime)
         self.offsets = OffsetRequests(self.runtime, topics, dependencies.clock)
         self.groups = GroupRequests(self.runtime, topics)
-        self.consumers = ConsumerRequests(self.runtime, topics)
+        self.consumers = ConsumerRequests(self.runtime, topics, settings)
 
     def on_topics_deleted(self, topics: Mapping[str, bytes]) -> None:
         """Remove the groups' committed offsets of these topics (ids by name)."""

@@ -42,7 +42,8 @@ from barnabas.coordinator.group.consumer.membership_checks import (
 )
 from barnabas.coordinator.group.consumer.reconciliation import Reconciliation, reconcile
 from barnabas.coordinator.group.consumer.refusal import RefusalError
-from barnabas.coordinator.group.consumer.target_assignment import ASSIGNORS, compute_targets
+from barnabas.coordinator.group.consumer.target_assignment import compute_targets
+from barnabas.coordinator.group.consumer.target_updates import TargetUpdates
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.consumer_group_heartbeat import (
@@ -69,7 +70,6 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-_DEFAULT_ASSIGNOR = next(iter(ASSIGNORS))
 # Kafka's interval for comparing the topics without a change of metadata, in ms: never.
 _REFRESH_MS = 0x7FFF_FFFF
 
@@ -77,7 +77,7 @@ _REFRESH_MS = 0x7FFF_FFFF
 class ConsumerMembership:
     """The heartbeats of one shard."""
 
-    __slots__ = ("_downgrade", "_regexes", "_shard", "_upgrade", "timers")
+    __slots__ = ("_downgrade", "_regexes", "_shard", "_targets", "_upgrade", "timers")
 
     def __init__(self, shard: ConsumerShard, upgrade: Upgrade, downgrade: Downgrade) -> None:
         self._shard = shard
@@ -87,6 +87,7 @@ class ConsumerMembership:
             shard.groups, shard.timers, lambda group, member: self.remove(group, [member], None)
         )
         self._regexes = GroupRegexes(shard)
+        self._targets = TargetUpdates(shard, self._assignor)
 
     def heartbeat(self, heartbeat: Heartbeating) -> Answer:
         """Return the response and the records of a heartbeat whose fields are valid."""
@@ -185,7 +186,10 @@ class ConsumerMembership:
         before: ConsumerMember | None = None,
         after: ConsumerMember | None = None,
     ) -> str:
-        return group.preferred_assignor(before, after) or _DEFAULT_ASSIGNOR
+        # A member may prefer an assignor that this broker's configuration does not name any more.
+        known = self._shard.config.assignors
+        preferred = group.preferred_assignor(before, after)
+        return preferred if preferred in known else known[0]
 
     def _update_epoch(
         self,
@@ -224,7 +228,11 @@ class ConsumerMembership:
             and interval_ms
             and now_ms < group.assignment_timestamp + interval_ms
         )
-        if group.assignment_epoch >= group_epoch or is_too_early:
+        is_waiting = is_too_early or self._targets.is_running(group)
+        if group.assignment_epoch >= group_epoch or is_waiting:
+            return group.assignment_epoch, current
+        if self._targets.is_large(group):
+            self._targets.start(group)
             return group.assignment_epoch, current
         assignor = self._assignor(group, before, after)
         targets, differing = compute_targets(group, after, assignor, self._shard.topics)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.consumer.assignment import NOTHING
-from barnabas.coordinator.group.consumer.target_assignment import ASSIGNORS
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.consumer_group_describe import (
     Assignment,
@@ -25,7 +24,9 @@ if TYPE_CHECKING:
 _CLASSIC, _CONSUMER = 0, 1
 
 
-def describe_consumers(group: ConsumerGroup, topics: TopicsView) -> DescribedGroup:
+def describe_consumers(
+    group: ConsumerGroup, topics: TopicsView, default_assignor: str
+) -> DescribedGroup:
     """Return epochs, state and members of a group."""
     return DescribedGroup(
         error_code=ErrorCode.NONE,
@@ -33,7 +34,7 @@ def describe_consumers(group: ConsumerGroup, topics: TopicsView) -> DescribedGro
         group_state=group.state.value,
         group_epoch=group.group_epoch,
         assignment_epoch=group.assignment_epoch,
-        assignor_name=group.preferred_assignor() or next(iter(ASSIGNORS)),
+        assignor_name=group.preferred_assignor() or default_assignor,
         members=[_described(group, member, topics) for member in group.members.values()],
     )
 

@@ -19,11 +19,10 @@ from barnabas.coordinator.group.consumer.consumer_records import (
     target_record,
 )
 from barnabas.coordinator.group.consumer.refusal import RefusalError
-from barnabas.coordinator.group.consumer.target_assignment import ASSIGNORS
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
     from barnabas.coordinator.group.consumer.heartbeating import Heartbeating
@@ -33,8 +32,16 @@ if TYPE_CHECKING:
 _CLIENT_MEMBER_ID_SINCE = 1
 
 
-def check_request(request: ConsumerGroupHeartbeatRequest, version: int) -> None:
-    """Check what needs no group. Raises RefusalError."""
+def check_request(
+    request: ConsumerGroupHeartbeatRequest, version: int, assignors: Sequence[str]
+) -> None:
+    """Check what needs no group. Raises RefusalError.
+
+    Args:
+        request: the request.
+        version: its version.
+        assignors: the names of the assignors that members may choose.
+    """
     epoch = request.member_epoch
     has_member_id = version >= _CLIENT_MEMBER_ID_SINCE or epoch > JOIN_EPOCH or epoch == LEAVE_EPOCH
     if has_member_id and not request.member_id.strip():
@@ -52,11 +59,11 @@ def check_request(request: ConsumerGroupHeartbeatRequest, version: int) -> None:
             raise _invalid("InstanceId can't be null.")
     elif epoch < STATIC_LEAVE_EPOCH:
         raise _invalid("MemberEpoch is invalid.")
-    if request.server_assignor is not None and request.server_assignor not in ASSIGNORS:
+    if request.server_assignor is not None and request.server_assignor not in assignors:
         raise RefusalError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
             f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: "
-            f"{', '.join(ASSIGNORS)}.",
+            f"{', '.join(assignors)}.",
         )
 
 

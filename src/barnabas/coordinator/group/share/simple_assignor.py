@@ -182,7 +182,8 @@ class _Sharing(Generic[P]):
         waiting = [member for member in sorted(self._quotas) if self._room(member) > 0]
         # Place of the member whose turn it is, and whether the current round has assigned anything.
         turn, has_assigned = 0, False
-        for position, partition in enumerate(self._table()):
+        table = yield from self._table()
+        for position, partition in enumerate(table):
             members = self._by_partition.setdefault(partition, JavaTable(partition_hash))
             while len(members) < self._sharing and waiting:
                 if turn >= len(waiting):
@@ -207,8 +208,12 @@ class _Sharing(Generic[P]):
     def _room(self, member: int) -> int:
         return self._quotas[member] - len(self._by_member.get(member, ()))
 
-    def _table(self) -> JavaTable[P]:
-        """Return all partitions in the order of Kafka's map."""
+    def _table(self) -> Generator[None, None, JavaTable[P]]:
+        """Return all partitions in the order of Kafka's map. Yields."""
         capacity = room_for(len(self._partitions))
-        keys = [*self._by_partition, *self._partitions]
-        return JavaTable(self._hash, keys, capacity, is_computed=True)
+        table: JavaTable[P] = JavaTable(self._hash, capacity=capacity, is_computed=True)
+        for position, partition in enumerate([*self._by_partition, *self._partitions]):
+            table.add(partition)
+            if position % STEP == STEP - 1:
+                yield
+        return table

@@ -66,10 +66,14 @@ class _Leveling:
         return (yield from self._result())
 
     def _subscribe(self) -> Generator[None, None, None]:
+        done = 0
         for index, member_id in enumerate(self._order):
-            for topic_id in self._given.members[member_id].subscribed_topic_ids:
+            topic_ids = self._given.members[member_id].subscribed_topic_ids
+            for topic_id in topic_ids:
                 self._subscribers.setdefault(topic_id, []).append(index)
-            if index % STEP == STEP - 1:
+            done += 1 + len(topic_ids)
+            if done >= STEP:
+                done = 0
                 yield
 
     def _weight(self, topic_id: bytes) -> tuple[float, int, tuple[int, ...]]:
@@ -84,13 +88,16 @@ class _Leveling:
         """Keep the partitions of the current target that are still valid."""
         self._owners = {each: [_FREE] * self._counts[each] for each in self._subscribers}
         self._targets, _ = yield from valid_targets(self._given, self._order)
+        done = 0
         for index, target in enumerate(self._targets):
             for topic_id, partitions in target.items():
                 owners = self._owners[topic_id]
                 self._loads[index] += len(partitions)
                 for partition in partitions:
                     owners[partition] = index
-            if index % STEP == STEP - 1:
+            done += 1 + self._loads[index]
+            if done >= STEP:
+                done = 0
                 yield
 
     def _assign_free(self, topic_id: bytes) -> Generator[None, None, None]:
@@ -157,11 +164,14 @@ class _Leveling:
                 if partition % STEP == STEP - 1:
                     yield
         targets: dict[str, Target] = {}
+        done = 0
         for index, member_id in enumerate(self._order):
             own = found[index]
             target: Target = {each: frozenset(listed) for each, listed in own.items()} or NOTHING
             before = self._targets[index]
             targets[member_id] = before if before == target else target
-            if index % STEP == STEP - 1:
+            done += 1 + len(target)
+            if done >= STEP:
+                done = 0
                 yield
         return targets

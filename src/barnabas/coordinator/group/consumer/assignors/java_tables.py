@@ -8,6 +8,7 @@ eight keys to trees if the table has 64 buckets or more. Their order is not repr
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from operator import mul
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -24,6 +25,7 @@ _FULL = 0.75
 # A small table doubles its buckets as well when it adds a key to a bucket of this size.
 _BUCKET_MAX = 8
 _SMALL = 64
+_TOPICS_CACHED_MAX = 1_024
 # Powers of 31 for the hashes of short strings: the last unit has the factor 1.
 _SHORT = 256
 _POWERS = [pow(31, exponent, 1 << 32) for exponent in range(_SHORT - 1, -1, -1)]
@@ -37,7 +39,8 @@ def string_hash(text: str) -> int:
         raw = string_order(text)
         units = struct.unpack(f">{len(raw) // 2}H", raw)
     if len(units) <= _SHORT:
-        return sum(map(mul, units, _POWERS[_SHORT - len(units) :])) & _MASK
+        products: Iterator[int] = map(mul, units, _POWERS[_SHORT - len(units) :])
+        return sum(products) & _MASK
     value = 0
     for unit in units:
         value = (31 * value + unit) & _MASK
@@ -49,6 +52,7 @@ def string_order(text: str) -> bytes:
     return text.encode("utf-16-be", "surrogatepass")
 
 
+@lru_cache(_TOPICS_CACHED_MAX)
 def topic_id_hash(topic_id: bytes) -> int:
     """Return the hash code of Kafka's Uuid as an unsigned number."""
     folded = int.from_bytes(topic_id[:8]) ^ int.from_bytes(topic_id[8:])

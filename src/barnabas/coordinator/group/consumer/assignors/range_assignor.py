@@ -29,10 +29,14 @@ def assign_ranges(given: AssignorInput) -> Assigning:
     found: dict[str, dict[bytes, frozenset[int]]] = {member_id: {} for member_id in order}
     yield
     subscribers: dict[bytes, list[str]] = {}
-    for position, member_id in enumerate(order):
-        for topic_id in given.members[member_id].subscribed_topic_ids:
+    done = 0
+    for member_id in order:
+        topic_ids = given.members[member_id].subscribed_topic_ids
+        for topic_id in topic_ids:
             subscribers.setdefault(topic_id, []).append(member_id)
-        if position % STEP == STEP - 1:
+        done += 1 + len(topic_ids)
+        if done >= STEP:
+            done = 0
             yield
     for topic_id, members in subscribers.items():
         quota, extra = divmod(given.partition_counts[topic_id], len(members))

@@ -31,7 +31,8 @@ def valid_targets(
     found: list[Target] = []
     taken: dict[bytes, set[int]] = {topic_id: set() for topic_id in given.partition_counts}
     counts = given.partition_counts
-    for position, member_id in enumerate(order):
+    done = 0
+    for member_id in order:
         member = given.members[member_id]
         kept: Target = member.target
         for topic_id, partitions in member.target.items():
@@ -50,6 +51,8 @@ def valid_targets(
                 if valid:
                     kept[topic_id] = valid
         found.append(kept)
-        if position % STEP == STEP - 1:
+        done += 1 + len(kept)
+        if done >= STEP:
+            done = 0
             yield
     return found, taken

@@ -1,0 +1,151 @@
+"""Computes the target assignments of large groups in slices, between other requests (KIP-848).
+
+The assignment of a small group is computed within the heartbeat that needs it, as in Kafka. For a
+large group this would hold the event loop for too long. Then the heartbeat starts a computation,
+and its response has the current target. Later heartbeats distribute the new one.
+
+A computation works on a copy of the group. When it ends, the group may have another epoch already.
+The result is written with the epoch of the copy, so that a group that changes all the time gets
+assignments as well. The next heartbeat sees the newer epoch and starts the next computation.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from barnabas.coordinator.group.consumer.consumer_records import (
+    target_epoch_record,
+    target_record,
+)
+from barnabas.coordinator.group.consumer.target_assignment import TargetInput, differing
+from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping
+
+    from barnabas.coordinator.group.consumer.assignment import Target
+    from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
+    from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard
+    from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
+
+# Duration of a slice, in ms.
+_SLICE_MS = 2
+# A heartbeat computes the assignment of a group at once if its number of partitions, and its number
+# of members with this weight, are together below the limit. That takes a few milliseconds.
+_MEMBER_WEIGHT = 10
+_AT_ONCE_MAX = 1_000
+# Records that are encoded in one step.
+_RECORDS_PER_STEP = 16
+
+
+class _Computed(msgspec.Struct, frozen=True):
+    """A finished computation."""
+
+    # The group epoch of the copy.
+    epoch: int
+    before: TargetInput
+    targets: Mapping[str, Target]
+    # The records of the targets that are new or have changed, by member id.
+    records: Mapping[str, CoordinatorRecord]
+
+
+class TargetUpdates:
+    """The computations of the groups of one shard; at most one per group runs."""
+
+    __slots__ = ("_assignor_of", "_running", "_shard")
+
+    def __init__(self, shard: ConsumerShard, assignor_of: Callable[[ConsumerGroup], str]) -> None:
+        self._shard = shard
+        # Returns the name of a group's assignor.
+        self._assignor_of = assignor_of
+        # Groups whose target assignment is being computed.
+        self._running: set[str] = set()
+
+    def is_large(self, group: ConsumerGroup) -> bool:
+        """Whether the target assignment must be computed in slices."""
+        weight = len(group.members) * _MEMBER_WEIGHT
+        if weight > _AT_ONCE_MAX:
+            return True
+        count = self._shard.topics.partition_count
+        return weight + sum(map(count, group.subscribed_names())) > _AT_ONCE_MAX
+
+    def is_running(self, group: ConsumerGroup) -> bool:
+        """Whether a computation for the group is running."""
+        return group.group_id in self._running
+
+    def start(self, group: ConsumerGroup) -> None:
+        """Compute the target assignment after the records of the current heartbeat are replayed."""
+        self._running.add(group.group_id)
+        self._schedule(group, self._compute(group))
+
+    def _schedule(
+        self, group: ConsumerGroup, computation: Generator[None, None, _Computed]
+    ) -> None:
+        self._shard.timers.schedule(
+            ("consumer-targets", group.group_id), 0, lambda: self._slice(group, computation)
+        )
+
+    def _slice(
+        self, group: ConsumerGroup, computation: Generator[None, None, _Computed]
+    ) -> CoordinatorResult[None]:
+        end_ms = self._shard.clock.monotonic_ms() + _SLICE_MS
+        try:
+            next(computation)
+            while self._shard.clock.monotonic_ms() < end_ms:
+                next(computation)
+        except StopIteration as end:
+            self._running.discard(group.group_id)
+            return CoordinatorResult(None, self._records(group, end.value))
+        self._schedule(group, computation)
+        return CoordinatorResult(None)
+
+    def _compute(self, group: ConsumerGroup) -> Generator[None, None, _Computed]:
+        """Compute the targets, and encode their records. Yields."""
+        epoch, assignor = group.group_epoch, self._assignor_of(group)
+        before = TargetInput.of(group)
+        yield
+        targets = yield from before.assign(assignor, self._shard.topics)
+        changed = differing(targets, before.known)
+        yield
+        records: dict[str, CoordinatorRecord] = {}
+        for position, (member_id, target) in enumerate(changed.items()):
+            records[member_id] = target_record(group.group_id, member_id, target)
+            if position % _RECORDS_PER_STEP == _RECORDS_PER_STEP - 1:
+                yield
+        return _Computed(epoch, before, targets, records)
+
+    def _records(self, group: ConsumerGroup, computed: _Computed) -> list[CoordinatorRecord]:
+        """Return the records for the members that the group still has."""
+        group_id = group.group_id
+        is_superseded = group.assignment_epoch >= computed.epoch
+        if is_superseded or self._shard.groups.find(group_id) is not group:
+            return []
+        found: list[CoordinatorRecord] = []
+        for member_id, target in computed.targets.items():
+            heir = self._heir(group, member_id, computed)
+            if heir is None:
+                continue
+            known = computed.before.known.get(member_id)
+            if heir == member_id and group.targets.get(heir) is known:
+                record = computed.records.get(member_id)
+            else:
+                # The member has left and joined again, or another member has replaced it.
+                record = target_record(group_id, heir, target)
+            if record is not None:
+                found.append(record)
+        now_ms = self._shard.clock.wall_ms()
+        found.append(target_epoch_record(group_id, computed.epoch, now_ms))
+        return found
+
+    @staticmethod
+    def _heir(group: ConsumerGroup, member_id: str, computed: _Computed) -> str | None:
+        """Return the id of the member now; None if it has left.
+
+        Another member may have replaced a static member. That does not raise the group epoch.
+        """
+        if member_id in group.members:
+            return member_id
+        instance_id = computed.before.members[member_id].instance_id
+        return None if instance_id is None else group.static_members.get(instance_id)
