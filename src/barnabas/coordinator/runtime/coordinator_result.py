@@ -23,6 +23,9 @@ class CoordinatorResult(msgspec.Struct, Generic[R]):
     # False if the operation has already changed the shard. Then the records are replayed only when
     # the log is loaded, not after the append.
     is_replayed: bool = True
+    # Changes the shard after the append in place of the replay of many records, if it is set. The
+    # result is the same.
+    apply: Callable[[], None] | None = None
     # Called before the response is sent: with NONE after commit, or with an error. After an error,
     # the records may still be committed.
     on_appended: Callable[[ErrorCode], None] | None = None

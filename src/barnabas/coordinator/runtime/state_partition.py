@@ -295,7 +295,9 @@ class StatePartition(Generic[S]):
         if end_offset is None:
             return
         producer_id = NO_PRODUCER_ID if producer is None else producer.producer_id
-        if result.is_replayed:
+        if result.apply is not None:
+            result.apply()
+        elif result.is_replayed:
             for offset, record in enumerate(records, end_offset - len(records)):
                 self.shard.replay(offset, record.key, record.value, producer_id)
         self._hold_appended(held, end_offset)

@@ -97,7 +97,7 @@ class TargetUpdates:
                 next(computation)
         except StopIteration as end:
             self._running.discard(group.group_id)
-            return CoordinatorResult(None, self._records(group, end.value))
+            return self._result(group, end.value)
         self._schedule(group, computation)
         return CoordinatorResult(None)
 
@@ -116,13 +116,14 @@ class TargetUpdates:
                 yield
         return _Computed(epoch, before, targets, records)
 
-    def _records(self, group: ConsumerGroup, computed: _Computed) -> list[CoordinatorRecord]:
+    def _result(self, group: ConsumerGroup, computed: _Computed) -> CoordinatorResult[None]:
         """Return the records for the members that the group still has."""
         group_id = group.group_id
         is_superseded = group.assignment_epoch >= computed.epoch
         if is_superseded or self._shard.groups.find(group_id) is not group:
-            return []
-        found: list[CoordinatorRecord] = []
+            return CoordinatorResult(None)
+        records: list[CoordinatorRecord] = []
+        targets: dict[str, Target] = {}
         for member_id, target in computed.targets.items():
             heir = self._heir(group, member_id, computed)
             if heir is None:
@@ -134,10 +135,15 @@ class TargetUpdates:
                 # The member has left and joined again, or another member has replaced it.
                 record = target_record(group_id, heir, target)
             if record is not None:
-                found.append(record)
+                records.append(record)
+                targets[heir] = target
         now_ms = self._shard.clock.wall_ms()
-        found.append(target_epoch_record(group_id, computed.epoch, now_ms))
-        return found
+        records.append(target_epoch_record(group_id, computed.epoch, now_ms))
+
+        def apply() -> None:
+            group.set_targets(computed.epoch, now_ms, targets)
+
+        return CoordinatorResult(None, records, apply=apply)
 
     @staticmethod
     def _heir(group: ConsumerGroup, member_id: str, computed: _Computed) -> str | None:
