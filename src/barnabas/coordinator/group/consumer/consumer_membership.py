@@ -228,11 +228,11 @@ class ConsumerMembership:
             and interval_ms
             and now_ms < group.assignment_timestamp + interval_ms
         )
-        is_waiting = is_too_early or self._targets.is_running(group)
+        is_waiting = is_too_early or self._targets.is_running(group.group_id)
         if group.assignment_epoch >= group_epoch or is_waiting:
             return group.assignment_epoch, current
-        if self._targets.is_large(group):
-            self._targets.start(group)
+        if self._targets.is_large(group, before, after):
+            self._targets.start(group.group_id)
             return group.assignment_epoch, current
         assignor = self._assignor(group, before, after)
         targets, differing = compute_targets(group, after, assignor, self._shard.topics)

@@ -24,18 +24,22 @@ from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
+    from typing import TypeAlias
 
     from barnabas.coordinator.group.consumer.assignment import Target
     from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
+    from barnabas.coordinator.group.consumer.consumer_member import ConsumerMember
     from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
 
+    _Computation: TypeAlias = "Generator[None, None, _Computed | None]"
+
 # Duration of a slice, in ms.
-_SLICE_MS = 2
+SLICE_MS = 2
 # A heartbeat computes the assignment of a group at once if its number of partitions, and its number
 # of members with this weight, are together below the limit. That takes a few milliseconds.
 _MEMBER_WEIGHT = 10
-_AT_ONCE_MAX = 1_000
+AT_ONCE_MAX = 1_000
 # Records that are encoded in one step.
 _RECORDS_PER_STEP = 16
 
@@ -63,46 +67,52 @@ class TargetUpdates:
         # Groups whose target assignment is being computed.
         self._running: set[str] = set()
 
-    def is_large(self, group: ConsumerGroup) -> bool:
-        """Whether the target assignment must be computed in slices."""
-        weight = len(group.members) * _MEMBER_WEIGHT
-        if weight > _AT_ONCE_MAX:
+    def is_large(self, group: ConsumerGroup, before: ConsumerMember, after: ConsumerMember) -> bool:
+        """Whether the target assignment must be computed in slices.
+
+        Args:
+            group: the group.
+            before: a member that changes or joins.
+            after: the same member after the change.
+        """
+        weight = (1 + len(group.members)) * _MEMBER_WEIGHT
+        if weight > AT_ONCE_MAX:
             return True
         count = self._shard.topics.partition_count
-        return weight + sum(map(count, group.subscribed_names())) > _AT_ONCE_MAX
+        return weight + sum(map(count, group.subscribed_names_with(before, after))) > AT_ONCE_MAX
 
-    def is_running(self, group: ConsumerGroup) -> bool:
+    def is_running(self, group_id: str) -> bool:
         """Whether a computation for the group is running."""
-        return group.group_id in self._running
+        return group_id in self._running
 
-    def start(self, group: ConsumerGroup) -> None:
+    def start(self, group_id: str) -> None:
         """Compute the target assignment after the records of the current heartbeat are replayed."""
-        self._running.add(group.group_id)
-        self._schedule(group, self._compute(group))
+        self._running.add(group_id)
+        self._schedule(group_id, self._compute(group_id))
 
-    def _schedule(
-        self, group: ConsumerGroup, computation: Generator[None, None, _Computed]
-    ) -> None:
+    def _schedule(self, group_id: str, computation: _Computation) -> None:
         self._shard.timers.schedule(
-            ("consumer-targets", group.group_id), 0, lambda: self._slice(group, computation)
+            ("consumer-targets", group_id), 0, lambda: self._slice(group_id, computation)
         )
 
-    def _slice(
-        self, group: ConsumerGroup, computation: Generator[None, None, _Computed]
-    ) -> CoordinatorResult[None]:
-        end_ms = self._shard.clock.monotonic_ms() + _SLICE_MS
+    def _slice(self, group_id: str, computation: _Computation) -> CoordinatorResult[None]:
+        end_ms = self._shard.clock.monotonic_ms() + SLICE_MS
         try:
             next(computation)
             while self._shard.clock.monotonic_ms() < end_ms:
                 next(computation)
         except StopIteration as end:
-            self._running.discard(group.group_id)
-            return self._result(group, end.value)
-        self._schedule(group, computation)
+            self._running.discard(group_id)
+            return self._result(group_id, end.value)
+        self._schedule(group_id, computation)
         return CoordinatorResult(None)
 
-    def _compute(self, group: ConsumerGroup) -> Generator[None, None, _Computed]:
+    def _compute(self, group_id: str) -> _Computation:
         """Compute the targets, and encode their records. Yields."""
+        group = self._shard.groups.find(group_id)
+        if group is None:
+            # The records of the heartbeat were not written.
+            return None
         epoch, assignor = group.group_epoch, self._assignor_of(group)
         before = TargetInput.of(group)
         yield
@@ -111,16 +121,18 @@ class TargetUpdates:
         yield
         records: dict[str, CoordinatorRecord] = {}
         for position, (member_id, target) in enumerate(changed.items()):
-            records[member_id] = target_record(group.group_id, member_id, target)
+            records[member_id] = target_record(group_id, member_id, target)
             if position % _RECORDS_PER_STEP == _RECORDS_PER_STEP - 1:
                 yield
         return _Computed(epoch, before, targets, records)
 
-    def _result(self, group: ConsumerGroup, computed: _Computed) -> CoordinatorResult[None]:
+    def _result(self, group_id: str, computed: _Computed | None) -> CoordinatorResult[None]:
         """Return the records for the members that the group still has."""
-        group_id = group.group_id
-        is_superseded = group.assignment_epoch >= computed.epoch
-        if is_superseded or self._shard.groups.find(group_id) is not group:
+        group = self._shard.groups.find(group_id)
+        if computed is None or group is not computed.before.group:
+            return CoordinatorResult(None)
+        if group.assignment_epoch >= computed.epoch:
+            # The group became empty meanwhile.
             return CoordinatorResult(None)
         records: list[CoordinatorRecord] = []
         targets: dict[str, Target] = {}
