@@ -149,14 +149,33 @@ def test_a_computation_ends_with_the_leadership(world: ConsumersWorld) -> None:
     assert is_complete(targets(world))
 
 
-def test_a_group_that_was_deleted_meanwhile_gets_no_target(world: ConsumersWorld) -> None:
+def test_a_group_that_became_empty_meanwhile_keeps_the_epoch_of_its_last_change(
+    world: ConsumersWorld,
+) -> None:
+    fill(world, 2)
+    world.run_for(1)
+    for name in ("m0", "m1"):
+        world.beat(name, -1)
+    world.run_for(DONE_MS)
+    described = world.describe_consumers()
+    assert described.group_state == "Empty"
+    assert described.assignment_epoch == described.group_epoch == 5
+
+
+def test_a_group_that_was_deleted_and_created_again_meanwhile_gets_no_old_target(
+    world: ConsumersWorld,
+) -> None:
     fill(world, 2)
     world.run_for(1)
     for name in ("m0", "m1"):
         world.beat(name, -1)
     assert world.delete("g") == [ErrorCode.NONE]
+    world.subscribe("m1", "a")
     world.run_for(DONE_MS)
-    assert world.describe_consumers().error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert world.describe_consumers().assignment_epoch == 1
+    world.beat("m1", 1)
+    world.run_for(DONE_MS)
+    assert is_complete(targets(world))
 
 
 @pytest.mark.parametrize("members", [1, 120])
