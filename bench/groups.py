@@ -1,9 +1,12 @@
 """`python -m bench.groups`: many consumer groups on one broker, their cost and their speed.
 
-Every member is a connection of its own that joins, syncs and sends heartbeats as clients do. It
-prints the broker's processor time and memory, the time until all groups are stable, the time of a
-heartbeat, and the same after one member of each group has left. `--bootstrap HOST:PORT --pid PID`
-measures another broker, an Apache Kafka for instance. 1,000 groups want `ulimit -n 4096` or more.
+Every member is a connection of its own that joins and sends heartbeats as clients do, by the
+classic protocol or with `--protocol consumer` by the new one (KIP-848). It prints the broker's
+processor time and memory, the time until all groups are stable, the time of a heartbeat, how long
+another client had to wait meanwhile, and the same after one member of each group has left.
+`--bootstrap HOST:PORT --pid PID` measures another broker, an Apache Kafka for instance. 1,000
+groups want `ulimit -n 4096` or more. `--groups 1 --members 1000 --partitions 1000` is one large
+group.
 """
 
 from __future__ import annotations
@@ -13,15 +16,21 @@ import asyncio
 import contextlib
 import statistics
 import time
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import psutil
-from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import decode_response, encode_request
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    TopicPartitionsRequest,
+)
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.heartbeat import HeartbeatRequest
 from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -38,6 +47,10 @@ ASSIGNMENT = (
     b"\x00\x00\x00\x00\x00\x01\x00\x07flights\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00"
 )
 CONNECTS_AT_ONCE = 50
+TOPIC = "flights"
+PROBE_S = 0.005
+# Group epoch of a consumer group before its first member.
+FIRST_EPOCH = 1
 
 
 @dataclass
@@ -49,6 +62,7 @@ class Progress:
     settled: dict[str, int] = field(default_factory=dict)
     stable_at: float = 0.0
     heartbeat_ms: list[float] = field(default_factory=list)
+    probe_ms: list[float] = field(default_factory=list)
     errors: dict[str, int] = field(default_factory=dict)
 
     def note(self, group: str, change: int) -> None:
@@ -157,6 +171,72 @@ class Member:
         self._progress.errors[name] = self._progress.errors.get(name, 0) + 1
 
 
+class ConsumerMember(Member):
+    """One connection of the consumer protocol."""
+
+    def __init__(self, group: str, progress: Progress, members: int) -> None:
+        super().__init__(group, progress)
+        # Each join and each leave raises the group epoch by one.
+        self.settled_epoch = FIRST_EPOCH + members
+
+    async def live(self) -> None:
+        """Join, and send heartbeats until cancelled."""
+        self.id, epoch, pause_s = str(uuid.uuid4()), 0, 0.0
+        owned: list[TopicPartitionsRequest] | None = []
+        while True:
+            request = ConsumerGroupHeartbeatRequest(
+                group_id=self.group, member_id=self.id, member_epoch=epoch, topic_partitions=owned
+            )
+            if not epoch:
+                request.subscribed_topic_names = [TOPIC]
+                request.rebalance_timeout_ms = 300_000
+            started = time.perf_counter()
+            answer = await self.ask(request, 1)
+            if epoch:
+                self._progress.heartbeat_ms.append((time.perf_counter() - started) * 1_000)
+            if answer.error_code:
+                self._count(answer.error_code)
+                await asyncio.sleep(0.1)
+                continue
+            owned, epoch = None, answer.member_epoch
+            if answer.assignment is not None:
+                owned = [
+                    TopicPartitionsRequest(topic_id=each.topic_id, partitions=each.partitions)
+                    for each in answer.assignment.topic_partitions
+                ]
+            if epoch >= self.settled_epoch and not self._is_settled:
+                self._is_settled = True
+                self._progress.note(self.group, 1)
+            pause_s = answer.heartbeat_interval_ms / 1_000
+            # Clients confirm a revocation at once.
+            await asyncio.sleep(pause_s if owned is None else min(pause_s, 0.1))
+
+    async def leave(self) -> None:
+        """Leave the group."""
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self.group, member_id=self.id, member_epoch=-1
+        )
+        await self.ask(request, 1)
+        self._unsettle()
+
+    def await_next_epoch(self) -> None:
+        """A member has left: the member is settled again at the next epoch."""
+        self.settled_epoch += 1
+        self._unsettle()
+
+
+class Probe(Member):
+    """Another client, which measures how long it waits for small requests."""
+
+    async def live(self) -> None:
+        """Ask until cancelled."""
+        while True:
+            started = time.perf_counter()
+            await self.ask(ApiVersionsRequest(), 0)
+            self._progress.probe_ms.append((time.perf_counter() - started) * 1_000)
+            await asyncio.sleep(PROBE_S)
+
+
 class Meter:
     """Processor time and memory of the broker."""
 
@@ -180,11 +260,39 @@ async def until_stable(progress: Progress) -> None:
         await asyncio.sleep(0.02)
 
 
-async def measure(address: str, meter: Meter, groups: int, members: int, seconds: float) -> None:
+@dataclass(frozen=True)
+class Size:
+    """What is measured."""
+
+    groups: int
+    members: int
+    seconds: float
+    protocol: str
+
+
+def make_members(size: Size, progress: Progress) -> list[Member]:
+    """Return the members of all groups, the last ones of each group at the end."""
+    names = [f"group-{n % size.groups}" for n in range(size.groups * size.members)]
+    if size.protocol == "consumer":
+        return [ConsumerMember(name, progress, size.members) for name in names]
+    return [Member(name, progress) for name in names]
+
+
+def describe_probe(progress: Progress) -> str:
+    """Return how long the probe waited, and start anew."""
+    marks, longest = statistics.quantiles(progress.probe_ms, n=100), max(progress.probe_ms)
+    progress.probe_ms.clear()
+    return f"another client waited p50 {marks[49]:.1f}, p99 {marks[98]:.1f}, max {longest:.1f} ms"
+
+
+async def measure(address: str, meter: Meter, size: Size) -> None:
     """Run the members and print the figures."""
     host, _, port = address.rpartition(":")
+    groups, members = size.groups, size.members
     progress = Progress(groups * members)
-    everyone = [Member(f"group-{n % groups}", progress) for n in range(groups * members)]
+    everyone = make_members(size, progress)
+    probe = Probe("", progress)
+    await probe.connect(host, int(port))
     memory = meter.resident_mb()
     for start in range(0, len(everyone), CONNECTS_AT_ONCE):
         batch = everyone[start : start + CONNECTS_AT_ONCE]
@@ -195,16 +303,18 @@ async def measure(address: str, meter: Meter, groups: int, members: int, seconds
     connected = meter.resident_mb()
     print(f"memory: {memory:.0f} MB idle, {connected:.0f} MB with {len(everyone)} connections")
     started, cpu = time.perf_counter(), meter.cpu_seconds()
+    probing = asyncio.create_task(probe.live())
     tasks = [asyncio.create_task(each.live()) for each in everyone]
     await until_stable(progress)
     print(
         f"{groups} groups of {members} stable after {progress.stable_at - started:.2f} s, "
         f"{meter.cpu_seconds() - cpu:.2f} s of CPU, {meter.resident_mb():.0f} MB, {progress.errors}"
     )
+    print(describe_probe(progress))
     await asyncio.sleep(HEARTBEAT_S)
     progress.heartbeat_ms.clear()
     cpu, started = meter.cpu_seconds(), time.perf_counter()
-    await asyncio.sleep(seconds)
+    await asyncio.sleep(size.seconds)
     taken = time.perf_counter() - started
     marks = statistics.quantiles(progress.heartbeat_ms, n=100)
     print(
@@ -212,10 +322,14 @@ async def measure(address: str, meter: Meter, groups: int, members: int, seconds
         f"{100 * (meter.cpu_seconds() - cpu) / taken:.1f} % of a core, "
         f"p50 {marks[49]:.2f} ms, p99 {marks[98]:.2f} ms (busy client included)"
     )
+    progress.probe_ms.clear()
     gone = everyone[-groups:]
     for task in tasks[-groups:]:
         task.cancel()
     progress.target -= groups
+    for each in everyone[:-groups]:
+        if isinstance(each, ConsumerMember):
+            each.await_next_epoch()
     cpu, started = meter.cpu_seconds(), time.perf_counter()
     for each in gone:
         with contextlib.suppress(asyncio.IncompleteReadError):
@@ -227,21 +341,26 @@ async def measure(address: str, meter: Meter, groups: int, members: int, seconds
         f"(heartbeats tell the others, every {HEARTBEAT_S:.0f} s), "
         f"{meter.cpu_seconds() - cpu:.2f} s of CPU"
     )
-    for task in tasks:
+    print(describe_probe(progress))
+    for task in (*tasks, probing):
         task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-    for each in everyone:
+    await asyncio.gather(*tasks, probing, return_exceptions=True)
+    for each in (*everyone, probe):
         each.close()
 
 
 @contextlib.contextmanager
 def broker(delay_ms: int) -> Iterator[BrokerProcess]:
-    """Barnabas with the topic that the members name."""
+    """Barnabas."""
     with BrokerProcess(settings={"group.initial.rebalance.delay.ms": str(delay_ms)}) as process:
-        producer = Producer({"bootstrap.servers": process.bootstrap})
-        producer.produce("flights", b"x")
-        producer.flush(10)
         yield process
+
+
+def create_topic(bootstrap: str, partitions: int) -> None:
+    """Create the topic that the members name."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for created in admin.create_topics([NewTopic(TOPIC, partitions, 1)]).values():
+        created.result(60)
 
 
 def main() -> None:
@@ -250,16 +369,20 @@ def main() -> None:
     parser.add_argument("--groups", type=int, default=1_000)
     parser.add_argument("--members", type=int, default=2)
     parser.add_argument("--delay-ms", type=int, default=3_000, help="initial rebalance delay")
+    parser.add_argument("--partitions", type=int, default=1, help="of the topic")
+    parser.add_argument("--protocol", choices=("classic", "consumer"), default="classic")
     parser.add_argument("--seconds", type=float, default=15.0, help="of heartbeats")
     parser.add_argument("--bootstrap", help="a broker that runs already")
     parser.add_argument("--pid", type=int, help="its process")
     options = parser.parse_args()
-    size = (options.groups, options.members, options.seconds)
+    size = Size(options.groups, options.members, options.seconds, options.protocol)
     if options.bootstrap:
-        asyncio.run(measure(options.bootstrap, Meter(options.pid), *size))
+        create_topic(options.bootstrap, options.partitions)
+        asyncio.run(measure(options.bootstrap, Meter(options.pid), size))
         return
     with broker(options.delay_ms) as process:
-        asyncio.run(measure(process.bootstrap, Meter(process.pid), *size))
+        create_topic(process.bootstrap, options.partitions)
+        asyncio.run(measure(process.bootstrap, Meter(process.pid), size))
 
 
 if __name__ == "__main__":
