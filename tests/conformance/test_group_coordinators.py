@@ -1,4 +1,4 @@
-"""Consumer groups while the level of group.version changes, with Barnabas and Apache Kafka.
+"""Consumer groups on Barnabas and Apache Kafka: levels of group.version, and target assignments.
 
 At level 0, brokers refuse the requests of the consumer protocol. The groups stay, and their members
 continue when the level is raised again.
@@ -6,11 +6,18 @@ continue when the level is raised again.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from barnabas.client.facade import Client
+from barnabas.coordinator.group.consumer.assignors.assignor_input import (
+    AssignorInput,
+    MemberInput,
+    finish,
+)
+from barnabas.coordinator.group.consumer.assignors.uniform_assignor import assign_uniformly
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
@@ -43,6 +50,8 @@ SETTINGS = {
 }
 
 SetLevel = Callable[[str, int], None]
+# Partitions by name and id of the topic.
+Target = dict[tuple[str, bytes], frozenset[int]]
 
 
 @pytest.fixture(scope="module", params=["barnabas", "kafka"])
@@ -96,12 +105,12 @@ class Group:
         answer = self.client.ask(request, 1)
         return ErrorCode(answer.error_code).name, answer.member_epoch
 
-    def join(self, member: str) -> int:
+    def join(self, member: str, *topics: str) -> int:
         def join() -> int:
             error, epoch = self.beat(
                 member,
                 0,
-                subscribed_topic_names=[TOPIC],
+                subscribed_topic_names=list(topics or [TOPIC]),
                 rebalance_timeout_ms=60_000,
                 topic_partitions=[],
             )
@@ -118,6 +127,20 @@ class Group:
         )
         (found,) = self.client.ask(request, 1).groups
         return ErrorCode(found.error_code).name, found.group_state, len(found.members)
+
+    def targets(self) -> dict[str, Target]:
+        """Return the target assignment of each member, by names and ids of topics."""
+        request = ConsumerGroupDescribeRequest(
+            group_ids=[self.name], include_authorized_operations=False
+        )
+        (found,) = self.client.ask(request, 1).groups
+        return {
+            member.member_id: {
+                (each.topic_name, each.topic_id): frozenset(each.partitions)
+                for each in member.target_assignment.topic_partitions
+            }
+            for member in found.members
+        }
 
     def commit(self, member: str, epoch: int) -> str:
         partition = OffsetCommitRequestPartition(
@@ -189,3 +212,61 @@ def test_a_group_survives_that_the_level_is_lowered_and_raised(
         "leave": ("NONE", -1),
         "members": 1,
     }
+
+
+# Places in Java's hash tables depend on the ids. Members with these ids have different places.
+FIRST, SAME, OTHER = "a", "bcdefgh", "ijklmnop"
+COUNTS = {"one": 5, "two": 12, "three": 7}
+
+
+def test_targets_are_those_that_the_uniform_assignor_computes(bootstrap: str) -> None:
+    group = Group(bootstrap, "targets")
+    with Client(bootstrap) as client:
+        for name, count in COUNTS.items():
+            client.create_topic(name, count, 1)
+    group.join(FIRST, *COUNTS)
+    # Kafka's coordinator learns of topics after they are created.
+    eventually(lambda: group.beat(FIRST, 2) and len(group.targets()[FIRST]) == len(COUNTS))
+    ids = dict(group.targets()[FIRST])
+    subscriptions = {FIRST: frozenset(ids)}
+    known: dict[str, Target] = {FIRST: ids}
+
+    def compare() -> None:
+        topics = {each for own in subscriptions.values() for each in own}
+        given = AssignorInput(
+            {
+                name: MemberInput(
+                    frozenset(topic_id for _, topic_id in own),
+                    {topic_id: found for (_, topic_id), found in known.get(name, {}).items()},
+                )
+                for name, own in subscriptions.items()
+            },
+            {topic_id: COUNTS[name] for name, topic_id in topics},
+            is_homogeneous=len(set(subscriptions.values())) == 1,
+        )
+        known.clear()
+        known.update(group.targets())
+        assert finish(assign_uniformly(given)) == {
+            name: {topic_id: own for (_, topic_id), own in target.items()}
+            for name, target in known.items()
+        }
+
+    (two,) = [each for each in ids if each[0] == "two"]
+    assert group.beat(FIRST, 2, subscribed_topic_names=["two"])[0] == "NONE"
+    subscriptions[FIRST] = frozenset({two})
+    compare()
+    for name in SAME:
+        group.join(name, "two")
+        subscriptions[name] = frozenset({two})
+        compare()
+    chance = random.Random(1)
+    for name in OTHER:
+        subscriptions[name] = frozenset(chance.sample(sorted(ids), chance.randint(1, 3)))
+        group.join(name, *(topic for topic, _ in subscriptions[name]))
+        compare()
+    for name in SAME[::2] + OTHER[::2]:
+        assert group.beat(name, -1) == ("NONE", -1)
+        del subscriptions[name]
+        known.pop(name)
+        assert group.beat(FIRST, 2)[0] == "NONE"
+        compare()
