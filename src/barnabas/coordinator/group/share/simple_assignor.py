@@ -15,8 +15,8 @@ from barnabas.coordinator.group.consumer.assignment import NOTHING, Target
 from barnabas.coordinator.group.consumer.assignors.assignor_input import STEP, ordered_members
 from barnabas.coordinator.group.consumer.assignors.java_tables import (
     JavaTable,
-    copied,
-    partition_hash,
+    number_hash,
+    partition_order,
     place_hash,
     room_for,
     topic_id_hash,
@@ -52,7 +52,9 @@ def _assign_together(given: AssignorInput, order: list[str]) -> Assigning:
         target = given.members[member_id].target
         for topic_id in JavaTable(topic_id_hash, sorted(target)):
             if topic_id in given.members[member_id].subscribed_topic_ids:
-                sharing.keep(index, [(topic_id, each) for each in _in_order(target[topic_id])])
+                sharing.keep(
+                    index, [(topic_id, each) for each in partition_order(target[topic_id])]
+                )
         yield
     yield from sharing.balance()
     targets: dict[str, Target] = {}
@@ -86,9 +88,9 @@ def _assign_by_topic(given: AssignorInput, order: list[str]) -> Assigning:
     if not subscribers:
         return dict.fromkeys(order, NOTHING)
     for topic_id, members in subscribers.items():
-        sharing = _Sharing(_assignable(given, topic_id), members, partition_hash)
+        sharing = _Sharing(_assignable(given, topic_id), members, number_hash)
         for index in owners.get(topic_id, ()):
-            sharing.keep(index, _in_order(found[index].pop(topic_id)))
+            sharing.keep(index, partition_order(found[index].pop(topic_id)))
         yield from sharing.balance()
         for index in sorted({*members, *owners.get(topic_id, ())}):
             partitions = sharing.partitions_of(index)
@@ -104,12 +106,6 @@ def _assignable(given: AssignorInput, topic_id: bytes) -> list[int]:
         for partition in range(given.partition_counts[topic_id])
         if given.is_assignable(topic_id, partition)
     ]
-
-
-def _in_order(partitions: Iterable[int]) -> list[int]:
-    """Return partitions in the order of a Java set that copies the sorted partitions."""
-    ordered = sorted(partitions)
-    return list(JavaTable(partition_hash, ordered, copied(len(ordered))))
 
 
 class _Sharing(Generic[P]):
@@ -145,7 +141,7 @@ class _Sharing(Generic[P]):
         own = self._by_member.setdefault(member, JavaTable(self._hash))
         for partition in partitions:
             own.add(partition)
-            self._by_partition.setdefault(partition, JavaTable(partition_hash)).add(member)
+            self._by_partition.setdefault(partition, JavaTable(number_hash)).add(member)
 
     def partitions_of(self, member: int) -> list[P]:
         """Return the partitions of a member."""
@@ -184,7 +180,7 @@ class _Sharing(Generic[P]):
         turn, has_assigned = 0, False
         table = yield from self._table()
         for position, partition in enumerate(table):
-            members = self._by_partition.setdefault(partition, JavaTable(partition_hash))
+            members = self._by_partition.setdefault(partition, JavaTable(number_hash))
             while len(members) < self._sharing and waiting:
                 if turn >= len(waiting):
                     if not has_assigned:

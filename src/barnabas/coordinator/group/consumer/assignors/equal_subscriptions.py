@@ -15,7 +15,7 @@ from barnabas.coordinator.group.consumer.assignors.assignor_input import STEP, o
 from barnabas.coordinator.group.consumer.assignors.java_tables import (
     JavaTable,
     copied,
-    partition_hash,
+    partition_order,
     topic_id_hash,
 )
 from barnabas.coordinator.group.consumer.assignors.valid_targets import valid_targets
@@ -92,8 +92,7 @@ def _keep(target: Target, surplus: int, revoked: list[_Place]) -> Target:
     for topic_id in JavaTable(topic_id_hash, sorted(target)):
         partitions = target[topic_id]
         if len(partitions) > quota:
-            ordered = sorted(partitions)
-            ordered = list(JavaTable(partition_hash, ordered, copied(len(ordered))))
+            ordered = partition_order(partitions)
             revoked += [(topic_id, partition) for partition in ordered[quota:]]
             partitions = frozenset(ordered[:quota])
         quota -= len(partitions)

@@ -25,6 +25,8 @@ _FULL = 0.75
 # A small table doubles its buckets as well when it adds a key to a bucket of this size.
 _BUCKET_MAX = 8
 _SMALL = 64
+# Smaller hash codes equal their spread hash.
+_SPREAD_FROM = 1 << 16
 _TOPICS_CACHED_MAX = 1_024
 # Powers of 31 for the hashes of short strings: the last unit has the factor 1.
 _SHORT = 256
@@ -65,9 +67,9 @@ def place_hash(place: tuple[bytes, int]) -> int:
     return (31 * topic_id_hash(topic_id) + partition) & _MASK
 
 
-def partition_hash(partition: int) -> int:
+def number_hash(number: int) -> int:
     """Return the hash code of Java's Integer."""
-    return partition
+    return number
 
 
 def room_for(count: int) -> int:
@@ -144,6 +146,16 @@ class JavaTable(Generic[K]):
     def remove(self, key: K) -> None:
         """Remove a key, which must be in the table."""
         del self._hashes[key]
+
+
+def partition_order(partitions: Iterable[int]) -> list[int]:
+    """Return partitions in the order of a HashSet that copies them in ascending order."""
+    ordered = sorted(partitions)
+    capacity = copied(len(ordered))
+    if not ordered or ordered[-1] < min(capacity, _SPREAD_FROM):
+        # Each partition has the bucket of its number.
+        return ordered
+    return list(JavaTable(number_hash, ordered, capacity))
 
 
 def _power_of_two(least: int) -> int:
