@@ -215,10 +215,10 @@ def test_an_upgrade_ends_a_rebalance_of_the_classic_group(world: MixedWorld) -> 
     first = world.join_a("", [])
     assert not first
     # Not even the first generation has started.
-    assert world.owned(world.subscribe("m1", "a")) == {"a": {2, 3}}
+    assert world.owned(world.subscribe("m1", "a")) == {"a": {0, 1}}
     assert first.error == ErrorCode.REBALANCE_IN_PROGRESS
     joined = world.join_a(first.one.member_id).one
-    assert world.assigned(joined.member_id, joined.generation_id) == {0, 1}
+    assert world.assigned(joined.member_id, joined.generation_id) == {2, 3}
     world.run_for(SHORT_MS)
     assert len(world.describe_consumers().members) == 2
 
