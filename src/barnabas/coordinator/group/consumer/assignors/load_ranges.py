@@ -4,14 +4,6 @@ The members are sorted by their number of partitions. A range at the front holds
 fewest; it grows to the right as its members gain partitions. A range at the back holds those with
 the most; it grows to the left as its members give partitions away. Each range goes round its
 members, so that the work for a partition does not depend on the number of members.
-
-    partitions │                 ■   no partitions of this topic
-               │          ┌───┐  ■
-               │          │■ ■│■ ■
-               │┌───┐     │■ ■│■ ■
-               ││■ ■│■ ■ ■│■ ■│■ ■
-               └┴───┴─────┴───┴──── members
-                 fewest    most
 """
 
 from __future__ import annotations
