@@ -58,11 +58,6 @@ UNUSED_APIS = frozenset(
         "LeaderAndIsr",
         "StopReplica",
         "UpdateMetadata",
-        "DeleteShareGroupState",
-        "InitializeShareGroupState",
-        "ReadShareGroupState",
-        "ReadShareGroupStateSummary",
-        "WriteShareGroupState",
         "StreamsGroupTopologyDescriptionUpdate",
     }
 )

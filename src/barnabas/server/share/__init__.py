@@ -1,0 +1,1 @@
+"""Share groups on the broker (KIP-932)."""
