@@ -11,6 +11,7 @@ from barnabas.metadata.metadata_version import (
     GROUP_VERSION,
     METADATA_VERSION,
     METADATA_VERSION_MIN,
+    SHARE_VERSION,
     TRANSACTION_VERSION,
 )
 
@@ -45,6 +46,11 @@ class FeaturesImage(msgspec.Struct, frozen=True):
     def has_consumer_groups(self) -> bool:
         """Whether consumer groups are enabled: `group.version` is 1 (KIP-848)."""
         return self.finalized.get(GROUP_VERSION, 0) >= 1
+
+    @property
+    def has_share_groups(self) -> bool:
+        """Whether share groups are enabled: `share.version` is at least 1 (KIP-932)."""
+        return self.finalized.get(SHARE_VERSION, 0) >= 1
 
     def evolve(self, changes: Mapping[str, int]) -> FeaturesImage:
         """Return these features with `changes` applied; level 0 removes a feature."""

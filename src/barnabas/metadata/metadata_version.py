@@ -10,6 +10,8 @@ TRANSACTION_VERSION = "transaction.version"
 TRANSACTION_VERSION_MAX = 2
 # Version 1 enables consumer groups (KIP-848).
 GROUP_VERSION = "group.version"
+# Version 1 enables share groups (KIP-932).
+SHARE_VERSION = "share.version"
 
 # 3.3-IV3, the oldest level that Kafka 4 supports.
 METADATA_VERSION_MIN = 7

@@ -176,6 +176,29 @@ CATALOGUE: dict[str, MetricRow] = {
     names.GROUP_STATE_PARTITIONS: MetricRow(
         G, ("state",), "Partitions of __consumer_offsets that this broker leads."
     ),
+    names.SHARE_STATE_PARTITIONS: MetricRow(
+        G, ("state",), "Partitions of __share_group_state that this broker leads."
+    ),
+    names.SHARE_LOAD_TIME_AVG: MetricRow(
+        G, (), "Average time to load a partition of __share_group_state, ms. NaN without any."
+    ),
+    names.SHARE_LOAD_TIME_MAX: MetricRow(
+        G, (), "Longest time to load a partition of __share_group_state, ms, of the last minute."
+    ),
+    names.SHARE_PRUNED_OFFSET: MetricRow(
+        G, _PARTITION, "Offset below which redundant records of __share_group_state were deleted."
+    ),
+    names.SHARE_WRITES: MetricRow(C, (), "Writes of the state of a share partition."),
+    names.SHARE_WRITE_RATE: MetricRow(
+        G, (), "Writes of the state of a share partition per second, of the last minute."
+    ),
+    names.SHARE_WRITE_TIME_AVG: MetricRow(
+        G, (), "Average time of a WriteShareGroupState until its commit, ms. NaN without any."
+    ),
+    names.SHARE_WRITE_TIME_MAX: MetricRow(
+        G, (), "Longest time of a WriteShareGroupState until its commit, ms, of the last minute."
+    ),
+    names.SHARE_PARTITIONS: MetricRow(G, (), "Share partitions that this broker coordinates."),
     names.BROKER_STATE: MetricRow(G, (), "State of the broker: 1 starting, 3 running, 6 stopping."),
     names.METADATA_LAST_APPLIED_OFFSET: MetricRow(
         G, (), "Offset of the last metadata record that was applied."

@@ -90,6 +90,15 @@ TRANSACTION_LOAD_TIME_AVG: Final = (
 TRANSACTION_LOAD_TIME_MAX: Final = (
     "kafka.server:transaction-coordinator-metrics:partition-load-time-max"
 )
+SHARE_LOAD_TIME_AVG: Final = "kafka.server:share-coordinator-metrics:partition-load-time-avg"
+SHARE_LOAD_TIME_MAX: Final = "kafka.server:share-coordinator-metrics:partition-load-time-max"
+SHARE_PRUNED_OFFSET: Final = "kafka.server:share-coordinator-metrics:last-pruned-offset"
+SHARE_STATE_PARTITIONS: Final = "kafka.server:share-coordinator-metrics:num-partitions"
+SHARE_WRITES: Final = "kafka.server:share-coordinator-metrics:write-total"
+SHARE_WRITE_RATE: Final = "kafka.server:share-coordinator-metrics:write-rate"
+SHARE_WRITE_TIME_AVG: Final = "kafka.server:share-coordinator-metrics:write-latency-avg"
+SHARE_WRITE_TIME_MAX: Final = "kafka.server:share-coordinator-metrics:write-latency-max"
+SHARE_PARTITIONS: Final = "barnabas_share_coordinator_share_partitions"
 TRANSACTIONS: Final = "barnabas_transaction_coordinator_transactions"
 MARKERS_WITHOUT_LEADER: Final = (
     "kafka.coordinator.transaction:TransactionMarkerChannelManager:UnknownDestinationQueueSize"

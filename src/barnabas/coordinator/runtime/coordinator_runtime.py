@@ -158,6 +158,19 @@ class CoordinatorRuntime(Generic[S]):
         else:
             led.write(operation, on_done, producer)
 
+    def write_to(
+        self,
+        partition: int,
+        operation: Callable[[S], CoordinatorResult[R]],
+        on_done: Callable[[R | None, ErrorCode], None],
+    ) -> None:
+        """Write to the shard of a state partition, like `write`."""
+        led = self._partitions.get(partition)
+        if led is None:
+            on_done(None, ErrorCode.NOT_COORDINATOR)
+        else:
+            led.write(operation, on_done)
+
     def complete_transaction(
         self, partition: int, ending: TransactionEnding, on_done: Callable[[ErrorCode], None]
     ) -> None:
@@ -206,6 +219,11 @@ class CoordinatorRuntime(Generic[S]):
         """Return the loaded shards."""
         active = ShardState.ACTIVE
         return [each.shard for each in self._partitions.values() if each.state is active]
+
+    def active_partitions(self) -> list[int]:
+        """Return the indexes of the state partitions with a loaded shard."""
+        active = ShardState.ACTIVE
+        return [index for index, each in self._partitions.items() if each.state is active]
 
     def state_counts(self) -> dict[ShardState, int]:
         """Return the number of shards in each state but CLOSED."""

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from barnabas.controller.config import CONTROLLER_CONFIGS
 from barnabas.coordinator.group.config import DEFINITION as COORDINATOR_KEYS
+from barnabas.coordinator.share.config import DEFINITION as SHARE_KEYS
 from barnabas.coordinator.transaction.config import DEFINITION as TRANSACTION_KEYS
 from barnabas.raft.config import RAFT_CONFIGS
 from barnabas.replication.config import DEFINITION as REPLICATION_KEYS
@@ -54,6 +55,7 @@ BROKER_KEYS = (
     | CONTROLLER_CONFIGS
     | COORDINATOR_KEYS
     | TRANSACTION_KEYS
+    | SHARE_KEYS
     | SASL_KEYS
 )
 

@@ -30,12 +30,9 @@ _METRICS = frozenset({
 _NOT_SERVED = frozenset({
     "group.coordinator.threads",
     "offsets.load.buffer.size",
-    "share.coordinator.snapshot.update.records.per.snapshot",
-    "share.coordinator.state.topic.min.isr",
-    "share.coordinator.state.topic.num.partitions",
-    "share.coordinator.state.topic.prune.interval.ms",
-    "share.coordinator.state.topic.replication.factor",
-    "share.coordinator.state.topic.segment.bytes",
+    "share.coordinator.append.linger.ms",
+    "share.coordinator.cached.buffer.max.bytes",
+    "share.coordinator.load.buffer.size",
     "share.coordinator.threads",
     "transaction.state.log.load.buffer.size",
 })  # fmt: skip

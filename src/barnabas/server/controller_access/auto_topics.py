@@ -19,8 +19,9 @@ _log = logging.getLogger(__name__)
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
+SHARE_GROUP_TOPIC = "__share_group_state"
 # Topics that are created even if auto.create.topics.enable is false.
-_INTERNAL = frozenset({OFFSETS_TOPIC, TRANSACTION_TOPIC})
+_INTERNAL = frozenset({OFFSETS_TOPIC, TRANSACTION_TOPIC, SHARE_GROUP_TOPIC})
 _TIMEOUT_MS = 30_000
 
 
@@ -89,6 +90,8 @@ class AutoTopics:
             return self._offsets_topic()
         if name == TRANSACTION_TOPIC:
             return self._transaction_topic()
+        if name == SHARE_GROUP_TOPIC:
+            return self._share_group_topic()
         return CreatableTopic(
             name=name,
             num_partitions=self._config.integer("num.partitions"),
@@ -125,13 +128,36 @@ class AutoTopics:
                 "unclean.leader.election.enable": "false",
             },
         )
-        min_isr = config.integer("transaction.state.log.min.isr")
-        if replication_factor not in config.given:
+        self._limit_min_isr(topic, replication_factor, "transaction.state.log.min.isr")
+        return topic
+
+    def _share_group_topic(self) -> CreatableTopic:
+        config = self._config
+        replication_factor = "share.coordinator.state.topic.replication.factor"
+        topic = self._internal_topic(
+            SHARE_GROUP_TOPIC,
+            config.integer("share.coordinator.state.topic.num.partitions"),
+            replication_factor,
+            {
+                # The share coordinator deletes the records that later snapshots replace.
+                "cleanup.policy": "delete",
+                "compression.type": "producer",
+                "min.insync.replicas": "",
+                "retention.ms": "-1",
+                "segment.bytes": str(config.integer("share.coordinator.state.topic.segment.bytes")),
+            },
+        )
+        self._limit_min_isr(topic, replication_factor, "share.coordinator.state.topic.min.isr")
+        return topic
+
+    def _limit_min_isr(self, topic: CreatableTopic, replication_key: str, min_isr_key: str) -> None:
+        """Set min.insync.replicas; at most the number of replicas if that is not configured."""
+        min_isr = self._config.integer(min_isr_key)
+        if replication_key not in self._config.given:
             min_isr = min(min_isr, topic.replication_factor)
         for each in topic.configs:
             if each.name == "min.insync.replicas":
                 each.value = str(min_isr)
-        return topic
 
     def _internal_topic(
         self, name: str, partitions: int, replication_key: str, configs: dict[str, str]

@@ -278,7 +278,7 @@ class RequestContext:
         if response is not None:
             self.respond(response)
 
-    def respond_in_slices(self, steps: Generator[None, None, Message]) -> None:
+    def respond_in_slices(self, steps: Generator[None, None, Message | None]) -> None:
         """Respond to a request that its handler has parked, with a generator as in `in_slices`."""
         response = self.in_slices(steps)
         if response is not None:

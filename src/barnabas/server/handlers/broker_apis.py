@@ -27,6 +27,11 @@ def _of_groups(first_version: int, last_version: int, function: str) -> ServedAp
     return ServedApi(first_version, last_version, "groups.group_requests", function)
 
 
+def _of_share_state(last_version: int, function: str) -> ServedApi:
+    """Return the row of an API that the share coordinator serves."""
+    return ServedApi(0, last_version, "share_state.state_requests", function)
+
+
 def _of_tokens(last_version: int, function: str) -> ServedApi:
     """Return the row of an API that changes delegation tokens."""
     return ServedApi(0, last_version, "tokens.token_changes", function, is_forwarded=True)
@@ -96,6 +101,11 @@ SERVED_APIS: dict[int, ServedApi] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: ServedApi(0, 0, "topics.describe_topic_partitions"),
     ApiKey.ADD_RAFT_VOTER: _forwarded(0, 1),
     ApiKey.REMOVE_RAFT_VOTER: _forwarded(0, 0),
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: _of_share_state(0, "initialize"),
+    ApiKey.READ_SHARE_GROUP_STATE: _of_share_state(0, "read"),
+    ApiKey.WRITE_SHARE_GROUP_STATE: _of_share_state(1, "write"),
+    ApiKey.DELETE_SHARE_GROUP_STATE: _of_share_state(0, "delete"),
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: _of_share_state(1, "read_summary"),
     ApiKey.UNREGISTER_CONTROLLER: _forwarded(0, 0),
 }
 

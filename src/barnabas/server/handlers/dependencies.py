@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from barnabas.coordinator.group.group_coordinator import GroupCoordinator
+    from barnabas.coordinator.share.share_coordinator import ShareCoordinator
     from barnabas.coordinator.transaction.transaction_coordinator import TransactionCoordinator
     from barnabas.metadata.acls.acls_image import AclsImage
     from barnabas.raft.driver.raft_driver import RaftDriver
@@ -81,6 +82,7 @@ class BrokerDependencies(NodeDependencies):
     lost_leaders: LostLeaders
     groups: GroupCoordinator
     transactions: TransactionCoordinator
+    share_coordinator: ShareCoordinator
     marker_writer: MarkerWriter
     marker_sender: NetworkMarkerSender
     verification: TransactionVerification

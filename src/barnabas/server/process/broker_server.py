@@ -13,6 +13,7 @@ from barnabas.coordinator.group.consumer.consumer_shard import ConsumerSettings
 from barnabas.coordinator.group.consumer_config import ASSIGNMENT_INTERVAL, ConsumerGroupConfig
 from barnabas.coordinator.group.group_coordinator import GroupCoordinator
 from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencies
+from barnabas.coordinator.share.config import ShareCoordinatorConfig
 from barnabas.coordinator.transaction.config import TransactionConfig
 from barnabas.coordinator.transaction.transaction_coordinator import TransactionCoordinator
 from barnabas.metadata.configs_image import GROUP
@@ -42,6 +43,7 @@ from barnabas.server.handlers.dependencies import BrokerDependencies
 from barnabas.server.handlers.handler_table import HandlerTable
 from barnabas.server.process.listener_setup import make_listener
 from barnabas.server.process.metadata_follower import MetadataFollower
+from barnabas.server.share.coordination import make_share_coordinator
 from barnabas.server.startup.node_failure import (
     describe_directory_failure,
     last_directory_failure,
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
     from barnabas.metadata.delta import ClusterDelta
     from barnabas.metadata.image import ClusterImage
     from barnabas.replication.fetcher.leader_channels import LeaderChannels
+    from barnabas.runtime.clock import Clock
     from barnabas.server.configs.endpoint import Endpoint
     from barnabas.server.controller_access.controller_access import ControllerAccess
     from barnabas.server.listeners.listener import Listener
@@ -185,6 +188,7 @@ class BrokerServer:
         self.replicas.answer_waiting_fetches()
         self.groups.runtime.shutdown()
         self.transactions.runtime.shutdown()
+        self.share_coordinator.runtime.shutdown()
         self._await_drained(on_drained, self._runtime.clock.monotonic_ms() + DRAIN_MS_MAX)
 
     def _await_drained(self, on_drained: Callable[[], None], deadline_ms: float) -> None:
@@ -264,22 +268,18 @@ class BrokerServer:
         group_config = config.build(GroupCoordinatorConfig)
         self.groups = GroupCoordinator(
             group_config,
-            RuntimeDependencies(
-                log=self.replicas,
-                partition_count=shared.cluster.partition_count,
+            self._coordinator_dependencies(
                 # The clock that expires committed offsets.
-                clock=self.logs.trusted_clock,
-                timer=runtime.timer,
-                wheel=shared.wheel,
-                executor=runtime.executor,
-                write_timeout_ms=group_config.offsets_commit_timeout_ms,
-                compression=group_config.offsets_topic_compression_codec,
+                self.logs.trusted_clock,
+                group_config.offsets_commit_timeout_ms,
+                group_config.offsets_topic_compression_codec,
             ),
             shared.cluster,
             runtime.rng,
             self._consumer_settings(config),
         )
         self._create_transactions()
+        self._create_share_coordinator()
         self.follower = MetadataFollower(
             shared.cluster,
             shared.dynamic,
@@ -289,6 +289,10 @@ class BrokerServer:
             self.groups,
         )
         self.follower.add_coordinator(self.transactions.runtime)
+        self.follower.add_coordinator(self.share_coordinator.runtime)
+        self.follower.add_deletion_listener(
+            lambda topics: self.share_coordinator.on_topics_deleted(frozenset(topics.values()))
+        )
         self._moves = LogDirMoves(self.replicas, self.logs, assignments, shared.log_dependencies)
         self.follower.add_listener(assignments.on_changes)
         self.follower.add_listener(self._moves.on_changes)
@@ -317,15 +321,7 @@ class BrokerServer:
         )
         self.transactions = TransactionCoordinator(
             self._config.build(TransactionConfig),
-            RuntimeDependencies(
-                log=self.replicas,
-                partition_count=shared.cluster.partition_count,
-                clock=runtime.clock,
-                timer=runtime.timer,
-                wheel=shared.wheel,
-                executor=runtime.executor,
-                write_timeout_ms=_TRANSACTION_WRITE_MS_MAX,
-            ),
+            self._coordinator_dependencies(runtime.clock, _TRANSACTION_WRITE_MS_MAX),
             lambda: shared.cluster.image.features.transaction_version,
             self._producer_ids.next_id,
             self.marker_sender,
@@ -337,6 +333,34 @@ class BrokerServer:
             self.transactions,
             (runtime.clock, runtime.timer),
             channels,
+        )
+
+    def _create_share_coordinator(self) -> None:
+        config = self._config.build(ShareCoordinatorConfig)
+        self.share_coordinator = make_share_coordinator(
+            config,
+            self._coordinator_dependencies(
+                self._runtime.clock,
+                config.share_coordinator_write_timeout_ms,
+                config.share_coordinator_state_topic_compression_codec,
+            ),
+            self._shared.cluster,
+            self.replicas,
+        )
+
+    def _coordinator_dependencies(
+        self, clock: Clock, write_timeout_ms: int, compression: int = 0
+    ) -> RuntimeDependencies:
+        """Return the dependencies of the runtime of one coordinator."""
+        return RuntimeDependencies(
+            log=self.replicas,
+            partition_count=self._shared.cluster.partition_count,
+            clock=clock,
+            timer=self._runtime.timer,
+            wheel=self._shared.wheel,
+            executor=self._runtime.executor,
+            write_timeout_ms=write_timeout_ms,
+            compression=compression,
         )
 
     def _give_up_replica(self, where: TopicIdPartition) -> None:
@@ -413,6 +437,7 @@ class BrokerServer:
             lost_leaders=self._lost_leaders,
             groups=self.groups,
             transactions=self.transactions,
+            share_coordinator=self.share_coordinator,
             marker_writer=self._marker_writer,
             marker_sender=self.marker_sender,
             verification=self._verification,

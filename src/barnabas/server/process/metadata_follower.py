@@ -21,7 +21,7 @@ from barnabas.server.cluster.log_assignments import LogAssignments
 from barnabas.server.configs.topic_configs import default_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from barnabas.coordinator.group.group_coordinator import GroupCoordinator
     from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
@@ -46,6 +46,7 @@ class MetadataFollower:
         "_groups",
         "_logs",
         "_on_changes",
+        "_on_deleted",
         "_replicas",
         "applied_offset",
         "logs_open",
@@ -68,6 +69,8 @@ class MetadataFollower:
         self._logs = logs
         self._replicas = replicas
         self._groups = groups
+        # Called with the ids of deleted topics by name. Added by `add_deletion_listener`.
+        self._on_deleted: list[Callable[[Mapping[str, bytes]], None]] = [groups.on_topics_deleted]
         # The runtimes of all coordinators, by the internal topic that stores their state.
         self._coordinators: dict[str, CoordinatorRuntime[Any]] = {}
         self.add_coordinator(groups.runtime)
@@ -84,6 +87,10 @@ class MetadataFollower:
     def add_listener(self, listener: Callable[[LeadershipChanges], None]) -> None:
         """Call `listener` with the changes on this broker, after the coordinators are updated."""
         self._on_changes.append(listener)
+
+    def add_deletion_listener(self, listener: Callable[[Mapping[str, bytes]], None]) -> None:
+        """Call `listener` with the ids of deleted topics by name, after the coordinators."""
+        self._on_deleted.append(listener)
 
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
         """Apply an image to the components of the broker. The cluster view has it already."""
@@ -126,7 +133,8 @@ class MetadataFollower:
         deleted = delta.topics_delta.deleted.values()
         if deleted:
             topics = {topic.name: topic.id for topic in deleted}
-            self._guarded(partial(self._groups.on_topics_deleted, topics))
+            for on_deleted in self._on_deleted:
+                self._guarded(partial(on_deleted, topics))
         self._report_topics(delta)
         self.applied_offset = image.provenance.offset
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.group_gauges import group_families
+from barnabas.coordinator.share.share_gauges import share_families
 from barnabas.metrics import names
 from barnabas.metrics.family import MetricFamily
 from barnabas.metrics.registry import MetricsRegistry, summary_of
@@ -95,6 +96,7 @@ class Observation:
             lambda: session_families(dependencies.fetch_sessions),
             lambda: group_families(dependencies.groups),
             lambda: transaction_families(dependencies),
+            lambda: share_families(dependencies.share_coordinator),
         ):
             self.registry.add_source(source)
 

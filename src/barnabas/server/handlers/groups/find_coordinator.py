@@ -1,8 +1,6 @@
-"""FindCoordinator (key 10, v0-6): find the broker that coordinates a group or a transaction.
+"""FindCoordinator (key 10, v0-6): find the coordinator of a group, transaction or share partition.
 
-v1 adds key types, v4 batches of keys (KIP-699), v6 share groups (KIP-932). Share groups have no
-coordinator here. The error is UNSUPPORTED_VERSION, because clients do not retry it.
-After COORDINATOR_NOT_AVAILABLE they would retry forever, Kafka's admin client even without backoff.
+v1 adds key types, v4 batches of keys (KIP-699), v6 share partitions (KIP-932).
 """
 
 from __future__ import annotations
@@ -10,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.runtime.partitioner import partition_for
+from barnabas.coordinator.share.share_partition_key import SharePartitionKey
 from barnabas.metadata.partition_registration import NO_LEADER
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.find_coordinator import (
@@ -17,8 +16,11 @@ from barnabas.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from barnabas.protocol.primitives import uuid_from_string
-from barnabas.server.controller_access.auto_topics import OFFSETS_TOPIC, TRANSACTION_TOPIC
+from barnabas.server.controller_access.auto_topics import (
+    OFFSETS_TOPIC,
+    SHARE_GROUP_TOPIC,
+    TRANSACTION_TOPIC,
+)
 from barnabas.waiting.steps import gradually
 
 if TYPE_CHECKING:
@@ -28,9 +30,8 @@ if TYPE_CHECKING:
     from barnabas.server.handlers.dependencies import BrokerDependencies
 
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
-_NOT_SERVED = {_SHARE: "share groups"}
 # The internal topic with the coordinators' state, by key type.
-_TOPICS = {_GROUP: OFFSETS_TOPIC, _TRANSACTION: TRANSACTION_TOPIC}
+_TOPICS = {_GROUP: OFFSETS_TOPIC, _TRANSACTION: TRANSACTION_TOPIC, _SHARE: SHARE_GROUP_TOPIC}
 _SHARE_SINCE = 6
 _BATCHED_SINCE = 4
 
@@ -78,8 +79,6 @@ class FindCoordinatorHandler:
         self, context: RequestContext, request: FindCoordinatorRequest
     ) -> Generator[None, None, FindCoordinatorResponse]:
         version = context.version
-        if request.key_type in _NOT_SERVED:
-            context.note_missing(_NOT_SERVED[request.key_type])
         keys = request.coordinator_keys if version >= _BATCHED_SINCE else [request.key]
         found = yield from gradually(
             self._find(version, request.key_type, key, context.listener_name) for key in keys
@@ -97,25 +96,19 @@ class FindCoordinatorHandler:
         )
 
     def _find(self, version: int, key_type: int, key: str, listener_name: str) -> Coordinator:
-        known = key_type in (_GROUP, _TRANSACTION) or (
-            key_type == _SHARE and version >= _SHARE_SINCE and _is_share_key(key)
-        )
-        if not known:
+        canonical = _canonical_key(version, key_type, key)
+        if canonical is None:
             refused = _failed(key, ErrorCode.INVALID_REQUEST)
             if key_type == _SHARE and version >= _BATCHED_SINCE:
                 # Kafka sends no error message in this case.
                 refused.error_message = ""
             return refused
-        name = _TOPICS.get(key_type)
-        if name is None:
-            refused = _failed(key, ErrorCode.UNSUPPORTED_VERSION)
-            refused.error_message = f"this broker has no {_NOT_SERVED[key_type]}"
-            return refused
+        name = _TOPICS[key_type]
         topic = self._cluster.image.topics.by_name(name)
         if topic is None:
             self._auto_topics.create([name])
             return _failed(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        partition = topic.partitions.get(partition_for(key, len(topic.partitions)))
+        partition = topic.partitions.get(partition_for(canonical, len(topic.partitions)))
         endpoint = (
             None if partition is None else self._cluster.endpoint(partition.leader, listener_name)
         )
@@ -131,15 +124,16 @@ class FindCoordinatorHandler:
         )
 
 
-def _is_share_key(key: str) -> bool:
-    """Return whether the key has the form GROUP:TOPIC_ID:PARTITION."""
-    group, _, rest = key.partition(":")
-    topic_id, _, partition = rest.rpartition(":")
+def _canonical_key(version: int, key_type: int, key: str) -> str | None:
+    """Return the key that selects the partition of the internal topic; None if it is invalid."""
+    if key_type in (_GROUP, _TRANSACTION):
+        return key
+    if key_type != _SHARE or version < _SHARE_SINCE:
+        return None
     try:
-        uuid_from_string(topic_id)
+        return SharePartitionKey.parse(key).coordinator_key
     except ValueError:
-        return False
-    return bool(group) and partition.isdigit()
+        return None
 
 
 def _failed(key: str, error: ErrorCode) -> Coordinator:

@@ -61,6 +61,7 @@ _CREATE_TOKENS = "none for an own token; CREATE_TOKENS on the user for another o
 _DESCRIBE_TOKENS = (
     "none for own tokens; DESCRIBE on the token or DESCRIBE_TOKENS on the user for others"
 )
+_BROKERS_ONLY = "CLUSTER_ACTION on the cluster"
 _ALTER_RESOURCE = (
     "ALTER_CONFIGS on the topic or group; on the cluster for brokers and client metrics"
 )
@@ -122,6 +123,11 @@ BROKER_CHECKS: Mapping[int, Row] = {
         "offsets.check_txn_offset_commit",
         f"WRITE on the transactional id; {_READ_GROUP}; READ on the topic",
     ),
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: _by("share_state.check_initialize", _BROKERS_ONLY),
+    ApiKey.READ_SHARE_GROUP_STATE: _by("share_state.check_read", _BROKERS_ONLY),
+    ApiKey.WRITE_SHARE_GROUP_STATE: _by("share_state.check_write", _BROKERS_ONLY),
+    ApiKey.DELETE_SHARE_GROUP_STATE: _by("share_state.check_delete", _BROKERS_ONLY),
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: _by("share_state.check_read_summary", _BROKERS_ONLY),
     ApiKey.DESCRIBE_ACLS: _cluster(_DESCRIBE),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: _by(
         "records.check_offset_for_leader_epoch",

@@ -1,0 +1,235 @@
+"""The APIs of share coordinators (keys 83 to 87, KIP-932): how requests and responses are made.
+
+All have the same shape: one group, topics by id, and partitions, each with a result of its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from barnabas.coordinator.share.share_partition_state import NO_DELIVERY_COMPLETE_COUNT
+from barnabas.coordinator.share.share_record import state_batches
+from barnabas.coordinator.share.share_shard import STATE_BATCHES_MAX, ShareShard
+from barnabas.coordinator.share.state_batches import NO_START_OFFSET
+from barnabas.coordinator.share.state_change import StateChange
+from barnabas.coordinator.share.state_outcome import StateOutcome
+from barnabas.protocol.api_table import ApiKey
+from barnabas.protocol.messages import delete_share_group_state as delete
+from barnabas.protocol.messages import initialize_share_group_state as initialize
+from barnabas.protocol.messages import read_share_group_state as read
+from barnabas.protocol.messages import read_share_group_state_summary as summary
+from barnabas.protocol.messages import write_share_group_state as write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+    from barnabas.coordinator.share.share_partition_key import SharePartitionKey
+    from barnabas.protocol.errors import ErrorCode
+    from barnabas.protocol.schema import Message
+
+    Operation = Callable[[ShareShard, SharePartitionKey, Any], CoordinatorResult[StateOutcome]]
+
+
+class StateApi(msgspec.Struct, frozen=True):
+    """One API: the classes of its messages, and what it does with a share partition."""
+
+    key: ApiKey
+    # Highest version.
+    version: int
+    # What it does, for error messages.
+    action: str
+    # Classes of the request, of its topics, of the response, and of its topics.
+    request: type[Message]
+    topic: Any
+    response: type[Message]
+    topic_result: Any
+    # Applies the part of a request for one share partition.
+    operation: Operation
+    # Returns the result of a partition.
+    result: Callable[[int, StateOutcome], Any]
+
+    def make_request(self, group_id: str, topics: Mapping[bytes, list[Any]]) -> Message:
+        """Return the request for these partitions of each topic id."""
+        parts = [
+            self.topic(topic_id=topic_id, partitions=partitions)
+            for topic_id, partitions in topics.items()
+        ]
+        make: Any = self.request
+        made: Message = make(group_id=group_id, topics=parts)
+        return made
+
+    def make_response(self, topics: Mapping[bytes, Iterable[Any]]) -> Message:
+        """Return the response with these results of each topic id."""
+        results = [
+            self.topic_result(topic_id=topic_id, partitions=list(partitions))
+            for topic_id, partitions in topics.items()
+        ]
+        make: Any = self.response
+        made: Message = make(results=results)
+        return made
+
+    def refuse(self, partition: int, error: ErrorCode, message: str | None = None) -> Any:
+        """Return the result of a refused partition. Without a message, it has the error's own."""
+        text = error.message if message is None else message
+        return self.result(partition, StateOutcome(error, text))
+
+
+def _initialize(
+    shard: ShareShard, key: SharePartitionKey, requested: initialize.PartitionData
+) -> CoordinatorResult[StateOutcome]:
+    return shard.initialize(key, requested.state_epoch, requested.start_offset)
+
+
+def _read(
+    shard: ShareShard, key: SharePartitionKey, requested: read.PartitionData
+) -> CoordinatorResult[StateOutcome]:
+    return shard.read(key, requested.leader_epoch)
+
+
+def _write(
+    shard: ShareShard, key: SharePartitionKey, requested: write.PartitionData
+) -> CoordinatorResult[StateOutcome]:
+    # Batches beyond the limit are not converted, since the shard refuses the change.
+    batches = requested.state_batches[: STATE_BATCHES_MAX + 1]
+    change = StateChange(
+        state_epoch=requested.state_epoch,
+        leader_epoch=requested.leader_epoch,
+        start_offset=requested.start_offset,
+        delivery_complete_count=requested.delivery_complete_count,
+        state_batches=state_batches(batches),
+    )
+    return shard.write(key, change)
+
+
+def _delete(
+    shard: ShareShard, key: SharePartitionKey, _requested: delete.PartitionData
+) -> CoordinatorResult[StateOutcome]:
+    return shard.delete(key)
+
+
+def _read_summary(
+    shard: ShareShard, key: SharePartitionKey, _requested: summary.PartitionData
+) -> CoordinatorResult[StateOutcome]:
+    return shard.read_summary(key)
+
+
+def _initialize_result(partition: int, outcome: StateOutcome) -> initialize.PartitionResult:
+    return initialize.PartitionResult(
+        partition=partition, error_code=outcome.error, error_message=outcome.message
+    )
+
+
+def _write_result(partition: int, outcome: StateOutcome) -> write.PartitionResult:
+    return write.PartitionResult(
+        partition=partition, error_code=outcome.error, error_message=outcome.message
+    )
+
+
+def _delete_result(partition: int, outcome: StateOutcome) -> delete.PartitionResult:
+    return delete.PartitionResult(
+        partition=partition, error_code=outcome.error, error_message=outcome.message
+    )
+
+
+def _read_result(partition: int, outcome: StateOutcome) -> read.PartitionResult:
+    state = outcome.state
+    return read.PartitionResult(
+        partition=partition,
+        error_code=outcome.error,
+        error_message=outcome.message,
+        state_epoch=0 if state is None else state.state_epoch,
+        start_offset=0 if state is None else state.start_offset,
+        state_batches=[
+            read.StateBatch(
+                first_offset=each.first_offset,
+                last_offset=each.last_offset,
+                delivery_state=each.delivery_state,
+                delivery_count=each.delivery_count,
+            )
+            for each in (() if state is None else state.state_batches)
+        ],
+    )
+
+
+def _summary_result(partition: int, outcome: StateOutcome) -> summary.PartitionResult:
+    state = outcome.state
+    if state is not None:
+        return summary.PartitionResult(
+            partition=partition,
+            error_code=outcome.error,
+            error_message=outcome.message,
+            state_epoch=state.state_epoch,
+            leader_epoch=state.leader_epoch,
+            start_offset=state.start_offset,
+            delivery_complete_count=state.delivery_complete_count,
+        )
+    return summary.PartitionResult(
+        partition=partition,
+        error_code=outcome.error,
+        error_message=outcome.message,
+        state_epoch=0,
+        leader_epoch=0,
+        # A share partition without state has no start offset.
+        start_offset=0 if outcome.error else NO_START_OFFSET,
+        delivery_complete_count=NO_DELIVERY_COMPLETE_COUNT,
+    )
+
+
+INITIALIZE = StateApi(
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE,
+    0,
+    "initialize share group state",
+    initialize.InitializeShareGroupStateRequest,
+    initialize.InitializeStateData,
+    initialize.InitializeShareGroupStateResponse,
+    initialize.InitializeStateResult,
+    _initialize,
+    _initialize_result,
+)
+READ = StateApi(
+    ApiKey.READ_SHARE_GROUP_STATE,
+    0,
+    "read share group state",
+    read.ReadShareGroupStateRequest,
+    read.ReadStateData,
+    read.ReadShareGroupStateResponse,
+    read.ReadStateResult,
+    _read,
+    _read_result,
+)
+WRITE = StateApi(
+    ApiKey.WRITE_SHARE_GROUP_STATE,
+    1,
+    "write share group state",
+    write.WriteShareGroupStateRequest,
+    write.WriteStateData,
+    write.WriteShareGroupStateResponse,
+    write.WriteStateResult,
+    _write,
+    _write_result,
+)
+DELETE = StateApi(
+    ApiKey.DELETE_SHARE_GROUP_STATE,
+    0,
+    "delete share group state",
+    delete.DeleteShareGroupStateRequest,
+    delete.DeleteStateData,
+    delete.DeleteShareGroupStateResponse,
+    delete.DeleteStateResult,
+    _delete,
+    _delete_result,
+)
+READ_SUMMARY = StateApi(
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
+    1,
+    "read share group state summary",
+    summary.ReadShareGroupStateSummaryRequest,
+    summary.ReadStateSummaryData,
+    summary.ReadShareGroupStateSummaryResponse,
+    summary.ReadStateSummaryResult,
+    _read_summary,
+    _summary_result,
+)

@@ -1,0 +1,1 @@
+"""Requests of brokers to the share coordinator (KIP-932)."""

@@ -1,0 +1,58 @@
+"""Creates the share coordinator of a broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.coordinator.share.share_coordinator import ShareCoordinator, ShareSurroundings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencies
+    from barnabas.coordinator.share.config import ShareCoordinatorConfig
+    from barnabas.protocol.errors import ErrorCode
+    from barnabas.replication.replica_manager import ReplicaManager
+    from barnabas.replication.requests.delayed_delete_records import DeleteRecordsResult
+    from barnabas.server.cluster.cluster_view import ClusterView
+    from barnabas.storage.topic_partition import TopicPartition
+
+
+def make_share_coordinator(
+    config: ShareCoordinatorConfig,
+    dependencies: RuntimeDependencies,
+    cluster: ClusterView,
+    replicas: ReplicaManager,
+) -> ShareCoordinator:
+    """Return the share coordinator of a broker.
+
+    Args:
+        config: keys of the coordinator.
+        dependencies: of its runtime.
+        cluster: the topics, and whether share groups are enabled.
+        replicas: delete redundant records.
+    """
+    timeout_ms = config.share_coordinator_write_timeout_ms
+
+    def delete_records(
+        key: TopicPartition, offset: int, on_done: Callable[[ErrorCode], None]
+    ) -> None:
+        def done(results: dict[TopicPartition, DeleteRecordsResult]) -> None:
+            on_done(results[key].error)
+
+        replicas.delete_records(timeout_ms, {key: offset}, done)
+
+    return ShareCoordinator(
+        config,
+        dependencies,
+        ShareSurroundings(
+            lambda topic_id, partition: _has_partition(cluster, topic_id, partition),
+            lambda: cluster.image.features.has_share_groups,
+            delete_records,
+        ),
+    )
+
+
+def _has_partition(cluster: ClusterView, topic_id: bytes, partition: int) -> bool:
+    name = cluster.topic_name(topic_id)
+    return name is not None and cluster.has_partition(name, partition)
