@@ -31,7 +31,7 @@ from barnabas.coordinator.share.state_batches import (
     NO_START_OFFSET,
     InvalidBatchError,
     combine,
-    is_combined,
+    is_ordered,
 )
 from barnabas.coordinator.share.state_change import StateChange
 from barnabas.coordinator.share.state_outcome import StateOutcome, refused
@@ -55,6 +55,9 @@ if TYPE_CHECKING:
 # has at most group.share.partition.max.record.locks (10,000) records in flight, so it cannot have
 # more in regular operation. Merging that many takes some ms.
 STATE_BATCHES_MAX = 12_000
+# Maximum number of state batches of one write if they overlap, or are not in order. Leaders send
+# them in order.
+_UNORDERED_MAX = 4_000
 # Tombstones in one batch.
 _TOMBSTONES_MAX = 500
 
@@ -95,6 +98,7 @@ class ShareShard:
         "_has_partition",
         "_metrics",
         "_on_loaded",
+        "_prepared",
         "_snapshot_interval",
         "partitions",
         "redundant",
@@ -126,6 +130,9 @@ class ShareShard:
         self.partitions: dict[SharePartitionKey, SharePartition] = {}
         # The records that later snapshots replace. `replay` changes them.
         self.redundant = RedundantOffsets()
+        # Value of the last record that a request has made, and the state after it. Unused if the
+        # record is not appended.
+        self._prepared: tuple[bytes, SharePartitionState] | None = None
 
     # Requests.
 
@@ -190,9 +197,12 @@ class ShareShard:
             return _refuse(ErrorCode.FENCED_STATE_EPOCH)
         if not self._exists(key):
             return _refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        if not _fits(known.state, change):
+        if _is_too_large(change):
             return _refuse(ErrorCode.UNKNOWN_SERVER_ERROR, _TOO_MANY_BATCHES)
         record = self._record(key, known, change, known.state.leader_epoch)
+        assert self._prepared is not None, f"key={key}"
+        if len(self._prepared[1].state_batches) > STATE_BATCHES_MAX:
+            return _refuse(ErrorCode.UNKNOWN_SERVER_ERROR, _TOO_MANY_BATCHES)
         return CoordinatorResult(StateOutcome(), [record])
 
     def delete(self, key: SharePartitionKey) -> Result:
@@ -234,7 +244,7 @@ class ShareShard:
     def _record(
         self, key: SharePartitionKey, known: SharePartition, change: StateChange, leader_epoch: int
     ) -> CoordinatorRecord:
-        """Return the snapshot or update that a change appends."""
+        """Return the snapshot or update that a change appends. Prepare the state after it."""
         state = known.state
         start_offset = max(change.start_offset, state.start_offset)
         complete = change.delivery_complete_count
@@ -254,7 +264,7 @@ class ShareShard:
                 create_timestamp_ms=now_ms,
                 write_timestamp_ms=now_ms,
             )
-            return snapshot_record(key, snapshot)
+            return self._prepare(snapshot_record(key, snapshot), snapshot)
         update = SharePartitionUpdate(
             snapshot_epoch=state.snapshot_epoch,
             leader_epoch=leader_epoch,
@@ -262,10 +272,13 @@ class ShareShard:
             delivery_complete_count=complete,
             state_batches=combine([], change.state_batches, start_offset),
         )
-        if not (is_combined(update.state_batches) and is_combined(state.state_batches)):
-            # As in Kafka, the replay of the record may fail: find out before it is written.
-            state.updated(update)
-        return update_record(key, update)
+        return self._prepare(update_record(key, update), state.updated(update))
+
+    def _prepare(self, record: CoordinatorRecord, state: SharePartitionState) -> CoordinatorRecord:
+        """Remember the state after a record, so that its replay need not decode and merge it."""
+        assert record.value is not None, "the record of a state has a value"
+        self._prepared = record.value, state
+        return record
 
     # Changes without a request.
 
@@ -327,7 +340,8 @@ class ShareShard:
             self.partitions.pop(found, None)
             self.redundant.note(found, offset, is_tombstone=True)
         else:
-            self._replay_snapshot(found, read_snapshot(value))
+            state = self._take_prepared(value)
+            self._replay_snapshot(found, read_snapshot(value) if state is None else state)
             self.redundant.note(found, offset, is_tombstone=False)
 
     def _replay_snapshot(self, key: SharePartitionKey, state: SharePartitionState) -> None:
@@ -339,11 +353,22 @@ class ShareShard:
         if known.updates >= self._snapshot_interval:
             known.updates = 0
 
+    def _take_prepared(self, value: bytes) -> SharePartitionState | None:
+        """Return the prepared state after the record with this value; None for other records."""
+        prepared, self._prepared = self._prepared, None
+        return None if prepared is None or prepared[0] is not value else prepared[1]
+
     def _replay_update(self, key: SharePartitionKey, value: bytes | None) -> None:
         if value is None:
             raise ProtocolError("an update has no value")
-        update = read_update(value)
         known = self.partitions.get(key)
+        prepared = self._take_prepared(value)
+        if known is not None and prepared is not None:
+            known.state = prepared
+            known.note_epochs(prepared.leader_epoch, None)
+            known.updates += 1
+            return
+        update = read_update(value)
         if known is None:
             # The snapshot before it is damaged or deleted.
             known = self.partitions[key] = SharePartition(update.as_state())
@@ -373,15 +398,11 @@ def _is_fenced(epoch: int, known: int | None) -> bool:
     return known is not None and epoch < known
 
 
-def _fits(state: SharePartitionState, change: StateChange) -> bool:
-    """Return whether the state has a limited number of batches after the change."""
-    if len(change.state_batches) > STATE_BATCHES_MAX:
-        return False
-    if len(state.state_batches) + len(change.state_batches) <= STATE_BATCHES_MAX:
+def _is_too_large(change: StateChange) -> bool:
+    count = len(change.state_batches)
+    if count > STATE_BATCHES_MAX:
         return True
-    start_offset = max(change.start_offset, state.start_offset)
-    merged = combine(state.state_batches, change.state_batches, start_offset)
-    return len(merged) <= STATE_BATCHES_MAX
+    return count > _UNORDERED_MAX and not is_ordered(change.state_batches)
 
 
 def _invalid(message: str) -> Result:

@@ -52,20 +52,34 @@ def combine(
     new_batches = _prune(new_batches, start_offset)
     if len(batches) + len(new_batches) <= 1:
         return batches or new_batches
-    if not is_combined(batches) or not all(map(_is_valid, new_batches)):
+    if not _is_combined(batches):
         return _sweep([*batches, *new_batches])
     if not new_batches:
         return batches
+    if is_ordered(new_batches):
+        new_batches = _overlay(new_batches, [])
+    else:
+        if not all(map(_is_valid, new_batches)):
+            return _sweep([*batches, *new_batches])
+        new_batches = _sweep(new_batches)
     # Only the batches that overlap or touch a new one can change.
-    low = min(map(_first, new_batches)) - 1
-    high = max(map(_last, new_batches)) + 1
-    begin = bisect_left(batches, low, key=_last)
-    end = max(begin, bisect_right(batches, high, key=_first))
-    return [*batches[:begin], *_sweep([*batches[begin:end], *new_batches]), *batches[end:]]
+    begin = bisect_left(batches, new_batches[0].first_offset - 1, key=_last)
+    end = max(begin, bisect_right(batches, new_batches[-1].last_offset + 1, key=_first))
+    return [*batches[:begin], *_overlay(batches[begin:end], new_batches), *batches[end:]]
 
 
-def is_combined(batches: list[StateBatch]) -> bool:
-    """Return whether the batches are in order, without overlap, and cannot be joined further."""
+def is_ordered(batches: list[StateBatch]) -> bool:
+    """Return whether the batches are in the order of their offsets, without overlap."""
+    end = -(1 << 63)
+    for each in batches:
+        if not end <= each.first_offset <= each.last_offset < _INT64_MAX:
+            return False
+        end = each.last_offset + 1
+    return True
+
+
+def _is_combined(batches: list[StateBatch]) -> bool:
+    """Return whether the batches are ordered, and no neighbors can be joined."""
     end, state, count = -(1 << 63), -1, -1
     for each in batches:
         first, last = each.first_offset, each.last_offset
@@ -116,7 +130,8 @@ def _sweep(batches: list[StateBatch]) -> list[StateBatch]:
     for number, (offset, is_begin, priority) in enumerate(events):
         if offset != since or number == 0:
             if highest is not None and offset > since:
-                _append(merged, since, offset - 1, highest)
+                count, state = highest
+                _append(merged, StateBatch(since, offset - 1, state, count))
             since = offset
         count = active.get(priority, 0)
         if is_begin:
@@ -134,13 +149,59 @@ def _sweep(batches: list[StateBatch]) -> list[StateBatch]:
     return merged
 
 
-def _append(merged: list[StateBatch], first: int, last: int, priority: tuple[int, int]) -> None:
+def _overlay(batches: list[StateBatch], new_batches: list[StateBatch]) -> list[StateBatch]:
+    """Merge two results of `combine` in linear time."""
+    merged: list[StateBatch] = []
+    # The rest of the current batch of each list, and its following batches. The smallest begin
+    # comes first; of batches that begin at the same offset, the one with the lower priority.
+    rest = iter(batches)
+    other = iter(new_batches)
+    one = next(rest, None)
+    two = next(other, None)
+    while one is not None and two is not None:
+        if two.first_offset < one.first_offset:
+            one, two, rest, other = two, one, other, rest
+        if one.last_offset < two.first_offset:
+            _append(merged, one)
+            one = next(rest, None)
+        elif one.first_offset < two.first_offset:
+            _append(merged, _part(one, one.first_offset, two.first_offset - 1))
+            one = _part(one, two.first_offset, one.last_offset)
+        else:
+            if _priority(one) > _priority(two):
+                one, two, rest, other = two, one, other, rest
+            # Both begin at this offset: the higher priority covers the lower one.
+            if one.last_offset <= two.last_offset:
+                one = next(rest, None)
+            else:
+                one = _part(one, two.last_offset + 1, one.last_offset)
+                _append(merged, two)
+                two = next(other, None)
+    for batch, following in ((one, rest), (two, other)):
+        if batch is not None:
+            _append(merged, batch)
+        for each in following:
+            _append(merged, each)
+    return merged
+
+
+def _priority(batch: StateBatch) -> tuple[int, int]:
+    return batch.delivery_count, batch.delivery_state
+
+
+def _part(batch: StateBatch, first: int, last: int) -> StateBatch:
+    return StateBatch(first, last, batch.delivery_state, batch.delivery_count)
+
+
+def _append(merged: list[StateBatch], batch: StateBatch) -> None:
     """Append a batch, or extend the last one if it touches this one and is alike."""
-    count, state = priority
     if merged:
         before = merged[-1]
-        is_alike = before.delivery_state == state and before.delivery_count == count
-        if is_alike and before.last_offset + 1 == first:
-            merged[-1] = StateBatch(before.first_offset, last, state, count)
+        if (
+            before.last_offset + 1 == batch.first_offset
+            and before.delivery_count == batch.delivery_count
+            and before.delivery_state == batch.delivery_state
+        ):
+            merged[-1] = _part(before, before.first_offset, batch.last_offset)
             return
-    merged.append(StateBatch(first, last, state, count))
+    merged.append(batch)
