@@ -91,6 +91,8 @@ class StateRequest:
         if self._api.key is ApiKey.WRITE_SHARE_GROUP_STATE:
             now_ms = self._runtime.now_ms()
             self._metrics.write_times.record(now_ms - self._started_ms, now_ms)
+        # The caller's function may refer to this object: end the cycle.
+        self._resume = _nothing
         return self._api.make_response(topics)
 
     def _submit(self, number: int, key: SharePartitionKey, requested: Any) -> None:
@@ -121,6 +123,10 @@ class StateRequest:
         if self._is_parked and not self._pending:
             self._is_parked = False
             self._resume()
+
+
+def _nothing() -> None:
+    """Do nothing: the request has its response."""
 
 
 def _parts(request: Any) -> Iterator[tuple[int, tuple[SharePartitionKey, Any]]]:

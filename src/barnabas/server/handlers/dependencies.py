@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from barnabas.server.quorum.quorum_api import QuorumApi
     from barnabas.server.quotas.client_quotas import ClientQuotas
     from barnabas.server.security.authorizer.guard import Guard
+    from barnabas.server.share.persister import Persister
     from barnabas.server.telemetry.client_telemetry import ClientTelemetry
     from barnabas.server.transactions.marker_sender import NetworkMarkerSender
     from barnabas.server.transactions.marker_writer import MarkerWriter
@@ -83,6 +84,7 @@ class BrokerDependencies(NodeDependencies):
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     share_coordinator: ShareCoordinator
+    persister: Persister
     marker_writer: MarkerWriter
     marker_sender: NetworkMarkerSender
     verification: TransactionVerification

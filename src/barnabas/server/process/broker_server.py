@@ -44,6 +44,7 @@ from barnabas.server.handlers.handler_table import HandlerTable
 from barnabas.server.process.listener_setup import make_listener
 from barnabas.server.process.metadata_follower import MetadataFollower
 from barnabas.server.share.coordination import make_share_coordinator
+from barnabas.server.share.persister import Persister
 from barnabas.server.startup.node_failure import (
     describe_directory_failure,
     last_directory_failure,
@@ -336,16 +337,29 @@ class BrokerServer:
         )
 
     def _create_share_coordinator(self) -> None:
+        """Create the share coordinator, and the access to all of them."""
+        shared, runtime = self._shared, self._runtime
         config = self._config.build(ShareCoordinatorConfig)
         self.share_coordinator = make_share_coordinator(
             config,
             self._coordinator_dependencies(
-                self._runtime.clock,
+                runtime.clock,
                 config.share_coordinator_write_timeout_ms,
                 config.share_coordinator_state_topic_compression_codec,
             ),
-            self._shared.cluster,
+            shared.cluster,
             self.replicas,
+        )
+        self._auto_topics = AutoTopics(
+            self._config, shared.cluster, self._forwarding, is_alone=self._is_alone
+        )
+        self.persister = Persister(
+            shared.node_id,
+            shared.cluster,
+            self.share_coordinator,
+            self._auto_topics,
+            (runtime.clock, runtime.timer),
+            self._leader_channels(),
         )
 
     def _coordinator_dependencies(
@@ -431,13 +445,12 @@ class BrokerServer:
                 self.replicas.idle_partitions,
                 lambda: shared.cluster.image.topics.partition_count,
             ),
-            auto_topics=AutoTopics(
-                config, shared.cluster, self._forwarding, is_alone=self._is_alone
-            ),
+            auto_topics=self._auto_topics,
             lost_leaders=self._lost_leaders,
             groups=self.groups,
             transactions=self.transactions,
             share_coordinator=self.share_coordinator,
+            persister=self.persister,
             marker_writer=self._marker_writer,
             marker_sender=self.marker_sender,
             verification=self._verification,
