@@ -23,6 +23,11 @@ SETTINGS = {
     "transaction.state.log.num.partitions": "3",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "3",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    # Few enough updates that a test reaches a snapshot.
+    "share.coordinator.snapshot.update.records.per.snapshot": "5",
     # InitProducerId 6 (KIP-939).
     "unstable.api.versions.enable": "true",
     # What a broker does from time to time, often enough to wait for.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.primitives import uuid_to_string
 from differential.scene import ask, new_producer
 from waiting import eventually
 
@@ -19,6 +20,7 @@ GROUPS = [f"warm-up-{number}" for number in range(12)]
 
 
 TRANSACTIONAL_IDS = 40
+UNKNOWN_TOPIC = b"\x07" * 16
 
 
 def warm_up(pair: Pair) -> None:
@@ -28,6 +30,7 @@ def warm_up(pair: Pair) -> None:
         eventually(partial(_is_ready, side), words)
         for number in range(TRANSACTIONAL_IDS):
             eventually(partial(_has_producer, side, f"warm-up-{number}"), side.name)
+        eventually(partial(_has_share_coordinators, side), f"{side.name}: no share coordinator")
         new_producer(side)
 
 
@@ -39,6 +42,20 @@ def _has_producer(side: Side, transactional_id: str) -> bool:
     started = {"transactional_id": transactional_id, "transaction_timeout_ms": 60_000}
     made = ask(side, ApiKey.INIT_PRODUCER_ID, 4, started)
     return bool(made.error_code == ErrorCode.NONE)
+
+
+def _has_share_coordinators(side: Side) -> bool:
+    keys = [f"warm-up:{uuid_to_string(UNKNOWN_TOPIC)}:{index}" for index in range(12)]
+    asked = {"key_type": 2, "coordinator_keys": keys}
+    found = ask(side, ApiKey.FIND_COORDINATOR, 6, asked).coordinators
+    if any(each.error_code != ErrorCode.NONE for each in found):
+        return False
+    partitions = [{"partition": index} for index in range(12)]
+    topics = [{"topic_id": UNKNOWN_TOPIC, "partitions": partitions}]
+    deletion = {"group_id": "warm-up", "topics": topics}
+    (deleted,) = ask(side, ApiKey.DELETE_SHARE_GROUP_STATE, 0, deletion).results
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return all(each.error_code == unknown for each in deleted.partitions)
 
 
 def _is_ready(side: Side) -> bool:
