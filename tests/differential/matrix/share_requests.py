@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.api_table import ApiKey
 from differential.matrix import standing
-from differential.matrix.standing import id_of
+from differential.matrix.standing import id_of, resolved
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +32,7 @@ def _initialized(scene: Scene) -> str:
     """A group with the state of a share partition, which only this scene's requests change."""
     group = scene.name("group")
     initialized = _of_partition(scene, group, state_epoch=1, start_offset=10)
-    scene.do(ApiKey.INITIALIZE_SHARE_GROUP_STATE, 0, initialized)
+    scene.do(ApiKey.INITIALIZE_SHARE_GROUP_STATE, 0, lambda side: resolved(initialized, side))
     return group
 
 
