@@ -11,6 +11,7 @@ from pathlib import Path
 from barnabas.client.config import CHOICES, IGNORED, RANGES, ClientConfig
 from barnabas.controller.config import CONTROLLER_CONFIGS
 from barnabas.coordinator.group.config import DEFINITION as COORDINATOR_KEYS
+from barnabas.coordinator.share.config import DEFINITION as SHARE_KEYS
 from barnabas.coordinator.transaction.config import DEFINITION as TRANSACTION_KEYS
 from barnabas.metadata.client_metrics_configs import CLIENT_METRICS_CONFIGS
 from barnabas.metadata.group_configs import GROUP_CONFIGS
@@ -93,6 +94,7 @@ def areas() -> list[tuple[str, str, list[ConfigKey]]]:
         ("Controller", "What the active controller does.", list(CONTROLLER_CONFIGS)),
         ("Groups", "Consumer groups and their offsets.", list(COORDINATOR_KEYS)),
         ("Transactions", "Transactional ids and their state.", list(TRANSACTION_KEYS)),
+        ("Share groups", "The state of share partitions.", list(SHARE_KEYS)),
     ]
     listed = [key.name for _, _, keys in found for key in keys]
     assert sorted(listed) == sorted(key.name for key in BROKER_KEYS), "an area is missing here"
