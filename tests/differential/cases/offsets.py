@@ -37,6 +37,20 @@ def share_keys_before_their_version(scene: Scene) -> None:
     scene.compare({"key": "g:x:0", "key_type": 2, "coordinator_keys": ["g:x:0"]})
 
 
+@case(FIND, range(6, 7))
+def share_keys_of_many_forms(scene: Scene) -> None:
+    topic_id = "AAECAwQFBgcICQoLDA0ODw"
+    partitions = ("0", "7", "007", "+7", "-1", "2147483647", "2147483648", "", "x", " 1", "1_0")
+    keys = [f"group:{topic_id}:{each}" for each in partitions]
+    groups = ("a:b", ":", "", " ", "\t", "a:", "\u00e9", "x" * 300)
+    keys += [f"{each}:{topic_id}:0" for each in groups]
+    topic_ids = ("", topic_id[:-1], f"{topic_id}==", f"{topic_id}A", "!" * 22, "A" * 22, "A" * 25)
+    keys += [f"group:{each}:0" for each in topic_ids]
+    keys += [":", "::", ":::", "group", f"{topic_id}:0", f"group:{topic_id}:0:", "a:b:c"]
+    for key in keys:
+        scene.compare({"key_type": 2, "coordinator_keys": [key]})
+
+
 def commit(group: str, topic: str, **more: Any) -> Callable[[Side], Values]:
     """A commit of one offset; `more` are fields of the partition or of the request."""
     inside = ("partition_index", "committed_offset", "committed_leader_epoch", "committed_metadata")

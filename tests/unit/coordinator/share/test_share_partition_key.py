@@ -16,9 +16,9 @@ def test_a_key_is_read_from_its_text() -> None:
     assert SharePartitionKey.parse(key.coordinator_key) == key
 
 
-@pytest.mark.parametrize("partition", ["7", "007", "+7"])
-def test_a_number_has_one_text(partition: str) -> None:
-    found = SharePartitionKey.parse(f"g:{UUID}:{partition}")
+@pytest.mark.parametrize("rest", [":7", ":007", ":+7", ":7:", ":7::", "==:7"])
+def test_other_texts_of_a_key_have_the_same_coordinator(rest: str) -> None:
+    found = SharePartitionKey.parse(f"g:{UUID}{rest}")
     assert found.coordinator_key == f"g:{UUID}:7"
 
 

@@ -1,0 +1,131 @@
+"""Directories with the state of share partitions that the other broker goes on with, both ways."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from barnabas.protocol.api_table import ApiKey
+from barnabas.protocol.errors import ErrorCode
+from barnabas.testing.broker_process import BrokerProcess
+from differential.scene import ask
+from differential.share_state import DELETE, INITIALIZE, READ, SUMMARY, WRITE
+from differential.side import Side
+from jvm.kafka_process import KafkaProcess
+from jvm.test_directories import FEATURES, SETTINGS
+from waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.conformance
+
+Broker = BrokerProcess | KafkaProcess
+GROUP, TOPIC = "travellers", "roads"
+ALL = {
+    **SETTINGS,
+    "share.coordinator.state.topic.num.partitions": "2",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.snapshot.update.records.per.snapshot": "3",
+}
+NOT_READY = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+
+@pytest.fixture
+def pair(tmp_path: Path, kafka_jars: Callable[[str], str]) -> Iterator[tuple[Broker, Broker]]:
+    """Both brokers over one directory."""
+    kafka = KafkaProcess(
+        tmp_path / "kafka", {**ALL, "log.dirs": str(tmp_path / "data")}, features=FEATURES
+    )
+    kafka.data_directory = tmp_path / "data"
+    ours = BrokerProcess(tmp_path / "ours", ALL, ["--data-dir", str(tmp_path / "data")])
+    try:
+        yield kafka, ours
+    finally:
+        kafka.close()
+        ours.close()
+
+
+class Group:
+    """A group's share partitions of one topic, on the broker that runs."""
+
+    def __init__(self, broker: Broker, topic_id: bytes | None = None) -> None:
+        self.side = Side("running", broker.bootstrap)
+        self.topic_id = self._created() if topic_id is None else topic_id
+        key = f"{GROUP}:AAAAAAAAAAAAAAAAAAAAAA:0"
+        wanted = {"key_type": 2, "coordinator_keys": [key]}
+        find = ApiKey.FIND_COORDINATOR
+        eventually(lambda: not ask(self.side, find, 6, wanted).coordinators[0].error_code)
+        eventually(lambda: not {each.error_code for each in self.summaries()} & {*NOT_READY})
+
+    def _created(self) -> bytes:
+        new = {"name": TOPIC, "num_partitions": 6, "replication_factor": 1}
+        made = ask(self.side, ApiKey.CREATE_TOPICS, 7, {"topics": [new], "timeout_ms": 10_000})
+        assert made.topics[0].error_code == 0, made
+        topic_id: bytes = made.topics[0].topic_id
+        return topic_id
+
+    def send(self, api: ApiKey, *partitions: dict[str, Any]) -> list[Any]:
+        topics = [{"topic_id": self.topic_id, "partitions": list(partitions)}]
+        version = 1 if api in (WRITE, SUMMARY) else 0
+        (topic,) = ask(self.side, api, version, {"group_id": GROUP, "topics": topics}).results
+        for each in topic.partitions:
+            # Texts of errors differ.
+            each.error_message = None
+        return sorted(topic.partitions, key=lambda each: each.partition)
+
+    def summaries(self) -> list[Any]:
+        return self.send(SUMMARY, *({"partition": each, "leader_epoch": 0} for each in range(6)))
+
+    def states(self) -> list[Any]:
+        return self.send(READ, *({"partition": each, "leader_epoch": 4} for each in range(6)))
+
+    def write(self, partition: int, offset: int) -> None:
+        batch = {"first_offset": offset, "last_offset": offset + 1}
+        batches = [{**batch, "delivery_state": 2, "delivery_count": 1}]
+        epochs = {"state_epoch": 2, "leader_epoch": 4, "delivery_complete_count": offset}
+        values = {**epochs, "start_offset": 10, "state_batches": batches}
+        (written,) = self.send(WRITE, {"partition": partition, **values})
+        assert written.error_code == ErrorCode.NONE, written
+
+
+@pytest.mark.parametrize("is_kafka_first", [True, False], ids=["kafka-first", "ours-first"])
+def test_the_other_broker_goes_on_with_the_state(
+    pair: tuple[Broker, Broker], is_kafka_first: bool
+) -> None:
+    first, second = pair if is_kafka_first else pair[::-1]
+    first.start()
+    group = Group(first)
+    known = [{"partition": each, "state_epoch": 2, "start_offset": 10} for each in range(5)]
+    eventually(lambda: {each.error_code for each in group.send(INITIALIZE, *known)} == {0})
+    # From no update to more than three, so that there are snapshots with batches.
+    for partition in range(5):
+        for number in range(2 * partition):
+            group.write(partition, 10 + 3 * number)
+    group.send(DELETE, {"partition": 1})
+    before = group.states(), group.summaries()
+    group.side.close_all()
+    first.kill()
+    second.start()
+    group = Group(second, group.topic_id)
+    assert (group.states(), group.summaries()) == before
+    # The epochs are known, and writes go on.
+    stale = {"partition": 3, "state_epoch": 1, "start_offset": 0}
+    (fenced,) = group.send(INITIALIZE, stale)
+    assert fenced.error_code == ErrorCode.FENCED_STATE_EPOCH
+    (fenced,) = group.send(READ, {"partition": 3, "leader_epoch": 3})
+    assert fenced.error_code == ErrorCode.FENCED_LEADER_EPOCH
+    for number in range(5):
+        group.write(3, 100 + 3 * number)
+    after = group.states(), group.summaries()
+    assert len(after[0][3].state_batches) == len(before[0][3].state_batches) + 5
+    group.side.close_all()
+    # Back on the first broker.
+    second.kill()
+    first.start()
+    group = Group(first, group.topic_id)
+    assert (group.states(), group.summaries()) == after
+    group.side.close_all()
