@@ -278,6 +278,47 @@ def find_transaction_coordinator(scene: SecuredScene, names: Names) -> Values:
     return {**find_coordinator(scene, names), "key_type": kind}
 
 
+@case(ApiKey.FIND_COORDINATOR)
+def find_share_coordinator(scene: SecuredScene, names: Names) -> Values:
+    keys = [f"{PREFIX}a:AAECAwQFBgcICQoLDA0ODw:0", "a"]
+    return {"key_type": 2, "key": keys[0], "coordinator_keys": keys}
+
+
+def _share_state(names: Names, **values: Any) -> Values:
+    """A request for the state of share partitions, with a topic twice."""
+    partitions = [{"partition": each, **values} for each in (0, 7, 0)]
+    topics = [names.may, names.hidden, names.may]
+    return {
+        "group_id": f"{PREFIX}a",
+        "topics": [{"topic_id": id_of(each), "partitions": partitions} for each in topics],
+    }
+
+
+@case(ApiKey.INITIALIZE_SHARE_GROUP_STATE)
+def initialize_share_group_state(scene: SecuredScene, names: Names) -> Values:
+    return _share_state(names, state_epoch=0, start_offset=0)
+
+
+@case(ApiKey.READ_SHARE_GROUP_STATE)
+def read_share_group_state(scene: SecuredScene, names: Names) -> Values:
+    return _share_state(names, leader_epoch=0)
+
+
+@case(ApiKey.WRITE_SHARE_GROUP_STATE)
+def write_share_group_state(scene: SecuredScene, names: Names) -> Values:
+    return _share_state(names, state_epoch=0, leader_epoch=0, start_offset=0, state_batches=[])
+
+
+@case(ApiKey.DELETE_SHARE_GROUP_STATE)
+def delete_share_group_state(scene: SecuredScene, names: Names) -> Values:
+    return _share_state(names)
+
+
+@case(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY)
+def read_share_group_state_summary(scene: SecuredScene, names: Names) -> Values:
+    return _share_state(names, leader_epoch=0)
+
+
 @case(ApiKey.DESCRIBE_GROUPS)
 def describe_groups(scene: SecuredScene, names: Names) -> Values:
     groups = ["hidden", f"{PREFIX}a", "hidden", f"{PREFIX}b"]

@@ -19,6 +19,10 @@ _VOTERS = "`tests/simulation/test_dynamic_quorum.py`, `tests/jvm/test_joint_quor
 _DIRECTORIES = "`test_log_dirs.py`, `tests/unit/server/startup/test_log_directories.py`"
 _QUOTAS = "`test_quotas.py`, `tests/unit/controller/configs/test_client_quotas.py`"
 _TOKENS = "`test_delegation_tokens.py`, `tests/unit/controller/test_tokens.py`"
+_SHARE_STATE = (
+    "`tests/differential/test_share_state_records.py`, "
+    "`tests/jvm/test_share_state_directories.py`, `tests/unit/coordinator/share`"
+)
 _TRANSACTIONS = "`test_client_transactions.py`, `test_librdkafka.py`, `test_java.py`"
 
 SHOWN_BY: dict[ApiKey, str] = {
@@ -37,6 +41,11 @@ SHOWN_BY: dict[ApiKey, str] = {
     ApiKey.LIST_GROUPS: _GROUPS,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: _CONSUMER_GROUPS,
     ApiKey.CONSUMER_GROUP_DESCRIBE: _CONSUMER_GROUPS,
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: _SHARE_STATE,
+    ApiKey.READ_SHARE_GROUP_STATE: _SHARE_STATE,
+    ApiKey.WRITE_SHARE_GROUP_STATE: _SHARE_STATE,
+    ApiKey.DELETE_SHARE_GROUP_STATE: _SHARE_STATE,
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: _SHARE_STATE,
     ApiKey.API_VERSIONS: "`test_protocol.py` (and a version from the future)",
     ApiKey.CREATE_TOPICS: _TOPICS,
     ApiKey.DELETE_TOPICS: _TOPICS,

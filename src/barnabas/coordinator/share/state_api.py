@@ -61,11 +61,11 @@ class StateApi(msgspec.Struct, frozen=True):
         made: Message = make(group_id=group_id, topics=parts)
         return made
 
-    def make_response(self, topics: Mapping[bytes, Iterable[Any]]) -> Message:
-        """Return the response with these results of each topic id."""
+    def make_response(self, topics: Iterable[tuple[bytes, Iterable[Any]]]) -> Message:
+        """Return the response with these topic ids and their results."""
         results = [
             self.topic_result(topic_id=topic_id, partitions=list(partitions))
-            for topic_id, partitions in topics.items()
+            for topic_id, partitions in topics
         ]
         make: Any = self.response
         made: Message = make(results=results)

@@ -93,7 +93,7 @@ class StateRequest:
             self._metrics.write_times.record(now_ms - self._started_ms, now_ms)
         # The caller's function may refer to this object: end the cycle.
         self._resume = _nothing
-        return self._api.make_response(topics)
+        return self._api.make_response(topics.items())
 
     def _submit(self, number: int, key: SharePartitionKey, requested: Any) -> None:
         # A repeated share partition has the result of its last part, as in Kafka.

@@ -109,7 +109,7 @@ class _Call:
         topics: dict[bytes, list[Any]] = {}
         for key, result in self._results.items():
             topics.setdefault(key.topic_id, []).append(result)
-        self._on_response(self.api.make_response(topics))
+        self._on_response(self.api.make_response(topics.items()))
 
 
 class _Part:

@@ -48,7 +48,7 @@ class Peer:
             ]
             for topic in request.topics
         }
-        self._on_response.pop()(api.make_response(topics), None)
+        self._on_response.pop()(api.make_response(topics.items()), None)
 
     def fail(self, kind: NetworkErrorKind) -> None:
         self.sent.pop()

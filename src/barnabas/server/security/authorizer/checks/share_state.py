@@ -33,9 +33,11 @@ def _check(api: StateApi, rights: Rights, request: Any) -> Verdict | Generator[N
 
 
 def _refuse(api: StateApi, request: Any) -> Generator[None, None, Verdict]:
-    topics: dict[bytes, list[Any]] = {}
+    topics: list[tuple[bytes, list[Any]]] = []
     for topic in request.topics:
-        results = topics.setdefault(topic.topic_id, [])
+        results: list[Any] = []
+        topics.append((topic.topic_id, results))
+        yield
         for each in topic.partitions:
             results.append(api.refuse(each.partition, _REFUSED))
             yield
