@@ -287,11 +287,8 @@ def find_share_coordinator(scene: SecuredScene, names: Names) -> Values:
 def _share_state(names: Names, **values: Any) -> Values:
     """A request for the state of share partitions, with a topic twice."""
     partitions = [{"partition": each, **values} for each in (0, 7, 0)]
-    topics = [names.may, names.hidden, names.may]
-    return {
-        "group_id": f"{PREFIX}a",
-        "topics": [{"topic_id": id_of(each), "partitions": partitions} for each in topics],
-    }
+    topic = {"topic_id": id_of(names.hidden), "partitions": partitions}
+    return {"group_id": f"{PREFIX}a", "topics": [topic, topic]}
 
 
 @case(ApiKey.INITIALIZE_SHARE_GROUP_STATE)

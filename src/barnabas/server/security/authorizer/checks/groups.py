@@ -51,6 +51,7 @@ _REFUSED = ErrorCode.GROUP_AUTHORIZATION_FAILED
 _JOIN_NULL_PROTOCOL_SINCE = 7
 _SYNC_PROTOCOL_SINCE = 5
 _BATCHED_COORDINATORS_SINCE = 4
+_SHARE_COORDINATORS_SINCE = 6
 # Types of coordinator keys: group, transactional id, share partition.
 _GROUP_KEY, _TRANSACTION_KEY, _SHARE_KEY = 0, 1, 2
 
@@ -205,7 +206,9 @@ def check_find_coordinator(
     """Refuse the keys that the client may not describe."""
     is_batched = rights.version >= _BATCHED_COORDINATORS_SINCE
     if request.key_type == _SHARE_KEY:
-        if not is_batched or rights.allows_on_cluster(CLUSTER_ACTION):
+        # The handler rejects share partitions in older versions.
+        is_known = rights.version >= _SHARE_COORDINATORS_SINCE
+        if not is_known or rights.allows_on_cluster(CLUSTER_ACTION):
             return None
         error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         return FindCoordinatorResponse(
