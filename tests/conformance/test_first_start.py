@@ -70,7 +70,7 @@ def test_ignored_keys_log_one_line_and_misspelt_keys_one_warning_each(
         ]
     told, *warnings = lines
     assert "INFO" in told
-    for key in ("num.network.threads", "num.io.threads", "share.coordinator.state.topic.min.isr"):
+    for key in ("num.network.threads", "num.io.threads"):
         assert key in told
     assert len(warnings) == 2
     assert "did you mean num.partitions?" in warnings[0]

@@ -191,10 +191,6 @@ class RequestContext:
         """IP address of the client."""
         return address_of(self.connection.peer)
 
-    def note_missing(self, feature: str) -> None:
-        """Log that the client requested a feature that this broker does not have."""
-        self._dependencies.missing.note(self.connection, feature)
-
     def respond(self, response: Message, throttle_ms: int = 0, *, is_clean: bool = False) -> None:
         """Send the response after the responses to all earlier requests of the connection.
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import pytest
 
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.protocol.messages.share_group_describe import ShareGroupDescribeRequest
+from barnabas.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
 from barnabas.server.dispatch.missing_features import PAIRS_MAX
 from unit.server.simulated_broker import SimulatedBroker, SimulatedClient
 
-SHARE = 2
-KEY = "group:AAAAAAAAAAAAAAAAAAAAAQ:0"
+FEATURE = "API StreamsGroupDescribe"
 
 
 @pytest.fixture
@@ -33,8 +31,11 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [r.getMessage() for r in caplog.records if r.name.endswith("missing_features")]
 
 
-def find_share_group() -> FindCoordinatorRequest:
-    return FindCoordinatorRequest(key_type=SHARE, coordinator_keys=[KEY])
+def request_missing_api(broker: SimulatedBroker, client: SimulatedClient) -> None:
+    """Send a request of an API that is not served: the broker closes the connection."""
+    request = StreamsGroupDescribeRequest(group_ids=["g"], include_authorized_operations=False)
+    client.send(request, 0)
+    assert broker.world.run_until(lambda: bool(client.closed))
 
 
 def test_a_feature_is_logged_once_per_software_and_version(
@@ -42,11 +43,10 @@ def test_a_feature_is_logged_once_per_software_and_version(
 ) -> None:
     for name, version in (("ducks", "1.0"), ("ducks", "1.0"), ("ducks", "2.0"), ("geese", "1.0")):
         client = client_of(broker, name, version)
-        for _ in range(3):
-            client.ask(find_share_group(), 6)
+        request_missing_api(broker, client)
     lines = told(caplog)
     assert len(lines) == 3
-    assert all("feature=share groups" in line for line in lines)
+    assert all(f"feature={FEATURE}" in line for line in lines)
     for line, (name, version) in zip(
         lines, (("ducks", "1.0"), ("ducks", "2.0"), ("geese", "1.0")), strict=True
     ):
@@ -57,17 +57,18 @@ def test_several_features_of_one_software_are_logged(
     broker: SimulatedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = client_of(broker, "ducks")
-    client.ask(find_share_group(), 6)
-    client.send(ShareGroupDescribeRequest(group_ids=["g"], include_authorized_operations=False), 1)
-    assert broker.world.run_until(lambda: bool(client.closed))
+    assert broker.node.broker is not None
+    connection = broker.node.broker.listeners[0].connections[-1]
+    broker.node.shared.missing_features.note_version(connection, 3)
+    request_missing_api(broker, client)
     features = [line.partition("feature=")[2].partition(" software=")[0] for line in told(caplog)]
-    assert features == ["share groups", "API ShareGroupDescribe"]
+    assert features == ["unsupported version of API Metadata", FEATURE]
 
 
 def test_a_client_without_a_software_name_is_logged_as_unknown(
     broker: SimulatedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    broker.client.ask(find_share_group(), 6)
+    request_missing_api(broker, broker.client)
     (line,) = told(caplog)
     assert "software=unknown version=unknown address=" in line
 
@@ -90,8 +91,7 @@ def test_invented_software_names_take_bounded_memory(
 ) -> None:
     for number in range(PAIRS_MAX + 5):
         client = client_of(broker, f"made-up-{number}", host=f"host-{number}")
-        client.ask(find_share_group(), 6)
-        client.channel.close()
+        request_missing_api(broker, client)
     lines = told(caplog)
     assert len(lines) == PAIRS_MAX + 1
     assert lines[-1].startswith("Further missing features are not logged")
