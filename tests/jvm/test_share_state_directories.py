@@ -9,7 +9,7 @@ import pytest
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.testing.broker_process import BrokerProcess
-from differential.scene import ask
+from differential.scene import advertised, ask
 from differential.share_state import DELETE, INITIALIZE, READ, SUMMARY, WRITE
 from differential.side import Side
 from jvm.kafka_process import KafkaProcess
@@ -31,6 +31,7 @@ ALL = {
     "share.coordinator.state.topic.min.isr": "1",
     "share.coordinator.snapshot.update.records.per.snapshot": "3",
 }
+APIS = {INITIALIZE: (0, 0), READ: (0, 0), WRITE: (0, 1), DELETE: (0, 0), SUMMARY: (0, 1)}
 NOT_READY = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
 
@@ -99,6 +100,9 @@ def test_the_other_broker_goes_on_with_the_state(
     first, second = pair if is_kafka_first else pair[::-1]
     first.start()
     group = Group(first)
+    # Both serve the APIs at level 0 of share.version too.
+    served = advertised(group.side)
+    assert {each: served[each] for each in APIS} == APIS
     known = [{"partition": each, "state_epoch": 2, "start_offset": 10} for each in range(5)]
     eventually(lambda: {each.error_code for each in group.send(INITIALIZE, *known)} == {0})
     # From no update to more than three, so that there are snapshots with batches.

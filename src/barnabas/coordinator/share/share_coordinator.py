@@ -31,7 +31,7 @@ SHARE_GROUP_TOPIC = "__share_group_state"
 
 
 class ShareSurroundings(msgspec.Struct, frozen=True):
-    """What the share coordinator needs besides its runtime."""
+    """Dependencies of the share coordinator besides those of its runtime."""
 
     # Returns whether the topic with this id has the partition.
     has_partition: HasPartition

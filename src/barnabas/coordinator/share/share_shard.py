@@ -69,7 +69,7 @@ _TOO_MANY_BATCHES = f"the state would have more than {STATE_BATCHES_MAX} batches
 
 
 class SharePartition:
-    """What the shard knows of a share partition. Replaying records changes it."""
+    """A share partition as its records describe it. Only replay changes it."""
 
     __slots__ = ("leader_epoch", "state", "state_epoch", "updates")
 

@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 
 class StateApi(msgspec.Struct, frozen=True):
-    """One API: the classes of its messages, and what it does with a share partition."""
+    """One API: the classes of its messages, and its operation on a share partition."""
 
     key: ApiKey
     # Highest version.
     version: int
-    # What it does, for error messages.
+    # Name of the operation in error messages.
     action: str
     # Classes of the request, of its topics, of the response, and of its topics.
     request: type[Message]
