@@ -284,36 +284,37 @@ def find_share_coordinator(scene: SecuredScene, names: Names) -> Values:
     return {"key_type": 2, "key": keys[0], "coordinator_keys": keys}
 
 
-def _share_state(names: Names, **values: Any) -> Values:
+def _share_state(**values: Any) -> Values:
     """A request for the state of share partitions, with a topic twice."""
     partitions = [{"partition": each, **values} for each in (0, 7, 0)]
-    topic = {"topic_id": id_of(names.hidden), "partitions": partitions}
+    # Not a topic of the scene: Kafka's share coordinators learn of those a little later.
+    topic = {"topic_id": b"\x07" * 16, "partitions": partitions}
     return {"group_id": f"{PREFIX}a", "topics": [topic, topic]}
 
 
 @case(ApiKey.INITIALIZE_SHARE_GROUP_STATE)
 def initialize_share_group_state(scene: SecuredScene, names: Names) -> Values:
-    return _share_state(names, state_epoch=0, start_offset=0)
+    return _share_state(state_epoch=0, start_offset=0)
 
 
 @case(ApiKey.READ_SHARE_GROUP_STATE)
 def read_share_group_state(scene: SecuredScene, names: Names) -> Values:
-    return _share_state(names, leader_epoch=0)
+    return _share_state(leader_epoch=0)
 
 
 @case(ApiKey.WRITE_SHARE_GROUP_STATE)
 def write_share_group_state(scene: SecuredScene, names: Names) -> Values:
-    return _share_state(names, state_epoch=0, leader_epoch=0, start_offset=0, state_batches=[])
+    return _share_state(state_epoch=0, leader_epoch=0, start_offset=0, state_batches=[])
 
 
 @case(ApiKey.DELETE_SHARE_GROUP_STATE)
 def delete_share_group_state(scene: SecuredScene, names: Names) -> Values:
-    return _share_state(names)
+    return _share_state()
 
 
 @case(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY)
 def read_share_group_state_summary(scene: SecuredScene, names: Names) -> Values:
-    return _share_state(names, leader_epoch=0)
+    return _share_state(leader_epoch=0)
 
 
 @case(ApiKey.DESCRIBE_GROUPS)

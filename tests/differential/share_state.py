@@ -17,6 +17,7 @@ from barnabas.protocol.records.share_snapshot import ShareSnapshotKey, ShareSnap
 from barnabas.protocol.records.share_update import ShareUpdateKey, ShareUpdateValue
 from differential.internal_records import stored
 from differential.rules import HOUR_MS
+from differential.scene import ask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -30,6 +31,8 @@ INITIALIZE, READ = ApiKey.INITIALIZE_SHARE_GROUP_STATE, ApiKey.READ_SHARE_GROUP_
 WRITE, DELETE = ApiKey.WRITE_SHARE_GROUP_STATE, ApiKey.DELETE_SHARE_GROUP_STATE
 SUMMARY = ApiKey.READ_SHARE_GROUP_STATE_SUMMARY
 VERSIONS = {WRITE: 1, SUMMARY: 1}
+# Partitions of each topic whose share partitions are compared.
+TOPIC_PARTITIONS = 2
 
 
 class SharedTopic:
@@ -39,6 +42,14 @@ class SharedTopic:
         self.scene = scene
         self.group = group
         self.topic = topic
+        scene.until(self._is_known)
+
+    def _is_known(self, side: Side) -> bool:
+        """Whether the share coordinators know the topic: Kafka's learn of it after its leaders."""
+        partitions = [{"partition": each, "leader_epoch": 0} for each in range(TOPIC_PARTITIONS)]
+        topics = [{"topic_id": side.topic_id(self.topic), "partitions": partitions}]
+        (found,) = ask(side, SUMMARY, 1, {"group_id": self.group, "topics": topics}).results
+        return not any(each.error_code for each in found.partitions)
 
     def compare(self, api: ApiKey, *partitions: Mapping[str, Any]) -> Any:
         """Send a request for these partitions; compare the responses, and return Kafka's."""

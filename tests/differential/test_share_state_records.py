@@ -12,7 +12,15 @@ import pytest
 from barnabas.protocol.api_table import ApiKey
 from differential.internal_records import differing
 from differential.scene import Scene
-from differential.share_state import DELETE, READ, SUMMARY, WRITE, SharedTopic, share_records
+from differential.share_state import (
+    DELETE,
+    READ,
+    SUMMARY,
+    TOPIC_PARTITIONS,
+    WRITE,
+    SharedTopic,
+    share_records,
+)
 from differential.started import SETTINGS
 
 if TYPE_CHECKING:
@@ -192,7 +200,7 @@ STORIES = (
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
 def test_responses_and_records_are_equal(pair: Pair, story: Story) -> None:
     scene = Scene(pair, ApiKey.WRITE_SHARE_GROUP_STATE, f"share-state-{story.__name__}", 1)
-    topic = scene.topic(2)
+    topic = scene.topic(TOPIC_PARTITIONS)
     # Two groups: the state of one does not show in the other.
     groups = [f"first-{topic}", f"second-{topic}"]
     for group in groups:
@@ -206,7 +214,7 @@ def test_responses_and_records_are_equal(pair: Pair, story: Story) -> None:
 
 def test_the_state_of_deleted_topics_is_deleted(pair: Pair) -> None:
     scene = Scene(pair, ApiKey.DELETE_TOPICS, "share-state-deleted-topics", 6)
-    kept, deleted = scene.topic(), scene.topic()
+    kept, deleted = scene.topic(TOPIC_PARTITIONS), scene.topic(TOPIC_PARTITIONS)
     group = scene.name("group")
     for topic in (kept, deleted):
         SharedTopic(scene, group, topic).initialize(1, 5)
