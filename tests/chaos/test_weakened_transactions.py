@@ -33,7 +33,8 @@ from barnabas.storage.producers import producer_state
 from barnabas.storage.producers.open_transactions import OpenTransactions
 from barnabas.storage.producers.producer_state import ProducerState
 from chaos.transaction_checker import KINDS
-from simulation.transactions.walk import STYLES, Walk
+from simulation.transactions.styles import STYLES
+from simulation.transactions.walk import Walk
 
 # Virtual seconds of one run, and how many runs a weakened rule has to show in.
 SECONDS = 12.0
@@ -165,6 +166,18 @@ def one_partition_gets_the_opposite_marker(patch: pytest.MonkeyPatch) -> None:
 def sequences_are_not_checked(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(producer_state, "_check_sequence", lambda *_: None)
     patch.setattr(ProducerState, "find_duplicate", lambda *_: None)
+
+
+@rule("zombie", "aborted read", "hanging", style="unverified")
+def leaders_accept_batches_of_fenced_producers(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(producer_state, "_check_epoch", lambda *_: None)
+
+
+@rule("aborted read", "hanging", style="old")
+def transactions_are_not_verified(patch: pytest.MonkeyPatch) -> None:
+    """A late batch of an aborted transaction opens it again in its partition."""
+    patch.setattr(ProducerState, "begin_verification", lambda *_, **__: None)
+    patch.setattr(producer_state, "_check_verification", lambda *_: None)
 
 
 @rule("zombie", "intermediate read", "torn", "aborted read", style="fencing")

@@ -8,7 +8,8 @@ from __future__ import annotations
 import pytest
 
 from chaos.transactional.history import Result
-from simulation.transactions.walk import STYLES, Walk
+from simulation.transactions.styles import STYLES
+from simulation.transactions.walk import Walk
 
 SECONDS = 6.0
 

@@ -11,10 +11,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 
+from barnabas.coordinator.runtime.partitioner import partition_for
+from barnabas.metadata.metadata_version import TRANSACTION_VERSION, TRANSACTION_VERSION_MAX
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.list_transactions import ListTransactionsRequest
+from barnabas.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from chaos.transaction_checker import UNENDED
 from chaos.transactional.clients import AbortableError, FatalError
 from chaos.transactional.history import (
@@ -47,7 +51,7 @@ INPUT, OUTPUT = "in", "out"
 PARTITIONS = {INPUT: 3, OUTPUT: 2}
 PLACES: tuple[Place, ...] = tuple((t, n) for t, count in PARTITIONS.items() for n in range(count))
 INPUTS = tuple(place for place in PLACES if place[0] == INPUT)
-INTERNAL = ("__transaction_state", "__consumer_offsets")
+TRANSACTIONS, OFFSETS = INTERNAL = ("__transaction_state", "__consumer_offsets")
 GROUP = "processors"
 BOOTSTRAP = ",".join(f"node-{node}:{CLIENT_PORT}" for node in NODES)
 SETTINGS = {
@@ -63,6 +67,20 @@ SETTINGS = {
 # After the last fault, a transaction that nobody ends is aborted in this time.
 HANGING_MS = TRANSACTION_TIMEOUT_MS + 15_000.0
 PATIENCE_MS = 120_000.0
+# A hasty client aborts so long after it sent its records: longer than it takes to add partitions.
+HASTE_MS = 30.0
+# UpgradeType of UpdateFeatures: a downgrade that loses nothing.
+SAFE_DOWNGRADE = 2
+
+
+class Phase(Enum):
+    """The part of its current transaction that a client is in."""
+
+    IDLE = "idle"
+    SENDING = "sending records"
+    SENDING_OFFSETS = "sending offsets"
+    COMMITTING = "committing"
+    ABORTING = "aborting"
 
 
 @dataclass
@@ -78,18 +96,34 @@ class Client:
     is_stopped: bool = False
     # Another client has its transactional id.
     is_replaced: bool = False
+    # Its current or last transaction, and the part of it that is under way.
+    current: Transaction | None = None
+    phase: Phase = Phase.IDLE
+    # It does not wait for its records, and aborts its transaction while they are in flight.
+    is_hasty: bool = False
 
 
 class TransactionalWorld:
-    """The cluster, its clients and what they write down."""
+    """The cluster, its clients and what they write down.
 
-    def __init__(self, seed: int, **settings: str) -> None:
+    Args:
+        seed: decides everything.
+        transaction_version: level of the feature. Below 2, clients add partitions themselves, and
+            keep their epoch from one transaction to the next.
+        settings: broker keys.
+    """
+
+    def __init__(
+        self, seed: int, transaction_version: int = TRANSACTION_VERSION_MAX, **settings: str
+    ) -> None:
         self.rng = random.Random(seed)
         given = {key.replace("_", "."): value for key, value in settings.items()}
         self.cluster: SimulatedCluster = three_nodes(seed, **{**SETTINGS, **given})
         self.history = TransactionHistory(INPUT, OUTPUT)
         self.clients: list[Client] = []
         self._next_instance = 1
+        if transaction_version != TRANSACTION_VERSION_MAX:
+            self._downgrade_transactions(transaction_version)
         for topic, partitions in PARTITIONS.items():
             self._make_topic(topic, partitions)
         self.await_full_isr()
@@ -104,6 +138,18 @@ class TransactionalWorld:
         )
         request = CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)
         assert self.cluster.ask(self.cluster.active, request, 5).topics[0].error_code == 0
+
+    def _downgrade_transactions(self, level: int) -> None:
+        key = FeatureUpdateKey(
+            feature=TRANSACTION_VERSION, max_version_level=level, upgrade_type=SAFE_DOWNGRADE
+        )
+        request = UpdateFeaturesRequest(timeout_ms=TIMEOUT_MS, feature_updates=[key])
+        assert self.cluster.ask(self.cluster.active, request, 2).error_code == 0
+        self.cluster.until(
+            lambda: all(
+                self.cluster.image(node).features.transaction_version == level for node in NODES
+            )
+        )
 
     @property
     def now(self) -> float:
@@ -145,6 +191,19 @@ class TransactionalWorld:
         self.clients.append(client)
         return client
 
+    def leader(self, place: Place) -> int:
+        """Return the leader of a partition, in the image of a node that runs; -1 without one."""
+        for node in self.cluster.ready:
+            topic = self.cluster.image(node).topics.by_name(place[0])
+            if topic is not None:
+                return int(topic.partitions[place[1]].leader)
+        return -1
+
+    def coordinator(self, key: str, topic: str = TRANSACTIONS) -> int:
+        """Return the coordinator of a transactional id, or of a group; -1 without one."""
+        # Both topics have two partitions.
+        return self.leader((topic, partition_for(key, 2)))
+
     def kill(self, client: Client) -> None:
         """kill -9 of a client."""
         self.cluster.world.host(client.host).kill()
@@ -176,9 +235,13 @@ class TransactionalWorld:
             number, client.name, client.instance, tuple(places), self.now, dict(offsets)
         )
         self.history.transactions[number] = made
+        client.current, client.phase = made, Phase.SENDING
         return made
 
-    def _end(self, made: Transaction, producer: ActingProducer, *, is_commit: bool) -> Work[None]:
+    def _end(self, client: Client, producer: ActingProducer, *, is_commit: bool) -> Work[None]:
+        made = client.current
+        assert made is not None
+        client.phase = Phase.COMMITTING if is_commit else Phase.ABORTING
         if is_commit:
             made.commit_asked = self.now
             yield from producer.commit()
@@ -187,6 +250,7 @@ class TransactionalWorld:
             yield from producer.abort()
             made.result = Result.ABORTED
         made.ended = self.now
+        client.phase = Phase.IDLE
 
     def _move(self, client: Client, producer: ActingProducer) -> Work[None]:
         rng = random.Random(self.rng.random())
@@ -199,11 +263,27 @@ class TransactionalWorld:
             made = self._begin(client, serial, places, {})
             producer.begin()
             try:
-                yield from self._send_moves(made, producer, amounts, rng)
-                yield from self._end(made, producer, is_commit=rng.random() < 0.8)
+                is_commit = rng.random() < 0.8 and not client.is_hasty
+                if client.is_hasty:
+                    yield from self._send_hastily(client, producer, amounts)
+                else:
+                    yield from self._send_moves(made, producer, amounts, rng)
+                yield from self._end(client, producer, is_commit=is_commit)
             except AbortableError:
-                yield from self._abort(made, producer)
+                yield from self._abort(client, producer)
             yield from sleep(rng.expovariate(1 / 60))
+
+    def _send_hastily(
+        self, client: Client, producer: ActingProducer, amounts: list[int]
+    ) -> Work[None]:
+        """Send records, and do not wait for their acknowledgement."""
+        made = client.current
+        assert made is not None
+        for index, (place, amount) in enumerate(zip(made.places, amounts, strict=True)):
+            content = Content(code_of(made.number, index), len(amounts), amount)
+            yield from producer.send(place, content.to_value())
+        yield from sleep(HASTE_MS)
+        client.is_hasty = False
 
     def _send_moves(
         self, made: Transaction, producer: ActingProducer, amounts: list[int], rng: random.Random
@@ -218,9 +298,9 @@ class TransactionalWorld:
         if rng.random() < 0.7:
             yield from producer.flush()
 
-    def _abort(self, made: Transaction, producer: ActingProducer) -> Work[None]:
+    def _abort(self, client: Client, producer: ActingProducer) -> Work[None]:
         try:
-            yield from self._end(made, producer, is_commit=False)
+            yield from self._end(client, producer, is_commit=False)
         except AbortableError as error:
             raise FatalError from error
 
@@ -249,10 +329,11 @@ class TransactionalWorld:
                         code_of(made.number, index), len(inputs), 0, 0, (place[1], offset)
                     )
                     yield from producer.send(places[index], content.to_value())
+                client.phase = Phase.SENDING_OFFSETS
                 yield from producer.send_offsets(following, GROUP)
-                yield from self._end(made, producer, is_commit=rng.random() < 0.9)
+                yield from self._end(client, producer, is_commit=rng.random() < 0.9)
             except AbortableError:
-                yield from self._abort(made, producer)
+                yield from self._abort(client, producer)
             if made.result is Result.ABORTED:
                 consumer.assign((yield from consumer.committed(INPUTS)))
                 runs = self._new_runs(client.name, INPUTS)

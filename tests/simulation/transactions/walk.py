@@ -13,105 +13,34 @@ import logging
 import random
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 
 from barnabas.sim.network import NetworkWeather
 from chaos.transaction_checker import TransactionVerdict, check_transactions
+from simulation.transactions.actors import TRANSACTION_TIMEOUT_MS
+from simulation.transactions.styles import MIXED, STYLES, Style
+from simulation.transactions.targets import Targets
 from simulation.transactions.transactional_world import NODES, Client, TransactionalWorld
 
 # Virtual seconds of a walk.
 SECONDS = 20.0
-STATE_TOPIC = "__transaction_state"
-# Faults come this often (ms).
-PAUSE_MS = (100.0, 1_500.0)
-# How long a fault lasts (ms): longer than a session, at most.
-HOLD_MS = (50.0, 5_000.0)
 # Faults after which a broker may not know that it leads no more.
 ISOLATING = (
     "_cut_link",
     "_isolate_node",
     "_isolate_coordinator",
+    "_isolate_decider",
     "_pause_node",
     "_pause_coordinator",
+    "_pause_decider",
 )
 # How long a process stands still (ms): a blink, or longer than sessions and transactions.
 STILL_MS = ((20.0, 400.0), (500.0, 10_000.0))
 # How far a wall clock is from the true time (ms), in either direction: minutes to hours.
 WRONG_MS = (60_000, 6 * 3_600_000)
-CLIENTS = (
-    ("move", "mover-1"),
-    ("move", "mover-2"),
-    ("process", "processor"),
-    ("read", "reader"),
-    ("look", "looker"),
-)
-
-
-@dataclass(frozen=True)
-class Style:
-    """What is done how often."""
-
-    # Chance of a deed to a client and of a fault of the cluster, in each step (0 to 1).
-    deeds: float = 0.5
-    faults: float = 0.4
-    # Names of the methods to choose from; all if empty.
-    chosen: tuple[str, ...] = ()
-    # Names of the methods that are never chosen.
-    left_out: tuple[str, ...] = ()
-    # Milliseconds between two steps.
-    pause_ms: tuple[float, float] = PAUSE_MS
-    clients: tuple[tuple[str, str], ...] = CLIENTS
-    weather: NetworkWeather = field(default_factory=NetworkWeather)
-
-
-# Processes stand still, and wall clocks jump.
-STALLED = (
-    "_pause_node",
-    "_pause_coordinator",
-    "_jump_node_clock",
-    "_jump_client_clock",
-    "_freeze_client",
-)
-MIXED = Style(left_out=STALLED)
-EVERYTHING = Style()
-# Clients with one transactional id follow each other closely.
-FENCING = Style(
-    deeds=1.0, faults=0.0, chosen=("_double_client", "_pause_client"), pause_ms=(5.0, 150.0)
-)
-# Coordinators die or are cut off, over a slow network, so that many decisions are under way.
-COORDINATORS = Style(
-    deeds=0.0,
-    faults=0.8,
-    chosen=("_kill_coordinator", "_isolate_coordinator"),
-    pause_ms=(100.0, 500.0),
-    clients=(*CLIENTS, ("move", "mover-3"), ("move", "mover-4")),
-    weather=NetworkWeather(delay_min_ms=2.0, delay_max_ms=15.0),
-)
-# Coordinators die. No broker leads on without knowing that it leads no more.
-KILLS = replace(COORDINATORS, chosen=("_kill_coordinator",))
-# Connections end at any time.
-RESETS = Style(
-    deeds=0.2,
-    faults=0.8,
-    chosen=("_reset_client", "_cut_client", "_kill_client"),
-    pause_ms=(5.0, 200.0),
-    weather=NetworkWeather(delay_max_ms=5.0, reset_chance=0.002),
-)
-STALLS = Style(
-    deeds=0.4,
-    faults=0.7,
-    chosen=(*STALLED, "_leave_transaction"),
-    pause_ms=(20.0, 600.0),
-)
-STYLES = {
-    "mixed": MIXED,
-    "fencing": FENCING,
-    "coordinators": COORDINATORS,
-    "kills": KILLS,
-    "resets": RESETS,
-    "stalls": STALLS,
-    "everything": EVERYTHING,
-}
+# How long a zombie stands still (ms): its successor initializes, and runs some transactions.
+ZOMBIE_MS = (50.0, 800.0)
+# How long a link is cut so that a request arrives late (ms): until the client has given up.
+LATE_MS = (2_050.0, 3_000.0)
 
 
 class Walk:
@@ -126,9 +55,12 @@ class Walk:
 
     def __init__(self, seed: int, style: Style = MIXED, *, is_synced: bool = False) -> None:
         settings = {"log_flush_interval_messages": "1"} if is_synced else {}
-        self.world = TransactionalWorld(seed, **settings)
+        if not style.is_verified:
+            settings["transaction_partition_verification_enable"] = "false"
+        self.world = TransactionalWorld(seed, style.transaction_version, **settings)
         self.style = style
         self.rng = random.Random(f"walk {seed}")
+        self._targets = Targets(self.world, self.rng)
         # What was done, in words.
         self.told: list[str] = []
         # Virtual seconds: when the last paused process goes on.
@@ -142,9 +74,16 @@ class Walk:
             self._reset_client,
             self._cut_client,
             self._kill_coordinator,
+            self._kill_decider,
+            self._kill_after_decision,
+            self._kill_written_leader,
+            self._kill_marked_leader,
+            self._kill_group_coordinator,
             self._isolate_coordinator,
+            self._isolate_decider,
             self._pause_node,
             self._pause_coordinator,
+            self._pause_decider,
             self._jump_node_clock,
             self._jump_client_clock,
         )
@@ -156,6 +95,9 @@ class Walk:
             self._pause_client,
             self._freeze_client,
             self._leave_transaction,
+            self._revive_zombie,
+            self._outlive_transaction,
+            self._delay_batches,
         )
 
     def _chosen(self, *deeds: Callable[[], None]) -> list[Callable[[], None]]:
@@ -201,7 +143,7 @@ class Walk:
     # Faults of the cluster.
 
     def _hold(self) -> None:
-        self.world.run_for(self.rng.uniform(*HOLD_MS))
+        self.world.run_for(self.rng.uniform(*self.style.hold_ms))
 
     def _heal(self) -> None:
         network = self.world.cluster.world.network
@@ -212,21 +154,35 @@ class Walk:
         self.world.await_full_isr()
 
     def _kill_node(self) -> None:
-        self.world.cluster.kill(self.rng.choice(NODES))
-        self._hold()
-
-    def _coordinator(self) -> int:
-        """Return a node that leads transactional ids."""
-        topic = self.world.cluster.image(self.rng.choice(NODES)).topics.by_name(STATE_TOPIC)
-        leaders = [each.leader for each in topic.partitions.values()] if topic else []
-        return self.rng.choice([each for each in leaders if each >= 0] or NODES)
+        self._kill(self.rng.choice(NODES))
 
     def _kill_coordinator(self) -> None:
-        self.world.cluster.kill(self._coordinator())
+        self._kill(self._targets.coordinator())
+
+    def _kill_decider(self) -> None:
+        self._kill(self._targets.deciding_coordinator())
+
+    def _kill_after_decision(self) -> None:
+        self._kill(self._targets.decided_coordinator())
+
+    def _kill_written_leader(self) -> None:
+        self._kill(self._targets.written_leader())
+
+    def _kill_marked_leader(self) -> None:
+        self._kill(self._targets.marked_leader())
+
+    def _kill_group_coordinator(self) -> None:
+        self._kill(self._targets.group_coordinator())
+
+    def _kill(self, node: int) -> None:
+        self.world.cluster.kill(node)
         self._hold()
 
     def _isolate_coordinator(self) -> None:
-        self._isolate(self._coordinator())
+        self._isolate(self._targets.coordinator())
+
+    def _isolate_decider(self) -> None:
+        self._isolate(self._targets.deciding_coordinator())
 
     def _lose_power(self) -> None:
         node = self.rng.choice(NODES)
@@ -274,12 +230,17 @@ class Walk:
         self._hold()
 
     def _pause_coordinator(self) -> None:
-        self._pause(f"node-{self._coordinator()}")
+        self._pause(f"node-{self._targets.coordinator()}")
         self._hold()
 
-    def _pause(self, host: str) -> None:
+    def _pause_decider(self) -> None:
+        self._pause(f"node-{self._targets.deciding_coordinator()}")
+        self._hold()
+
+    def _pause(self, host: str, duration_ms: float | None = None) -> None:
         """Let a process stand still. Afterwards its timers fire late."""
-        duration_ms = self.rng.uniform(*self.rng.choice(STILL_MS))
+        if duration_ms is None:
+            duration_ms = self.rng.uniform(*self.rng.choice(STILL_MS))
         self._still_until = max(self._still_until, self.world.now + duration_ms / 1000)
         self.world.cluster.world.host(host).timer.pause(duration_ms)
 
@@ -296,13 +257,8 @@ class Walk:
 
     # Clients.
 
-    def _victim(self) -> Client:
-        return self.rng.choice(
-            [each for each in self.world.clients if each.role in ("move", "process")]
-        )
-
     def _kill_client(self) -> None:
-        client = self._victim()
+        client = self._targets.producer()
         self.world.kill(client)
         if self.rng.random() < 0.5:
             # Its transaction times out before another client fences it.
@@ -316,7 +272,7 @@ class Walk:
         self.world.kill(client)
 
     def _double_client(self) -> None:
-        self._double_client_of(self._victim())
+        self._double_client_of(self._targets.producer())
 
     def _double_client_of(self, client: Client) -> None:
         if not client.is_replaced:
@@ -324,7 +280,7 @@ class Walk:
             self.world.launch(client.role, client.name)
 
     def _pause_client(self) -> None:
-        client = self._victim()
+        client = self._targets.producer()
         client.actor.is_paused = True
         if self.rng.random() < 0.5:
             self._double_client()
@@ -333,10 +289,35 @@ class Walk:
 
     def _freeze_client(self) -> None:
         """Let a whole process stand still: also its sender and its connections."""
-        client = self._victim()
+        client = self._targets.producer()
         self._pause(client.host)
         if self.rng.random() < 0.5:
             self._double_client_of(client)
+
+    def _revive_zombie(self) -> None:
+        """Let a client stand still in its transaction until it is fenced, and go on."""
+        client = self._targets.sending_producer()
+        self._pause(client.host, self.rng.uniform(*ZOMBIE_MS))
+        self._double_client_of(client)
+
+    def _outlive_transaction(self) -> None:
+        """Let a client go on after its transaction has timed out."""
+        client = self._targets.sending_producer()
+        client.actor.is_paused = True
+        self.world.run_for(TRANSACTION_TIMEOUT_MS + self.rng.uniform(0, 1_500))
+        client.actor.is_paused = False
+
+    def _delay_batches(self) -> None:
+        """Let records of a client arrive after it has aborted their transaction."""
+        client = self._targets.hasty_mover()
+        made = client.current
+        if made is None:
+            return
+        leaders = {self.world.leader(place) for place in made.places}
+        for node in leaders - {self.world.coordinator(client.name)}:
+            self.world.cluster.world.network.partition(client.host, f"node-{node}")
+        self.world.run_for(self.rng.uniform(*LATE_MS))
+        self.world.cluster.world.network.heal()
 
 
 def main() -> None:

@@ -1,0 +1,132 @@
+"""What is done how often to a `TransactionalWorld`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from barnabas.metadata.metadata_version import TRANSACTION_VERSION_MAX
+from barnabas.sim.network import NetworkWeather
+
+# Faults come this often (ms).
+PAUSE_MS = (100.0, 1_500.0)
+# How long a fault lasts (ms): longer than a session, at most.
+HOLD_MS = (50.0, 5_000.0)
+CLIENTS = (
+    ("move", "mover-1"),
+    ("move", "mover-2"),
+    ("process", "processor"),
+    ("read", "reader"),
+    ("look", "looker"),
+)
+
+
+@dataclass(frozen=True)
+class Style:
+    """What is done how often."""
+
+    # Chance of a deed to a client and of a fault of the cluster, in each step (0 to 1).
+    deeds: float = 0.5
+    faults: float = 0.4
+    # Names of the methods to choose from; all if empty.
+    chosen: tuple[str, ...] = ()
+    # Names of the methods that are never chosen.
+    left_out: tuple[str, ...] = ()
+    # Milliseconds between two steps.
+    pause_ms: tuple[float, float] = PAUSE_MS
+    # How long a fault of the cluster lasts, in milliseconds.
+    hold_ms: tuple[float, float] = HOLD_MS
+    clients: tuple[tuple[str, str], ...] = CLIENTS
+    weather: NetworkWeather = field(default_factory=NetworkWeather)
+    # Level of the feature transaction.version.
+    transaction_version: int = TRANSACTION_VERSION_MAX
+    # Whether leaders ask the coordinator before the first batch of a transaction.
+    is_verified: bool = True
+
+
+# Processes stand still, and wall clocks jump.
+STALLED = (
+    "_pause_node",
+    "_pause_coordinator",
+    "_pause_decider",
+    "_jump_node_clock",
+    "_jump_client_clock",
+    "_freeze_client",
+    "_revive_zombie",
+    "_outlive_transaction",
+)
+# Records arrive after the end of their transaction.
+LATE = ("_delay_batches",)
+MIXED = Style(left_out=(*STALLED, *LATE))
+EVERYTHING = Style()
+# Clients with one transactional id follow each other closely.
+FENCING = Style(
+    deeds=1.0,
+    faults=0.0,
+    chosen=("_double_client", "_pause_client", "_revive_zombie"),
+    pause_ms=(5.0, 150.0),
+)
+# Brokers die at the moments that matter. No broker leads on without knowing that it leads no more.
+KILLS = Style(
+    deeds=0.0,
+    faults=1.0,
+    chosen=(
+        "_kill_coordinator",
+        "_kill_decider",
+        "_kill_after_decision",
+        "_kill_written_leader",
+        "_kill_marked_leader",
+        "_kill_group_coordinator",
+    ),
+    pause_ms=(50.0, 300.0),
+    hold_ms=(50.0, 1_000.0),
+    clients=(*CLIENTS, ("move", "mover-3"), ("move", "mover-4")),
+    weather=NetworkWeather(delay_min_ms=1.0, delay_max_ms=5.0),
+)
+# Coordinators die or are cut off, over a slow network, so that many decisions are under way.
+COORDINATORS = replace(
+    KILLS,
+    chosen=("_kill_decider", "_kill_after_decision", "_isolate_coordinator", "_isolate_decider"),
+    hold_ms=HOLD_MS,
+    weather=NetworkWeather(delay_min_ms=2.0, delay_max_ms=15.0),
+)
+# Connections end at any time.
+RESETS = Style(
+    deeds=0.2,
+    faults=0.8,
+    chosen=("_reset_client", "_cut_client", "_kill_client"),
+    pause_ms=(5.0, 200.0),
+    weather=NetworkWeather(delay_max_ms=5.0, reset_chance=0.002),
+)
+STALLS = Style(
+    deeds=0.4,
+    faults=0.7,
+    chosen=(*STALLED, "_leave_transaction"),
+    pause_ms=(20.0, 600.0),
+)
+# Clients of earlier versions keep their epoch: the leader has to ask whether a transaction is open.
+OLD = Style(
+    deeds=0.6,
+    chosen=("_delay_batches", "_revive_zombie", "_kill_client", "_kill_decider", "_cut_client"),
+    pause_ms=(20.0, 200.0),
+    transaction_version=0,
+)
+# The leader does not ask. The epoch alone keeps out the batches of fenced producers.
+UNVERIFIED = Style(
+    deeds=1.0,
+    faults=0.0,
+    chosen=("_double_client", "_revive_zombie"),
+    pause_ms=(5.0, 150.0),
+    transaction_version=1,
+    is_verified=False,
+)
+STYLES = {
+    "mixed": MIXED,
+    "fencing": FENCING,
+    "kills": KILLS,
+    "coordinators": COORDINATORS,
+    "resets": RESETS,
+    "stalls": STALLS,
+    "old": OLD,
+    "unverified": UNVERIFIED,
+    "everything": EVERYTHING,
+}

@@ -1,0 +1,137 @@
+"""Moments at which a fault hurts a transaction, and the node or client that it has to hit.
+
+Each method lets time pass until a client is in the wanted part of its transaction. A fault at a
+random time seldom meets a coordinator between its decision and the markers, for instance: this part
+lasts some milliseconds.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from chaos.transactional.history import Result, Transaction
+from simulation.transactions.transactional_world import (
+    GROUP,
+    NODES,
+    OFFSETS,
+    Client,
+    Phase,
+    TransactionalWorld,
+)
+
+# A target is given up after this time (ms): all clients may be waiting for something.
+WAIT_MS = 1_000.0
+# Time between a client's request and the fault (ms): a decision, its markers and the records of
+# both take from five milliseconds to a hundred.
+AFTER_REQUEST_MS = ((0.0, 8.0), (0.0, 60.0))
+# Time between a client's response and the fault (ms): the markers are still under way.
+AFTER_RESPONSE_MS = (0.0, 2.0)
+
+
+class Targets:
+    """Finds targets of faults.
+
+    Args:
+        world: the cluster and the clients.
+        rng: draws times, and one of several targets.
+    """
+
+    def __init__(self, world: TransactionalWorld, rng: random.Random) -> None:
+        self._world = world
+        self._rng = rng
+
+    # Nodes.
+
+    def coordinator(self) -> int:
+        """Return the coordinator of a transactional id, at any time."""
+        return self._or_any(self._world.coordinator(self._rng.choice(self._producers()).name))
+
+    def deciding_coordinator(self) -> int:
+        """Return the coordinator of a transaction shortly after its commit was asked for."""
+        client, _ = self._await_phase(Phase.COMMITTING)
+        self._let_request_pass()
+        return self._or_any(self._world.coordinator(client.name))
+
+    def decided_coordinator(self) -> int:
+        """Return the coordinator of a transaction just after the client was told of its commit."""
+        client, made = self._await_phase(Phase.COMMITTING)
+        if made is not None:
+            self._world.await_that(lambda: made.result is Result.COMMITTED, WAIT_MS)
+        self._world.run_for(self._rng.uniform(*AFTER_RESPONSE_MS))
+        return self._or_any(self._world.coordinator(client.name))
+
+    def marked_leader(self) -> int:
+        """Return the leader of a partition whose marker is probably not written yet."""
+        _, made = self._await_phase(self._rng.choice((Phase.COMMITTING, Phase.ABORTING)))
+        self._let_request_pass()
+        return self._or_any(-1 if made is None else self._leader_of(made))
+
+    def written_leader(self) -> int:
+        """Return the leader of a partition that has records of an open transaction."""
+        _, made = self._await_phase(Phase.SENDING)
+        self._let_request_pass()
+        return self._or_any(-1 if made is None else self._leader_of(made))
+
+    def group_coordinator(self) -> int:
+        """Return the coordinator of the group, while a transaction writes or ends its offsets."""
+        phase = self._rng.choice((Phase.SENDING_OFFSETS, Phase.COMMITTING))
+        self._await(lambda client: client.role == "process" and client.phase is phase)
+        self._let_request_pass()
+        return self._or_any(self._world.coordinator(GROUP, OFFSETS))
+
+    # Clients.
+
+    def producer(self) -> Client:
+        """Return a client with a transactional id, at any time."""
+        return self._rng.choice(self._producers())
+
+    def sending_producer(self) -> Client:
+        """Return a client that has just begun a transaction."""
+        client, _ = self._await_phase(Phase.SENDING)
+        self._world.run_for(self._rng.uniform(0.0, 8.0))
+        return client
+
+    def hasty_mover(self) -> Client:
+        """Return a client that has just begun a transaction which it will abort in haste."""
+        movers = [client for client in self._producers() if client.role == "move"]
+        client = self._rng.choice(movers or self._producers())
+        client.is_hasty = client.role == "move"
+        before = client.current
+        self._world.await_that(
+            lambda: client.current is not before and client.phase is Phase.SENDING, WAIT_MS
+        )
+        return client
+
+    # Waiting.
+
+    def _producers(self) -> list[Client]:
+        return [each for each in self._world.clients if each.role in ("move", "process")]
+
+    def _await_phase(self, phase: Phase) -> tuple[Client, Transaction | None]:
+        return self._await(lambda client: client.phase is phase)
+
+    def _await(self, is_right: Callable[[Client], bool]) -> tuple[Client, Transaction | None]:
+        """Wait for a client to begin the wanted part; return any client if there is no such one."""
+        producers = self._producers()
+        before = {client.instance: (client.current, client.phase) for client in producers}
+
+        def found() -> list[Client]:
+            return [
+                client
+                for client in producers
+                if is_right(client) and (client.current, client.phase) != before[client.instance]
+            ]
+
+        self._world.await_that(lambda: bool(found()), WAIT_MS)
+        client = self._rng.choice(found() or producers)
+        return client, client.current
+
+    def _let_request_pass(self) -> None:
+        self._world.run_for(self._rng.uniform(*self._rng.choice(AFTER_REQUEST_MS)))
+
+    def _leader_of(self, made: Transaction) -> int:
+        return self._world.leader(self._rng.choice(made.places))
+
+    def _or_any(self, node: int) -> int:
+        return node if node >= 0 else self._rng.choice(NODES)
