@@ -31,6 +31,7 @@ from barnabas.server.transactions.marker_writer import MarkerWriter
 from barnabas.storage.log.log_offsets import LogOffsets
 from barnabas.storage.producers import producer_state
 from barnabas.storage.producers.open_transactions import OpenTransactions
+from barnabas.storage.producers.producer_entry import ProducerEntry
 from barnabas.storage.producers.producer_state import ProducerState
 from chaos.transaction_checker import KINDS
 from simulation.transactions.styles import STYLES
@@ -170,7 +171,16 @@ def sequences_are_not_checked(patch: pytest.MonkeyPatch) -> None:
 
 @rule("zombie", "aborted read", "hanging", style="unverified")
 def leaders_accept_batches_of_fenced_producers(patch: pytest.MonkeyPatch) -> None:
+    """Three checks reject such batches: before the verification, the epoch, and the sequence."""
+    real = producer_state._check_sequence
+
+    def check_sequence(entry: ProducerEntry, epoch: int, base_sequence: int) -> None:
+        if epoch >= entry.producer_epoch:
+            real(entry, epoch, base_sequence)
+
+    patch.setattr(ProducerState, "is_fenced", lambda *_: False)
     patch.setattr(producer_state, "_check_epoch", lambda *_: None)
+    patch.setattr(producer_state, "_check_sequence", check_sequence)
 
 
 @rule("aborted read", "hanging", style="old")

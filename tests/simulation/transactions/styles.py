@@ -114,8 +114,8 @@ OLD = Style(
 UNVERIFIED = Style(
     deeds=1.0,
     faults=0.0,
-    chosen=("_double_client", "_revive_zombie"),
-    pause_ms=(5.0, 150.0),
+    chosen=("_revive_zombie",),
+    pause_ms=(100.0, 500.0),
     transaction_version=1,
     is_verified=False,
 )

@@ -27,6 +27,8 @@ WAIT_MS = 1_000.0
 AFTER_REQUEST_MS = ((0.0, 8.0), (0.0, 60.0))
 # Time between a client's response and the fault (ms): the markers are still under way.
 AFTER_RESPONSE_MS = (0.0, 2.0)
+# A client has connections to most leaders after so many transactions.
+CONNECTED_AFTER = 6
 
 
 class Targets:
@@ -53,13 +55,13 @@ class Targets:
         self._let_request_pass()
         return self._or_any(self._world.coordinator(client.name))
 
-    def decided_coordinator(self) -> int:
-        """Return the coordinator of a transaction just after the client was told of its commit."""
+    def decided_coordinator(self) -> tuple[Client, int]:
+        """Return a client that was just told of its commit, and the coordinator of its id."""
         client, made = self._await_phase(Phase.COMMITTING)
         if made is not None:
             self._world.await_that(lambda: made.result is Result.COMMITTED, WAIT_MS)
         self._world.run_for(self._rng.uniform(*AFTER_RESPONSE_MS))
-        return self._or_any(self._world.coordinator(client.name))
+        return client, self._or_any(self._world.coordinator(client.name))
 
     def marked_leader(self) -> int:
         """Return the leader of a partition whose marker is probably not written yet."""
@@ -86,18 +88,20 @@ class Targets:
         """Return a client with a transactional id, at any time."""
         return self._rng.choice(self._producers())
 
-    def sending_producer(self) -> Client:
-        """Return a client that has just begun a transaction."""
-        client, _ = self._await_phase(Phase.SENDING)
-        self._world.run_for(self._rng.uniform(0.0, 8.0))
-        return client
+    def beginning_producer(self) -> Client:
+        """Return a client that has just begun a transaction, and is connected to the leaders."""
+        return self._await(
+            lambda client: client.phase is Phase.SENDING and client.begun >= CONNECTED_AFTER
+        )[0]
 
     def hasty_mover(self) -> Client:
         """Return a client that has just begun a transaction which it will abort in haste."""
-        movers = [client for client in self._producers() if client.role == "move"]
-        client = self._rng.choice(movers or self._producers())
+        client, before = self._await(
+            lambda client: client.role == "move"
+            and client.phase is Phase.IDLE
+            and client.begun >= CONNECTED_AFTER
+        )
         client.is_hasty = client.role == "move"
-        before = client.current
         self._world.await_that(
             lambda: client.current is not before and client.phase is Phase.SENDING, WAIT_MS
         )

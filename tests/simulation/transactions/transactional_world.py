@@ -99,6 +99,8 @@ class Client:
     # Its current or last transaction, and the part of it that is under way.
     current: Transaction | None = None
     phase: Phase = Phase.IDLE
+    # Number of transactions that it has begun.
+    begun: int = 0
     # It does not wait for its records, and aborts its transaction while they are in flight.
     is_hasty: bool = False
 
@@ -235,7 +237,7 @@ class TransactionalWorld:
             number, client.name, client.instance, tuple(places), self.now, dict(offsets)
         )
         self.history.transactions[number] = made
-        client.current, client.phase = made, Phase.SENDING
+        client.current, client.phase, client.begun = made, Phase.SENDING, serial
         return made
 
     def _end(self, client: Client, producer: ActingProducer, *, is_commit: bool) -> Work[None]:

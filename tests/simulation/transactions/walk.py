@@ -37,8 +37,9 @@ ISOLATING = (
 STILL_MS = ((20.0, 400.0), (500.0, 10_000.0))
 # How far a wall clock is from the true time (ms), in either direction: minutes to hours.
 WRONG_MS = (60_000, 6 * 3_600_000)
-# How long a zombie stands still (ms): its successor initializes, and runs some transactions.
-ZOMBIE_MS = (50.0, 800.0)
+# How long the records of a zombie are held back (ms): its successor initializes, and runs some
+# transactions.
+ZOMBIE_MS = (20.0, 500.0)
 # How long a link is cut so that a request arrives late (ms): until the client has given up.
 LATE_MS = (2_050.0, 3_000.0)
 
@@ -163,7 +164,11 @@ class Walk:
         self._kill(self._targets.deciding_coordinator())
 
     def _kill_after_decision(self) -> None:
-        self._kill(self._targets.decided_coordinator())
+        """Kill a coordinator before the markers, and often let another client take the id over."""
+        client, node = self._targets.decided_coordinator()
+        if self.rng.random() < 0.7:
+            self._double_client_of(client)
+        self._kill(node)
 
     def _kill_written_leader(self) -> None:
         self._kill(self._targets.written_leader())
@@ -295,29 +300,36 @@ class Walk:
             self._double_client_of(client)
 
     def _revive_zombie(self) -> None:
-        """Let a client stand still in its transaction until it is fenced, and go on."""
-        client = self._targets.sending_producer()
-        self._pause(client.host, self.rng.uniform(*ZOMBIE_MS))
+        """Let records of a client arrive after another client has fenced it."""
+        client = self._targets.beginning_producer()
+        self._cut_from_leaders(client)
         self._double_client_of(client)
+        self.world.run_for(self.rng.uniform(*ZOMBIE_MS))
+        self.world.cluster.world.network.heal()
 
     def _outlive_transaction(self) -> None:
         """Let a client go on after its transaction has timed out."""
-        client = self._targets.sending_producer()
+        client = self._targets.beginning_producer()
         client.actor.is_paused = True
         self.world.run_for(TRANSACTION_TIMEOUT_MS + self.rng.uniform(0, 1_500))
         client.actor.is_paused = False
 
     def _delay_batches(self) -> None:
         """Let records of a client arrive after it has aborted their transaction."""
-        client = self._targets.hasty_mover()
-        made = client.current
-        if made is None:
-            return
-        leaders = {self.world.leader(place) for place in made.places}
-        for node in leaders - {self.world.coordinator(client.name)}:
-            self.world.cluster.world.network.partition(client.host, f"node-{node}")
+        self._cut_from_leaders(self._targets.hasty_mover())
         self.world.run_for(self.rng.uniform(*LATE_MS))
         self.world.cluster.world.network.heal()
+
+    def _cut_from_leaders(self, client: Client) -> None:
+        """Hold back what a client sends to its transaction's partitions.
+
+        It still reaches its coordinator.
+        """
+        if client.current is None:
+            return
+        leaders = {self.world.leader(place) for place in client.current.places}
+        for node in sorted(leaders - {self.world.coordinator(client.name)}):
+            self.world.cluster.world.network.partition(client.host, f"node-{node}")
 
 
 def main() -> None:
