@@ -100,7 +100,7 @@ def the_reader_does_not_skip_aborted_records(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(fetcher, "RecordSet", lambda *args: real(*args[:7], (), *args[8:]))
 
 
-@rule("intermediate read", "aborted read")
+@rule("intermediate read", "aborted read", style="leaders")
 def followers_do_not_know_open_transactions(patch: pytest.MonkeyPatch) -> None:
     """A follower that is elected serves records of transactions that are open."""
     real = OpenTransactions.begin
@@ -203,7 +203,7 @@ def initialization_does_not_raise_the_epoch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(decisions, "initialize", initialize)
 
 
-@rule("torn", "hanging", "zombie", "intermediate read")
+@rule("torn", "hanging", "zombie", "intermediate read", style="timeouts")
 def a_timeout_does_not_raise_the_epoch(patch: pytest.MonkeyPatch) -> None:
     def fenced(self: TransactionMetadata, client_version: int, now_ms: int) -> Any:
         after = real(self, client_version, now_ms)
@@ -235,7 +235,7 @@ def unknown_only(metadata: TransactionMetadata | None) -> ErrorCode:
     return ErrorCode.INVALID_PRODUCER_ID_MAPPING if metadata is None else ErrorCode.NONE
 
 
-@rule("lost")
+@rule("lost", style="timeouts")
 def a_retried_commit_of_an_aborted_transaction_succeeds(patch: pytest.MonkeyPatch) -> None:
     real = decisions.end
 
@@ -248,7 +248,7 @@ def a_retried_commit_of_an_aborted_transaction_succeeds(patch: pytest.MonkeyPatc
     patch.setattr(decisions, "check_ending", lambda metadata, _: unknown_only(metadata))
 
 
-@rule("lost", "offset behind", "torn", style="coordinators")
+@rule("lost", "offset behind", "torn", style="decisions")
 def a_commit_is_answered_before_it_is_replicated(patch: pytest.MonkeyPatch) -> None:
     """The record of the decision is in the coordinator's log only, when it answers."""
     real = StatePartition._hold_appended
@@ -263,7 +263,7 @@ def a_commit_is_answered_before_it_is_replicated(patch: pytest.MonkeyPatch) -> N
     patch.setattr(StatePartition, "_hold_appended", hold_appended)
 
 
-@rule("hanging", style="coordinators")
+@rule("hanging", style="decisions")
 def a_loaded_coordinator_does_not_end_decided_transactions(patch: pytest.MonkeyPatch) -> None:
     def on_loaded(self: Any) -> None:
         self._is_active = True
@@ -272,7 +272,7 @@ def a_loaded_coordinator_does_not_end_decided_transactions(patch: pytest.MonkeyP
     patch.setattr(TransactionShard, "on_loaded", on_loaded)
 
 
-@rule("lost", "torn", "hanging", "offset behind", INVARIANT, style="kills")
+@rule("lost", "torn", "hanging", "offset behind", INVARIANT, style="decisions")
 def a_loading_coordinator_forgets_decisions(patch: pytest.MonkeyPatch) -> None:
     """A transaction whose commit was decided is open again, and is aborted."""
 
@@ -285,12 +285,21 @@ def a_loading_coordinator_forgets_decisions(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(transaction_shard, "read_transaction", read)
 
 
-@rule("hanging")
+@rule("hanging", style="timeouts")
 def transactions_do_not_time_out(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(transaction_shard, "_is_timed_out", lambda *_: False)
 
 
-@rule("hanging", "zombie", "torn", "aborted read", "intermediate read", "lost", INVARIANT)
+@rule(
+    "hanging",
+    "zombie",
+    "torn",
+    "aborted read",
+    "intermediate read",
+    "lost",
+    INVARIANT,
+    style="fencing",
+)
 def initialization_forgets_the_open_transaction(patch: pytest.MonkeyPatch) -> None:
     """The open transaction of the earlier producer is not aborted: nobody ends it."""
     real = TransactionShard.initialize
@@ -309,7 +318,7 @@ def initialization_forgets_the_open_transaction(patch: pytest.MonkeyPatch) -> No
 # Offsets of groups.
 
 
-@rule("offset ahead", "offset behind", "offset went back")
+@rule("offset ahead", "offset behind", "offset went back", style="fencing")
 def offsets_take_effect_before_the_marker(patch: pytest.MonkeyPatch) -> None:
     def put(self: OffsetStore, offset: int, _producer: int, place: Any, value: Any) -> None:
         self.put(offset, *place, value)
@@ -317,7 +326,7 @@ def offsets_take_effect_before_the_marker(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(OffsetStore, "put_transactional", put)
 
 
-@rule("offset behind")
+@rule("offset behind", style="kills")
 def stable_reads_pass_markers_that_are_not_replicated(patch: pytest.MonkeyPatch) -> None:
     def unstable(self: OffsetStore, group_id: str) -> set[Any]:
         return {key for places in self._open.values() for of, key in places if of == group_id}
@@ -343,7 +352,7 @@ def offsets_of_a_committed_transaction_are_dropped(patch: pytest.MonkeyPatch) ->
     )
 
 
-@rule("offset ahead")
+@rule("offset ahead", style="fencing")
 def offsets_of_an_aborted_transaction_take_effect(patch: pytest.MonkeyPatch) -> None:
     real = OffsetStore.end_transaction
     patch.setattr(

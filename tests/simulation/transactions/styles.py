@@ -69,23 +69,20 @@ FENCING = Style(
 KILLS = Style(
     deeds=0.0,
     faults=1.0,
-    chosen=(
-        "_kill_coordinator",
-        "_kill_decider",
-        "_kill_after_decision",
-        "_kill_written_leader",
-        "_kill_marked_leader",
-        "_kill_group_coordinator",
-    ),
+    chosen=("_kill_coordinator", "_kill_decider", "_kill_marked_leader", "_kill_group_coordinator"),
     pause_ms=(50.0, 300.0),
     hold_ms=(50.0, 1_000.0),
     clients=(*CLIENTS, ("move", "mover-3"), ("move", "mover-4")),
     weather=NetworkWeather(delay_min_ms=1.0, delay_max_ms=5.0),
 )
+# Coordinators die between their response to a commit and its markers.
+DECISIONS = replace(KILLS, chosen=("_kill_after_decision",))
+# Leaders die while transactions are open.
+LEADERS = replace(KILLS, chosen=("_kill_written_leader", "_kill_marked_leader"))
 # Coordinators die or are cut off, over a slow network, so that many decisions are under way.
 COORDINATORS = replace(
     KILLS,
-    chosen=("_kill_decider", "_kill_after_decision", "_isolate_coordinator", "_isolate_decider"),
+    chosen=("_kill_decider", "_isolate_coordinator", "_isolate_decider"),
     hold_ms=HOLD_MS,
     weather=NetworkWeather(delay_min_ms=2.0, delay_max_ms=15.0),
 )
@@ -93,8 +90,9 @@ COORDINATORS = replace(
 RESETS = Style(
     deeds=0.2,
     faults=0.8,
-    chosen=("_reset_client", "_cut_client", "_kill_client"),
+    chosen=("_reset_sender", "_reset_client", "_cut_client", "_kill_client"),
     pause_ms=(5.0, 200.0),
+    hold_ms=(50.0, 2_500.0),
     weather=NetworkWeather(delay_max_ms=5.0, reset_chance=0.002),
 )
 STALLS = Style(
@@ -103,10 +101,18 @@ STALLS = Style(
     chosen=(*STALLED, "_leave_transaction"),
     pause_ms=(20.0, 600.0),
 )
+# Transactions exceed their timeout.
+TIMEOUTS = Style(
+    deeds=1.0,
+    faults=0.0,
+    chosen=("_leave_transaction", "_outlive_transaction"),
+    pause_ms=(20.0, 200.0),
+)
 # Clients of earlier versions keep their epoch: the leader has to ask whether a transaction is open.
 OLD = Style(
-    deeds=0.6,
-    chosen=("_delay_batches", "_revive_zombie", "_kill_client", "_kill_decider", "_cut_client"),
+    deeds=0.9,
+    faults=0.2,
+    chosen=("_delay_batches", "_kill_decider"),
     pause_ms=(20.0, 200.0),
     transaction_version=0,
 )
@@ -123,9 +129,12 @@ STYLES = {
     "mixed": MIXED,
     "fencing": FENCING,
     "kills": KILLS,
+    "decisions": DECISIONS,
+    "leaders": LEADERS,
     "coordinators": COORDINATORS,
     "resets": RESETS,
     "stalls": STALLS,
+    "timeouts": TIMEOUTS,
     "old": OLD,
     "unverified": UNVERIFIED,
     "everything": EVERYTHING,

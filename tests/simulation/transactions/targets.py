@@ -97,9 +97,11 @@ class Targets:
     def hasty_mover(self) -> Client:
         """Return a client that has just begun a transaction which it will abort in haste."""
         client, before = self._await(
-            lambda client: client.role == "move"
-            and client.phase is Phase.IDLE
-            and client.begun >= CONNECTED_AFTER
+            lambda client: (
+                client.role == "move"
+                and client.phase is Phase.IDLE
+                and client.begun >= CONNECTED_AFTER
+            )
         )
         client.is_hasty = client.role == "move"
         self._world.await_that(
@@ -108,6 +110,10 @@ class Targets:
         return client
 
     # Waiting.
+
+    def await_transaction(self, client: Client) -> None:
+        """Wait until a client begins its second transaction: its connections exist."""
+        self._world.await_that(lambda: client.begun >= 2 and client.phase is Phase.SENDING, WAIT_MS)
 
     def _producers(self) -> list[Client]:
         return [each for each in self._world.clients if each.role in ("move", "process")]

@@ -19,6 +19,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.list_transactions import ListTransactionsRequest
 from barnabas.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from barnabas.runtime.loop import Runtime
 from chaos.transaction_checker import UNENDED
 from chaos.transactional.clients import AbortableError, FatalError
 from chaos.transactional.history import (
@@ -44,6 +45,7 @@ from simulation.transactions.actors import (
     Work,
     sleep,
 )
+from simulation.transactions.lingering_sockets import lingering
 from unit.server.simulated_cluster import CLIENT_PORT, TIMEOUT_MS, SimulatedCluster, three_nodes
 
 NODES = (1, 2, 3)
@@ -101,6 +103,8 @@ class Client:
     phase: Phase = Phase.IDLE
     # Number of transactions that it has begun.
     begun: int = 0
+    # Virtual seconds: it does not end its transaction before.
+    ends_after: float = 0.0
     # It does not wait for its records, and aborts its transaction while they are in flight.
     is_hasty: bool = False
 
@@ -110,8 +114,8 @@ class TransactionalWorld:
 
     Args:
         seed: decides everything.
-        transaction_version: level of the feature. Below 2, clients add partitions themselves, and
-            keep their epoch from one transaction to the next.
+        transaction_version: level of the feature. Below 2, clients add partitions themselves, keep
+            their epoch from one transaction to the next, and close connections as Java clients do.
         settings: broker keys.
     """
 
@@ -124,6 +128,7 @@ class TransactionalWorld:
         self.history = TransactionHistory(INPUT, OUTPUT)
         self.clients: list[Client] = []
         self._next_instance = 1
+        self._transaction_version = transaction_version
         if transaction_version != TRANSACTION_VERSION_MAX:
             self._downgrade_transactions(transaction_version)
         for topic, partitions in PARTITIONS.items():
@@ -179,10 +184,10 @@ class TransactionalWorld:
             consumer = ActingConsumer(runtime, BOOTSTRAP, GROUP)
             client.actor = Actor(runtime, self._look(client, consumer), consumer.pump)
         elif role == "move":
-            producer = ActingProducer(runtime, BOOTSTRAP, name)
+            producer = self._new_producer(runtime, name)
             client.actor = Actor(runtime, self._move(client, producer), producer.pump)
         else:
-            producer = ActingProducer(runtime, BOOTSTRAP, name)
+            producer = self._new_producer(runtime, name)
             consumer = ActingConsumer(runtime, BOOTSTRAP, GROUP)
 
             def pump() -> None:
@@ -192,6 +197,12 @@ class TransactionalWorld:
             client.actor = Actor(runtime, self._process(client, producer, consumer), pump)
         self.clients.append(client)
         return client
+
+    def _new_producer(self, runtime: Runtime, transactional_id: str) -> ActingProducer:
+        is_old = self._transaction_version < TRANSACTION_VERSION_MAX
+        return ActingProducer(
+            lingering(runtime) if is_old else runtime, BOOTSTRAP, transactional_id
+        )
 
     def leader(self, place: Place) -> int:
         """Return the leader of a partition, in the image of a node that runs; -1 without one."""
@@ -270,6 +281,9 @@ class TransactionalWorld:
                     yield from self._send_hastily(client, producer, amounts)
                 else:
                     yield from self._send_moves(made, producer, amounts, rng)
+                if client.ends_after > self.now:
+                    yield from producer.flush()
+                    yield from sleep((client.ends_after - self.now) * 1000)
                 yield from self._end(client, producer, is_commit=is_commit)
             except AbortableError:
                 yield from self._abort(client, producer)
@@ -333,7 +347,7 @@ class TransactionalWorld:
                     yield from producer.send(places[index], content.to_value())
                 client.phase = Phase.SENDING_OFFSETS
                 yield from producer.send_offsets(following, GROUP)
-                yield from self._end(client, producer, is_commit=rng.random() < 0.9)
+                yield from self._end(client, producer, is_commit=rng.random() < 0.8)
             except AbortableError:
                 yield from self._abort(client, producer)
             if made.result is Result.ABORTED:

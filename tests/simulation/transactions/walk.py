@@ -73,6 +73,7 @@ class Walk:
             self._isolate_node,
             self._reset_connections,
             self._reset_client,
+            self._reset_sender,
             self._cut_client,
             self._kill_coordinator,
             self._kill_decider,
@@ -221,7 +222,15 @@ class Walk:
         self.world.cluster.world.network.reset_connections(f"node-{one}", f"node-{other}")
 
     def _reset_client(self) -> None:
-        client = self.rng.choice(self.world.clients)
+        self._reset(self.rng.choice(self.world.clients))
+
+    def _reset_sender(self) -> None:
+        """Reset the connections of a client while its records are in flight."""
+        client = self._targets.beginning_producer()
+        self.world.run_for(self.rng.uniform(0.0, 15.0))
+        self._reset(client)
+
+    def _reset(self, client: Client) -> None:
         for node in NODES:
             self.world.cluster.world.network.reset_connections(client.host, f"node-{node}")
 
@@ -270,10 +279,11 @@ class Walk:
             self.world.run_for(self.rng.uniform(0, 8_000))
 
     def _leave_transaction(self) -> None:
-        """Kill a client whose transactional id nobody uses again."""
+        """Kill a client in a transaction. Nobody uses its transactional id again."""
         client = self.world.launch("move", f"leaver-{len(self.told)}")
         client.is_replaced = True
-        self.world.run_for(self.rng.uniform(50, 400))
+        self._targets.await_transaction(client)
+        self.world.run_for(self.rng.uniform(0.0, 8.0))
         self.world.kill(client)
 
     def _double_client(self) -> None:
@@ -310,8 +320,14 @@ class Walk:
     def _outlive_transaction(self) -> None:
         """Let a client go on after its transaction has timed out."""
         client = self._targets.beginning_producer()
+        late_ms = TRANSACTION_TIMEOUT_MS + self.rng.uniform(600.0, 1_500.0)
+        if self.rng.random() < 0.5:
+            client.ends_after = self.world.now + late_ms / 1000
+            self.world.run_for(late_ms)
+            return
+        self.world.run_for(self.rng.uniform(0.0, 8.0))
         client.actor.is_paused = True
-        self.world.run_for(TRANSACTION_TIMEOUT_MS + self.rng.uniform(0, 1_500))
+        self.world.run_for(late_ms)
         client.actor.is_paused = False
 
     def _delay_batches(self) -> None:
