@@ -72,7 +72,13 @@ KILLS = Style(
     chosen=("_kill_coordinator", "_kill_decider", "_kill_marked_leader", "_kill_group_coordinator"),
     pause_ms=(50.0, 300.0),
     hold_ms=(50.0, 1_000.0),
-    clients=(*CLIENTS, ("move", "mover-3"), ("move", "mover-4")),
+    clients=(
+        *CLIENTS,
+        ("move", "mover-3"),
+        ("move", "mover-4"),
+        ("look", "looker-2"),
+        ("look", "looker-3"),
+    ),
     weather=NetworkWeather(delay_min_ms=1.0, delay_max_ms=5.0),
 )
 # Coordinators die between their response to a commit and its markers.

@@ -283,7 +283,7 @@ class Walk:
         client = self.world.launch("move", f"leaver-{len(self.told)}")
         client.is_replaced = True
         self._targets.await_transaction(client)
-        self.world.run_for(self.rng.uniform(0.0, 8.0))
+        self.world.run_for(self.rng.uniform(2.0, 6.0))
         self.world.kill(client)
 
     def _double_client(self) -> None:
@@ -321,7 +321,7 @@ class Walk:
         """Let a client go on after its transaction has timed out."""
         client = self._targets.beginning_producer()
         late_ms = TRANSACTION_TIMEOUT_MS + self.rng.uniform(600.0, 1_500.0)
-        if self.rng.random() < 0.5:
+        if client.role == "move" and self.rng.random() < 0.7:
             client.ends_after = self.world.now + late_ms / 1000
             self.world.run_for(late_ms)
             return
