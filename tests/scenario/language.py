@@ -78,6 +78,7 @@ COMMANDS = {
     "pause producer {actor}": "SIGSTOP of its process",
     "resume producer {actor}": "SIGCONT of its process",
     "keep transacting {topic} {b_topic}": "both clients in the background, every third is aborted",
+    "keep transacting {topic} {b_topic} with {word}": "one client: `barnabas` or `librdkafka`",
     "await {n} transactions": "so many more commits of each client in the background",
     "stop transacting": "the last transactions have ended then",
     "keep reading {topic} committed": "both clients in the background, to the end of the story",

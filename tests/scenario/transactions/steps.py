@@ -179,8 +179,8 @@ class TransactionSteps:
     def resume(self, actor: str) -> None:
         self._actors[actor].remote.resume()
 
-    def keep_transacting(self, topic: str, b_topic: str) -> None:
-        for kind in PRODUCERS:
+    def keep_transacting(self, topic: str, b_topic: str, word: str | None = None) -> None:
+        for kind in PRODUCERS if word is None else (word,):
             load = TransactionLoad(kind, self._cluster.bootstrap, [topic, b_topic], self.ledger)
             load.start()
             self._loads.append(load)
@@ -353,6 +353,7 @@ TRANSACTION_METHODS: dict[str, Callable[..., None]] = {
     "pause producer {actor}": TransactionSteps.pause,
     "resume producer {actor}": TransactionSteps.resume,
     "keep transacting {topic} {b_topic}": TransactionSteps.keep_transacting,
+    "keep transacting {topic} {b_topic} with {word}": TransactionSteps.keep_transacting,
     "await {n} transactions": TransactionSteps.await_transactions,
     "stop transacting": TransactionSteps.stop_transacting,
     "keep reading {topic} committed": TransactionSteps.keep_reading,
