@@ -254,7 +254,7 @@ def a_retried_commit_of_an_aborted_transaction_succeeds(patch: pytest.MonkeyPatc
     patch.setattr(decisions, "check_ending", lambda metadata, _: unknown_only(metadata))
 
 
-@rule("lost", "offset behind", "torn", style="decisions")
+@rule("lost", "offset behind", "torn", style="coordinators", seconds=LONG)
 def a_commit_is_answered_before_it_is_replicated(patch: pytest.MonkeyPatch) -> None:
     """The record of the decision is in the coordinator's log only, when it answers."""
     real = StatePartition._hold_appended
@@ -324,7 +324,7 @@ def initialization_forgets_the_open_transaction(patch: pytest.MonkeyPatch) -> No
 # Offsets of groups.
 
 
-@rule("offset ahead", "offset behind", "offset went back", style="fencing")
+@rule("offset ahead", "offset behind", "offset went back", style="fencing", seconds=SHORT)
 def offsets_take_effect_before_the_marker(patch: pytest.MonkeyPatch) -> None:
     def put(self: OffsetStore, offset: int, _producer: int, place: Any, value: Any) -> None:
         self.put(offset, *place, value)
@@ -358,7 +358,7 @@ def offsets_of_a_committed_transaction_are_dropped(patch: pytest.MonkeyPatch) ->
     )
 
 
-@rule("offset ahead", style="fencing")
+@rule("offset ahead", style="fencing", seconds=SHORT)
 def offsets_of_an_aborted_transaction_take_effect(patch: pytest.MonkeyPatch) -> None:
     real = OffsetStore.end_transaction
     patch.setattr(

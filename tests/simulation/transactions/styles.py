@@ -89,7 +89,7 @@ LEADERS = replace(KILLS, chosen=("_kill_written_leader", "_kill_marked_leader"))
 COORDINATORS = replace(
     KILLS,
     chosen=("_kill_decider", "_isolate_coordinator", "_isolate_decider"),
-    hold_ms=HOLD_MS,
+    hold_ms=(1_500.0, 5_000.0),
     weather=NetworkWeather(delay_min_ms=2.0, delay_max_ms=15.0),
 )
 # Connections end at any time.
