@@ -269,7 +269,7 @@ def a_commit_is_answered_before_it_is_replicated(patch: pytest.MonkeyPatch) -> N
     patch.setattr(StatePartition, "_hold_appended", hold_appended)
 
 
-@rule("hanging", style="decisions")
+@rule("hanging", "lost", style="decisions", seconds=SHORT)
 def a_loaded_coordinator_does_not_end_decided_transactions(patch: pytest.MonkeyPatch) -> None:
     def on_loaded(self: Any) -> None:
         self._is_active = True
