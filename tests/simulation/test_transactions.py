@@ -21,7 +21,7 @@ def test_transactions_stay_atomic_under_faults(style: str) -> None:
     assert verdict.is_clean, f"{verdict}\n{walk.told}"
     transactions = walk.world.history.transactions.values()
     results = [each.result for each in transactions]
-    assert results.count(Result.COMMITTED) > 10
+    assert results.count(Result.COMMITTED) > 4
     assert results.count(Result.ABORTED) > 0
     assert walk.told
 

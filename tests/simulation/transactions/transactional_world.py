@@ -467,9 +467,14 @@ class TransactionalWorld:
         for client in own:
             client.is_stopped = True
             client.actor.is_paused = False
-        if not self.await_that(lambda: all(client.actor.has_ended for client in own), HANGING_MS):
-            # The states of their transactional ids show a transaction that does not end.
-            for client in own:
+        if self.await_that(lambda: all(client.actor.has_ended for client in own), HANGING_MS):
+            return
+        self._look_at_states()
+        for client in own:
+            if not client.actor.has_ended:
+                # Only a transaction that does not end may hold a client up; the checker finds it.
+                state = self.history.states.get(client.name)
+                assert state in UNENDED, f"{client.name} does not end; transaction: {state}"
                 self.kill(client)
 
     def _await_end_of_transactions(self) -> None:
