@@ -1,38 +1,129 @@
-"""Configs of a group, which override the broker's `group.*` defaults (KIP-848, KIP-1043)."""
+"""Configs of a group, which override the broker's `group.*` defaults (KIP-848, 932, 1043)."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from barnabas.metadata.share_offset_reset import is_offset_reset
 from barnabas.settings.definition import ConfigDefinition, ConfigKey, ConfigType
 from barnabas.settings.key import DynamicMode, Synonym
-from barnabas.settings.range import between
+from barnabas.settings.range import at_least, one_of, satisfying
 
-# The bounds are the defaults of the broker's group.consumer.min.* and group.consumer.max.* keys.
-GROUP_CONFIGS = ConfigDefinition([
-    ConfigKey(
-        "consumer.session.timeout.ms",
+if TYPE_CHECKING:
+    from barnabas.settings.range import Range
+
+
+def _integer(name: str, default: int, doc: str, allowed: Range) -> ConfigKey:
+    return ConfigKey(
+        name,
         ConfigType.INT,
+        default,
+        doc,
+        allowed,
+        DynamicMode.CLUSTER_WIDE,
+        (Synonym(f"group.{name}"),),
+    )
+
+
+GROUP_CONFIGS = ConfigDefinition([
+    _integer(
+        "consumer.session.timeout.ms",
         45_000,
         "Time without a heartbeat after which a member of the consumer protocol is removed.",
-        between(45_000, 60_000),
-        DynamicMode.CLUSTER_WIDE,
-        (Synonym("group.consumer.session.timeout.ms"),),
+        at_least(1),
     ),
-    ConfigKey(
+    _integer(
         "consumer.heartbeat.interval.ms",
-        ConfigType.INT,
         5_000,
         "Heartbeat interval of members of the consumer protocol.",
-        between(5_000, 15_000),
-        DynamicMode.CLUSTER_WIDE,
-        (Synonym("group.consumer.heartbeat.interval.ms"),),
+        at_least(1),
     ),
-    ConfigKey(
+    _integer(
         "consumer.assignment.interval.ms",
-        ConfigType.INT,
         1_000,
         "Minimum time between two target assignments of the group.",
-        between(0, 15_000),
+        at_least(0),
+    ),
+    _integer(
+        "share.session.timeout.ms",
+        45_000,
+        "Time without a heartbeat after which a member of a share group is removed.",
+        at_least(1),
+    ),
+    _integer(
+        "share.heartbeat.interval.ms",
+        5_000,
+        "Heartbeat interval of members of a share group.",
+        at_least(1),
+    ),
+    _integer(
+        "share.assignment.interval.ms",
+        1_000,
+        "Minimum time between two target assignments of a share group.",
+        at_least(0),
+    ),
+    _integer(
+        "share.record.lock.duration.ms",
+        30_000,
+        "How long a member of a share group may process a record before it is delivered again.",
+        at_least(1_000),
+    ),
+    _integer(
+        "share.delivery.count.limit",
+        5,
+        "How often a share group delivers a record before it gives the record up.",
+        at_least(2),
+    ),
+    _integer(
+        "share.partition.max.record.locks",
+        2_000,
+        "Maximum number of records of a partition that a share group has in flight.",
+        at_least(100),
+    ),
+    ConfigKey(
+        "share.auto.offset.reset",
+        ConfigType.STRING,
+        "latest",
+        "Where a share group begins to read a partition.",
+        satisfying("earliest, latest or by_duration:PnDTnHnMn.nS", is_offset_reset),
         DynamicMode.CLUSTER_WIDE,
-        (Synonym("group.consumer.assignment.interval.ms"),),
+    ),
+    ConfigKey(
+        "share.isolation.level",
+        ConfigType.STRING,
+        "read_uncommitted",
+        "Whether a share group reads records of transactions that are open or aborted.",
+        one_of("read_committed", "read_uncommitted"),
+        DynamicMode.CLUSTER_WIDE,
+    ),
+    ConfigKey(
+        "share.renew.acknowledge.enable",
+        ConfigType.BOOLEAN,
+        True,
+        "Whether members of a share group may prolong the locks of their records.",
+        None,
+        DynamicMode.CLUSTER_WIDE,
     ),
 ])  # fmt: skip
+
+
+class GroupLimits(msgspec.Struct, frozen=True):
+    """The keys of the broker with the limits of a group's config."""
+
+    lowest: str
+    highest: str
+
+
+def limits_of(key: str) -> GroupLimits:
+    """Return the limits of a config that has a key of the broker as synonym."""
+    protocol, _, rest = key.partition(".")
+    return GroupLimits(f"group.{protocol}.min.{rest}", f"group.{protocol}.max.{rest}")
+
+
+# (session timeout, heartbeat interval) of each protocol. The first one must be greater.
+SESSIONS = (
+    ("consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"),
+    ("share.session.timeout.ms", "share.heartbeat.interval.ms"),
+)

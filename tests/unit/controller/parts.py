@@ -12,6 +12,7 @@ from barnabas.controller.result import ControllerView
 from barnabas.controller.topics.partitions import PartitionControl
 from barnabas.controller.topics.placement import StripedPlacer
 from barnabas.controller.topics.topics import TopicControl
+from barnabas.coordinator.group.config import DEFINITION as GROUP_KEYS
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.provenance import Provenance
 from barnabas.protocol.codec import decode, encode_bytes
@@ -43,7 +44,9 @@ CLUSTER_ID = "cluster"
 def config_of(**properties: str) -> ControllerConfig:
     """Configuration with `__` for `.` in the keys."""
     given = {name.replace("__", "."): value for name, value in properties.items()}
-    return ControllerConfig(1, CLUSTER_ID, (BROKER_CONFIGS | CONTROLLER_CONFIGS).parse(given))
+    return ControllerConfig(
+        1, CLUSTER_ID, (BROKER_CONFIGS | CONTROLLER_CONFIGS | GROUP_KEYS).parse(given)
+    )
 
 
 def view_of(image: ClusterImage, now_ms: float = 0.0) -> ControllerView:

@@ -24,7 +24,7 @@ from barnabas.metadata.configs_image import (
     GROUP,
     TOPIC,
 )
-from barnabas.metadata.group_configs import GROUP_CONFIGS
+from barnabas.metadata.group_configs import GROUP_CONFIGS, SESSIONS, limits_of
 from barnabas.protocol.errors import ErrorCode
 from barnabas.settings.key import ConfigError, DynamicMode, Required, without_listener
 from barnabas.storage.config import (
@@ -115,7 +115,38 @@ class ConfigRules:
         elif kind == CLIENT_METRICS:
             _check_client_metrics(name, merged)
         else:
-            _check_group(name, merged)
+            self._check_group(name, merged)
+
+    def _check_group(self, name: str, configs: Mapping[str, str]) -> None:
+        """Refuse unknown configs, invalid values, and values outside of the broker's limits."""
+        if not name:
+            raise Refusal(ErrorCode.INVALID_REQUEST, "groups have no cluster-wide configs")
+        for key_name, value in configs.items():
+            key = GROUP_CONFIGS.get(key_name)
+            if key is None:
+                raise Refusal(ErrorCode.INVALID_CONFIG, f"{key_name} is not a config of a group")
+            _parse(key, value, ErrorCode.INVALID_CONFIG)
+        for key_name, value in configs.items():
+            if GROUP_CONFIGS.key(key_name).synonyms:
+                self._check_limits(key_name, int(value))
+        for session, heartbeat in SESSIONS:
+            if session not in configs and heartbeat not in configs:
+                continue
+            session_ms = int(configs.get(session, self._broker.integer(f"group.{session}")))
+            heartbeat_ms = int(configs.get(heartbeat, self._broker.integer(f"group.{heartbeat}")))
+            if session_ms <= heartbeat_ms:
+                raise Refusal(
+                    ErrorCode.INVALID_CONFIG, f"{session} must be greater than {heartbeat}"
+                )
+
+    def _check_limits(self, key_name: str, value: int) -> None:
+        limits = limits_of(key_name)
+        lowest, highest = map(self._broker.integer, (limits.lowest, limits.highest))
+        if not lowest <= value <= highest:
+            raise Refusal(
+                ErrorCode.INVALID_CONFIG,
+                f"{key_name} must be in the range {lowest} to {highest} inclusive.",
+            )
 
     def _check_broker(self, name: str, changes: Mapping[str, str | None]) -> None:
         """Refuse read-only keys, per-broker keys for all brokers, and invalid values."""
@@ -227,16 +258,6 @@ def _check_client_metrics(name: str, configs: Mapping[str, str]) -> None:
                 parse_match(parsed)
             except ClientMatchError as error:
                 raise Refusal(ErrorCode.INVALID_CONFIG, str(error)) from error
-
-
-def _check_group(name: str, configs: Mapping[str, str]) -> None:
-    if not name:
-        raise Refusal(ErrorCode.INVALID_REQUEST, "groups have no cluster-wide configs")
-    for key_name, value in configs.items():
-        key = GROUP_CONFIGS.get(key_name)
-        if key is None:
-            raise Refusal(ErrorCode.INVALID_CONFIG, f"{key_name} is not a config of a group")
-        _parse(key, value, ErrorCode.INVALID_CONFIG)
 
 
 def _parse(key: ConfigKey, value: str, error_code: ErrorCode) -> None:

@@ -10,6 +10,7 @@ import msgspec
 from barnabas.coordinator.group.assignor_config import ASSIGNOR_KEYS
 from barnabas.coordinator.group.consumer_config import CONSUMER_KEYS
 from barnabas.coordinator.group.migration_policy import MigrationPolicy, is_policy
+from barnabas.coordinator.group.share_config import SHARE_KEYS
 from barnabas.settings.definition import ConfigDefinition, ConfigKey, ConfigType
 from barnabas.settings.range import at_least, between, satisfying
 
@@ -101,6 +102,7 @@ DEFINITION = ConfigDefinition(
         ),
         *CONSUMER_KEYS,
         *ASSIGNOR_KEYS,
+        *SHARE_KEYS,
         ConfigKey(
             "group.consumer.migration.policy",
             ConfigType.STRING,
