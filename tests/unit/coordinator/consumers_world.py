@@ -6,7 +6,7 @@ from barnabas.coordinator.group.classic.joining import ClientIdentity
 from barnabas.coordinator.group.consumer.consumer_shard import ConsumerSettings
 from barnabas.coordinator.group.consumer.heartbeating import Heartbeating
 from barnabas.coordinator.group.consumer_config import ConsumerGroupConfig
-from barnabas.coordinator.group.group_coordinator import GroupCoordinator
+from barnabas.coordinator.group.group_coordinator import GroupCoordinator, GroupSettings
 from barnabas.protocol.messages.consumer_group_describe import DescribedGroup
 from barnabas.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -41,11 +41,11 @@ class ConsumersWorld(MembersWorld):
         self.hidden: set[str] = set()
         super().__init__(replicas, **(broker_config or {}))
 
-    def _make_coordinator(self, consumers: ConsumerSettings | None = None) -> GroupCoordinator:
-        settings = ConsumerSettings(
+    def _make_coordinator(self, settings: GroupSettings | None = None) -> GroupCoordinator:
+        consumers = ConsumerSettings(
             ConsumerGroupConfig(**self.consumer_config), lambda group: self.overrides.get(group, {})
         )
-        return super()._make_coordinator(consumers or settings)
+        return super()._make_coordinator(settings or GroupSettings(consumers))
 
     def create_topic(self, name: str, partitions: int) -> None:
         self.replicas.replay(

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from barnabas.coordinator.group.config import GroupCoordinatorConfig
-from barnabas.coordinator.group.consumer.consumer_shard import ConsumerSettings
-from barnabas.coordinator.group.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
+from barnabas.coordinator.group.group_coordinator import (
+    OFFSETS_TOPIC,
+    GroupCoordinator,
+    GroupSettings,
+    ShareServices,
+)
 from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencies
 from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -20,6 +24,7 @@ from barnabas.replication.partition.fetch_params import FetchParams, FetchPartit
 from barnabas.storage.read_result import FetchIsolation
 from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
 from steps import finish
+from unit.coordinator.share_store import LatestOffsets, ShareStore
 from unit.replication.replica_set import LEADER, ReplicaSet
 
 OFFSETS_ID = b"offsets-topic-id"
@@ -80,6 +85,9 @@ class CoordinatorWorld:
         )
         self.config = GroupCoordinatorConfig(**config)
         self.responses: list[OffsetCommitResponse] = []
+        # The share coordinators and the latest offsets, which outlive the group coordinator.
+        self.share_store = ShareStore()
+        self.latest_offsets = LatestOffsets()
         self.coordinator = self._make_coordinator()
 
     def new_coordinator(self) -> GroupCoordinator:
@@ -87,7 +95,7 @@ class CoordinatorWorld:
         self.coordinator.runtime.shutdown()
         return self._make_coordinator()
 
-    def _make_coordinator(self, consumers: ConsumerSettings | None = None) -> GroupCoordinator:
+    def _make_coordinator(self, settings: GroupSettings | None = None) -> GroupCoordinator:
         runtime = self.replicas.runtime
         topics = Topics(self.replicas)
         dependencies = RuntimeDependencies(
@@ -98,7 +106,8 @@ class CoordinatorWorld:
             wheel=self.replicas.wheel,
             executor=runtime.executor,
         )
-        return GroupCoordinator(self.config, dependencies, topics, runtime.rng, consumers)
+        services = ShareServices(self.share_store, self.latest_offsets)
+        return GroupCoordinator(self.config, dependencies, topics, runtime.rng, services, settings)
 
     def load(self, leader_epoch: int = 0) -> None:
         self.coordinator.runtime.on_elected(0, leader_epoch)

@@ -1,10 +1,12 @@
-"""The classic and the consumer groups of one state partition, for what treats both alike."""
+"""The groups of one state partition that have committed offsets, for what treats both alike."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from barnabas.coordinator.group.classic.classic_group import ClassicGroup
     from barnabas.coordinator.group.classic.classic_groups import ClassicGroups
     from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
@@ -14,11 +16,18 @@ if TYPE_CHECKING:
 class AllGroups:
     """Both kinds of groups. A group id belongs to at most one group."""
 
-    __slots__ = ("classic", "consumer")
+    __slots__ = ("classic", "consumer", "is_share_group")
 
-    def __init__(self, classic: ClassicGroups, consumer: ConsumerGroups) -> None:
+    def __init__(
+        self,
+        classic: ClassicGroups,
+        consumer: ConsumerGroups,
+        is_share_group: Callable[[str], bool],
+    ) -> None:
         self.classic = classic
         self.consumer = consumer
+        # Whether an id has a share group, for which no offsets are committed.
+        self.is_share_group = is_share_group
 
     def find(self, group_id: str) -> ClassicGroup | ConsumerGroup | None:
         """Return the group, or None if it does not exist."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from barnabas.coordinator.group.classic.group_memory import GroupMemory
 from barnabas.coordinator.group.consumer.consumer_shard import (
     ConsumerSettings,
@@ -19,18 +21,39 @@ from barnabas.coordinator.group.group_requests import GroupRequests
 from barnabas.coordinator.group.group_shard import GroupShard
 from barnabas.coordinator.group.member_requests import MemberRequests
 from barnabas.coordinator.group.offset_requests import OffsetRequests
+from barnabas.coordinator.group.share.share_initializer import ShareInitializer
+from barnabas.coordinator.group.share.share_shard import ShareSettings
+from barnabas.coordinator.group.share_offset_describe import ShareOffsetDescriptions
+from barnabas.coordinator.group.share_offset_requests import ShareOffsetRequests
+from barnabas.coordinator.group.share_requests import ShareRequests
 from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from barnabas.coordinator.group.config import GroupCoordinatorConfig
+    from barnabas.coordinator.group.share.state_store import ShareStateStore
+    from barnabas.coordinator.group.share_offset_describe import LatestOffsetFinder
     from barnabas.coordinator.group.topics_view import TopicsView
     from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencies
     from barnabas.coordinator.runtime.shard_context import ShardContext
     from barnabas.runtime.rng import Rng
 
 OFFSETS_TOPIC = "__consumer_offsets"
+
+
+class GroupSettings(msgspec.Struct):
+    """The configuration of consumer and share groups. The broker changes it."""
+
+    consumers: ConsumerSettings = msgspec.field(default_factory=ConsumerSettings)
+    shares: ShareSettings = msgspec.field(default_factory=ShareSettings)
+
+
+class ShareServices(msgspec.Struct, frozen=True):
+    """What share groups use of the broker."""
+
+    store: ShareStateStore
+    latest: LatestOffsetFinder
 
 
 class GroupCoordinator:
@@ -42,20 +65,30 @@ class GroupCoordinator:
         dependencies: RuntimeDependencies,
         topics: TopicsView,
         rng: Rng,
-        consumers: ConsumerSettings | None = None,
+        share_services: ShareServices,
+        settings: GroupSettings | None = None,
     ) -> None:
-        settings = ConsumerSettings() if consumers is None else consumers
-        # The configuration of consumer groups. The broker changes it.
-        self.consumer_settings = settings
+        """Create the coordinator.
+
+        Args:
+            config: values of configuration keys that do not change.
+            dependencies: what the runtime uses.
+            topics: the topics of the cluster.
+            rng: makes member ids.
+            share_services: the share coordinators and the leaders of partitions.
+            settings: values of configuration keys that change.
+        """
+        found = GroupSettings() if settings is None else settings
+        self.settings = found
         # Counters and memory accounting of all shards.
         self.metrics = GroupMetrics()
         self.memory = GroupMemory()
 
         def make_shard(context: ShardContext) -> GroupShard:
             surroundings = ConsumerSurroundings(
-                settings, topics, context.timers, dependencies.clock, rng, self.metrics
+                found.consumers, topics, context.timers, dependencies.clock, rng, self.metrics
             )
-            return GroupShard(config, surroundings, self.memory)
+            return GroupShard(config, surroundings, found.shares, self.memory)
 
         self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             OFFSETS_TOPIC, dependencies, make_shard
@@ -63,16 +96,23 @@ class GroupCoordinator:
         # The requests, by their clients: members, members and others, administrators.
         self.members = MemberRequests(config, self.runtime)
         self.offsets = OffsetRequests(self.runtime, topics, dependencies.clock)
-        self.groups = GroupRequests(self.runtime, topics)
-        self.consumers = ConsumerRequests(self.runtime, topics, settings)
+        self.consumers = ConsumerRequests(self.runtime, topics, found.consumers)
+        store = share_services.store
+        initializer = ShareInitializer(self.runtime, store)
+        self.shares = ShareRequests(self.runtime, topics, store, initializer)
+        self.share_offsets = ShareOffsetRequests(self.runtime, topics, store, initializer)
+        self.share_descriptions = ShareOffsetDescriptions(
+            self.runtime, topics, store, share_services.latest
+        )
+        self.groups = GroupRequests(self.runtime, topics, self.shares.delete_state)
 
     def on_topics_deleted(self, topics: Mapping[str, bytes]) -> None:
-        """Remove the groups' committed offsets of these topics (ids by name)."""
+        """Remove the groups' committed offsets and share state of these topics (ids by name)."""
         for shard in self.runtime.shards():
             shard.forget_topics(topics)
 
     def on_topics_changed(self, names: Collection[str], *, has_new: bool) -> None:
-        """Let consumer groups compare topics that were created, changed or deleted.
+        """Let consumer and share groups compare topics that were created, changed or deleted.
 
         Args:
             names: the names of the topics.
@@ -80,3 +120,4 @@ class GroupCoordinator:
         """
         for shard in self.runtime.shards():
             shard.consumer_groups.on_topics_changed(names, has_new=has_new)
+            shard.share_groups.on_topics_changed(names)

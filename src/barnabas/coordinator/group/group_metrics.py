@@ -12,6 +12,7 @@ class GroupMetrics:
         "offset_commits",
         "offset_deletions",
         "offset_expirations",
+        "share_rebalances",
     )
 
     def __init__(self) -> None:
@@ -19,6 +20,8 @@ class GroupMetrics:
         self.completed_rebalances = 0
         # Increases of the epochs of consumer groups.
         self.consumer_rebalances = 0
+        # Increases of the epochs of share groups by heartbeats.
+        self.share_rebalances = 0
         # Number of offsets, not of requests.
         self.offset_commits = 0
         # Deletions by administrators, or with a group or topic.

@@ -29,15 +29,23 @@ if TYPE_CHECKING:
 
 _CLASSIC = "classic"
 _CONSUMER = "consumer"
+_SHARE = "share"
 _NOT_FOUND_IS_AN_ERROR_SINCE = 6
 
 
 class GroupRequests:
     """Requests of administrators about groups."""
 
-    def __init__(self, runtime: CoordinatorRuntime[GroupShard], topics: TopicsView) -> None:
+    def __init__(
+        self,
+        runtime: CoordinatorRuntime[GroupShard],
+        topics: TopicsView,
+        delete_share_state: Callable[[str, Callable[[ErrorCode], None]], None],
+    ) -> None:
         self._runtime = runtime
         self._topics = topics
+        # Deletes the state of a share group, before the group is deleted.
+        self._delete_share_state = delete_share_state
 
     # DescribeGroups.
 
@@ -86,17 +94,19 @@ class GroupRequests:
                         group_type=_CLASSIC,
                     )
                 )
-            for consumers in list(shard.consumer_groups.groups.all()):
+            modern = [(each, _CONSUMER) for each in shard.consumer_groups.groups.all()]
+            shares = [(each, _SHARE) for each in shard.share_groups.groups.all()]
+            for each, group_type in [*modern, *shares]:
                 yield
-                state = consumers.state.value
-                if (states and state.lower() not in states) or (types and _CONSUMER not in types):
+                state = each.state.value
+                if (states and state.lower() not in states) or (types and group_type not in types):
                     continue
                 listed.append(
                     ListedGroup(
-                        group_id=consumers.group_id,
-                        protocol_type=_CONSUMER,
+                        group_id=each.group_id,
+                        protocol_type=group_type,
                         group_state=state,
-                        group_type=_CONSUMER,
+                        group_type=group_type,
                     )
                 )
         return ListGroupsResponse(error_code=ErrorCode.NONE, groups=listed)
@@ -133,7 +143,13 @@ class GroupRequests:
     def _delete(
         self, group_id: str, on_done: Callable[[ErrorCode | None, ErrorCode], None]
     ) -> None:
-        self._runtime.write(group_id, lambda shard: shard.delete_group(group_id), on_done)
+        def on_state_deleted(error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE:
+                on_done(None, error)
+            else:
+                self._runtime.write(group_id, lambda shard: shard.delete_group(group_id), on_done)
+
+        self._delete_share_state(group_id, on_state_deleted)
 
     # OffsetDelete.
 
@@ -223,7 +239,8 @@ def _describe(shard: GroupShard, group_id: str) -> DescribedGroup | str:
     """Return the description of a classic group, or why there is none."""
     group = shard.groups.find(group_id)
     if group is None:
-        if shard.consumer_groups.groups.find(group_id) is not None:
+        is_consumers = shard.consumer_groups.groups.find(group_id) is not None
+        if is_consumers or shard.share_groups.groups.has(group_id):
             return f"Group {group_id} is not a classic group."
         return f"Group {group_id} not found."
     # Between generations, members have no common protocol. Show their last assignment.

@@ -1,10 +1,11 @@
 """The groups and offsets of one partition of `__consumer_offsets` (Kafka's GroupCoordinatorShard).
 
-It has classic groups, consumer groups and committed offsets, and ignores records of other types.
-Requests call the parts of the shard directly: `classic` and `consumers` for members,
-`offset_changes` for commits and deletions. Committed offsets and consumer groups change by replay
-only. Classic groups change at once, as in Kafka: their requests
-set `is_replayed` to False, and their records are replayed when another broker loads them.
+It has classic, consumer and share groups and committed offsets, and ignores records of other types.
+Requests call the parts of the shard directly: `classic`, `consumers` and `shares` for members,
+`offset_changes` for commits and deletions, `share_state` and `share_offsets` for the state of share
+partitions. Committed offsets, consumer groups and share groups change by replay only. Classic
+groups change at once, as in Kafka: their requests set `is_replayed` to False, and their records
+are replayed when another broker loads them.
 """
 
 from __future__ import annotations
@@ -26,6 +27,11 @@ from barnabas.coordinator.group.offsets.committed_offset import CommittedOffset
 from barnabas.coordinator.group.offsets.offset_changes import OffsetChanges
 from barnabas.coordinator.group.offsets.offset_cleaner import OffsetCleaner
 from barnabas.coordinator.group.offsets.offset_store import OffsetStore
+from barnabas.coordinator.group.share.share_membership import ShareMembership
+from barnabas.coordinator.group.share.share_offsets import ShareOffsets
+from barnabas.coordinator.group.share.share_records import group_tombstones as share_tombstones
+from barnabas.coordinator.group.share.share_shard import ShareShard, ShareSurroundings
+from barnabas.coordinator.group.share.state_changes import StateChanges
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.protocol_error import ProtocolError
@@ -41,6 +47,8 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.classic.joining import Joining
     from barnabas.coordinator.group.config import GroupCoordinatorConfig
     from barnabas.coordinator.group.consumer.consumer_shard import ConsumerSurroundings
+    from barnabas.coordinator.group.share.share_shard import ShareSettings
+    from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
     from barnabas.coordinator.runtime.pending_response import PendingResponse
     from barnabas.protocol.messages.heartbeat import HeartbeatRequest
     from barnabas.protocol.messages.leave_group import LeaveGroupRequest, MemberResponse
@@ -60,22 +68,29 @@ class GroupShard:
         "_group_size_max",
         "_memory",
         "_rebalance",
+        "_timers",
         "classic",
         "consumer_groups",
         "consumers",
         "groups",
         "offset_changes",
         "offsets",
+        "share_groups",
+        "share_offsets",
+        "share_state",
+        "shares",
     )
 
     def __init__(
         self,
         config: GroupCoordinatorConfig,
         surroundings: ConsumerSurroundings,
+        shares: ShareSettings,
         memory: GroupMemory,
     ) -> None:
         timers, clock = surroundings.timers, surroundings.clock
         metrics = surroundings.metrics
+        self._timers = timers
         self._memory = memory
         # group.max.size.
         self._group_size_max = config.group_max_size
@@ -86,7 +101,7 @@ class GroupShard:
         self.classic = ClassicMembership(
             self.groups, self._rebalance, surroundings.rng, config.group_max_size
         )
-        self.consumer_groups = ConsumerShard(surroundings, self.groups)
+        self.consumer_groups = ConsumerShard(surroundings, self.groups, self._is_share_group)
         policy = config.migration_policy
         self.consumers = ConsumerMembership(
             self.consumer_groups,
@@ -96,20 +111,58 @@ class GroupShard:
             ),
         )
         self._classic_members = ClassicMembers(policy, self.consumer_groups, self.consumers)
-        groups = AllGroups(self.groups, self.consumer_groups.groups)
+        self.share_groups = ShareShard(
+            ShareSurroundings(
+                shares,
+                surroundings.topics,
+                timers,
+                clock,
+                metrics,
+                memory,
+                self.consumer_groups.hashes,
+                config.offsets_commit_timeout_ms,
+            ),
+            self._make_room_for_shares,
+            self._has_member_group,
+        )
+        self.share_state = StateChanges(self.share_groups)
+        self.shares = ShareMembership(self.share_groups, self.share_state)
+        self.share_offsets = ShareOffsets(self.share_groups, self.share_state)
+        groups = AllGroups(self.groups, self.consumer_groups.groups, self._is_share_group)
         self.offset_changes = OffsetChanges(
             groups, self.offsets, self._rebalance, metrics, config.offset_metadata_max_bytes
         )
         self._cleaner = OffsetCleaner(config, timers, clock, metrics, groups, self.offsets)
+
+    def _is_share_group(self, group_id: str) -> bool:
+        return self.share_groups.groups.has(group_id)
+
+    def _has_member_group(self, group_id: str) -> bool:
+        """Whether the id has a classic or consumer group."""
+        return (
+            self.groups.find(group_id) is not None
+            or self.consumer_groups.groups.find(group_id) is not None
+        )
+
+    def _make_room_for_shares(self, group_id: str) -> bool:
+        """Remove a classic group that has only offsets. Return whether the id is free now."""
+        if self.consumer_groups.groups.find(group_id) is not None:
+            return False
+        return self.consumer_groups.remove_offsets_only(group_id)
 
     def join(self, joining: Joining) -> CoordinatorResult[None]:
         """Handle JoinGroup: a member of a classic or a consumer group joins.
 
         A consumer group without members becomes a classic group.
         """
-        group = self.consumer_groups.groups.find(joining.request.group_id)
-        if group is None:
+        group_id = joining.request.group_id
+        group = self.consumer_groups.groups.find(group_id)
+        has_shares = self.share_groups.groups.has(group_id)
+        if group is None and not has_shares:
             return self.classic.join(joining)
+        if group is None:
+            joining.refuse("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+            return CoordinatorResult(None)
         if group.members:
             return self._classic_members.join(group, joining)
         result = self.classic.join(joining)
@@ -155,7 +208,12 @@ class GroupShard:
         """Handle DeleteGroups: remove a group without members, and its offsets."""
         group = self.groups.find(group_id)
         consumers = self.consumer_groups.groups.find(group_id)
-        if consumers is not None:
+        shares = self.share_groups.groups.find(group_id)
+        if shares is not None:
+            if shares.members:
+                return CoordinatorResult(ErrorCode.NON_EMPTY_GROUP)
+            tombstones = share_tombstones(shares)
+        elif consumers is not None:
             if consumers.members:
                 return CoordinatorResult(ErrorCode.NON_EMPTY_GROUP)
             tombstones = group_tombstones(consumers)
@@ -169,8 +227,15 @@ class GroupShard:
         return CoordinatorResult(ErrorCode.NONE, records)
 
     def forget_topics(self, topics: Mapping[str, bytes]) -> None:
-        """Remove the committed offsets of deleted topics (ids by name)."""
+        """Remove the committed offsets and share state of deleted topics (ids by name)."""
         self._cleaner.forget_topics(topics)
+        topic_ids = frozenset(topics.values())
+
+        def forget() -> CoordinatorResult[None]:
+            records: list[CoordinatorRecord] = self.share_state.forget_topics(topic_ids)
+            return CoordinatorResult(None, records)
+
+        self._timers.schedule(("share-topics", topic_ids), 0, forget)
 
     # Replay and lifecycle.
 
@@ -192,12 +257,13 @@ class GroupShard:
                 committed is not None
                 and self.groups.find(where.group) is None
                 and self.consumer_groups.groups.find(where.group) is None
+                and not self.share_groups.groups.has(where.group)
             ):
                 self.groups.create(where.group)
         elif record_type == _GROUP_TYPE:
             self._replay_group(decode_coordinator_key(GroupMetadataKey, key).group, value)
-        else:
-            self.consumer_groups.groups.replay(record_type, key, value)
+        elif not self.consumer_groups.groups.replay(record_type, key, value):
+            self.share_groups.groups.replay(record_type, key, value)
 
     def replay_end_marker(self, offset: int, producer_id: int, is_commit: bool) -> None:
         """Commit or discard the offsets of an ended transaction."""
@@ -210,6 +276,7 @@ class GroupShard:
                 self.groups.remove(known, ErrorCode.UNKNOWN_MEMBER_ID)
             return
         self.consumer_groups.groups.remove(group_id)
+        self.share_groups.groups.remove(group_id)
         try:
             group = group_of(group_id, value, self._memory)
         except ProtocolError:
@@ -235,6 +302,7 @@ class GroupShard:
                 # No member has joined since the group was loaded.
                 assert not result.records, f"group={group.group_id} records={result.records}"
         self.consumer_groups.start_timers(self.consumers.timers)
+        self.shares.start_timers()
         self._cleaner.start()
 
     def on_unloaded(self) -> None:
@@ -242,3 +310,4 @@ class GroupShard:
         for group in list(self.groups.all()):
             self.groups.remove(group, ErrorCode.NOT_COORDINATOR)
         self.consumer_groups.groups.clear()
+        self.share_groups.groups.clear()

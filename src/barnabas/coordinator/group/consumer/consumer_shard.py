@@ -62,6 +62,7 @@ class ConsumerShard:
 
     __slots__ = (
         "_classic",
+        "_is_share_group",
         "_rng",
         "_settings",
         "clock",
@@ -73,8 +74,15 @@ class ConsumerShard:
         "topics",
     )
 
-    def __init__(self, surroundings: ConsumerSurroundings, classic: ClassicGroups) -> None:
+    def __init__(
+        self,
+        surroundings: ConsumerSurroundings,
+        classic: ClassicGroups,
+        is_share_group: Callable[[str], bool],
+    ) -> None:
         self._classic = classic
+        # Whether an id has a share group.
+        self._is_share_group = is_share_group
         self._settings = surroundings.settings
         self._rng = surroundings.rng
         self.topics = surroundings.topics
@@ -88,6 +96,9 @@ class ConsumerShard:
         self.new_topics_version = -1
 
     def _make_room(self, group_id: str) -> bool:
+        return not self._is_share_group(group_id) and self.remove_offsets_only(group_id)
+
+    def remove_offsets_only(self, group_id: str) -> bool:
         """Remove a classic group that has only offsets. Return whether the id is free now."""
         group = self._classic.find(group_id)
         if group is None:
@@ -104,7 +115,7 @@ class ConsumerShard:
         group = self.groups.find(group_id)
         if group is not None:
             return group
-        if self._classic.find(group_id) is None:
+        if self._classic.find(group_id) is None and not self._is_share_group(group_id):
             message = f"Group {group_id} not found."
         else:
             message = f"Group {group_id} is not a consumer group."
@@ -132,6 +143,10 @@ class ConsumerShard:
         group = self.groups.find(group_id)
         if group is not None:
             return group
+        if self._is_share_group(group_id):
+            raise RefusalError(
+                ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group."
+            )
         classic = self._classic.find(group_id)
         if classic is None:
             if is_joining:

@@ -53,6 +53,8 @@ class OffsetChanges:
         group = self._groups.consumer.find(request.claim.group_id)
         if group is not None:
             error = check_consumer_commit(group, request)
+        elif self._groups.is_share_group(request.claim.group_id):
+            error = ErrorCode.GROUP_ID_NOT_FOUND
         if error is not ErrorCode.NONE:
             return CoordinatorResult([error] * len(request.offsets))
         errors: list[ErrorCode] = []

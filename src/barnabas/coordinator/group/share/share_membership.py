@@ -1,0 +1,316 @@
+"""ShareGroupHeartbeat: joining, leaving, subscribing and the assignment (KIP-932).
+
+A heartbeat does four things. It creates or changes the member, and raises the group epoch if that
+concerns other members. It computes the target assignment if that is older than the group epoch. It
+gives the member its target. It requests state for new partitions of the subscribed topics.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
+
+from barnabas.coordinator.group.classic.joining import ClientIdentity  # noqa: TC001 - field type
+from barnabas.coordinator.group.consumer.refusal import RefusalError
+from barnabas.coordinator.group.share.share_member import JOIN_EPOCH, LEAVE_EPOCH, ShareMember
+from barnabas.coordinator.group.share.share_records import (
+    current_record,
+    epoch_record,
+    member_record,
+    member_tombstones,
+    target_epoch_record,
+    target_record,
+)
+from barnabas.coordinator.group.share.share_targets import compute_share_targets
+from barnabas.coordinator.group.share.share_timers import ShareTimers
+from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.initialize_share_group_state import (
+    InitializeShareGroupStateRequest,  # noqa: TC001 - field type
+)
+from barnabas.protocol.messages.share_group_heartbeat import (
+    Assignment,
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+if TYPE_CHECKING:
+    from barnabas.coordinator.group.consumer.assignment import Target
+    from barnabas.coordinator.group.share.share_group import ShareGroup
+    from barnabas.coordinator.group.share.share_shard import ShareShard
+    from barnabas.coordinator.group.share.state_changes import StateChanges
+    from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
+
+# Kafka's interval for comparing the topics without a change of metadata, in ms: never.
+_REFRESH_MS = 0x7FFF_FFFF
+
+
+class ShareHeartbeat(msgspec.Struct):
+    """The response to a heartbeat, and the request that the coordinator sends after it."""
+
+    response: ShareGroupHeartbeatResponse
+    initialization: InitializeShareGroupStateRequest | None = None
+
+
+class _Heartbeating(msgspec.Struct):
+    """One heartbeat in progress."""
+
+    request: ShareGroupHeartbeatRequest
+    client: ClientIdentity
+    records: list[CoordinatorRecord] = msgspec.field(default_factory=list)
+
+
+class ShareMembership:
+    """The heartbeats of one shard."""
+
+    __slots__ = ("_shard", "_state", "timers")
+
+    def __init__(self, shard: ShareShard, state: StateChanges) -> None:
+        self._shard = shard
+        self._state = state
+        self.timers = ShareTimers(shard.groups, shard.timers, self.fence)
+
+    def start_timers(self) -> None:
+        """Start the session timeouts of all members after the shard is loaded."""
+        for group in self._shard.groups.all():
+            timeout_ms = self._shard.session_timeout_ms(group.group_id)
+            for member_id in group.members:
+                self.timers.restart_session(group.group_id, member_id, timeout_ms)
+
+    def heartbeat(
+        self, request: ShareGroupHeartbeatRequest, client: ClientIdentity
+    ) -> CoordinatorResult[ShareHeartbeat]:
+        """Return the response and the records of a heartbeat whose fields are valid."""
+        try:
+            if request.member_epoch == LEAVE_EPOCH:
+                return self._leave(request)
+            return self._continue(_Heartbeating(request, client))
+        except RefusalError as error:
+            failed = failed_share_heartbeat(error.error, error.message)
+            return CoordinatorResult(ShareHeartbeat(failed))
+
+    # Joining and continuing.
+
+    def _continue(self, heartbeat: _Heartbeating) -> CoordinatorResult[ShareHeartbeat]:
+        request = heartbeat.request
+        is_joining = request.member_epoch == JOIN_EPOCH
+        group = self._shard.find_or_create(request.group_id, may_create=is_joining)
+        self._check_size(group, request.member_id)
+        member = _find_member(group, request)
+        updated = _updated(member, heartbeat)
+        self._shard.check_memory(group, updated)
+        if updated != member:
+            heartbeat.records.append(member_record(group.group_id, updated))
+        group_epoch, is_bumped, names = self._update_epoch(group, heartbeat, member, updated)
+        epoch, target = self._update_target(group, heartbeat, group_epoch, updated)
+        if is_bumped or updated.member_epoch != epoch:
+            updated = self._assign(group, heartbeat, updated, (epoch, target))
+        timeout_ms = self._shard.session_timeout_ms(group.group_id)
+        self.timers.restart_session(group.group_id, member.member_id, timeout_ms)
+        response = ShareGroupHeartbeatResponse(
+            error_code=ErrorCode.NONE,
+            member_id=updated.member_id,
+            member_epoch=updated.member_epoch,
+            heartbeat_interval_ms=self._shard.heartbeat_interval_ms(group.group_id),
+        )
+        is_full = request.subscribed_topic_names is not None
+        if is_joining or is_full or updated.assigned != member.assigned:
+            response.assignment = _assignment(updated.assigned)
+        records, initialization = self._state.initialize_missing(group, group_epoch, names)
+        return CoordinatorResult(
+            ShareHeartbeat(response, initialization), [*heartbeat.records, *records]
+        )
+
+    def _check_size(self, group: ShareGroup, member_id: str) -> None:
+        size_max = self._shard.config.group_share_max_size
+        if len(group.members) >= size_max and member_id not in group.members:
+            raise RefusalError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The share group has reached its maximum capacity of {size_max} members.",
+            )
+
+    def _update_epoch(
+        self,
+        group: ShareGroup,
+        heartbeat: _Heartbeating,
+        member: ShareMember,
+        updated: ShareMember,
+    ) -> tuple[int, bool, set[str]]:
+        """Return the group epoch, whether it is new, and the subscribed topics.
+
+        Subscriptions, topics and newly initialized partitions raise it.
+        """
+        epoch = group.group_epoch
+        is_bumped = updated.subscribed_topic_names != member.subscribed_topic_names
+        if group.assignment_epoch >= epoch:
+            is_bumped |= group.has_unassigned_state()
+        now_ms = self._shard.clock.wall_ms()
+        if not is_bumped and not group.needs_refresh(now_ms):
+            return epoch, False, group.subscribed_names()
+        names = group.subscribed_names_with(member, updated)
+        metadata_hash = self._shard.hashes.of_topics(names)
+        if is_bumped or metadata_hash != group.metadata_hash:
+            is_bumped = True
+            epoch += 1
+            heartbeat.records.append(epoch_record(group.group_id, epoch, metadata_hash))
+            self._shard.metrics.share_rebalances += 1
+        group.note_refresh(now_ms + _REFRESH_MS, epoch)
+        return epoch, is_bumped, names
+
+    def _update_target(
+        self, group: ShareGroup, heartbeat: _Heartbeating, group_epoch: int, updated: ShareMember
+    ) -> tuple[int, Target]:
+        """Return epoch and target assignment of the member. Compute them if they are outdated."""
+        now_ms = self._shard.clock.wall_ms()
+        interval_ms = self._shard.assignment_interval_ms(group.group_id)
+        is_too_early = (
+            group.assignment_timestamp
+            and interval_ms
+            and now_ms < group.assignment_timestamp + interval_ms
+        )
+        if group.assignment_epoch >= group_epoch or is_too_early:
+            return group.assignment_epoch, group.target_of(updated.member_id)
+        targets, differing = compute_share_targets(group, updated, self._shard.topics)
+        heartbeat.records += [
+            target_record(group.group_id, member_id, target)
+            for member_id, target in differing.items()
+        ]
+        heartbeat.records.append(target_epoch_record(group.group_id, group_epoch, now_ms))
+        return group_epoch, targets[updated.member_id]
+
+    def _assign(
+        self,
+        group: ShareGroup,
+        heartbeat: _Heartbeating,
+        member: ShareMember,
+        target: tuple[int, Target],
+    ) -> ShareMember:
+        """Return the member with its target (epoch, partitions of topics that it subscribes to)."""
+        epoch, partitions = target
+        ids = {self._shard.topics.topic_id(name) for name in member.subscribed_topic_names}
+        assigned = {each: indexes for each, indexes in partitions.items() if each in ids}
+        after = replace(member, assigned=assigned)
+        if epoch != member.member_epoch:
+            after = replace(after, member_epoch=epoch, previous_member_epoch=member.member_epoch)
+        if after != member:
+            heartbeat.records.append(current_record(group.group_id, after))
+        return after
+
+    # Leaving.
+
+    def _leave(self, request: ShareGroupHeartbeatRequest) -> CoordinatorResult[ShareHeartbeat]:
+        group = self._shard.require(request.group_id)
+        member = group.members.get(request.member_id)
+        if member is None:
+            raise _unknown_member(group, request.member_id)
+        response = ShareGroupHeartbeatResponse(
+            error_code=ErrorCode.NONE,
+            member_id=request.member_id,
+            member_epoch=request.member_epoch,
+            heartbeat_interval_ms=0,
+        )
+        return CoordinatorResult(
+            ShareHeartbeat(response),
+            self.fence(group, member),
+            on_appended=partial(self._on_left, group, member.member_id),
+        )
+
+    def _on_left(self, group: ShareGroup, member_id: str, error: ErrorCode) -> None:
+        if error is ErrorCode.NONE and member_id not in group.members:
+            self.timers.end_session(group.group_id, member_id)
+
+    def fence(self, group: ShareGroup, member: ShareMember) -> list[CoordinatorRecord]:
+        """Return the records that remove a member, and that raise the group epoch."""
+        names = group.subscribed_names_with(member, None)
+        epoch = group.group_epoch + 1
+        records = [
+            *member_tombstones(group.group_id, member.member_id),
+            epoch_record(group.group_id, epoch, self._shard.hashes.of_topics(names)),
+        ]
+        if len(group.members) == 1:
+            # An empty group has nothing to assign.
+            records.append(target_epoch_record(group.group_id, epoch, 0))
+        return records
+
+
+def check_share_heartbeat(request: ShareGroupHeartbeatRequest) -> None:
+    """Check what needs no group. Raises RefusalError."""
+    for name, text in (
+        ("MemberId", request.member_id),
+        ("GroupId", request.group_id),
+        ("RackId", request.rack_id),
+    ):
+        if text is not None and not text.strip():
+            raise RefusalError(ErrorCode.INVALID_REQUEST, f"{name} can't be empty.")
+    if request.member_epoch == JOIN_EPOCH and not request.subscribed_topic_names:
+        raise RefusalError(
+            ErrorCode.INVALID_REQUEST, "SubscribedTopicNames must be set in first request."
+        )
+    if request.member_epoch < LEAVE_EPOCH:
+        raise RefusalError(ErrorCode.INVALID_REQUEST, "MemberEpoch is invalid.")
+
+
+def _find_member(group: ShareGroup, request: ShareGroupHeartbeatRequest) -> ShareMember:
+    """Return the known or new member of a request. Raises RefusalError.
+
+    The previous epoch is accepted, because the client may have missed the last response.
+    """
+    epoch = request.member_epoch
+    member = group.members.get(request.member_id)
+    if member is None:
+        if epoch != JOIN_EPOCH:
+            raise _unknown_member(group, request.member_id)
+        return ShareMember(request.member_id)
+    if epoch in (JOIN_EPOCH, member.member_epoch, member.previous_member_epoch):
+        return member
+    is_greater = epoch > member.member_epoch
+    reason = (
+        ""
+        if is_greater
+        else (f", and it does not match the previous member epoch ({member.previous_member_epoch})")
+    )
+    raise RefusalError(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The share group member has a {'greater' if is_greater else 'smaller'} member epoch "
+        f"({epoch}) than the one known by the group coordinator ({member.member_epoch}){reason}. "
+        "The member must abandon all its partitions and rejoin.",
+    )
+
+
+def _unknown_member(group: ShareGroup, member_id: str) -> RefusalError:
+    return RefusalError(
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        f"Member {member_id} is not a member of group {group.group_id}.",
+    )
+
+
+def _updated(member: ShareMember, heartbeat: _Heartbeating) -> ShareMember:
+    """Return the member with the fields that the request has."""
+    request, client = heartbeat.request, heartbeat.client
+    after = replace(member, client_id=client.client_id, client_host=client.host)
+    if request.rack_id is not None:
+        after = replace(after, rack_id=request.rack_id)
+    if request.subscribed_topic_names is not None:
+        names = frozenset(request.subscribed_topic_names)
+        after = replace(after, subscribed_topic_names=names)
+    return after
+
+
+def _assignment(assigned: Target) -> Assignment:
+    return Assignment(
+        topic_partitions=[
+            TopicPartitions(topic_id=topic_id, partitions=sorted(indexes))
+            for topic_id, indexes in sorted(assigned.items())
+        ]
+    )
+
+
+def failed_share_heartbeat(error: ErrorCode, message: str | None) -> ShareGroupHeartbeatResponse:
+    """Return the response with an error."""
+    return ShareGroupHeartbeatResponse(
+        error_code=error, error_message=message, member_epoch=0, heartbeat_interval_ms=0
+    )

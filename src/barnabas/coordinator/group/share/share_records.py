@@ -1,0 +1,155 @@
+"""Encodes share groups as records of `__consumer_offsets` (GroupCoordinatorRecordHelpers)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
+from barnabas.protocol.records.share_group_current_member_assignment import (
+    ShareGroupCurrentMemberAssignmentKey,
+    ShareGroupCurrentMemberAssignmentValue,
+    TopicPartitions,
+)
+from barnabas.protocol.records.share_group_member_metadata import (
+    ShareGroupMemberMetadataKey,
+    ShareGroupMemberMetadataValue,
+)
+from barnabas.protocol.records.share_group_metadata import (
+    ShareGroupMetadataKey,
+    ShareGroupMetadataValue,
+)
+from barnabas.protocol.records.share_group_state_partition_metadata import (
+    ShareGroupStatePartitionMetadataKey,
+    ShareGroupStatePartitionMetadataValue,
+    TopicInfo,
+    TopicPartitionsInfo,
+)
+from barnabas.protocol.records.share_group_target_assignment_member import (
+    ShareGroupTargetAssignmentMemberKey,
+    ShareGroupTargetAssignmentMemberValue,
+    TopicPartition,
+)
+from barnabas.protocol.records.share_group_target_assignment_metadata import (
+    ShareGroupTargetAssignmentMetadataKey,
+    ShareGroupTargetAssignmentMetadataValue,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from barnabas.coordinator.group.consumer.assignment import Target
+    from barnabas.coordinator.group.share.share_group import ShareGroup
+    from barnabas.coordinator.group.share.share_member import ShareMember
+    from barnabas.coordinator.group.share.state_topics import StateTopics, StateTopicsById
+
+# Kafka's MemberState.STABLE. Members of share groups have no other state.
+_STABLE = 0
+
+
+def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
+    """Return the record of the group epoch and the hash of the subscribed topics."""
+    value = ShareGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
+    return CoordinatorRecord.of(ShareGroupMetadataKey(group_id=group_id), value)
+
+
+def member_record(group_id: str, member: ShareMember) -> CoordinatorRecord:
+    """Return the record of a member's identity and subscription."""
+    key = ShareGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id)
+    value = ShareGroupMemberMetadataValue(
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.subscribed_topic_names),
+    )
+    return CoordinatorRecord.of(key, value)
+
+
+def target_epoch_record(group_id: str, epoch: int, timestamp: int) -> CoordinatorRecord:
+    """Return the record of the epoch of the target assignment, and when it was computed."""
+    value = ShareGroupTargetAssignmentMetadataValue(
+        assignment_epoch=epoch, assignment_timestamp=timestamp
+    )
+    return CoordinatorRecord.of(ShareGroupTargetAssignmentMetadataKey(group_id=group_id), value)
+
+
+def target_record(group_id: str, member_id: str, target: Target) -> CoordinatorRecord:
+    """Return the record of a member's target assignment."""
+    key = ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
+    partitions = [
+        TopicPartition(topic_id=topic_id, partitions=sorted(indexes))
+        for topic_id, indexes in sorted(target.items())
+    ]
+    return CoordinatorRecord.of(
+        key, ShareGroupTargetAssignmentMemberValue(topic_partitions=partitions)
+    )
+
+
+def current_record(group_id: str, member: ShareMember) -> CoordinatorRecord:
+    """Return the record of a member's epoch and partitions."""
+    key = ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id)
+    value = ShareGroupCurrentMemberAssignmentValue(
+        member_epoch=member.member_epoch,
+        previous_member_epoch=member.previous_member_epoch,
+        state=_STABLE,
+        assigned_partitions=[
+            TopicPartitions(topic_id=topic_id, partitions=sorted(indexes))
+            for topic_id, indexes in sorted(member.assigned.items())
+        ],
+    )
+    return CoordinatorRecord.of(key, value)
+
+
+def state_topics_record(
+    group_id: str, topics: StateTopics, deleting_names: Mapping[bytes, str]
+) -> CoordinatorRecord:
+    """Return the record of the topics with state.
+
+    Args:
+        group_id: the group.
+        topics: its topics.
+        deleting_names: names of topics whose state is being deleted.
+    """
+    value = ShareGroupStatePartitionMetadataValue(
+        initializing_topics=_state_topics(topics.initializing),
+        initialized_topics=_state_topics(topics.initialized),
+        deleting_topics=[
+            TopicInfo(topic_id=topic_id, topic_name=deleting_names[topic_id])
+            for topic_id in sorted(topics.deleting)
+        ],
+    )
+    return CoordinatorRecord.of(ShareGroupStatePartitionMetadataKey(group_id=group_id), value)
+
+
+def _state_topics(topics: StateTopicsById) -> list[TopicPartitionsInfo]:
+    return [
+        TopicPartitionsInfo(
+            topic_id=topic_id, topic_name=topic.name, partitions=sorted(topic.partitions)
+        )
+        for topic_id, topic in sorted(topics.items())
+    ]
+
+
+def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
+    """Return the records that remove a member, in the order that replay expects."""
+    return [
+        CoordinatorRecord.of(
+            ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None
+        ),
+        CoordinatorRecord.of(
+            ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None
+        ),
+        CoordinatorRecord.of(
+            ShareGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None
+        ),
+    ]
+
+
+def group_tombstones(group: ShareGroup) -> list[CoordinatorRecord]:
+    """Return the records that remove a group without members, in Kafka's order."""
+    assert not group.members, f"group={group.group_id} members={len(group.members)}"
+    group_id = group.group_id
+    return [
+        CoordinatorRecord.of(ShareGroupTargetAssignmentMetadataKey(group_id=group_id), None),
+        CoordinatorRecord.of(ShareGroupStatePartitionMetadataKey(group_id=group_id), None),
+        CoordinatorRecord.of(ShareGroupMetadataKey(group_id=group_id), None),
+    ]

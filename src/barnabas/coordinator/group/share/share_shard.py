@@ -1,0 +1,192 @@
+"""The share groups of one state partition, and what their requests share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from barnabas.coordinator.group.consumer.refusal import RefusalError
+from barnabas.coordinator.group.share.share_group import ShareGroup
+from barnabas.coordinator.group.share.share_groups import ShareGroups
+from barnabas.coordinator.group.share_config import ShareGroupConfig
+from barnabas.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
+
+    from barnabas.coordinator.group.classic.group_memory import GroupMemory
+    from barnabas.coordinator.group.consumer.topic_hash import TopicHashes
+    from barnabas.coordinator.group.group_metrics import GroupMetrics
+    from barnabas.coordinator.group.share.share_member import ShareMember
+    from barnabas.coordinator.group.topics_view import TopicsView
+    from barnabas.coordinator.runtime.shard_timers import ShardTimers
+    from barnabas.runtime.clock import Clock
+
+# The name that Kafka writes for the topic ids that do not exist any more.
+_UNKNOWN_NAME = "<UNKNOWN>"
+
+
+def _no_overrides(_group_id: str) -> Mapping[str, str]:
+    return {}
+
+
+class ShareSettings(msgspec.Struct):
+    """The configuration of share groups."""
+
+    # The broker replaces it when a dynamic key changes.
+    config: ShareGroupConfig = ShareGroupConfig()
+    # Returns the configs of a group, which override the broker's.
+    overrides: Callable[[str], Mapping[str, str]] = _no_overrides
+
+
+class ShareSurroundings(msgspec.Struct, frozen=True):
+    """What a shard's share groups use."""
+
+    settings: ShareSettings
+    topics: TopicsView
+    timers: ShardTimers
+    clock: Clock
+    metrics: GroupMetrics
+    # Memory accounting of all groups of this broker.
+    memory: GroupMemory
+    # Hashes of topics, which consumer groups use too.
+    hashes: TopicHashes
+    # offsets.commit.timeout.ms.
+    write_timeout_ms: int
+
+
+class ShareShard:
+    """The share groups of one shard. A group id belongs to one group of any type."""
+
+    __slots__ = (
+        "_has_other",
+        "_memory",
+        "_settings",
+        "_write_timeout_ms",
+        "clock",
+        "groups",
+        "hashes",
+        "metrics",
+        "timers",
+        "topics",
+    )
+
+    def __init__(
+        self,
+        surroundings: ShareSurroundings,
+        make_room: Callable[[str], bool],
+        has_other: Callable[[str], bool],
+    ) -> None:
+        """Create the shard.
+
+        Args:
+            surroundings: what the groups use.
+            make_room: removes a classic group that has only offsets. False if the id has another
+                group.
+            has_other: whether an id has a classic or consumer group.
+        """
+        self._settings = surroundings.settings
+        self._memory = surroundings.memory
+        self._has_other = has_other
+        self._write_timeout_ms = surroundings.write_timeout_ms
+        self.topics = surroundings.topics
+        self.timers = surroundings.timers
+        self.clock = surroundings.clock
+        self.metrics = surroundings.metrics
+        self.hashes = surroundings.hashes
+        self.groups = ShareGroups(make_room, surroundings.memory, self.clock)
+
+    # Groups.
+
+    def require(self, group_id: str) -> ShareGroup:
+        """Return an existing share group. Raises RefusalError."""
+        group = self.groups.find(group_id)
+        if group is None:
+            self._check_type(group_id)
+            raise RefusalError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        return group
+
+    def find_or_create(self, group_id: str, *, may_create: bool) -> ShareGroup:
+        """Return the group of a request. Raises RefusalError.
+
+        A new group is added by the replay of its records.
+        """
+        group = self.groups.find(group_id)
+        if group is None:
+            self._check_type(group_id)
+            if not may_create:
+                raise RefusalError(
+                    ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {group_id} not found."
+                )
+            group = ShareGroup(group_id, self._memory)
+        return group
+
+    def _check_type(self, group_id: str) -> None:
+        if self._has_other(group_id):
+            raise RefusalError(
+                ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group."
+            )
+
+    def check_memory(self, group: ShareGroup, member: ShareMember) -> None:
+        """Check that the group may grow by the new state of a member. Raises RefusalError."""
+        error = self._memory.check(group.held_bytes, group.growth_by(member))
+        if error is not ErrorCode.NONE:
+            raise RefusalError(error, "The subscriptions of the members take too much memory.")
+
+    # Configuration.
+
+    @property
+    def config(self) -> ShareGroupConfig:
+        """The broker's current configuration."""
+        return self._settings.config
+
+    @property
+    def initialize_retry_ms(self) -> int:
+        """Time after which an initialization without a result is repeated."""
+        return max(self.config.group_share_initialize_retry_interval_ms, self._write_timeout_ms)
+
+    def session_timeout_ms(self, group_id: str) -> int:
+        """Return the session timeout of a group's members."""
+        return self._limited(group_id, "session.timeout.ms")
+
+    def heartbeat_interval_ms(self, group_id: str) -> int:
+        """Return the heartbeat interval of a group's members."""
+        return self._limited(group_id, "heartbeat.interval.ms")
+
+    def assignment_interval_ms(self, group_id: str) -> int:
+        """Return the minimum time between two target assignments of a group."""
+        return self._limited(group_id, "assignment.interval.ms")
+
+    def _limited(self, group_id: str, name: str) -> int:
+        return limited(self._settings, group_id, name)
+
+    # Topics.
+
+    def names_of(self, topic_ids: Iterable[bytes]) -> dict[bytes, str]:
+        """Return the names of topics; Kafka's placeholder for topics that do not exist."""
+        return {each: self.topics.topic_name(each) or _UNKNOWN_NAME for each in topic_ids}
+
+    def on_topics_changed(self, names: Collection[str]) -> None:
+        """Let the next heartbeat of each group that subscribes to these topics compare them."""
+        for group in self.groups.all():
+            if any(group.is_subscribed_to(name) for name in names):
+                group.request_refresh()
+
+
+def limited(settings: ShareSettings, group_id: str, name: str) -> int:
+    """Return the value of a group's config. The broker's limits apply to the group's value.
+
+    Args:
+        settings: the configuration of the broker and of groups.
+        group_id: the group.
+        name: the name of the config without the prefix `share.`.
+    """
+    field = name.replace(".", "_")
+    own = settings.overrides(group_id).get(f"share.{name}")
+    value: int = getattr(settings.config, f"group_share_{field}")
+    if own is None:
+        return value
+    lowest: int = getattr(settings.config, f"group_share_min_{field}")
+    highest: int = getattr(settings.config, f"group_share_max_{field}")
+    return min(max(int(own), lowest), highest)

@@ -1,0 +1,204 @@
+"""Changes of the topics with state of a share group, and requests to the share coordinators.
+
+A topic is `initializing` when the coordinator has requested state for its partitions, and
+`initialized` when all share coordinators have confirmed it. It is `deleting` until they have
+deleted the state.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from barnabas.coordinator.group.share.share_records import state_topics_record
+from barnabas.coordinator.group.share.state_topics import (
+    NO_STATE_TOPICS,
+    StateTopic,
+    StateTopics,
+    StateTopicsById,
+    merge,
+    subtract,
+)
+from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+from barnabas.protocol.messages.delete_share_group_state import (
+    DeleteShareGroupStateRequest,
+    DeleteStateData,
+)
+from barnabas.protocol.messages.delete_share_group_state import PartitionData as DeletedPartition
+from barnabas.protocol.messages.initialize_share_group_state import (
+    InitializeShareGroupStateRequest,
+    InitializeStateData,
+    PartitionData,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from barnabas.coordinator.group.share.share_group import ShareGroup
+    from barnabas.coordinator.group.share.share_shard import ShareShard
+    from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
+
+# Start offsets of new partitions. Of a new topic, `share.auto.offset.reset` decides at the first
+# fetch. Partitions that are added to a known topic are read from their beginning.
+_UNDECIDED, _BEGINNING = -1, 0
+
+
+class StateChanges:
+    """Creates the records of topics with state. Their replay changes the groups."""
+
+    __slots__ = ("_shard",)
+
+    def __init__(self, shard: ShareShard) -> None:
+        self._shard = shard
+
+    def initialize_missing(
+        self, group: ShareGroup, group_epoch: int, names: Iterable[str]
+    ) -> tuple[list[CoordinatorRecord], InitializeShareGroupStateRequest | None]:
+        """Return the record and the request for partitions of subscribed topics without state.
+
+        Args:
+            group: the group.
+            group_epoch: the epoch of the group after the request, which is the state epoch.
+            names: the subscribed topics.
+        """
+        missing = self._missing(group, names)
+        if not missing:
+            return [], None
+        known = group.state_topics or NO_STATE_TOPICS
+        known_ids = known.topic_ids()
+        request = InitializeShareGroupStateRequest(
+            group_id=group.group_id,
+            topics=[
+                InitializeStateData(
+                    topic_id=topic_id,
+                    partitions=[
+                        PartitionData(
+                            partition=index,
+                            state_epoch=group_epoch,
+                            start_offset=_BEGINNING if topic_id in known_ids else _UNDECIDED,
+                        )
+                        for index in sorted(topic.partitions)
+                    ],
+                )
+                for topic_id, topic in missing.items()
+            ],
+        )
+        return [self.begin(group, missing)], request
+
+    def _missing(self, group: ShareGroup, names: Iterable[str]) -> dict[bytes, StateTopic]:
+        """Return the partitions of existing topics without state.
+
+        Initializations without a result are repeated after a while.
+        """
+        now_ms = self._shard.clock.wall_ms()
+        known = group.state_topics or NO_STATE_TOPICS
+        recent_since_ms = now_ms - self._shard.initialize_retry_ms
+        recent = {
+            topic_id: topic
+            for topic_id, topic in known.initializing.items()
+            if topic.timestamp > recent_since_ms
+        }
+        present = merge(known.initialized, recent)
+        missing: dict[bytes, StateTopic] = {}
+        for name in names:
+            topic_id = self._shard.topics.topic_id(name)
+            if topic_id is None:
+                continue
+            count = self._shard.topics.partition_count(name)
+            own = present[topic_id].partitions if topic_id in present else frozenset()
+            if len(own) < count:
+                missing[topic_id] = StateTopic(name, frozenset(range(count)) - own, now_ms)
+        return missing
+
+    def begin(self, group: ShareGroup, topics: StateTopicsById) -> CoordinatorRecord:
+        """Return the record that makes these partitions initializing."""
+        known = group.state_topics or NO_STATE_TOPICS
+        initializing = merge(known.initializing, topics)
+        deleting = known.deleting - initializing.keys()
+        return self.record(group, replace(known, initializing=initializing, deleting=deleting))
+
+    def complete(
+        self, group_id: str, partitions: Mapping[bytes, frozenset[int]]
+    ) -> CoordinatorResult[None]:
+        """Make partitions initialized whose share coordinators have confirmed it."""
+        group = self._shard.groups.find(group_id)
+        if group is None or not partitions:
+            return CoordinatorResult(None)
+        known = group.state_topics or NO_STATE_TOPICS
+        now_ms = self._shard.clock.wall_ms()
+        names = self._shard.names_of(partitions)
+        confirmed = {
+            topic_id: StateTopic(names[topic_id], indexes, now_ms)
+            for topic_id, indexes in partitions.items()
+        }
+        after = replace(
+            known,
+            initializing=subtract(known.initializing, partitions),
+            initialized=merge(known.initialized, confirmed),
+        )
+        return CoordinatorResult(None, [self.record(group, after)])
+
+    def give_up(
+        self, group_id: str, partitions: Mapping[bytes, frozenset[int]]
+    ) -> CoordinatorResult[None]:
+        """Forget that partitions are initializing. The next heartbeat requests them again."""
+        group = self._shard.groups.find(group_id)
+        known = None if group is None else group.state_topics
+        if group is None or known is None or not known.initializing or not partitions:
+            return CoordinatorResult(None)
+        after = replace(known, initializing=subtract(known.initializing, partitions))
+        return CoordinatorResult(None, [self.record(group, after)])
+
+    def delete_all(
+        self, group: ShareGroup
+    ) -> tuple[list[CoordinatorRecord], DeleteShareGroupStateRequest | None]:
+        """Return the record and the request that delete the state of a group's topics.
+
+        Deletions that failed before are repeated if their topics still exist.
+        """
+        known = group.state_topics
+        if known is None:
+            return [], None
+        candidates = merge(known.initialized, known.initializing)
+        names = {topic_id: topic.name for topic_id, topic in candidates.items()}
+        partitions = {topic_id: topic.partitions for topic_id, topic in candidates.items()}
+        for topic_id in known.deleting:
+            name = self._shard.topics.topic_name(topic_id)
+            if name is not None:
+                every = frozenset(range(self._shard.topics.partition_count(name)))
+                names[topic_id] = name
+                partitions[topic_id] = partitions.get(topic_id, frozenset()) | every
+        after = StateTopics(deleting=frozenset(partitions))
+        records = [state_topics_record(group.group_id, after, names)]
+        return records, delete_request(group.group_id, partitions) if partitions else None
+
+    def forget_topics(self, topic_ids: frozenset[bytes]) -> list[CoordinatorRecord]:
+        """Return the records that remove deleted topics from all groups."""
+        records = []
+        for group in self._shard.groups.all():
+            known = group.state_topics
+            if known is not None and not topic_ids.isdisjoint(known.topic_ids() | known.deleting):
+                records.append(self.record(group, known.without(topic_ids)))
+        return records
+
+    def record(self, group: ShareGroup, topics: StateTopics) -> CoordinatorRecord:
+        """Return the record of a group's topics."""
+        names = self._shard.names_of(topics.deleting)
+        return state_topics_record(group.group_id, topics, names)
+
+
+def delete_request(
+    group_id: str, partitions: Mapping[bytes, Iterable[int]]
+) -> DeleteShareGroupStateRequest:
+    """Return the request that deletes the state of partitions, by topic id."""
+    return DeleteShareGroupStateRequest(
+        group_id=group_id,
+        topics=[
+            DeleteStateData(
+                topic_id=topic_id,
+                partitions=[DeletedPartition(partition=index) for index in sorted(indexes)],
+            )
+            for topic_id, indexes in partitions.items()
+        ],
+    )

@@ -1,0 +1,218 @@
+"""DescribeShareGroupOffsets: start offsets and lags of share groups (KIP-932, KIP-1226)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from barnabas.coordinator.runtime.append_errors import client_error
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsResponseGroup,
+    DescribeShareGroupOffsetsResponsePartition,
+    DescribeShareGroupOffsetsResponseTopic,
+)
+from barnabas.protocol.messages.read_share_group_state_summary import (
+    PartitionData,
+    ReadShareGroupStateSummaryRequest,
+    ReadStateSummaryData,
+)
+from barnabas.protocol.primitives import ZERO_UUID
+from barnabas.storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Generator, Mapping
+
+    from barnabas.coordinator.group.group_shard import GroupShard
+    from barnabas.coordinator.group.share.state_store import ShareStateStore
+    from barnabas.coordinator.group.topics_view import TopicsView
+    from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
+    from barnabas.protocol.messages.describe_share_group_offsets import (
+        DescribeShareGroupOffsetsRequestGroup,
+    )
+    from barnabas.protocol.messages.read_share_group_state_summary import (
+        PartitionResult,
+        ReadShareGroupStateSummaryResponse,
+    )
+
+    # Latest offset by partition, or the error that prevents it.
+    LatestOffsets = Mapping[TopicPartition, int | ErrorCode]
+    OnDescribed = Callable[[Generator[None, None, DescribeShareGroupOffsetsResponseGroup]], None]
+
+_NO_OFFSET = -1
+_NO_COUNT = -1
+
+
+class LatestOffsetFinder(Protocol):
+    """Finds the latest offsets of partitions at their leaders."""
+
+    def find(
+        self,
+        partitions: Collection[TopicPartition],
+        on_found: Callable[[LatestOffsets], None],
+    ) -> None:
+        """Find the offsets.
+
+        Args:
+            partitions: the partitions.
+            on_found: gets an offset or an error for each partition; called once, perhaps before
+                this returns.
+        """
+        ...
+
+
+class ShareOffsetDescriptions:
+    """Describes offsets of share groups."""
+
+    def __init__(
+        self,
+        runtime: CoordinatorRuntime[GroupShard],
+        topics: TopicsView,
+        store: ShareStateStore,
+        latest: LatestOffsetFinder,
+    ) -> None:
+        self._runtime = runtime
+        self._topics = topics
+        self._store = store
+        self._latest = latest
+
+    def describe(
+        self, request: DescribeShareGroupOffsetsRequestGroup, on_done: OnDescribed
+    ) -> Generator[None, None, None]:
+        """Return start offsets and lags of one group (versions 0 and 1).
+
+        Without topics in the request, all initialized partitions are described. The group need not
+        exist, as in Kafka. Yields after each partition.
+
+        Args:
+            request: the group, and its topics or None.
+            on_done: gets a generator that builds the result; called once.
+        """
+        group_id = request.group_id
+        if request.topics is None:
+            found = self._runtime.read(group_id, lambda shard: _initialized(shard, group_id))
+            if isinstance(found, ErrorCode):
+                on_done(_failed(group_id, client_error(found)))
+                return
+            asked = [(self._topics.topic_name(each), found[each]) for each in found]
+            shown = [(name, sorted(indexes)) for name, indexes in asked if name is not None]
+        else:
+            shown = [(topic.topic_name, topic.partitions) for topic in request.topics]
+        existing: dict[bytes, dict[int, PartitionData]] = {}
+        for name, indexes in shown:
+            topic_id = self._topics.topic_id(name)
+            count = self._topics.partition_count(name)
+            for index in indexes:
+                if topic_id is not None and 0 <= index < count:
+                    existing.setdefault(topic_id, {}).setdefault(
+                        index, PartitionData(partition=index, leader_epoch=0)
+                    )
+                yield
+        if not existing:
+            on_done(self._build(group_id, shown, {}, {}))
+            return
+        asking = ReadShareGroupStateSummaryRequest(
+            group_id=group_id,
+            topics=[
+                ReadStateSummaryData(topic_id=topic_id, partitions=list(partitions.values()))
+                for topic_id, partitions in existing.items()
+            ],
+        )
+
+        def on_read(response: ReadShareGroupStateSummaryResponse) -> None:
+            states = {
+                TopicPartition(self._topics.topic_name(topic.topic_id) or "", each.partition): each
+                for topic in response.results
+                for each in topic.partitions
+            }
+            behind = [where for where, state in states.items() if _has_lag(state)]
+            if behind:
+                self._latest.find(
+                    behind, lambda offsets: on_done(self._build(group_id, shown, states, offsets))
+                )
+            else:
+                on_done(self._build(group_id, shown, states, {}))
+
+        self._store.read_summary(asking, on_read)
+
+    def _build(
+        self,
+        group_id: str,
+        shown: list[tuple[str, list[int]]],
+        states: Mapping[TopicPartition, PartitionResult],
+        offsets: LatestOffsets,
+    ) -> Generator[None, None, DescribeShareGroupOffsetsResponseGroup]:
+        """Return the result. Missing topics come last, as in Kafka. Yields after each partition.
+
+        Args:
+            group_id: the group.
+            shown: names and partitions of the topics.
+            states: the state of partitions that the share coordinators know.
+            offsets: the latest offsets of partitions that have a lag.
+        """
+        existing: list[DescribeShareGroupOffsetsResponseTopic] = []
+        missing: list[DescribeShareGroupOffsetsResponseTopic] = []
+        for name, indexes in shown:
+            topic_id = self._topics.topic_id(name)
+            topic = DescribeShareGroupOffsetsResponseTopic(
+                topic_name=name, topic_id=topic_id or ZERO_UUID, partitions=[]
+            )
+            (missing if topic_id is None else existing).append(topic)
+            for index in indexes:
+                where = TopicPartition(name, index)
+                topic.partitions.append(_described(index, states.get(where), offsets.get(where)))
+                yield
+        return DescribeShareGroupOffsetsResponseGroup(
+            group_id=group_id, topics=[*existing, *missing], error_code=ErrorCode.NONE
+        )
+
+
+def _initialized(shard: GroupShard, group_id: str) -> dict[bytes, frozenset[int]]:
+    """Return the initialized partitions of a group by topic id; none if it does not exist."""
+    group = shard.share_groups.groups.find(group_id)
+    if group is None or group.state_topics is None:
+        return {}
+    return {each: topic.partitions for each, topic in group.state_topics.initialized.items()}
+
+
+def _has_lag(state: PartitionResult) -> bool:
+    """Whether the state is known, reading has begun, and the deliveries were counted."""
+    return (
+        state.error_code == ErrorCode.NONE
+        and state.start_offset != _NO_OFFSET
+        and state.delivery_complete_count != _NO_COUNT
+    )
+
+
+def _described(
+    index: int, state: PartitionResult | None, latest: int | ErrorCode | None
+) -> DescribeShareGroupOffsetsResponsePartition:
+    """Return offset and lag. Errors of the share coordinator are not shown, as in Kafka."""
+    described = DescribeShareGroupOffsetsResponsePartition(
+        partition_index=index, start_offset=_NO_OFFSET, leader_epoch=0, error_code=ErrorCode.NONE
+    )
+    if state is None or state.error_code != ErrorCode.NONE:
+        return described
+    if isinstance(latest, ErrorCode):
+        described.start_offset = 0
+        described.error_code, described.error_message = latest, latest.message
+        return described
+    described.start_offset, described.leader_epoch = state.start_offset, state.leader_epoch
+    if latest is not None:
+        described.lag = latest - state.start_offset - state.delivery_complete_count
+    return described
+
+
+def _failed(
+    group_id: str, error: ErrorCode
+) -> Generator[None, None, DescribeShareGroupOffsetsResponseGroup]:
+    yield from ()
+    return failed_offsets(group_id, error, error.message)
+
+
+def failed_offsets(
+    group_id: str, error: ErrorCode, message: str | None
+) -> DescribeShareGroupOffsetsResponseGroup:
+    """Return the description of a group's offsets with an error."""
+    return DescribeShareGroupOffsetsResponseGroup(
+        group_id=group_id, topics=[], error_code=error, error_message=message
+    )
