@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from barnabas.coordinator.group.classic.classic_group import ClassicGroup
+    from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
     from barnabas.coordinator.group.group_shard import GroupShard
     from barnabas.coordinator.group.offsets.offset_store import PartitionKey
+    from barnabas.coordinator.group.share.share_group import ShareGroup
     from barnabas.coordinator.group.topics_view import TopicsView
     from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
     from barnabas.protocol.messages.list_groups import ListGroupsRequest
@@ -94,9 +96,11 @@ class GroupRequests:
                         group_type=_CLASSIC,
                     )
                 )
-            modern = [(each, _CONSUMER) for each in shard.consumer_groups.groups.all()]
-            shares = [(each, _SHARE) for each in shard.share_groups.groups.all()]
-            for each, group_type in [*modern, *shares]:
+            modern: list[tuple[ConsumerGroup | ShareGroup, str]] = [
+                *((each, _CONSUMER) for each in shard.consumer_groups.groups.all()),
+                *((each, _SHARE) for each in shard.share_groups.groups.all()),
+            ]
+            for each, group_type in modern:
                 yield
                 state = each.state.value
                 if (states and state.lower() not in states) or (types and group_type not in types):

@@ -27,6 +27,11 @@ def _of_groups(first_version: int, last_version: int, function: str) -> ServedAp
     return ServedApi(first_version, last_version, "groups.group_requests", function)
 
 
+def _of_share_offsets(last_version: int, function: str) -> ServedApi:
+    """Return the row of an API about the offsets of share groups."""
+    return ServedApi(0, last_version, "groups.share_group_offsets", function)
+
+
 def _of_share_state(last_version: int, function: str) -> ServedApi:
     """Return the row of an API that the share coordinator serves."""
     return ServedApi(0, last_version, "share_state.state_requests", function)
@@ -101,6 +106,11 @@ SERVED_APIS: dict[int, ServedApi] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: ServedApi(0, 0, "topics.describe_topic_partitions"),
     ApiKey.ADD_RAFT_VOTER: _forwarded(0, 1),
     ApiKey.REMOVE_RAFT_VOTER: _forwarded(0, 0),
+    ApiKey.SHARE_GROUP_HEARTBEAT: ServedApi(1, 1, "groups.share_group_heartbeat"),
+    ApiKey.SHARE_GROUP_DESCRIBE: ServedApi(1, 1, "groups.share_group_describe"),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: _of_share_offsets(1, "describe_share_group_offsets"),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: _of_share_offsets(0, "alter_share_group_offsets"),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: _of_share_offsets(0, "delete_share_group_offsets"),
     ApiKey.INITIALIZE_SHARE_GROUP_STATE: _of_share_state(0, "initialize"),
     ApiKey.READ_SHARE_GROUP_STATE: _of_share_state(0, "read"),
     ApiKey.WRITE_SHARE_GROUP_STATE: _of_share_state(1, "write"),

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 from barnabas.coordinator.group.config import GroupCoordinatorConfig
 from barnabas.coordinator.group.consumer.consumer_shard import ConsumerSettings
 from barnabas.coordinator.group.consumer_config import ASSIGNMENT_INTERVAL, ConsumerGroupConfig
-from barnabas.coordinator.group.group_coordinator import GroupCoordinator
+from barnabas.coordinator.group.group_coordinator import (
+    GroupCoordinator,
+    GroupSettings,
+    ShareServices,
+)
+from barnabas.coordinator.group.share.share_shard import ShareSettings
+from barnabas.coordinator.group.share_config import SHARE_ASSIGNMENT_INTERVAL, ShareGroupConfig
 from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencies
 from barnabas.coordinator.share.config import ShareCoordinatorConfig
 from barnabas.coordinator.transaction.config import TransactionConfig
@@ -44,6 +50,7 @@ from barnabas.server.handlers.handler_table import HandlerTable
 from barnabas.server.process.listener_setup import make_listener
 from barnabas.server.process.metadata_follower import MetadataFollower
 from barnabas.server.share.coordination import make_share_coordinator
+from barnabas.server.share.latest_offsets import LatestOffsets
 from barnabas.server.share.persister import Persister
 from barnabas.server.startup.node_failure import (
     describe_directory_failure,
@@ -58,7 +65,7 @@ from barnabas.storage.files.clean_shutdown import previous_broker_epoch
 from barnabas.storage.manager.log_manager import LogManager
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from barnabas.metadata.delta import ClusterDelta
     from barnabas.metadata.image import ClusterImage
@@ -266,21 +273,9 @@ class BrokerServer:
         assignments = self._assignments = DirectoryAssignments(
             node_id, self._broker_epoch, self._forwarding, runtime.timer, shared.cluster, self.logs
         )
-        group_config = config.build(GroupCoordinatorConfig)
-        self.groups = GroupCoordinator(
-            group_config,
-            self._coordinator_dependencies(
-                # The clock that expires committed offsets.
-                self.logs.trusted_clock,
-                group_config.offsets_commit_timeout_ms,
-                group_config.offsets_topic_compression_codec,
-            ),
-            shared.cluster,
-            runtime.rng,
-            self._consumer_settings(config),
-        )
-        self._create_transactions()
         self._create_share_coordinator()
+        self._create_groups()
+        self._create_transactions()
         self.follower = MetadataFollower(
             shared.cluster,
             shared.dynamic,
@@ -298,17 +293,45 @@ class BrokerServer:
         self.follower.add_listener(assignments.on_changes)
         self.follower.add_listener(self._moves.on_changes)
 
-    def _consumer_settings(self, config: ParsedConfig) -> ConsumerSettings:
-        cluster = self._shared.cluster
-        settings = ConsumerSettings(
-            config.build(ConsumerGroupConfig),
-            lambda group_id: cluster.image.configs.get(GROUP, group_id),
+    def _create_groups(self) -> None:
+        """Create the group coordinator."""
+        shared, runtime = self._shared, self._runtime
+        config = self._config.build(GroupCoordinatorConfig)
+        times = (runtime.clock, runtime.timer)
+        latest = LatestOffsets(
+            shared.node_id, shared.cluster, self.replicas, times, self._leader_channels()
+        )
+        self.groups = GroupCoordinator(
+            config,
+            self._coordinator_dependencies(
+                # The clock that expires committed offsets.
+                self.logs.trusted_clock,
+                config.offsets_commit_timeout_ms,
+                config.offsets_topic_compression_codec,
+            ),
+            shared.cluster,
+            runtime.rng,
+            ShareServices(self.persister, latest),
+            self._group_settings(),
+        )
+
+    def _group_settings(self) -> GroupSettings:
+        """Return the configuration of groups, which follows the dynamic keys."""
+        cluster, config = self._shared.cluster, self._config
+
+        def overrides(group_id: str) -> Mapping[str, str]:
+            return cluster.image.configs.get(GROUP, group_id)
+
+        settings = GroupSettings(
+            ConsumerSettings(config.build(ConsumerGroupConfig), overrides),
+            ShareSettings(config.build(ShareGroupConfig), overrides),
         )
 
         def take(changed: ParsedConfig) -> None:
-            settings.config = changed.build(ConsumerGroupConfig)
+            settings.consumers.config = changed.build(ConsumerGroupConfig)
+            settings.shares.config = changed.build(ShareGroupConfig)
 
-        self._shared.dynamic.subscribe((ASSIGNMENT_INTERVAL,), take)
+        self._shared.dynamic.subscribe((ASSIGNMENT_INTERVAL, SHARE_ASSIGNMENT_INTERVAL), take)
         return settings
 
     def _create_transactions(self) -> None:

@@ -107,7 +107,7 @@ class ShareGroup:
             for topic_id, indexes in target.items():
                 assigned.setdefault(topic_id, set()).update(indexes)
         return any(
-            topic.name in self._names and assigned.get(topic_id) != topic.partitions
+            topic.name in self._names and assigned.get(topic_id, set()) ^ topic.partitions
             for topic_id, topic in self.state_topics.initialized.items()
         )
 

@@ -120,7 +120,14 @@ EFFECTS: dict[str, tuple[str, Callable[[SimulatedBroker], Any], Any]] = {
     "group.consumer.assignment.interval.ms": (
         "5",
         lambda broker: (
-            broker.node.broker.groups.consumer_settings.config.group_consumer_assignment_interval_ms
+            broker.node.broker.groups.settings.consumers.config.group_consumer_assignment_interval_ms
+        ),
+        5,
+    ),
+    "group.share.assignment.interval.ms": (
+        "5",
+        lambda broker: (
+            broker.node.broker.groups.settings.shares.config.group_share_assignment_interval_ms
         ),
         5,
     ),

@@ -123,6 +123,25 @@ BROKER_CHECKS: Mapping[int, Row] = {
         "offsets.check_txn_offset_commit",
         f"WRITE on the transactional id; {_READ_GROUP}; READ on the topic",
     ),
+    ApiKey.SHARE_GROUP_HEARTBEAT: _by(
+        "share_groups.check_share_group_heartbeat",
+        f"{_READ_GROUP}; DESCRIBE on the topics that it names",
+    ),
+    ApiKey.SHARE_GROUP_DESCRIBE: _by(
+        "share_groups.check_share_group_describe",
+        "DESCRIBE on the group; DESCRIBE on each assigned topic",
+    ),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: _by(
+        "share_groups.check_describe_share_group_offsets",
+        "DESCRIBE on the group; DESCRIBE on the topic",
+    ),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: _by(
+        "share_groups.check_alter_share_group_offsets", f"{_READ_GROUP}; READ on the topic"
+    ),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: _by(
+        "share_groups.check_delete_share_group_offsets",
+        "DELETE on the group; READ on the topic",
+    ),
     ApiKey.INITIALIZE_SHARE_GROUP_STATE: _by("share_state.check_initialize", _BROKERS_ONLY),
     ApiKey.READ_SHARE_GROUP_STATE: _by("share_state.check_read", _BROKERS_ONLY),
     ApiKey.WRITE_SHARE_GROUP_STATE: _by("share_state.check_write", _BROKERS_ONLY),

@@ -1,0 +1,39 @@
+"""ShareGroupHeartbeat (key 76, v1): membership of share groups (KIP-932)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.coordinator.group.classic.joining import ClientIdentity
+from barnabas.coordinator.group.share.share_membership import failed_share_heartbeat
+from barnabas.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.protocol.messages.share_group_heartbeat import (
+        ShareGroupHeartbeatRequest,
+        ShareGroupHeartbeatResponse,
+    )
+    from barnabas.server.dispatch.request import Handle, RequestContext
+    from barnabas.server.handlers.dependencies import BrokerDependencies
+
+_MEMBER_ID_LENGTH_MAX = 36
+
+
+def handler(dependencies: BrokerDependencies) -> Handle:
+    """Return the handler of heartbeats. The response follows when its records are committed."""
+    shares, cluster = dependencies.groups.shares, dependencies.cluster
+
+    def handle_share_group_heartbeat(
+        context: RequestContext, request: ShareGroupHeartbeatRequest
+    ) -> ShareGroupHeartbeatResponse | None:
+        if not cluster.image.features.has_share_groups:
+            error = ErrorCode.UNSUPPORTED_VERSION
+            return failed_share_heartbeat(error, error.message)
+        if not 1 <= len(request.member_id) <= _MEMBER_ID_LENGTH_MAX:
+            message = "Invalid member id in the request."
+            return failed_share_heartbeat(ErrorCode.INVALID_REQUEST, message)
+        client = ClientIdentity(context.client_id or "", f"/{context.host}")
+        shares.heartbeat(request, client, context.respond)
+        return None
+
+    return handle_share_group_heartbeat

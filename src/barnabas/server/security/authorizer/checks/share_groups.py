@@ -1,0 +1,245 @@
+"""Checks of requests for share groups and their offsets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.coordinator.group.share.share_membership import failed_share_heartbeat
+from barnabas.coordinator.group.share_offset_describe import failed_offsets
+from barnabas.coordinator.group.share_offset_requests import failed_alteration, failed_deletion
+from barnabas.coordinator.group.share_requests import failed_share_group
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsResponsePartition,
+    AlterShareGroupOffsetsResponseTopic,
+)
+from barnabas.protocol.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsResponseTopic,
+)
+from barnabas.protocol.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsResponsePartition,
+    DescribeShareGroupOffsetsResponseTopic,
+)
+from barnabas.protocol.primitives import ZERO_UUID
+from barnabas.server.security.authorizer.checks.check import (
+    DELETE,
+    DESCRIBE,
+    GROUP,
+    READ,
+    TOPIC,
+    Partial,
+    divide,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from barnabas.protocol.messages.alter_share_group_offsets import (
+        AlterShareGroupOffsetsRequest,
+        AlterShareGroupOffsetsRequestTopic,
+        AlterShareGroupOffsetsResponse,
+    )
+    from barnabas.protocol.messages.delete_share_group_offsets import (
+        DeleteShareGroupOffsetsRequest,
+        DeleteShareGroupOffsetsResponse,
+    )
+    from barnabas.protocol.messages.describe_share_group_offsets import (
+        DescribeShareGroupOffsetsRequest,
+        DescribeShareGroupOffsetsRequestTopic,
+        DescribeShareGroupOffsetsResponse,
+    )
+    from barnabas.protocol.messages.share_group_describe import (
+        ShareGroupDescribeRequest,
+        ShareGroupDescribeResponse,
+    )
+    from barnabas.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+    from barnabas.server.security.authorizer.checks.check import Verdict
+    from barnabas.server.security.authorizer.rights import Rights
+
+_REFUSED = ErrorCode.GROUP_AUTHORIZATION_FAILED
+_TOPIC_REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def check_share_group_heartbeat(
+    rights: Rights, request: ShareGroupHeartbeatRequest
+) -> Verdict | Generator[None, None, Verdict]:
+    """Refuse a group that the client may not read, and topics that it may not describe."""
+    if not rights.allows(READ, GROUP, request.group_id):
+        return failed_share_heartbeat(_REFUSED, _REFUSED.message)
+    if not request.subscribed_topic_names:
+        return None
+    return _check_subscription(rights, request.subscribed_topic_names)
+
+
+def _check_subscription(rights: Rights, names: list[str]) -> Generator[None, None, Verdict]:
+    _, refused = yield from divide(
+        dict.fromkeys(names), lambda topic: rights.allows(DESCRIBE, TOPIC, topic)
+    )
+    return failed_share_heartbeat(_TOPIC_REFUSED, None) if refused else None
+
+
+def check_share_group_describe(
+    rights: Rights, request: ShareGroupDescribeRequest
+) -> Generator[None, None, Verdict]:
+    """Refuse the groups that the client may not describe."""
+    allowed, refused = yield from divide(
+        request.group_ids, lambda group: rights.allows(DESCRIBE, GROUP, group)
+    )
+    if not refused:
+        return None
+    request.group_ids = allowed
+
+    def amend(response: ShareGroupDescribeResponse) -> ShareGroupDescribeResponse:
+        response.groups = [
+            *(failed_share_group(group, _REFUSED, None) for group in refused),
+            *response.groups,
+        ]
+        return response
+
+    return Partial(request, amend)
+
+
+def check_describe_share_group_offsets(
+    rights: Rights, request: DescribeShareGroupOffsetsRequest
+) -> Generator[None, None, Verdict]:
+    """Refuse the groups and topics that the client may not describe."""
+    # For each group of the request: None if it is refused, else its refused topics.
+    outcomes: list[list[DescribeShareGroupOffsetsRequestTopic] | None] = []
+    groups = request.groups
+    for group in groups:
+        if not rights.allows(DESCRIBE, GROUP, group.group_id):
+            outcomes.append(None)
+        elif group.topics is None:
+            outcomes.append([])
+        else:
+            group.topics, refused = yield from divide(
+                group.topics, lambda topic: rights.allows(DESCRIBE, TOPIC, topic.topic_name)
+            )
+            outcomes.append(refused)
+        yield
+    request.groups = [
+        group for group, outcome in zip(groups, outcomes, strict=True) if outcome is not None
+    ]
+
+    def amend(response: DescribeShareGroupOffsetsResponse) -> DescribeShareGroupOffsetsResponse:
+        described = iter(response.groups)
+        answers = []
+        for group, refused in zip(groups, outcomes, strict=True):
+            if refused is None:
+                answers.append(failed_offsets(group.group_id, _REFUSED, None))
+                continue
+            answer = next(described)
+            if group.topics is None:
+                answer.topics = [
+                    topic
+                    for topic in answer.topics
+                    if rights.allows(DESCRIBE, TOPIC, topic.topic_name, is_logged=False)
+                ]
+            elif answer.error_code == ErrorCode.NONE:
+                answer.topics += [_undescribed(topic) for topic in refused]
+            answers.append(answer)
+        response.groups = answers
+        return response
+
+    return Partial(request, amend)
+
+
+def _undescribed(
+    topic: DescribeShareGroupOffsetsRequestTopic,
+) -> DescribeShareGroupOffsetsResponseTopic:
+    return DescribeShareGroupOffsetsResponseTopic(
+        topic_name=topic.topic_name,
+        topic_id=ZERO_UUID,
+        partitions=[
+            DescribeShareGroupOffsetsResponsePartition(
+                partition_index=each,
+                start_offset=-1,
+                leader_epoch=0,
+                error_code=_TOPIC_REFUSED,
+                error_message=_TOPIC_REFUSED.message,
+            )
+            for each in topic.partitions
+        ],
+    )
+
+
+def check_alter_share_group_offsets(
+    rights: Rights, request: AlterShareGroupOffsetsRequest
+) -> Verdict | Generator[None, None, Verdict]:
+    """Refuse a group that the client may not read, and topics that it may not read."""
+    if not rights.allows(READ, GROUP, request.group_id):
+        return failed_alteration(_REFUSED)
+    return _check_altered_topics(rights, request)
+
+
+def _check_altered_topics(
+    rights: Rights, request: AlterShareGroupOffsetsRequest
+) -> Generator[None, None, Verdict]:
+    allowed, refused = yield from divide(
+        request.topics, lambda topic: rights.allows(READ, TOPIC, topic.topic_name)
+    )
+    if not refused:
+        return None
+    request.topics = allowed
+
+    def amend(response: AlterShareGroupOffsetsResponse) -> AlterShareGroupOffsetsResponse:
+        if response.error_code == ErrorCode.NONE:
+            errors: dict[str, AlterShareGroupOffsetsResponseTopic] = {}
+            for topic in refused:
+                made = AlterShareGroupOffsetsResponseTopic(
+                    topic_name=topic.topic_name, topic_id=ZERO_UUID, partitions=[]
+                )
+                errors.setdefault(topic.topic_name, made).partitions += _unaltered(topic)
+            response.responses = [*errors.values(), *response.responses]
+        return response
+
+    return Partial(request, amend)
+
+
+def _unaltered(
+    topic: AlterShareGroupOffsetsRequestTopic,
+) -> list[AlterShareGroupOffsetsResponsePartition]:
+    return [
+        AlterShareGroupOffsetsResponsePartition(
+            partition_index=each.partition_index,
+            error_code=_TOPIC_REFUSED,
+            error_message=_TOPIC_REFUSED.message,
+        )
+        for each in topic.partitions
+    ]
+
+
+def check_delete_share_group_offsets(
+    rights: Rights, request: DeleteShareGroupOffsetsRequest
+) -> Verdict | Generator[None, None, Verdict]:
+    """Refuse a group that the client may not delete, and topics that it may not read."""
+    if not rights.allows(DELETE, GROUP, request.group_id):
+        return failed_deletion(_REFUSED)
+    return _check_deleted_topics(rights, request)
+
+
+def _check_deleted_topics(
+    rights: Rights, request: DeleteShareGroupOffsetsRequest
+) -> Generator[None, None, Verdict]:
+    allowed, refused = yield from divide(
+        request.topics, lambda topic: rights.allows(READ, TOPIC, topic.topic_name)
+    )
+    if not refused:
+        return None
+    request.topics = allowed
+
+    def amend(response: DeleteShareGroupOffsetsResponse) -> DeleteShareGroupOffsetsResponse:
+        if response.error_code == ErrorCode.NONE:
+            errors = [
+                DeleteShareGroupOffsetsResponseTopic(
+                    topic_name=topic.topic_name,
+                    topic_id=ZERO_UUID,
+                    error_code=_TOPIC_REFUSED,
+                    error_message=_TOPIC_REFUSED.message,
+                )
+                for topic in refused
+            ]
+            response.responses = [*errors, *response.responses]
+        return response
+
+    return Partial(request, amend)
