@@ -28,6 +28,8 @@ SETTINGS = {
     "share.coordinator.state.topic.min.isr": "1",
     # Few enough updates that a test reaches a snapshot.
     "share.coordinator.snapshot.update.records.per.snapshot": "5",
+    # Each heartbeat of a share group may assign partitions.
+    "group.share.assignment.interval.ms": "0",
     # InitProducerId 6 (KIP-939).
     "unstable.api.versions.enable": "true",
     # What a broker does from time to time, often enough to wait for.

@@ -102,7 +102,11 @@ class ShareOffsetDescriptions:
             topic_id = self._topics.topic_id(name)
             count = self._topics.partition_count(name)
             for index in indexes:
-                if topic_id is not None and 0 <= index < count:
+                if topic_id is not None and index < 0:
+                    # Kafka fails in this way too.
+                    on_done(_failed(group_id, ErrorCode.UNKNOWN_SERVER_ERROR))
+                    return
+                if topic_id is not None and index < count:
                     existing.setdefault(topic_id, {}).setdefault(
                         index, PartitionData(partition=index, leader_epoch=0)
                     )

@@ -87,7 +87,12 @@ class ShareOffsetRequests:
             own = {} if topic_id is None else offsets.setdefault(topic_id, {})
             for each in topic.partitions:
                 error = _UNKNOWN
-                if 0 <= each.partition_index < count:
+                if topic_id is not None and each.partition_index < 0:
+                    # Kafka sends this error too, but remembers the partition: the group can never
+                    # be deleted then.
+                    on_done(_altered(failed_alteration(ErrorCode.UNKNOWN_SERVER_ERROR)))
+                    return
+                if each.partition_index < count:
                     error = ErrorCode.NONE
                     own[each.partition_index] = each.start_offset
                 found.partitions.append(

@@ -10,6 +10,7 @@ from barnabas.metadata.metadata_version import (
     METADATA_VERSION,
     METADATA_VERSION_MAX,
     METADATA_VERSION_MIN,
+    SHARE_VERSION,
     TRANSACTION_VERSION,
     TRANSACTION_VERSION_MAX,
 )
@@ -20,6 +21,7 @@ SUPPORTED_FEATURES: dict[str, SupportedLevels] = {
     ELIGIBLE_LEADER_REPLICAS_VERSION: SupportedLevels(0, 1),
     TRANSACTION_VERSION: SupportedLevels(0, TRANSACTION_VERSION_MAX),
     GROUP_VERSION: SupportedLevels(0, 1),
+    SHARE_VERSION: SupportedLevels(0, 1),
 }
 
 # Feature levels of new clusters.
@@ -28,4 +30,5 @@ BOOTSTRAP_FEATURES: dict[str, int] = {
     ELIGIBLE_LEADER_REPLICAS_VERSION: 1,
     TRANSACTION_VERSION: TRANSACTION_VERSION_MAX,
     GROUP_VERSION: 1,
+    SHARE_VERSION: 1,
 }

@@ -27,11 +27,9 @@ def handler(dependencies: BrokerDependencies) -> Handle:
         context: RequestContext, request: ShareGroupHeartbeatRequest
     ) -> ShareGroupHeartbeatResponse | None:
         if not cluster.image.features.has_share_groups:
-            error = ErrorCode.UNSUPPORTED_VERSION
-            return failed_share_heartbeat(error, error.message)
+            return failed_share_heartbeat(ErrorCode.UNSUPPORTED_VERSION, None)
         if not 1 <= len(request.member_id) <= _MEMBER_ID_LENGTH_MAX:
-            message = "Invalid member id in the request."
-            return failed_share_heartbeat(ErrorCode.INVALID_REQUEST, message)
+            return failed_share_heartbeat(ErrorCode.INVALID_REQUEST, None)
         client = ClientIdentity(context.client_id or "", f"/{context.host}")
         shares.heartbeat(request, client, context.respond)
         return None

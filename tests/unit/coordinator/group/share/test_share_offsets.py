@@ -72,6 +72,12 @@ def test_errors_of_the_share_coordinators_are_in_the_response(world: SharesWorld
     assert world.offsets() == {}
 
 
+def test_negative_partitions_are_not_remembered(world: SharesWorld) -> None:
+    # Kafka sends the same error, but cannot delete the group afterwards.
+    assert world.alter(a={0: 1, -1: 1}).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert world.describe_shares().error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
 def test_offsets_of_groups_with_members_do_not_change(world: SharesWorld) -> None:
     world.share_beat("m1", 0, "a")
     assert world.alter(a={0: 5}).error_code == ErrorCode.NON_EMPTY_GROUP

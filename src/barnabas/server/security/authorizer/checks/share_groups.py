@@ -65,7 +65,7 @@ def check_share_group_heartbeat(
 ) -> Verdict | Generator[None, None, Verdict]:
     """Refuse a group that the client may not read, and topics that it may not describe."""
     if not rights.allows(READ, GROUP, request.group_id):
-        return failed_share_heartbeat(_REFUSED, _REFUSED.message)
+        return failed_share_heartbeat(_REFUSED, None)
     if not request.subscribed_topic_names:
         return None
     return _check_subscription(rights, request.subscribed_topic_names)
