@@ -14,8 +14,6 @@ import pytest
 import barnabas
 from barnabas.client.admin.call import AdminCall
 from barnabas.client.admin.cluster.features import UpgradeType
-from barnabas.client.admin.groups.groups import GroupDescription
-from barnabas.client.admin.groups.share_groups import ShareOffset
 from barnabas.client.admin.groups.streams_groups import StreamsGroupDescription
 from barnabas.client.admin.security import tokens
 from barnabas.client.admin.topics.log_dirs import ReplicaDirectories
@@ -29,10 +27,6 @@ from barnabas.protocol.messages.sasl_authenticate import (
     SaslAuthenticateResponse,
 )
 from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from barnabas.protocol.messages.share_group_heartbeat import (
-    ShareGroupHeartbeatRequest,
-    ShareGroupHeartbeatResponse,
-)
 from barnabas.protocol.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
@@ -270,58 +264,6 @@ def test_a_hanging_transaction_is_aborted_in_its_partition(
         assert isinstance(found, list)
         assert [each.current_transaction_start_offset for each in found] == [-1]
         producer.abort_transaction()
-
-
-def test_offsets_of_a_share_group_are_described_altered_and_deleted(
-    kafka: SecuredKafka, admin: barnabas.Admin, topic: str
-) -> None:
-    group, member = f"share-{topic}", "AAAAAAAAAAAAAAAAAAAAAQ"
-    tp = TopicPartition(topic, 0)
-    with barnabas.Producer(kafka.bootstrap) as producer:
-        producer.send_batch(topic, [(None, b"x", (), None)] * 10, 0)
-    raw = RawClient(kafka.bootstrap)
-
-    def beat(epoch: int) -> bool:
-        answer = raw.ask(
-            ShareGroupHeartbeatRequest(
-                group_id=group,
-                member_id=member,
-                member_epoch=epoch,
-                subscribed_topic_names=[topic] if epoch == 0 else None,
-            ),
-            1,
-        )
-        assert isinstance(answer, ShareGroupHeartbeatResponse)
-        return answer.error_code == 0
-
-    try:
-        eventually(lambda: admin.coordinators([group])[group] == 1 and beat(0))
-        described = admin.describe_share_groups([group])[group]
-        assert isinstance(described, GroupDescription)
-        (found,) = described.members
-        assert (described.type, found.member_id, found.topics) == ("share", member, (topic,))
-        assert [each.type for each in admin.list_groups() if each.group_id == group] == ["share"]
-        refused = admin.delete_groups([group], raise_errors=False)[group]
-        assert isinstance(refused, BrokerError)
-        assert beat(-1)
-    finally:
-        raw.close()
-    assert admin.alter_share_group_offsets(group, {tp: 4}) == {tp: None}
-
-    def offset() -> object:
-        offsets = admin.describe_share_group_offsets([group])[group]
-        assert not isinstance(offsets, BrokerError)
-        assert isinstance(offsets, dict)
-        return offsets.get(tp)
-
-    def start_and_lag() -> tuple[int, int | None] | None:
-        found = offset()
-        return (found.start_offset, found.lag) if isinstance(found, ShareOffset) else None
-
-    eventually_equal(start_and_lag, (4, 6))
-    assert admin.delete_share_group_offsets(group, [topic]) == {topic: None}
-    eventually(lambda: not isinstance(offset(), ShareOffset))
-    assert admin.delete_groups([group]) == {group: True}
 
 
 def test_a_streams_group_is_described(

@@ -5,6 +5,10 @@ from __future__ import annotations
 from barnabas.protocol.api_table import ApiKey
 
 _GROUPS = "`test_groups_protocol.py`, `test_groups.py`, `tests/unit/coordinator`"
+_SHARE_GROUPS = (
+    "`tests/differential/test_share_group_records.py`, `test_java_tools_share_groups.py`, "
+    "`tests/unit/coordinator/group/share`"
+)
 _CONSUMER_GROUPS = (
     "`test_consumer_protocol.py`, `tests/differential/test_consumer_group_records.py`, "
     "`tests/unit/coordinator/group/consumer`"
@@ -41,6 +45,11 @@ SHOWN_BY: dict[ApiKey, str] = {
     ApiKey.LIST_GROUPS: _GROUPS,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: _CONSUMER_GROUPS,
     ApiKey.CONSUMER_GROUP_DESCRIBE: _CONSUMER_GROUPS,
+    ApiKey.SHARE_GROUP_HEARTBEAT: _SHARE_GROUPS,
+    ApiKey.SHARE_GROUP_DESCRIBE: _SHARE_GROUPS,
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: _SHARE_GROUPS,
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: _SHARE_GROUPS,
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: _SHARE_GROUPS,
     ApiKey.INITIALIZE_SHARE_GROUP_STATE: _SHARE_STATE,
     ApiKey.READ_SHARE_GROUP_STATE: _SHARE_STATE,
     ApiKey.WRITE_SHARE_GROUP_STATE: _SHARE_STATE,

@@ -118,6 +118,10 @@ CATALOGUE: dict[str, MetricRow] = {
     names.CONSUMER_GROUP_REBALANCES: MetricRow(
         C, (), "Increases of the epochs of consumer groups (KIP-848)."
     ),
+    names.SHARE_GROUPS: MetricRow(G, ("state",), "Share groups (KIP-932) in each state."),
+    names.SHARE_GROUP_REBALANCES: MetricRow(
+        C, (), "Increases of the epochs of share groups (KIP-932) by heartbeats."
+    ),
     names.OFFSET_COMMITS: MetricRow(C, (), "Offsets committed."),
     names.OFFSET_DELETIONS: MetricRow(
         C, (), "Offsets deleted by request, or with their group or topic."

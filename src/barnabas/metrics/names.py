@@ -78,6 +78,8 @@ CONSUMER_GROUPS: Final = "kafka.server:group-coordinator-metrics:consumer-group-
 CONSUMER_GROUP_REBALANCES: Final = (
     "kafka.server:group-coordinator-metrics:consumer-group-rebalance-count"
 )
+SHARE_GROUPS: Final = "kafka.server:group-coordinator-metrics:share-group-count"
+SHARE_GROUP_REBALANCES: Final = "kafka.server:group-coordinator-metrics:share-group-rebalance-count"
 OFFSET_COMMITS: Final = "kafka.server:group-coordinator-metrics:offset-commit-count"
 OFFSET_DELETIONS: Final = "kafka.server:group-coordinator-metrics:offset-deletion-count"
 OFFSET_EXPIRATIONS: Final = "kafka.server:group-coordinator-metrics:offset-expiration-count"
