@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
+
 from barnabas.coordinator.runtime.append_errors import client_error
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.describe_share_group_offsets import (
@@ -37,6 +39,18 @@ if TYPE_CHECKING:
     # Latest offset by partition, or the error that prevents it.
     LatestOffsets = Mapping[TopicPartition, int | ErrorCode]
     OnDescribed = Callable[[Generator[None, None, DescribeShareGroupOffsetsResponseGroup]], None]
+
+
+class _Asked(msgspec.Struct, frozen=True):
+    """The topics of a request."""
+
+    # Partitions of existing topics, in the order of the response.
+    shown: dict[bytes, dict[int, None]]
+    # Those of them that exist.
+    existing: dict[bytes, list[PartitionData]]
+    # Results of topics that do not exist.
+    missing: list[DescribeShareGroupOffsetsResponseTopic]
+
 
 _NO_OFFSET = -1
 _NO_COUNT = -1
@@ -93,34 +107,48 @@ class ShareOffsetDescriptions:
             if isinstance(found, ErrorCode):
                 on_done(_failed(group_id, client_error(found)))
                 return
-            asked = [(self._topics.topic_name(each), found[each]) for each in found]
-            shown = [(name, sorted(indexes)) for name, indexes in asked if name is not None]
+            known = [(self._topics.topic_name(each), found[each]) for each in found]
+            named = [(name, sorted(indexes)) for name, indexes in known if name is not None]
         else:
-            shown = [(topic.topic_name, topic.partitions) for topic in request.topics]
-        existing: dict[bytes, dict[int, PartitionData]] = {}
-        for name, indexes in shown:
+            named = [(topic.topic_name, topic.partitions) for topic in request.topics]
+        # Partitions of existing topics, each once; those that exist; results of missing topics.
+        shown: dict[bytes, dict[int, None]] = {}
+        existing: dict[bytes, list[PartitionData]] = {}
+        missing: list[DescribeShareGroupOffsetsResponseTopic] = []
+        for name, indexes in named:
             topic_id = self._topics.topic_id(name)
-            count = self._topics.partition_count(name)
+            if topic_id is None:
+                missing.append((yield from _missing_topic(name, indexes)))
+                continue
+            is_failed = not group_id or not indexes
+            partitions = shown.setdefault(topic_id, {})
             for index in indexes:
-                if topic_id is not None and index < 0:
-                    # Kafka fails in this way too.
-                    on_done(_failed(group_id, ErrorCode.UNKNOWN_SERVER_ERROR))
-                    return
-                if topic_id is not None and index < count:
-                    existing.setdefault(topic_id, {}).setdefault(
-                        index, PartitionData(partition=index, leader_epoch=0)
-                    )
+                is_failed |= index < 0
+                if index not in partitions:
+                    partitions[index] = None
+                    if self._topics.has_partition(name, index):
+                        own = existing.setdefault(topic_id, [])
+                        own.append(PartitionData(partition=index, leader_epoch=0))
                 yield
-        if not existing:
-            on_done(self._build(group_id, shown, {}, {}))
-            return
+            if is_failed:
+                # Kafka's persister fails in this way.
+                on_done(_failed(group_id, ErrorCode.UNKNOWN_SERVER_ERROR))
+                return
+        self._read(group_id, _Asked(shown, existing, missing), on_done)
+
+    def _read(self, group_id: str, asked: _Asked, on_done: OnDescribed) -> None:
+        """Read the state of partitions that exist, and the latest offsets of those with a lag."""
+        names = {each: self._topics.topic_name(each) or "" for each in asked.shown}
         asking = ReadShareGroupStateSummaryRequest(
             group_id=group_id,
             topics=[
-                ReadStateSummaryData(topic_id=topic_id, partitions=list(partitions.values()))
-                for topic_id, partitions in existing.items()
+                ReadStateSummaryData(topic_id=topic_id, partitions=partitions)
+                for topic_id, partitions in asked.existing.items()
             ],
         )
+        if not asking.topics:
+            on_done(_build(group_id, names, asked, {}, {}))
+            return
 
         def on_read(response: ReadShareGroupStateSummaryResponse) -> None:
             states = {
@@ -131,43 +159,57 @@ class ShareOffsetDescriptions:
             behind = [where for where, state in states.items() if _has_lag(state)]
             if behind:
                 self._latest.find(
-                    behind, lambda offsets: on_done(self._build(group_id, shown, states, offsets))
+                    behind,
+                    lambda offsets: on_done(_build(group_id, names, asked, states, offsets)),
                 )
             else:
-                on_done(self._build(group_id, shown, states, {}))
+                on_done(_build(group_id, names, asked, states, {}))
 
         self._store.read_summary(asking, on_read)
 
-    def _build(
-        self,
-        group_id: str,
-        shown: list[tuple[str, list[int]]],
-        states: Mapping[TopicPartition, PartitionResult],
-        offsets: LatestOffsets,
-    ) -> Generator[None, None, DescribeShareGroupOffsetsResponseGroup]:
-        """Return the result. Missing topics come last, as in Kafka. Yields after each partition.
 
-        Args:
-            group_id: the group.
-            shown: names and partitions of the topics.
-            states: the state of partitions that the share coordinators know.
-            offsets: the latest offsets of partitions that have a lag.
-        """
-        existing: list[DescribeShareGroupOffsetsResponseTopic] = []
-        missing: list[DescribeShareGroupOffsetsResponseTopic] = []
-        for name, indexes in shown:
-            topic_id = self._topics.topic_id(name)
-            topic = DescribeShareGroupOffsetsResponseTopic(
-                topic_name=name, topic_id=topic_id or ZERO_UUID, partitions=[]
-            )
-            (missing if topic_id is None else existing).append(topic)
-            for index in indexes:
-                where = TopicPartition(name, index)
-                topic.partitions.append(_described(index, states.get(where), offsets.get(where)))
-                yield
-        return DescribeShareGroupOffsetsResponseGroup(
-            group_id=group_id, topics=[*existing, *missing], error_code=ErrorCode.NONE
+def _build(
+    group_id: str,
+    names: Mapping[bytes, str],
+    asked: _Asked,
+    states: Mapping[TopicPartition, PartitionResult],
+    offsets: LatestOffsets,
+) -> Generator[None, None, DescribeShareGroupOffsetsResponseGroup]:
+    """Return the result. Missing topics come last, as in Kafka. Yields after each partition.
+
+    Args:
+        group_id: the group.
+        names: names of the existing topics.
+        asked: the topics and partitions.
+        states: the state of partitions that the share coordinators know.
+        offsets: the latest offsets of partitions that have a lag.
+    """
+    topics: list[DescribeShareGroupOffsetsResponseTopic] = []
+    for topic_id, indexes in asked.shown.items():
+        name = names[topic_id]
+        topic = DescribeShareGroupOffsetsResponseTopic(
+            topic_name=name, topic_id=topic_id, partitions=[]
         )
+        topics.append(topic)
+        for index in indexes:
+            where = TopicPartition(name, index)
+            topic.partitions.append(_described(index, states.get(where), offsets.get(where)))
+            yield
+    return DescribeShareGroupOffsetsResponseGroup(
+        group_id=group_id, topics=[*topics, *asked.missing], error_code=ErrorCode.NONE
+    )
+
+
+def _missing_topic(
+    name: str, indexes: list[int]
+) -> Generator[None, None, DescribeShareGroupOffsetsResponseTopic]:
+    topic = DescribeShareGroupOffsetsResponseTopic(
+        topic_name=name, topic_id=ZERO_UUID, partitions=[]
+    )
+    for index in indexes:
+        topic.partitions.append(_described(index, None, None))
+        yield
+    return topic
 
 
 def _initialized(shard: GroupShard, group_id: str) -> dict[bytes, frozenset[int]]:
