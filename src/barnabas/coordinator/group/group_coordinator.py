@@ -21,8 +21,8 @@ from barnabas.coordinator.group.group_requests import GroupRequests
 from barnabas.coordinator.group.group_shard import GroupShard
 from barnabas.coordinator.group.member_requests import MemberRequests
 from barnabas.coordinator.group.offset_requests import OffsetRequests
-from barnabas.coordinator.group.share.share_initializer import ShareInitializer
 from barnabas.coordinator.group.share.share_shard import ShareSettings
+from barnabas.coordinator.group.share_initializer import ShareInitializer
 from barnabas.coordinator.group.share_offset_describe import ShareOffsetDescriptions
 from barnabas.coordinator.group.share_offset_requests import ShareOffsetRequests
 from barnabas.coordinator.group.share_requests import ShareRequests

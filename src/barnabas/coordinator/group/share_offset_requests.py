@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from barnabas.coordinator.group.group_shard import GroupShard
-    from barnabas.coordinator.group.share.share_initializer import ShareInitializer
     from barnabas.coordinator.group.share.share_offsets import Alteration, Deletion
     from barnabas.coordinator.group.share.state_store import ShareStateStore
+    from barnabas.coordinator.group.share_initializer import ShareInitializer
     from barnabas.coordinator.group.topics_view import TopicsView
     from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
     from barnabas.protocol.messages.alter_share_group_offsets import AlterShareGroupOffsetsRequest

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from barnabas.coordinator.group.classic.joining import ClientIdentity
     from barnabas.coordinator.group.group_shard import GroupShard
-    from barnabas.coordinator.group.share.share_initializer import ShareInitializer
     from barnabas.coordinator.group.share.share_membership import ShareHeartbeat
     from barnabas.coordinator.group.share.state_store import ShareStateStore
+    from barnabas.coordinator.group.share_initializer import ShareInitializer
     from barnabas.coordinator.group.topics_view import TopicsView
     from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
     from barnabas.protocol.messages.delete_share_group_state import (
