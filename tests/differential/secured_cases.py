@@ -242,6 +242,63 @@ def offset_delete(scene: SecuredScene, names: Names) -> Values:
     return {"group_id": group, "topics": topics}
 
 
+@case(ApiKey.SHARE_GROUP_HEARTBEAT)
+def share_group_heartbeat(scene: SecuredScene, names: Names) -> Values:
+    return {
+        "group_id": f"{PREFIX}{scene.name('group')}",
+        "member_id": "m",
+        "member_epoch": 0,
+        "subscribed_topic_names": names.each(),
+    }
+
+
+@case(ApiKey.SHARE_GROUP_DESCRIBE)
+def share_group_describe(scene: SecuredScene, names: Names) -> Values:
+    # Only one: Kafka answers several groups in the order of a hash table.
+    hidden = scene.name("group")
+    joining = {"member_id": "m", "member_epoch": 0, "subscribed_topic_names": [names.may]}
+    scene.do(ApiKey.SHARE_GROUP_HEARTBEAT, 1, {"group_id": hidden, **joining})
+    return {"group_ids": [hidden], "include_authorized_operations": True}
+
+
+@case(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS)
+def describe_share_group_offsets(scene: SecuredScene, names: Names) -> Values:
+    may, hidden = f"{PREFIX}{scene.name('group')}", scene.name("group")
+    # One existing topic each: Kafka answers several in the order of a hash table.
+    first, second = (
+        [{"topic_name": name, "partitions": [0, 5]} for name in some]
+        for some in (
+            (names.hidden_absent, names.may, names.may_absent),
+            (names.hidden, names.hidden_absent),
+        )
+    )
+    groups = [
+        {"group_id": hidden, "topics": first},
+        {"group_id": may, "topics": second},
+        {"group_id": may, "topics": first},
+        {"group_id": may, "topics": None},
+        {"group_id": hidden, "topics": None},
+    ]
+    return {"groups": groups}
+
+
+@case(ApiKey.ALTER_SHARE_GROUP_OFFSETS)
+def alter_share_group_offsets(scene: SecuredScene, names: Names) -> Values:
+    partitions = [{"partition_index": 0, "start_offset": 0}]
+    topics = [{"topic_name": name, "partitions": partitions} for name in names.each()]
+    return {"group_id": f"{PREFIX}{scene.name('group')}", "topics": topics}
+
+
+@case(ApiKey.DELETE_SHARE_GROUP_OFFSETS)
+def delete_share_group_offsets(scene: SecuredScene, names: Names) -> Values:
+    altered = alter_share_group_offsets(scene, names)
+    scene.do(ApiKey.ALTER_SHARE_GROUP_OFFSETS, 0, altered)
+    return {
+        "group_id": altered["group_id"],
+        "topics": [{"topic_name": name} for name in names.each()],
+    }
+
+
 @case(ApiKey.OFFSET_FETCH)
 def offset_fetch(scene: SecuredScene, names: Names) -> Values:
     may, hidden = f"{PREFIX}{scene.name('group')}", scene.name("group")
