@@ -31,8 +31,8 @@ def test_features_of_kafkas_default_are_named_with_the_command_that_lowers_them(
     disk = formatted(streams_version=1, share_version=2)
     with pytest.raises(UnsupportedFeaturesError) as caught:
         check_features(disk, "/data")
-    assert "share.version 2 (this node knows none), streams.version 1" in str(caught.value)
-    assert "downgrade --feature share.version=0 --feature streams.version=0`" in str(caught.value)
+    assert "share.version 2 (this node knows 0 to 1), streams.version 1" in str(caught.value)
+    assert "downgrade --feature share.version=1 --feature streams.version=0`" in str(caught.value)
 
 
 def test_the_error_advises_to_lower_or_raise_an_unsupported_metadata_version() -> None:
