@@ -49,6 +49,7 @@ def test_exactly_the_counts_are_counters() -> None:
         grows = name.endswith(("PerSec", "-total", "-count")) and name not in (
             names.CONNECTION_COUNT,
             names.CONSUMER_GROUPS,
+            names.SHARE_GROUPS,
             names.RAFT_CONNECTIONS,
             names.MARKER_CONNECTIONS,
             names.UNCLEANABLE_PARTITIONS,

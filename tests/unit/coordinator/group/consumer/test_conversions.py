@@ -275,7 +275,7 @@ def test_classic_members_alone_get_the_partitions_of_the_last_consumer() -> None
 @pytest.mark.parametrize("key", ["group_max_size", "group_consumer_max_size"])
 def test_groups_that_are_too_large_for_the_other_protocol_are_not_converted(key: str) -> None:
     world = MixedWorld(group_max_size=2)
-    world.coordinator.consumer_settings.config = type(world.coordinator.consumer_settings.config)(
+    world.coordinator.settings.consumers.config = type(world.coordinator.settings.consumers.config)(
         group_consumer_max_size=9 if key == "group_max_size" else 1,
         group_consumer_assignment_interval_ms=0,
     )
