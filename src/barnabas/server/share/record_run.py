@@ -1,0 +1,158 @@
+"""Consecutive records of a share partition with one state, and a change of states (KIP-932)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.server.share.record_state import TRANSITIONS, RecordState, is_terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Member of records that are not acquired.
+NO_MEMBER = ""
+
+
+class RecordRun:
+    """Consecutive offsets with the same state, delivery count, member and lock."""
+
+    __slots__ = (
+        "_member_before",
+        "_state_before",
+        "change",
+        "delivery_count",
+        "first",
+        "is_removed",
+        "last",
+        "lock_ends_ms",
+        "member_id",
+        "state",
+    )
+
+    def __init__(
+        self, first: int, last: int, state: RecordState, delivery_count: int, member_id: str
+    ) -> None:
+        # Offsets of the first and the last record. `split` moves the last one.
+        self.first = first
+        self.last = last
+        self.state = state
+        # Number of deliveries. Incremented by an acquisition, decremented if a member ends its
+        # session without acknowledging.
+        self.delivery_count = delivery_count
+        # Owner of acquired records, else NO_MEMBER.
+        self.member_id = member_id
+        # When the acquisition lock times out, in ms of the monotonic clock. None without a lock.
+        # It stays set during a change, since a failed change restores the lock.
+        self.lock_ends_ms: float | None = None
+        # The change that is being written; None if the state is final for now.
+        self.change: StateChange | None = None
+        # State and member before `change`.
+        self._state_before = state
+        self._member_before = member_id
+        # Whether the log or a transaction has removed the records. A failed change then keeps them
+        # archived.
+        self.is_removed = False
+
+    def __len__(self) -> int:
+        return self.last - self.first + 1
+
+    def split(self, offset: int) -> RecordRun:
+        """Cut the run before `offset` and return the second part."""
+        assert self.first < offset <= self.last, f"{self.first}-{self.last} split={offset}"
+        rest = RecordRun(offset, self.last, self.state, self.delivery_count, self.member_id)
+        rest.lock_ends_ms = self.lock_ends_ms
+        rest._state_before = self._state_before
+        rest._member_before = self._member_before
+        rest.is_removed = self.is_removed
+        self.last = offset - 1
+        if self.change is not None:
+            rest.change = self.change
+            self.change.runs.append(rest)
+        return rest
+
+    @property
+    def can_be_acquired(self) -> bool:
+        """Whether the records are available and no change of them is being written."""
+        return self.state is RecordState.AVAILABLE and self.change is None
+
+    def acquire(self, member_id: str, lock_ends_ms: float) -> None:
+        """Give the records to a member."""
+        self._move(RecordState.ACQUIRED, member_id)
+        self.delivery_count += 1
+        self.lock_ends_ms = lock_ends_ms
+
+    def time_out(self, state: RecordState) -> None:
+        """Take the records from their member after the timeout of the lock."""
+        self._move(state, NO_MEMBER)
+        self.lock_ends_ms = None
+
+    def begin_change(self, change: StateChange, state: RecordState) -> None:
+        """Leave the acquired state for `state`, until the change is written or has failed."""
+        assert self.change is None, f"{self.first}-{self.last} is being changed"
+        self._state_before, self._member_before = self.state, self.member_id
+        self._move(state, NO_MEMBER)
+        self.change = change
+        change.runs.append(self)
+
+    def end_change(self, is_written: bool, now_ms: float, delivery_count_limit: int) -> None:
+        """Keep the new state if it was written, else restore the state before the change.
+
+        If the lock has timed out meanwhile, a failed change makes the records available, or
+        archives them after their last delivery.
+        """
+        assert self.change is not None, f"{self.first}-{self.last} is not being changed"
+        self.change = None
+        if is_written or self.is_removed:
+            self.lock_ends_ms = None
+            return
+        if self.lock_ends_ms is not None and self.lock_ends_ms <= now_ms:
+            self.state = released_state(self.delivery_count, delivery_count_limit)
+            self.member_id = NO_MEMBER
+            self.lock_ends_ms = None
+            return
+        self.state, self.member_id = self._state_before, self._member_before
+
+    def remove(self) -> None:
+        """Archive the records in whatever state they are, because the log lost them."""
+        self.state = RecordState.ARCHIVED
+        self.member_id = NO_MEMBER
+        self.lock_ends_ms = None
+        self.is_removed = True
+
+    def _move(self, state: RecordState, member_id: str) -> None:
+        assert state in TRANSITIONS[self.state], f"{self.first}-{self.last}: {self.state} {state}"
+        self.state = state
+        self.member_id = member_id
+
+
+class StateChange:
+    """Records whose new states are being written. All of them succeed or fail together."""
+
+    __slots__ = ("runs",)
+
+    def __init__(self) -> None:
+        # In order of their change; splits append their second parts.
+        self.runs: list[RecordRun] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.runs)
+
+    def states(self) -> Iterator[tuple[int, int, RecordState, int]]:
+        """Yield first offset, last offset, new state and delivery count to be written."""
+        for run in self.runs:
+            yield run.first, run.last, run.state, run.delivery_count
+
+
+def released_state(delivery_count: int, limit: int) -> RecordState:
+    """Return the state of records that their member did not process.
+
+    After the last allowed delivery they are archived.
+    """
+    return RecordState.ARCHIVED if delivery_count >= limit else RecordState.AVAILABLE
+
+
+def terminal_count(run: RecordRun, start_offset: int) -> int:
+    """Return the number of terminal records of a run from the start offset on."""
+    if not is_terminal(run.state):
+        return 0
+    return max(0, run.last - max(start_offset, run.first) + 1)
