@@ -125,6 +125,9 @@ class ReplicaManager:
         self._produces = Purgatory("Produce", self._wheel)
         self._fetches = Purgatory("Fetch", self._wheel, WATCHED_FETCHES_MAX)
         self._deletes = Purgatory("DeleteRecords", self._wheel)
+        # Fetches of share groups. Also watched under share partitions, which the broker checks.
+        self.share_fetches = Purgatory("ShareFetch", self._wheel, WATCHED_FETCHES_MAX)
+        self._purgatories = (self._produces, self._fetches, self._deletes, self.share_fetches)
         # Coordinators listen to the partitions of their state. Checked by `wake`.
         self.high_watermark_listeners = HighWatermarkListeners(self._registry)
         # Fetch sessions whose partitions have no changes to report to the follower.
@@ -160,12 +163,14 @@ class ReplicaManager:
                 dependencies.give_up_replica,
             )
         )  # fmt: skip
-        self.fetch = ReplicaReads(
+        reads = ReplicaReads(
             ReadDependencies(
                 self._registry, self.metrics, self._isr, self._fetches, self._deletes,
                 self.throttles.leader, self._preferred_replicas(), self.wake, damaged.on_damage,
             )
-        ).fetch  # fmt: skip
+        )  # fmt: skip
+        self.fetch = reads.fetch
+        self.read = reads.read_again
 
     def _preferred_replicas(self) -> PreferredReplicas | None:
         if self._config.replica_selector_class is None:
@@ -189,13 +194,14 @@ class ReplicaManager:
         self._isr.stop()
         if self._checkpoint_entry is not None:
             self._checkpoint_entry.cancel()
-        for purgatory in (self._produces, self._fetches, self._deletes):
+        for purgatory in self._purgatories:
             purgatory.shutdown()
         self._logs.checkpoint_high_watermarks()
 
     def answer_waiting_fetches(self) -> None:
         """Answer all pending fetches with the available records, before the broker stops."""
         self._fetches.complete_all()
+        self.share_fetches.complete_all()
 
     def begin_controlled_shutdown(self) -> None:
         """Prepare for shutdown: from now on, follow only partitions whose ISR has this replica."""
@@ -213,13 +219,11 @@ class ReplicaManager:
 
     def waiting(self) -> dict[str, int]:
         """Return the number of pending operations in each purgatory, by its name."""
-        purgatories = (self._produces, self._fetches, self._deletes)
-        return {purgatory.name: purgatory.delayed for purgatory in purgatories}
+        return {purgatory.name: purgatory.delayed for purgatory in self._purgatories}
 
     def watched(self) -> dict[str, int]:
         """Return the number of pending operations, each counted once per partition it waits for."""
-        purgatories = (self._produces, self._fetches, self._deletes)
-        return {purgatory.name: purgatory.watched() for purgatory in purgatories}
+        return {purgatory.name: purgatory.watched() for purgatory in self._purgatories}
 
     @property
     def fetchers(self) -> FetcherManager | None:
@@ -352,6 +356,7 @@ class ReplicaManager:
             self.idle_partitions.activate(topic_partition)
         if (
             not (self._fetches.delayed or self._produces.delayed or self._deletes.delayed)
+            and not self.share_fetches.delayed
             and topic_partition not in self.high_watermark_listeners
         ):
             return
@@ -365,6 +370,7 @@ class ReplicaManager:
                 self._fetches.check_and_complete(key)
                 self._produces.check_and_complete(key)
                 self._deletes.check_and_complete(key)
+                self.share_fetches.check_and_complete(key)
                 # Last: a pending append first decides its own result.
                 self.high_watermark_listeners.check(key)
         finally:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 RANGES_MAX = 20_000
 
 _INVALID_STATE = ErrorCode.INVALID_RECORD_STATE
-_PAST_THE_END = "Batch record not found. The {} offset in request is past acquired records."
+_ABOVE_END = "The {} acknowledged offset is above the records in flight."
 
 
 class AcknowledgedBatch(msgspec.Struct, frozen=True):
@@ -112,13 +112,13 @@ class Acknowledgement:
         if floor is None:
             return Refusal(
                 _INVALID_STATE,
-                "Batch record not found. The request batch offsets are not found in the cache.",
+                "The acknowledged records are not in flight.",
             )
         found = records.between(floor.first, batch.last)
         if found[-1].last < batch.first:
-            return Refusal(ErrorCode.INVALID_REQUEST, _PAST_THE_END.format("first"))
+            return Refusal(ErrorCode.INVALID_REQUEST, _ABOVE_END.format("first"))
         if batch.last > found[-1].last:
-            return Refusal(ErrorCode.INVALID_REQUEST, _PAST_THE_END.format("last"))
+            return Refusal(ErrorCode.INVALID_REQUEST, _ABOVE_END.format("last"))
         return found
 
     def _acknowledge_batch(
@@ -163,7 +163,7 @@ class Acknowledgement:
         if acknowledge_type == RENEW:
             if not self._limits.can_renew:
                 return Refusal(
-                    _INVALID_STATE, "Renewing acquisition locks is not enabled for the group."
+                    _INVALID_STATE, "The group does not allow to renew acquisition locks."
                 )
             run.lock_ends_ms = self._lock_ends_ms
             self.renewed.append((run.first, run.last))
@@ -181,27 +181,23 @@ def refuse_batch(run: RecordRun, member_id: str) -> Refusal | None:
     if run.member_id == NO_MEMBER:
         return Refusal(
             _INVALID_STATE,
-            "The batch cannot be acknowledged. The batch is not in the acquired state.",
+            "The records are not acquired.",
         )
     if run.member_id != member_id:
-        return Refusal(_INVALID_STATE, "Member is not the owner of batch record")
+        return Refusal(_INVALID_STATE, "Another member has acquired the records.")
     return None
 
 
 def refuse_offsets(run: RecordRun, member_id: str) -> Refusal | None:
     """Return why a member may not acknowledge offsets of a batch; None if it may."""
     if run.state is not RecordState.ACQUIRED:
-        return Refusal(
-            _INVALID_STATE, "The offset cannot be acknowledged. The offset is not acquired."
-        )
+        return Refusal(_INVALID_STATE, "A record is not acquired.")
     if run.member_id != member_id:
-        return Refusal(_INVALID_STATE, "Member is not the owner of offset")
+        return Refusal(_INVALID_STATE, "Another member has acquired a record.")
     return None
 
 
-def typed_ranges(
-    batch: AcknowledgedBatch, first: int, last: int
-) -> Iterator[tuple[int, int, int]]:
+def typed_ranges(batch: AcknowledgedBatch, first: int, last: int) -> Iterator[tuple[int, int, int]]:
     """Yield first offset, last offset and type of each range from `first` to `last`."""
     if first > last:
         return

@@ -180,7 +180,9 @@ class InFlightRecords:
 
     def _first_available(self) -> int | None:
         """Return the first available offset of a batch, or of a gap that is fetched again."""
-        gap = self.gap_window.start_offset if self.is_gap_window_active and self.gap_window else None
+        gap = (
+            self.gap_window.start_offset if self.is_gap_window_active and self.gap_window else None
+        )
         for batch in self.batches:
             if gap is not None:
                 if batch.first > gap:

@@ -1,0 +1,202 @@
+"""Fetches of share groups, which wait for records (KIP-932, Kafka's DelayedShareFetch)."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.replication.partition.fetch_params import FetchPartitionData
+from barnabas.server.share.record_batches import BATCHES_MAX, scan
+from barnabas.server.share.share_records import FetchedRecords
+from barnabas.storage.errors import StorageError
+from barnabas.waiting.delayed_operation import DelayedOperation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from barnabas.replication.partition.fetch_params import FetchParams
+    from barnabas.replication.partition.partition import Partition
+    from barnabas.replication.partition.results import FetchResult
+    from barnabas.runtime.disk import FileSlice
+    from barnabas.server.share.acquisition import AcquiredRange
+    from barnabas.server.share.share_partition import SharePartition
+    from barnabas.server.share.share_records import MemberRequest
+    from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
+
+    Read = list[tuple[SharePartition, int, FetchResult]]
+
+_log = logging.getLogger(__name__)
+
+_NONE = ErrorCode.NONE
+
+
+class ShareFetchResult(msgspec.Struct):
+    """The result of a share fetch for one partition."""
+
+    error: ErrorCode = _NONE
+    # The records that were read. They may include records that are not acquired.
+    records: FileSlice | bytes = b""
+    acquired: Sequence[AcquiredRange] = ()
+
+
+class ShareFetchOptions(msgspec.Struct, frozen=True):
+    """The parameters of a share fetch as a whole."""
+
+    params: FetchParams
+    member: MemberRequest
+    records_max: int
+
+
+class LogSource(Protocol):
+    """The replicas of the broker."""
+
+    def partition(self, topic_partition: TopicPartition) -> Partition | ErrorCode:
+        """Return the partition if it is online on this broker, else the error."""
+        ...
+
+    def read(
+        self, params: FetchParams, partitions: list[tuple[TopicIdPartition, FetchPartitionData]]
+    ) -> list[tuple[TopicIdPartition, FetchResult]]:
+        """Read in order within the byte limit."""
+        ...
+
+
+class DelayedShareFetch(DelayedOperation):
+    """Completes when enough bytes are available to acquire, or after an error.
+
+    A. No partition can be read: all have errors.
+    B. A read fails.
+    C. A fetch offset is in an older segment than the end: the rest of that segment is returned.
+    D. The readable bytes reach the request's minimum.
+
+    A partition with the maximum number of records in flight is not read, unless some of them are
+    available again.
+    """
+
+    __slots__ = ("_on_done", "_options", "_partitions", "_read", "_source", "errors")
+
+    def __init__(
+        self,
+        options: ShareFetchOptions,
+        partitions: Sequence[SharePartition],
+        source: LogSource,
+        on_done: Callable[[dict[TopicIdPartition, ShareFetchResult]], None],
+    ) -> None:
+        """Create a pending fetch.
+
+        Args:
+            options: the request as a whole.
+            partitions: the share partitions, in the order in which they are read.
+            source: reads the log.
+            on_done: gets the results of partitions with news.
+        """
+        super().__init__(options.params.max_wait_ms)
+        self._options = options
+        self._partitions = list(partitions)
+        self._source = source
+        self._on_done = on_done
+        # Errors of partitions that cannot be loaded.
+        self.errors: dict[TopicIdPartition, ErrorCode] = {}
+        # The read that has satisfied the condition.
+        self._read: Read | None = None
+
+    def refuse(self, partition: SharePartition, error: ErrorCode) -> None:
+        """Give up a partition that cannot be loaded."""
+        if partition in self._partitions:
+            self._partitions.remove(partition)
+            self.errors[partition.key.where] = error
+
+    def try_complete(self) -> bool:
+        """Check cases A to D."""
+        if not self._partitions:
+            return self.force_complete()
+        try:
+            read = self._read_acquirable()
+            if not self._is_satisfied(read):
+                return False
+        except AssertionError:
+            raise
+        except Exception:  # noqa: BLE001 - only this request fails
+            _log.exception("Unexpected error in a share fetch")
+            return self.force_complete()
+        self._read = read
+        return self.force_complete()
+
+    def _read_acquirable(self) -> Read:
+        """Read the partitions from which records may be acquired."""
+        asked = [
+            (each, each.records.in_flight.next_fetch_offset())
+            for each in self._partitions
+            if each.records is not None and each.can_acquire()
+        ]
+        if not asked:
+            return []
+        params = self._options.params
+        max_bytes = params.max_bytes // len(asked)
+        results = self._source.read(
+            params, [(each.key.where, FetchPartitionData(at, max_bytes)) for each, at in asked]
+        )
+        return [(*each, result) for each, (_, result) in zip(asked, results, strict=True)]
+
+    def _is_satisfied(self, read: Read) -> bool:
+        size = 0
+        for partition, _, result in read:
+            if result.error is not _NONE or self._is_on_older_segment(partition, result):
+                return True
+            size += len(result.records)
+        return bool(read) and size >= self._options.params.min_bytes
+
+    def _is_on_older_segment(self, partition: SharePartition, result: FetchResult) -> bool:
+        position = result.position
+        found = self._source.partition(partition.key.where.topic_partition)
+        if isinstance(found, ErrorCode) or position is None or not position.is_known:
+            return False
+        end = found.exposed_end(self._options.params.isolation)
+        return end.is_known and len(result.records) > 0 and position.on_older_segment(end)
+
+    def on_complete(self) -> None:
+        """Acquire what was read, after a timeout what can be read now."""
+        results = {where: ShareFetchResult(error) for where, error in self.errors.items()}
+        try:
+            read = self._read_acquirable() if self._read is None else self._read
+            self._acquire(read, results)
+        except AssertionError:
+            raise
+        except Exception:  # noqa: BLE001 - only this request fails
+            _log.exception("Unexpected error in a share fetch")
+            for each in self._partitions:
+                where = each.key.where
+                results.setdefault(where, ShareFetchResult(ErrorCode.UNKNOWN_SERVER_ERROR))
+        self._on_done(results)
+
+    def _acquire(self, read: Read, results: dict[TopicIdPartition, ShareFetchResult]) -> None:
+        records_left, batches_left = self._options.records_max, BATCHES_MAX
+        for partition, fetch_offset, result in read:
+            where = partition.key.where
+            made = results[where] = ShareFetchResult(result.error)
+            if result.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+                made.error = self._move_start(partition)
+            if result.error is not _NONE or records_left <= 0 or batches_left <= 0:
+                continue
+            try:
+                batches, records = scan(result.records, batches_left)
+            except StorageError as error:
+                made.error = error.error_code
+                continue
+            batches_left -= len(batches)
+            fetched = FetchedRecords(fetch_offset, batches, result.aborted_transactions or ())
+            acquired = partition.acquire(self._options.member, records_left, fetched)
+            if acquired:
+                made.records, made.acquired = records, acquired
+                records_left -= sum(each.last - each.first + 1 for each in acquired)
+
+    def _move_start(self, partition: SharePartition) -> ErrorCode:
+        """Move the start offset to the log start offset. The member fetches again."""
+        found = self._source.partition(partition.key.where.topic_partition)
+        if isinstance(found, ErrorCode):
+            return found
+        partition.move_log_start(found.log.log_start_offset)
+        return _NONE

@@ -1,0 +1,77 @@
+"""Offsets of the record batches that a read of the log has returned."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.record.batch import HEADER, HEADER_SIZE, made_header
+from barnabas.record.control import ControlType
+from barnabas.runtime.disk import FileSlice
+from barnabas.server.share.acquisition import FetchedBatch
+from barnabas.storage.producers.end_marker import read_end_marker
+from barnabas.storage.segment.batch_scan import headers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from barnabas.record.batch import BatchHeader
+
+# Further batches of a read are neither looked at nor sent. Each takes about a microsecond.
+BATCHES_MAX = 10_000
+
+
+def scan(
+    records: FileSlice | bytes, batches_max: int = BATCHES_MAX
+) -> tuple[list[FetchedBatch], FileSlice | bytes]:
+    """Return the whole batches of a read, and the records to send.
+
+    Raises:
+        DamagedLogError: a header in the file is invalid.
+        CorruptRecordError: a marker in the file is invalid.
+    """
+    found: list[FetchedBatch] = []
+    size = 0
+    for header, is_abort in _batches(records):
+        if len(found) == batches_max:
+            return found, _cut(records, size)
+        found.append(
+            FetchedBatch(
+                header.base_offset,
+                header.last_offset,
+                header.producer_id,
+                header.is_transactional,
+                is_abort,
+            )
+        )
+        size += header.size
+    return found, records
+
+
+def _batches(records: FileSlice | bytes) -> Iterator[tuple[BatchHeader, bool]]:
+    if isinstance(records, FileSlice):
+        end = records.position + records.length
+        for position, header in headers(records.file, records.position, end):
+            is_abort = header.is_control and _is_abort(
+                records.file.read_at(header.size, position), header
+            )
+            yield header, is_abort
+        return
+    position = 0
+    while len(records) - position >= HEADER_SIZE:
+        header = made_header(HEADER.unpack_from(records, position))
+        if header.size > len(records) - position:
+            return
+        batch = records[position : position + header.size]
+        yield header, header.is_control and _is_abort(batch, header)
+        position += header.size
+
+
+def _is_abort(batch: bytes, header: BatchHeader) -> bool:
+    marker = read_end_marker(batch, header)
+    return marker is not None and marker.control_type is ControlType.ABORT
+
+
+def _cut(records: FileSlice | bytes, size: int) -> FileSlice | bytes:
+    if isinstance(records, FileSlice):
+        return FileSlice(records.file, records.position, size)
+    return records[:size]

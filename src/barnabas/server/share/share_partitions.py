@@ -1,0 +1,307 @@
+"""All share partitions and share sessions of a broker (KIP-932, Kafka's SharePartitionManager)."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.replication.partition.results import ListOffsetResult
+from barnabas.server.share.delayed_share_fetch import DelayedShareFetch, ShareFetchResult
+from barnabas.server.share.share_partition import (
+    SharePartition,
+    SharePartitionDependencies,
+)
+from barnabas.server.share.share_partition_key import SharePartitionKey
+from barnabas.server.share.share_session_cache import ShareSessionCache
+from barnabas.storage.read_result import FetchIsolation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from barnabas.replication.partition.partition import Partition
+    from barnabas.replication.partition.partition_registry import LeadershipChanges
+    from barnabas.replication.replica_manager import ReplicaManager
+    from barnabas.runtime.clock import Clock
+    from barnabas.server.conversion.conversion_queue import ConversionQueue
+    from barnabas.server.share.acknowledgement import AcknowledgedBatch
+    from barnabas.server.share.delayed_share_fetch import ShareFetchOptions
+    from barnabas.server.share.group_settings import ShareGroupSettings
+    from barnabas.server.share.persister import Persister
+    from barnabas.server.share.share_session import ShareSession
+    from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
+    from barnabas.waiting.timing_wheel import TimingWheel
+
+    AcknowledgeResult = tuple[ErrorCode, str | None]
+    Results = dict[TopicIdPartition, ShareFetchResult]
+
+_log = logging.getLogger(__name__)
+
+# From this number on, share partitions of groups without sessions do not stay in memory.
+SWEPT_AT = 10_000
+
+_NONE = ErrorCode.NONE
+# Errors after which a share partition is loaded again before its next use.
+_FENCING = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_STATE_EPOCH,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+
+
+class SharePartitions:
+    """Share partitions by group and partition, created by the first fetch."""
+
+    __slots__ = (
+        "_by_partition",
+        "_clock",
+        "_conversions",
+        "_dependencies",
+        "_partitions",
+        "_replicas",
+        "_sweep_at",
+        "sessions",
+        "settings",
+    )
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        persister: Persister,
+        settings: ShareGroupSettings,
+        times: tuple[Clock, TimingWheel],
+        conversions: ConversionQueue,
+        sessions: tuple[int, Callable[[], int]],
+    ) -> None:
+        """Create an empty cache.
+
+        Args:
+            replicas: the replicas of the broker.
+            persister: access to the share coordinators.
+            settings: the configuration of groups.
+            times: clock and timing wheel.
+            conversions: runs offset lookups.
+            sessions: limit of sessions, and a function that returns the cluster's partition count.
+        """
+        self._replicas = replicas
+        self._clock, wheel = times
+        self._conversions = conversions
+        self.settings = settings
+        self._partitions: dict[SharePartitionKey, SharePartition] = {}
+        # The share partitions of each partition, as in `_partitions`.
+        self._by_partition: dict[TopicPartition, dict[SharePartitionKey, SharePartition]] = {}
+        self.sessions = ShareSessionCache(*sessions, self.release, self._drop_group)
+        # Number of share partitions at which those of groups without sessions are dropped.
+        self._sweep_at = SWEPT_AT
+        self._dependencies = SharePartitionDependencies(
+            persister, settings, self._clock, wheel, self._find_start, self._wake, self._on_refused
+        )
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    # The cache.
+
+    def _get_or_create(self, key: SharePartitionKey) -> SharePartition | ErrorCode:
+        found = self._partitions.get(key)
+        if found is not None:
+            return found
+        partition = self._leader(key.where)
+        if isinstance(partition, ErrorCode):
+            return partition
+        if len(self._partitions) >= self._sweep_at:
+            self._sweep()
+        created = SharePartition(key, partition.leader_epoch, self._dependencies)
+        self._partitions[key] = created
+        self._by_partition.setdefault(key.where.topic_partition, {})[key] = created
+        return created
+
+    def _leader(self, where: TopicIdPartition) -> Partition | ErrorCode:
+        """Return the partition if this broker leads it."""
+        partition = self._replicas.partition(where.topic_partition)
+        if isinstance(partition, ErrorCode):
+            return partition
+        if partition.topic_id != where.topic_id:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        return partition if partition.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def _sweep(self) -> None:
+        """Drop the share partitions of groups without sessions."""
+        for partition in list(self._partitions.values()):
+            if not self.sessions.has_group(partition.key.group_id):
+                self._remove(partition)
+        self._sweep_at = max(SWEPT_AT, 2 * len(self._partitions))
+
+    def _drop_group(self, group_id: str) -> None:
+        """Drop the share partitions of a group whose last connection has closed."""
+        for partition in list(self._partitions.values()):
+            if partition.key.group_id == group_id:
+                self._remove(partition)
+
+    def _remove(self, partition: SharePartition) -> None:
+        """Fence a share partition. The next fetch loads its state again."""
+        key = partition.key
+        if self._partitions.get(key) is not partition:
+            return
+        del self._partitions[key]
+        siblings = self._by_partition[key.where.topic_partition]
+        del siblings[key]
+        if not siblings:
+            del self._by_partition[key.where.topic_partition]
+        partition.fence()
+        self._wake(key)
+
+    def on_changes(self, changes: LeadershipChanges) -> None:
+        """Fence the share partitions of partitions that this broker no longer leads."""
+        lost = [*changes.deleted, *changes.failed]
+        lost += [each.topic_partition for each in changes.followers]
+        for topic_partition in lost:
+            for partition in list(self._by_partition.get(topic_partition, {}).values()):
+                self._remove(partition)
+
+    def _on_refused(self, partition: SharePartition, error: ErrorCode) -> None:
+        if error in _FENCING:
+            _log.info("Share partition is fenced: key=%s error=%s", partition.key, error.name)
+            self._remove(partition)
+
+    def clear(self) -> None:
+        """End all sessions and drop all share partitions: the feature was switched off."""
+        self.sessions.clear()
+        for partition in list(self._partitions.values()):
+            self._remove(partition)
+
+    def _wake(self, key: SharePartitionKey) -> None:
+        self._replicas.share_fetches.check_and_complete(key)
+
+    def _find_start(
+        self,
+        key: SharePartitionKey,
+        leader_epoch: int,
+        on_found: Callable[[int | ErrorCode], None],
+    ) -> None:
+        """Find where the group begins to read, by its configuration."""
+        timestamp = self.settings.offset_reset(key.group_id).timestamp(self._clock.wall_ms())
+        steps = self._replicas.list_offset(
+            key.where.topic_partition, timestamp, FetchIsolation.HIGH_WATERMARK, leader_epoch
+        )
+
+        def on_done(result: object) -> None:
+            if not isinstance(result, ListOffsetResult):
+                on_found(ErrorCode.UNKNOWN_SERVER_ERROR)
+            elif result.error is not _NONE:
+                on_found(result.error)
+            else:
+                on_found(ErrorCode.OFFSET_NOT_AVAILABLE if result.offset < 0 else result.offset)
+
+        self._conversions.submit(key, steps, on_done)
+
+    # Requests.
+
+    def fetch(
+        self,
+        group_id: str,
+        options: ShareFetchOptions,
+        partitions: Sequence[TopicIdPartition],
+        on_done: Callable[[Results], None],
+    ) -> DelayedShareFetch | None:
+        """Acquire records for a member, or wait for records.
+
+        Args:
+            group_id: the group of the member.
+            options: the request as a whole.
+            partitions: the partitions, in the order in which they are read.
+            on_done: gets the results of partitions with news, perhaps before this returns.
+
+        Returns:
+            The pending operation; None if the request needs none.
+        """
+        if not partitions or options.records_max == 0 or options.params.max_bytes == 0:
+            on_done({})
+            return None
+        found: list[SharePartition] = []
+        errors: dict[TopicIdPartition, ErrorCode] = {}
+        for where in partitions:
+            self._replicas.metrics.topics[where.topic].fetch_requests += 1
+            partition = self._get_or_create(SharePartitionKey(group_id, where))
+            if isinstance(partition, ErrorCode):
+                errors[where] = partition
+            else:
+                found.append(partition)
+        operation = DelayedShareFetch(options, found, self._replicas, on_done)
+        operation.errors.update(errors)
+        for partition in found:
+            if not partition.is_active:
+                partition.load(partial(self._on_loaded, operation, partition))
+        keys: list[object] = []
+        for partition in found:
+            keys += [partition.key, partition.key.where.topic_partition]
+        self._replicas.share_fetches.try_complete_else_watch(operation, keys)
+        return operation
+
+    def _on_loaded(
+        self, operation: DelayedShareFetch, partition: SharePartition, error: ErrorCode
+    ) -> None:
+        if error is not _NONE:
+            operation.refuse(partition, error)
+            self._remove(partition)
+        self._wake(partition.key)
+
+    def acknowledge(
+        self,
+        group_id: str,
+        member_id: str,
+        batches: Mapping[TopicIdPartition, Sequence[AcknowledgedBatch]],
+        on_done: Callable[[dict[TopicIdPartition, AcknowledgeResult]], None],
+    ) -> None:
+        """Acknowledge records of several partitions, each on its own.
+
+        Args:
+            group_id: the group of the member.
+            member_id: the member.
+            batches: the acknowledged offsets of each partition.
+            on_done: gets a result per partition when all are written, perhaps before this returns.
+        """
+        collected = _Collected(len(batches), on_done)
+        for where, acknowledged in batches.items():
+            partition = self._partitions.get(SharePartitionKey(group_id, where))
+            done = partial(collected.add, where)
+            if partition is None:
+                done(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+                continue
+            partition.acknowledge(member_id, acknowledged, done)
+            self._wake(partition.key)
+
+    def release(self, session: ShareSession) -> None:
+        """Release the records of a member whose session has ended."""
+        group_id, member_id = session.key
+        for each in session.partitions.values():
+            partition = self._partitions.get(SharePartitionKey(group_id, each.where))
+            if partition is not None:
+                partition.release(member_id)
+                self._wake(partition.key)
+
+
+class _Collected:
+    """Collects the results of several partitions."""
+
+    __slots__ = ("_missing", "_on_done", "_results")
+
+    def __init__(
+        self, count: int, on_done: Callable[[dict[TopicIdPartition, AcknowledgeResult]], None]
+    ) -> None:
+        self._missing = count
+        self._on_done = on_done
+        self._results: dict[TopicIdPartition, AcknowledgeResult] = {}
+        if not count:
+            on_done(self._results)
+
+    def add(self, where: TopicIdPartition, error: ErrorCode, message: str | None) -> None:
+        """Add the result of a partition. The last one completes the collection."""
+        self._results[where] = (error, message)
+        self._missing -= 1
+        if not self._missing:
+            self._on_done(self._results)

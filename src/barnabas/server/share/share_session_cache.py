@@ -1,0 +1,164 @@
+"""All share sessions of a broker, with their limit (KIP-932, Kafka's ShareSessionCache)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.server.share.share_session import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    ShareSession,
+    ShareSessionKey,
+    next_epoch,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from barnabas.storage.topic_partition import TopicIdPartition
+
+# A session may have this many partitions more than the cluster, for unknown partitions.
+UNKNOWN_MAX = 1_000
+
+
+class ShareSessionCache:
+    """Sessions by group and member. A session ends with its connection.
+
+    A broker refuses new sessions at its limit. It never evicts the session of a connected member.
+    """
+
+    __slots__ = (
+        "_connections",
+        "_groups",
+        "_last_groups",
+        "_on_gone",
+        "_on_group_empty",
+        "_partition_count",
+        "_sessions",
+        "_sessions_max",
+        "evictions",
+    )
+
+    def __init__(
+        self,
+        sessions_max: int,
+        partition_count: Callable[[], int],
+        on_gone: Callable[[ShareSession], None],
+        on_group_empty: Callable[[str], None],
+    ) -> None:
+        """Create an empty cache.
+
+        Args:
+            sessions_max: limit on the number of sessions.
+            partition_count: returns the number of partitions of the cluster.
+            on_gone: called with a session whose connection has closed.
+            on_group_empty: called after a connection has closed, with a group without sessions.
+        """
+        self._sessions_max = sessions_max
+        self._partition_count = partition_count
+        self._on_gone = on_gone
+        self._on_group_empty = on_group_empty
+        self._sessions: dict[ShareSessionKey, ShareSession] = {}
+        # The sessions that were begun on each connection.
+        self._connections: dict[object, dict[ShareSessionKey, None]] = {}
+        # Number of sessions of each group.
+        self._groups: dict[str, int] = {}
+        # The group of the last session that was begun on each connection, also if that has ended.
+        self._last_groups: dict[object, str] = {}
+        # Number of sessions that ended with their connection.
+        self.evictions = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def partition_count(self) -> int:
+        """Number of partitions in all sessions."""
+        return sum(len(session.partitions) for session in self._sessions.values())
+
+    def begin(
+        self, key: ShareSessionKey, partitions: Sequence[TopicIdPartition], connection: object
+    ) -> ShareSession | ErrorCode:
+        """Begin a session. It replaces the member's old one, whose records stay acquired."""
+        self.remove(key)
+        if len(self._sessions) >= self._sessions_max:
+            return ErrorCode.SHARE_SESSION_LIMIT_REACHED
+        if self._is_too_large(len(partitions)):
+            return ErrorCode.INVALID_REQUEST
+        session = self._sessions[key] = ShareSession(key, partitions, connection)
+        self._connections.setdefault(connection, {})[key] = None
+        self._last_groups[connection] = key.group_id
+        self._groups[key.group_id] = self._groups.get(key.group_id, 0) + 1
+        return session
+
+    def advance(self, key: ShareSessionKey, epoch: int) -> ShareSession | ErrorCode:
+        """Return the session of a request and expect the next epoch from then on.
+
+        The last request of a session does not change it.
+        """
+        if epoch == INITIAL_EPOCH:
+            return ErrorCode.INVALID_SHARE_SESSION_EPOCH
+        session = self._sessions.get(key)
+        if session is None:
+            return ErrorCode.SHARE_SESSION_NOT_FOUND
+        if epoch == FINAL_EPOCH:
+            return session
+        if session.epoch != epoch:
+            return ErrorCode.INVALID_SHARE_SESSION_EPOCH
+        session.epoch = next_epoch(epoch)
+        return session
+
+    def update(
+        self,
+        session: ShareSession,
+        added: Sequence[TopicIdPartition],
+        forgotten: Sequence[tuple[bytes, int]],
+    ) -> ErrorCode:
+        """Add and remove partitions of a session."""
+        if added and self._is_too_large(len(session.partitions) + len(added)):
+            return ErrorCode.INVALID_REQUEST
+        session.update(added, forgotten)
+        return ErrorCode.NONE
+
+    def _is_too_large(self, count: int) -> bool:
+        return count > UNKNOWN_MAX and count > UNKNOWN_MAX + self._partition_count()
+
+    def remove(self, key: ShareSessionKey) -> ShareSession | None:
+        """End a session and return it; None if there is none."""
+        session = self._sessions.pop(key, None)
+        if session is not None:
+            keys = self._connections[session.connection]
+            del keys[key]
+            if not keys:
+                del self._connections[session.connection]
+            self._groups[key.group_id] -= 1
+            if not self._groups[key.group_id]:
+                del self._groups[key.group_id]
+        return session
+
+    def has_group(self, group_id: str) -> bool:
+        """Whether the group has a session."""
+        return group_id in self._groups
+
+    def clear(self) -> None:
+        """End all sessions."""
+        self._sessions.clear()
+        self._connections.clear()
+        self._groups.clear()
+
+    def on_disconnected(self, connection: object) -> None:
+        """End the sessions that were begun on a connection."""
+        last = self._last_groups.pop(connection, None)
+        if last is None:
+            return
+        groups = {last: None}
+        for key in list(self._connections.get(connection, ())):
+            session = self.remove(key)
+            assert session is not None, f"{key} has a session"
+            self.evictions += 1
+            groups[key.group_id] = None
+            self._on_gone(session)
+        for group_id in groups:
+            if not self.has_group(group_id):
+                self._on_group_empty(group_id)
