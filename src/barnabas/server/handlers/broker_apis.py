@@ -111,6 +111,8 @@ SERVED_APIS: dict[int, ServedApi] = {
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: _of_share_offsets(1, "describe_share_group_offsets"),
     ApiKey.ALTER_SHARE_GROUP_OFFSETS: _of_share_offsets(0, "alter_share_group_offsets"),
     ApiKey.DELETE_SHARE_GROUP_OFFSETS: _of_share_offsets(0, "delete_share_group_offsets"),
+    ApiKey.SHARE_FETCH: ServedApi(1, 2, "share.share_fetch"),
+    ApiKey.SHARE_ACKNOWLEDGE: ServedApi(1, 2, "share.share_acknowledge"),
     ApiKey.INITIALIZE_SHARE_GROUP_STATE: _of_share_state(0, "initialize"),
     ApiKey.READ_SHARE_GROUP_STATE: _of_share_state(0, "read"),
     ApiKey.WRITE_SHARE_GROUP_STATE: _of_share_state(1, "write"),

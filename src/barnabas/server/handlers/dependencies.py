@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from barnabas.server.quotas.client_quotas import ClientQuotas
     from barnabas.server.security.authorizer.guard import Guard
     from barnabas.server.share.persister import Persister
+    from barnabas.server.share.share_partitions import SharePartitions
     from barnabas.server.telemetry.client_telemetry import ClientTelemetry
     from barnabas.server.transactions.marker_sender import NetworkMarkerSender
     from barnabas.server.transactions.marker_writer import MarkerWriter
@@ -85,6 +86,7 @@ class BrokerDependencies(NodeDependencies):
     transactions: TransactionCoordinator
     share_coordinator: ShareCoordinator
     persister: Persister
+    shares: SharePartitions
     marker_writer: MarkerWriter
     marker_sender: NetworkMarkerSender
     verification: TransactionVerification

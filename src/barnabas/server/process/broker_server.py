@@ -6,6 +6,7 @@ This role owns the logs, replicas, coordinators and client listeners, and it reg
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.config import GroupCoordinatorConfig
@@ -51,7 +52,9 @@ from barnabas.server.process.listener_setup import make_listener
 from barnabas.server.process.metadata_follower import MetadataFollower
 from barnabas.server.share.coordination import make_share_coordinator
 from barnabas.server.share.latest_offsets import LatestOffsets
+from barnabas.server.share.group_settings import ShareGroupSettings
 from barnabas.server.share.persister import Persister
+from barnabas.server.share.share_partitions import SharePartitions
 from barnabas.server.startup.node_failure import (
     describe_directory_failure,
     last_directory_failure,
@@ -69,6 +72,7 @@ if TYPE_CHECKING:
 
     from barnabas.metadata.delta import ClusterDelta
     from barnabas.metadata.image import ClusterImage
+    from barnabas.network.connection import Connection
     from barnabas.replication.fetcher.leader_channels import LeaderChannels
     from barnabas.runtime.clock import Clock
     from barnabas.server.configs.endpoint import Endpoint
@@ -170,6 +174,8 @@ class BrokerServer:
     def _on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
         self.follower.on_image(delta, image)
         self._lost_leaders.on_change(delta)
+        if delta.feature_changes and not image.features.has_share_groups:
+            self.shares.clear()
         self._maybe_open_logs()
         own_id = self._shared.node_id
         if own_id in delta.broker_changes and own_id not in image.brokers:
@@ -292,6 +298,7 @@ class BrokerServer:
         self._moves = LogDirMoves(self.replicas, self.logs, assignments, shared.log_dependencies)
         self.follower.add_listener(assignments.on_changes)
         self.follower.add_listener(self._moves.on_changes)
+        self.follower.add_listener(self.shares.on_changes)
 
     def _create_groups(self) -> None:
         """Create the group coordinator."""
@@ -384,6 +391,17 @@ class BrokerServer:
             (runtime.clock, runtime.timer),
             self._leader_channels(),
         )
+        self.shares = SharePartitions(
+            self.replicas,
+            self.persister,
+            ShareGroupSettings(self._config, shared.cluster),
+            (runtime.clock, shared.wheel),
+            self._conversions,
+            (
+                self._config.integer("group.share.max.share.sessions"),
+                lambda: shared.cluster.image.topics.partition_count,
+            ),
+        )
 
     def _coordinator_dependencies(
         self, clock: Clock, write_timeout_ms: int, compression: int = 0
@@ -431,6 +449,11 @@ class BrokerServer:
             listener = make_listener(shared, endpoint, shared.connections, handlers.find)
             self.bound.append(listener.bind(shared.sockets.of(endpoint.name)))
             self.listeners.append(listener)
+            listener.on_gone = partial(self._on_client_gone, listener.name)
+
+    def _on_client_gone(self, listener_name: str, connection: Connection) -> None:
+        """End the share sessions of a client whose connection has closed."""
+        self.shares.sessions.on_disconnected((listener_name, connection.id))
 
     def _make_dependencies(self) -> BrokerDependencies:
         shared, runtime, config = self._shared, self._runtime, self._config
@@ -474,6 +497,7 @@ class BrokerServer:
             transactions=self.transactions,
             share_coordinator=self.share_coordinator,
             persister=self.persister,
+            shares=self.shares,
             marker_writer=self._marker_writer,
             marker_sender=self.marker_sender,
             verification=self._verification,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from barnabas.server.share.delayed_share_fetch import ShareFetchOptions
     from barnabas.server.share.group_settings import ShareGroupSettings
     from barnabas.server.share.persister import Persister
-    from barnabas.server.share.share_session import ShareSession
+    from barnabas.server.share.share_session import ShareSession, ShareSessionKey
     from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
     from barnabas.waiting.timing_wheel import TimingWheel
 
@@ -64,6 +64,7 @@ class SharePartitions:
         "_partitions",
         "_replicas",
         "_sweep_at",
+        "_wheel",
         "sessions",
         "settings",
     )
@@ -88,7 +89,7 @@ class SharePartitions:
             sessions: limit of sessions, and a function that returns the cluster's partition count.
         """
         self._replicas = replicas
-        self._clock, wheel = times
+        self._clock, self._wheel = times
         self._conversions = conversions
         self.settings = settings
         self._partitions: dict[SharePartitionKey, SharePartition] = {}
@@ -98,7 +99,13 @@ class SharePartitions:
         # Number of share partitions at which those of groups without sessions are dropped.
         self._sweep_at = SWEPT_AT
         self._dependencies = SharePartitionDependencies(
-            persister, settings, self._clock, wheel, self._find_start, self._wake, self._on_refused
+            persister,
+            settings,
+            self._clock,
+            self._wheel,
+            self._find_start,
+            self._wake,
+            self._on_refused,
         )
 
     def __len__(self) -> int:
@@ -274,6 +281,23 @@ class SharePartitions:
                 continue
             partition.acknowledge(member_id, acknowledged, done)
             self._wake(partition.key)
+
+    def end_session(self, key: ShareSessionKey) -> None:
+        """End the session of a member and release its records."""
+        session = self.sessions.remove(key)
+        if session is not None:
+            self.release(session)
+
+    def call_later(self, delay_ms: float, call: Callable[[], None]) -> None:
+        """Make a call after a delay."""
+        self._wheel.add(delay_ms, call)
+
+    def count_sent(self, results: Results) -> None:
+        """Count the bytes of records that are sent to members."""
+        topics = self._replicas.metrics.topics
+        for where, result in results.items():
+            if result.acquired:
+                topics[where.topic].bytes_out += len(result.records)
 
     def release(self, session: ShareSession) -> None:
         """Release the records of a member whose session has ended."""

@@ -142,6 +142,8 @@ BROKER_CHECKS: Mapping[int, Row] = {
         "share_groups.check_delete_share_group_offsets",
         "DELETE on the group; READ on the topic",
     ),
+    ApiKey.SHARE_FETCH: _in_handler(f"{_READ_GROUP}; READ on the topic"),
+    ApiKey.SHARE_ACKNOWLEDGE: _in_handler(f"{_READ_GROUP}; READ on the topic"),
     ApiKey.INITIALIZE_SHARE_GROUP_STATE: _by("share_state.check_initialize", _BROKERS_ONLY),
     ApiKey.READ_SHARE_GROUP_STATE: _by("share_state.check_read", _BROKERS_ONLY),
     ApiKey.WRITE_SHARE_GROUP_STATE: _by("share_state.check_write", _BROKERS_ONLY),

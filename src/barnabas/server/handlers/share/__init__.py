@@ -1,0 +1,1 @@
+"""Handlers of the requests of share consumers."""

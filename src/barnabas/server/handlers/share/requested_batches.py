@@ -1,0 +1,178 @@
+"""Acknowledgements in ShareFetch and ShareAcknowledge, and the checks of their form (KIP-932)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from barnabas.protocol.acls import AclOperation, AclResourceType
+from barnabas.protocol.errors import ErrorCode
+from barnabas.server.share.acknowledgement import AcknowledgedBatch
+from barnabas.server.share.record_state import GAP, REJECT, RENEW
+from barnabas.storage.topic_partition import TopicIdPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from barnabas.server.cluster.cluster_view import ClusterView
+    from barnabas.server.dispatch.request import RequestContext
+    from barnabas.server.share.share_partitions import SharePartitions
+
+    AcknowledgeResults = dict[TopicIdPartition, tuple[ErrorCode, str | None]]
+
+# As in Kafka: the length of a UUID as text.
+MEMBER_ID_LENGTH_MAX = 36
+# Version of both requests since which locks can be renewed (KIP-1222).
+RENEWAL_SINCE = 2
+_GROUP, _TOPIC = int(AclResourceType.GROUP), int(AclResourceType.TOPIC)
+_READ = int(AclOperation.READ)
+
+
+class RequestBatch(Protocol):
+    """A batch of acknowledgements in a request."""
+
+    first_offset: int
+    last_offset: int
+    acknowledge_types: list[int]
+
+
+class AckingPartition(Protocol):
+    """A partition in a request."""
+
+    partition_index: int
+
+    @property
+    def acknowledgement_batches(self) -> Sequence[RequestBatch]:
+        """The acknowledgements of the partition."""
+        ...
+
+
+class AckingTopic(Protocol):
+    """A topic in a request."""
+
+    topic_id: bytes
+
+    @property
+    def partitions(self) -> Sequence[AckingPartition]:
+        """The partitions of the topic."""
+        ...
+
+
+class Acknowledging(msgspec.Struct, frozen=True):
+    """The fields of a request that apply to all its acknowledgements."""
+
+    group_id: str
+    member_id: str
+    version: int
+    # Whether the request may contain renewals of locks.
+    is_renew_ack: bool
+
+
+def refuse_member(
+    context: RequestContext, group_id: str | None, member_id: str | None, *, is_enabled: bool
+) -> tuple[ErrorCode, str | None]:
+    """Return error and message if a request cannot be served at all, else NONE.
+
+    Args:
+        context: the context of the request.
+        group_id: the group in the request.
+        member_id: the member in the request.
+        is_enabled: whether share groups are enabled.
+    """
+    if not is_enabled:
+        return ErrorCode.UNSUPPORTED_VERSION, None
+    if group_id is None:
+        return ErrorCode.INVALID_REQUEST, "The request has no group id."
+    access = context.access
+    if access is not None and not access.allows(_READ, _GROUP, group_id):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED, None
+    if not member_id or len(member_id) > MEMBER_ID_LENGTH_MAX:
+        return (
+            ErrorCode.INVALID_REQUEST,
+            f"The member id must have 1 to {MEMBER_ID_LENGTH_MAX} characters.",
+        )
+    return ErrorCode.NONE, None
+
+
+def topic_reader(context: RequestContext) -> Callable[[str], bool]:
+    """Return a function that tells whether the client may read a topic. It asks once per topic."""
+    access = context.access
+    known: dict[str, bool] = {}
+
+    def may_read(topic: str) -> bool:
+        if access is None:
+            return True
+        if topic not in known:
+            known[topic] = access.allows(_READ, _TOPIC, topic)
+        return known[topic]
+
+    return may_read
+
+
+def acknowledge(
+    context: RequestContext,
+    request: Acknowledging,
+    topics: Iterable[AckingTopic],
+    dependencies: tuple[ClusterView, SharePartitions],
+    on_done: Callable[[AcknowledgeResults], None],
+) -> None:
+    """Check and execute the acknowledgements of a request.
+
+    Args:
+        context: the context of the request.
+        request: the fields of the request as a whole.
+        topics: its topics.
+        dependencies: the metadata and the share partitions.
+        on_done: gets a result for each partition when all are written, perhaps before this returns.
+    """
+    cluster, shares = dependencies
+    may_read = topic_reader(context)
+    refused: AcknowledgeResults = {}
+    accepted: dict[TopicIdPartition, list[AcknowledgedBatch]] = {}
+    types_max = RENEW if request.version >= RENEWAL_SINCE else REJECT
+    for topic in topics:
+        name = cluster.topic_name(topic.topic_id)
+        for partition in topic.partitions:
+            where = TopicIdPartition(topic.topic_id, name or "", partition.partition_index)
+            batches = partition.acknowledgement_batches
+            if name is None:
+                refused[where] = ErrorCode.UNKNOWN_TOPIC_ID, None
+            elif not are_valid(batches, types_max, may_renew=request.is_renew_ack):
+                refused[where] = ErrorCode.INVALID_REQUEST, None
+            elif not may_read(name):
+                refused[where] = ErrorCode.TOPIC_AUTHORIZATION_FAILED, None
+            elif not cluster.has_partition(name, partition.partition_index):
+                refused[where] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
+            elif not batches:
+                refused[where] = ErrorCode.NONE, None
+            else:
+                accepted[where] = [
+                    AcknowledgedBatch(each.first_offset, each.last_offset, each.acknowledge_types)
+                    for each in batches
+                ]
+    shares.acknowledge(
+        request.group_id,
+        request.member_id,
+        accepted,
+        lambda results: on_done({**refused, **results}),
+    )
+
+
+def are_valid(batches: Iterable[RequestBatch], types_max: int, *, may_renew: bool) -> bool:
+    """Whether the batches are in order, and have one type for all offsets or one for each."""
+    previous_last = -1
+    for batch in batches:
+        types = batch.acknowledge_types
+        if batch.first_offset > batch.last_offset or batch.first_offset < previous_last:
+            return False
+        if not types:
+            return False
+        if len(types) > 1 and len(types) != batch.last_offset - batch.first_offset + 1:
+            return False
+        if min(types) < GAP or max(types) > types_max:
+            return False
+        if not may_renew and RENEW in types:
+            return False
+        previous_last = batch.last_offset
+    return True
