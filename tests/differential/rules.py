@@ -119,7 +119,7 @@ RULES = (
         "the brokers' own clocks, asked one after the other",
     ),
     Rule(
-        r"error_message|message|batch_index_error_message|documentation",
+        r"error_message|acknowledge_error_message|message|batch_index_error_message|documentation",
         _presence,
         "words are for people; clients see if there are any",
     ),

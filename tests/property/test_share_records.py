@@ -134,16 +134,15 @@ class SharePartitionMachine(RuleBasedStateMachine):
     def end_session(self, member: str) -> None:
         before = self.entries
         start = self.records.in_flight.start_offset
-        change = self.records.release_member(member)
+        change = self.records.release_member(member, LIMITS)
         after = self.entries
         for offset, old in before.items():
             new = after[offset]
             if old.member != member:
                 assert new == old
-            elif offset < start:
-                assert (new.state, new.deliveries) == (RecordState.ARCHIVED, old.deliveries)
             else:
-                assert (new.state, new.deliveries) == (RecordState.AVAILABLE, old.deliveries - 1)
+                expected = timed_out(old, offset < start, LIMITS.delivery_count_limit)
+                assert (new.state, new.deliveries) == (expected.state, old.deliveries)
         if change:
             self.pending.append((change, before))
 
@@ -171,7 +170,8 @@ class SharePartitionMachine(RuleBasedStateMachine):
                 assert (new.state, new.lock_ends_ms, new.is_changing) == (old.state, None, False)
             elif new.state is RecordState.ACQUIRED:
                 assert new.member in {"a", "b"}
-                assert new.lock_ends_ms is not None and new.lock_ends_ms > self.now_ms
+                assert new.lock_ends_ms is not None
+                assert new.lock_ends_ms > self.now_ms
             else:
                 assert (new.member, new.lock_ends_ms, new.is_changing) == ("", None, False)
 

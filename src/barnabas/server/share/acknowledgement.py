@@ -213,11 +213,10 @@ def typed_ranges(batch: AcknowledgedBatch, first: int, last: int) -> Iterator[tu
         offset += count
 
 
-def release_member(records: InFlightRecords, member_id: str) -> StateChange:
+def release_member(records: InFlightRecords, member_id: str, limits: ShareLimits) -> StateChange:
     """Release all records of a member whose session has ended.
 
-    They were perhaps never delivered, so the delivery is not counted. Records below the start
-    offset are archived.
+    Records below the start offset and records after their last delivery are archived.
     """
     change = StateChange()
     start = records.start_offset
@@ -229,10 +228,9 @@ def release_member(records: InFlightRecords, member_id: str) -> StateChange:
         for run in runs:
             if run.member_id != member_id or run.state is not RecordState.ACQUIRED:
                 continue
-            state = RecordState.ARCHIVED if run.last < start else RecordState.AVAILABLE
-            run.begin_change(change, state)
-            if state is RecordState.AVAILABLE:
-                run.delivery_count -= 1
+            state = released_state(run.delivery_count, limits.delivery_count_limit)
+            run.begin_change(change, RecordState.ARCHIVED if run.last < start else state)
+            records.delivery_complete_count += terminal_count(run, start)
     return change
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from barnabas.server.share.in_flight_records import InFlightRecords, ShareLimits
     from barnabas.server.share.record_run import RecordRun
 
-# Acquire modes of ShareFetch. Any other value acts as the first one.
+# Acquire modes of ShareFetch.
 BATCH_OPTIMIZED = 0
 RECORD_LIMIT = 1
 
@@ -23,9 +23,6 @@ RECORD_LIMIT = 1
 _THROTTLED_DELIVERIES_MIN = 2
 # With a lower limit of deliveries, records of the last delivery are not delivered alone.
 _ISOLATING_LIMIT_MIN = 3
-# Offsets of a batch that is tracked by offset are listed one by one, as in Kafka, up to this
-# number in a response. Further ones are listed as ranges.
-LISTED_OFFSETS_MAX = 10_000
 
 
 class FetchedBatch(msgspec.Struct, frozen=True):
@@ -39,6 +36,8 @@ class FetchedBatch(msgspec.Struct, frozen=True):
     is_transactional: bool = False
     # Whether the batch is the control batch that aborts a transaction.
     is_abort_marker: bool = False
+    # Size in the log, bytes.
+    size: int = 0
 
 
 class AcquireRequest(msgspec.Struct, frozen=True):
@@ -73,7 +72,6 @@ class Acquisition:
         "_is_record_limit",
         "_last",
         "_limits",
-        "_listed",
         "_max",
         "_records",
         "_request",
@@ -97,7 +95,6 @@ class Acquisition:
         self._last, self._max = _bounds(records, request, batches, limits)
         # Number of acquired records.
         self._count = 0
-        self._listed = 0
         self.acquired: list[AcquiredRange] = []
 
     def run(self) -> list[AcquiredRange]:
@@ -181,6 +178,7 @@ class Acquisition:
 
     def _acquire_offsets(self, batch: InFlightBatch) -> int:
         """Acquire available offsets of a batch and return their number."""
+        found: list[AcquiredRange] = []
         portion = _Portion(len(batch), self._max - self._count, self._limits)
         for run in batch.runs_in(self._batches[0].first, self._last):
             if not run.can_be_acquired:
@@ -191,21 +189,12 @@ class Acquisition:
             if taken < len(run):
                 batch.runs_in(run.first + taken, run.last)
             run.acquire(self._request.member_id, self._request.lock_ends_ms)
-            self._list_offsets(run)
+            _append(found, run)
             if portion.is_complete:
                 break
+        self.acquired += found
         self._count += portion.count
         return portion.count
-
-    def _list_offsets(self, run: RecordRun) -> None:
-        if self._listed + len(run) > LISTED_OFFSETS_MAX:
-            self.acquired.append(AcquiredRange(run.first, run.last, run.delivery_count))
-            return
-        self._listed += len(run)
-        self.acquired += [
-            AcquiredRange(offset, offset, run.delivery_count)
-            for offset in range(run.first, run.last + 1)
-        ]
 
     # Records that are acquired for the first time.
 
@@ -302,6 +291,19 @@ class _Portion:
             or self.count == self._throttled_max
         )
         return taken
+
+
+def _append(found: list[AcquiredRange], run: RecordRun) -> None:
+    """Append acquired offsets, in one range with equal ones directly before them."""
+    last = found[-1] if found else None
+    if (
+        last is not None
+        and last.last + 1 == run.first
+        and last.delivery_count == run.delivery_count
+    ):
+        last.last = run.last
+    else:
+        found.append(AcquiredRange(run.first, run.last, run.delivery_count))
 
 
 def throttled_deliveries(delivery_count_limit: int) -> int:

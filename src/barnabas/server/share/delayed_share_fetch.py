@@ -9,7 +9,7 @@ import msgspec
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.partition.fetch_params import FetchPartitionData
-from barnabas.server.share.record_batches import BATCHES_MAX, scan
+from barnabas.server.share.record_batches import BATCHES_MAX, cut, scan
 from barnabas.server.share.share_records import FetchedRecords
 from barnabas.storage.errors import StorageError
 from barnabas.waiting.delayed_operation import DelayedOperation
@@ -37,7 +37,7 @@ class ShareFetchResult(msgspec.Struct):
     """The result of a share fetch for one partition."""
 
     error: ErrorCode = _NONE
-    # The records that were read. They may include records that are not acquired.
+    # The record batches with acquired records. They may include records that are not acquired.
     records: FileSlice | bytes = b""
     acquired: Sequence[AcquiredRange] = ()
 
@@ -182,7 +182,7 @@ class DelayedShareFetch(DelayedOperation):
             if result.error is not _NONE or records_left <= 0 or batches_left <= 0:
                 continue
             try:
-                batches, records = scan(result.records, batches_left)
+                batches = scan(result.records, batches_left)
             except StorageError as error:
                 made.error = error.error_code
                 continue
@@ -190,7 +190,8 @@ class DelayedShareFetch(DelayedOperation):
             fetched = FetchedRecords(fetch_offset, batches, result.aborted_transactions or ())
             acquired = partition.acquire(self._options.member, records_left, fetched)
             if acquired:
-                made.records, made.acquired = records, acquired
+                made.records = cut(result.records, batches, acquired[0].first, acquired[-1].last)
+                made.acquired = acquired
                 records_left -= sum(each.last - each.first + 1 for each in acquired)
 
     def _move_start(self, partition: SharePartition) -> ErrorCode:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from barnabas.record.batch import HEADER, HEADER_SIZE, made_header
@@ -12,28 +13,25 @@ from barnabas.storage.producers.end_marker import read_end_marker
 from barnabas.storage.segment.batch_scan import headers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from barnabas.record.batch import BatchHeader
 
-# Further batches of a read are neither looked at nor sent. Each takes about a microsecond.
+# Further batches of a read are not looked at, so they are not acquired. Each takes a microsecond.
 BATCHES_MAX = 10_000
 
 
-def scan(
-    records: FileSlice | bytes, batches_max: int = BATCHES_MAX
-) -> tuple[list[FetchedBatch], FileSlice | bytes]:
-    """Return the whole batches of a read, and the records to send.
+def scan(records: FileSlice | bytes, batches_max: int = BATCHES_MAX) -> list[FetchedBatch]:
+    """Return the whole batches of a read, at most `batches_max`.
 
     Raises:
         DamagedLogError: a header in the file is invalid.
         CorruptRecordError: a marker in the file is invalid.
     """
     found: list[FetchedBatch] = []
-    size = 0
     for header, is_abort in _batches(records):
         if len(found) == batches_max:
-            return found, _cut(records, size)
+            break
         found.append(
             FetchedBatch(
                 header.base_offset,
@@ -41,10 +39,36 @@ def scan(
                 header.producer_id,
                 header.is_transactional,
                 is_abort,
+                header.size,
             )
         )
-        size += header.size
-    return found, records
+    return found
+
+
+def cut(
+    records: FileSlice | bytes, batches: Sequence[FetchedBatch], first: int, last: int
+) -> FileSlice | bytes:
+    """Return the record batches with the offsets from `first` to `last`.
+
+    Args:
+        records: what was read.
+        batches: its batches.
+        first: the first acquired offset.
+        last: the last acquired offset.
+    """
+    if len(batches) == 1:
+        return records
+    begin = max(0, bisect_right(batches, first, key=_first_of) - 1)
+    end = bisect_right(batches, last, key=_first_of)
+    start = sum(each.size for each in batches[:begin])
+    size = sum(each.size for each in batches[begin:end])
+    if isinstance(records, FileSlice):
+        return FileSlice(records.file, records.position + start, size)
+    return records[start : start + size]
+
+
+def _first_of(batch: FetchedBatch) -> int:
+    return batch.first
 
 
 def _batches(records: FileSlice | bytes) -> Iterator[tuple[BatchHeader, bool]]:
@@ -69,9 +93,3 @@ def _batches(records: FileSlice | bytes) -> Iterator[tuple[BatchHeader, bool]]:
 def _is_abort(batch: bytes, header: BatchHeader) -> bool:
     marker = read_end_marker(batch, header)
     return marker is not None and marker.control_type is ControlType.ABORT
-
-
-def _cut(records: FileSlice | bytes, size: int) -> FileSlice | bytes:
-    if isinstance(records, FileSlice):
-        return FileSlice(records.file, records.position, size)
-    return records[:size]

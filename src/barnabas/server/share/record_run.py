@@ -36,8 +36,7 @@ class RecordRun:
         self.first = first
         self.last = last
         self.state = state
-        # Number of deliveries. Incremented by an acquisition, decremented if a member ends its
-        # session without acknowledging.
+        # Number of deliveries. Incremented by each acquisition; never decreases.
         self.delivery_count = delivery_count
         # Owner of acquired records, else NO_MEMBER.
         self.member_id = member_id

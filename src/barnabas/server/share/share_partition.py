@@ -269,7 +269,7 @@ class SharePartition:
             if on_done is not None:
                 on_done(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
             return
-        self._write(self.records.release_member(member_id), on_done)
+        self._write(self.records.release_member(member_id, self._limits()), on_done)
 
     def move_log_start(self, log_start_offset: int) -> None:
         """Move the start offset because the log has lost records."""

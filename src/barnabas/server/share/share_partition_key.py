@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.storage.topic_partition import TopicIdPartition
+if TYPE_CHECKING:
+    from barnabas.storage.topic_partition import TopicIdPartition
 
 
 class SharePartitionKey(NamedTuple):

@@ -325,6 +325,8 @@ class _Collected:
 
     def add(self, where: TopicIdPartition, error: ErrorCode, message: str | None) -> None:
         """Add the result of a partition. The last one completes the collection."""
+        if message is None and error is not _NONE:
+            message = error.message
         self._results[where] = (error, message)
         self._missing -= 1
         if not self._missing:

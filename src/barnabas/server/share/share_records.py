@@ -120,9 +120,9 @@ class ShareRecords:
             self._timeouts.add(lock_ends_ms, first, last)
         return result
 
-    def release_member(self, member_id: str) -> StateChange:
+    def release_member(self, member_id: str, limits: ShareLimits) -> StateChange:
         """Release all records of a member whose session has ended."""
-        return release_member(self.in_flight, member_id)
+        return release_member(self.in_flight, member_id, limits)
 
     def end_change(
         self, change: StateChange, is_written: bool, now_ms: float, limits: ShareLimits

@@ -1,4 +1,4 @@
-"""The share session of one member: the partitions that it fetches (KIP-932, Kafka's ShareSession)."""
+"""The share session of one member: the partitions that it fetches (KIP-932)."""
 
 from __future__ import annotations
 

@@ -71,8 +71,8 @@ class Acknowledging(msgspec.Struct, frozen=True):
 
 def refuse_member(
     context: RequestContext, group_id: str | None, member_id: str | None, *, is_enabled: bool
-) -> tuple[ErrorCode, str | None]:
-    """Return error and message if a request cannot be served at all, else NONE.
+) -> ErrorCode:
+    """Return the error if a request cannot be served at all, else NONE.
 
     Args:
         context: the context of the request.
@@ -81,18 +81,15 @@ def refuse_member(
         is_enabled: whether share groups are enabled.
     """
     if not is_enabled:
-        return ErrorCode.UNSUPPORTED_VERSION, None
+        return ErrorCode.UNSUPPORTED_VERSION
     if group_id is None:
-        return ErrorCode.INVALID_REQUEST, "The request has no group id."
+        return ErrorCode.INVALID_REQUEST
     access = context.access
     if access is not None and not access.allows(_READ, _GROUP, group_id):
-        return ErrorCode.GROUP_AUTHORIZATION_FAILED, None
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
     if not member_id or len(member_id) > MEMBER_ID_LENGTH_MAX:
-        return (
-            ErrorCode.INVALID_REQUEST,
-            f"The member id must have 1 to {MEMBER_ID_LENGTH_MAX} characters.",
-        )
-    return ErrorCode.NONE, None
+        return ErrorCode.INVALID_REQUEST
+    return ErrorCode.NONE
 
 
 def topic_reader(context: RequestContext) -> Callable[[str], bool]:
@@ -129,6 +126,7 @@ def acknowledge(
     cluster, shares = dependencies
     may_read = topic_reader(context)
     refused: AcknowledgeResults = {}
+    empty: AcknowledgeResults = {}
     accepted: dict[TopicIdPartition, list[AcknowledgedBatch]] = {}
     types_max = RENEW if request.version >= RENEWAL_SINCE else REJECT
     for topic in topics:
@@ -145,17 +143,21 @@ def acknowledge(
             elif not cluster.has_partition(name, partition.partition_index):
                 refused[where] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
             elif not batches:
-                refused[where] = ErrorCode.NONE, None
+                empty[where] = ErrorCode.NONE, None
             else:
                 accepted[where] = [
                     AcknowledgedBatch(each.first_offset, each.last_offset, each.acknowledge_types)
                     for each in batches
                 ]
+    if not accepted:
+        # As in Kafka, which leaves out partitions without acknowledgements in this case only.
+        on_done(refused)
+        return
     shares.acknowledge(
         request.group_id,
         request.member_id,
         accepted,
-        lambda results: on_done({**refused, **results}),
+        lambda results: on_done({**refused, **empty, **results}),
     )
 
 

@@ -49,20 +49,20 @@ class ShareAcknowledgeHandler:
         self, context: RequestContext, request: ShareAcknowledgeRequest
     ) -> ShareAcknowledgeResponse | None:
         """Respond when all acknowledgements are written."""
-        error, message = refuse_member(
+        error = refuse_member(
             context,
             request.group_id,
             request.member_id,
             is_enabled=self._cluster.image.features.has_share_groups,
         )
         if error is not ErrorCode.NONE:
-            return _failed(error, message)
+            return _failed(error)
         assert request.group_id is not None, "checked"
         assert request.member_id is not None, "checked"
         key = ShareSessionKey(request.group_id, request.member_id)
         session = self._shares.sessions.advance(key, request.share_session_epoch)
         if isinstance(session, ErrorCode):
-            return _failed(session, None)
+            return _failed(session)
         acknowledge(
             context,
             Acknowledging(key.group_id, key.member_id, context.version, request.is_renew_ack),
@@ -111,10 +111,9 @@ class ShareAcknowledgeHandler:
         context.respond(response)
 
 
-def _failed(error: ErrorCode, message: str | None) -> ShareAcknowledgeResponse:
+def _failed(error: ErrorCode) -> ShareAcknowledgeResponse:
     return ShareAcknowledgeResponse(
         error_code=error,
-        error_message=message,
         acquisition_lock_timeout_ms=0,
         responses=[],
         node_endpoints=[],

@@ -28,6 +28,7 @@ from barnabas.server.handlers.share.requested_batches import (
     refuse_member,
     topic_reader,
 )
+from barnabas.server.share.acquisition import BATCH_OPTIMIZED, RECORD_LIMIT
 from barnabas.server.share.delayed_share_fetch import ShareFetchOptions, ShareFetchResult
 from barnabas.server.share.share_records import MemberRequest
 from barnabas.server.share.share_session import FINAL_EPOCH, INITIAL_EPOCH, ShareSessionKey
@@ -44,8 +45,8 @@ if TYPE_CHECKING:
 
 # Version of Fetch whose rules apply to the reads: leaders only, and the first batch is whole.
 _FETCH_VERSION = 10
+ACQUIRE_MODES = (BATCH_OPTIMIZED, RECORD_LIMIT)
 _NONE = ErrorCode.NONE
-_EMPTY = b""
 
 
 def handler(dependencies: BrokerDependencies) -> Handle:
@@ -68,16 +69,16 @@ class ShareFetchHandler:
         self, context: RequestContext, request: ShareFetchRequest
     ) -> ShareFetchResponse | None:
         """Respond when enough bytes are available and all acknowledgements are written."""
-        error, message = refuse_member(
+        error = refuse_member(
             context,
             request.group_id,
             request.member_id,
             is_enabled=self._cluster.image.features.has_share_groups,
         )
-        if error is _NONE:
-            error, message = refuse_renewal(context.version, request)
+        if error is _NONE and is_renewal_with_fetch(context.version, request):
+            error = ErrorCode.INVALID_REQUEST
         if error is not _NONE:
-            return failed_share_fetch(error, message)
+            return failed_share_fetch(error)
         assert request.group_id is not None, "checked"
         assert request.member_id is not None, "checked"
         key = ShareSessionKey(request.group_id, request.member_id)
@@ -90,12 +91,10 @@ class ShareFetchHandler:
         if session is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
             # Refuse late, so that the member does not retry at once.
             wait_ms = max(0, request.max_wait_ms)
-            self._shares.call_later(
-                wait_ms, partial(context.respond, failed_share_fetch(session, None))
-            )
+            self._shares.call_later(wait_ms, partial(context.respond, failed_share_fetch(session)))
             return None
         if isinstance(session, ErrorCode):
-            return failed_share_fetch(session, None)
+            return failed_share_fetch(session)
         pending = PendingShareFetch(context, self, key, session, request.share_session_epoch)
         if acknowledges:
             pending.expect_acknowledgements()
@@ -157,6 +156,9 @@ class ShareFetchHandler:
                 pending.refuse(where, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             else:
                 readable.append(where)
+        if readable and request.share_acquire_mode not in ACQUIRE_MODES:
+            pending.fail(ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
         assert request.group_id is not None, "checked"
         options = self._options(context, request)
         operation = self._shares.fetch(
@@ -275,6 +277,11 @@ class PendingShareFetch:
         """Record the error of a partition that is not fetched."""
         self._refused[where] = ShareFetchResult(error)
 
+    def fail(self, error: ErrorCode) -> None:
+        """Respond with an error for the whole request. Acknowledgements are executed anyway."""
+        self._acknowledged = None
+        self._context.respond(failed_share_fetch(error))
+
     def expect_acknowledgements(self) -> None:
         """Wait for the results of acknowledgements before the response."""
         self._acknowledged = None
@@ -335,23 +342,11 @@ class PendingShareFetch:
         }
 
 
-def refuse_renewal(version: int, request: ShareFetchRequest) -> tuple[ErrorCode, str | None]:
-    """Return error and message if a request renews locks and fetches records, else NONE."""
+def is_renewal_with_fetch(version: int, request: ShareFetchRequest) -> bool:
+    """Whether a request both renews locks and fetches records, which is not allowed."""
     if version < RENEWAL_SINCE or not request.is_renew_ack:
-        return _NONE, None
-    limits = {
-        "MaxBytes": request.max_bytes,
-        "MinBytes": request.min_bytes,
-        "MaxRecords": request.max_records,
-        "MaxWaitMs": request.max_wait_ms,
-    }
-    wrong = [name for name, value in limits.items() if value != 0]
-    if not wrong:
-        return _NONE, None
-    return (
-        ErrorCode.INVALID_REQUEST,
-        f"A request with IsRenewAck fetches no records: {', '.join(wrong)} must be 0.",
-    )
+        return False
+    return any((request.max_bytes, request.min_bytes, request.max_records, request.max_wait_ms))
 
 
 def rotated(partitions: list[TopicIdPartition], epoch: int) -> list[TopicIdPartition]:
@@ -366,7 +361,6 @@ def _partition_data(where: TopicIdPartition, result: ShareFetchResult) -> Partit
     return PartitionData(
         partition_index=where.partition,
         error_code=result.error,
-        error_message=None if result.error is _NONE else result.error.message,
         acknowledge_error_code=_NONE,
         current_leader=LeaderIdAndEpoch(leader_id=0, leader_epoch=0),
         records=result.records,
@@ -379,11 +373,10 @@ def _partition_data(where: TopicIdPartition, result: ShareFetchResult) -> Partit
     )
 
 
-def failed_share_fetch(error: ErrorCode, message: str | None) -> ShareFetchResponse:
+def failed_share_fetch(error: ErrorCode) -> ShareFetchResponse:
     """Return the response to a request that is refused as a whole."""
     return ShareFetchResponse(
         error_code=error,
-        error_message=message,
         acquisition_lock_timeout_ms=0,
         responses=[],
         node_endpoints=[],
