@@ -1,7 +1,7 @@
 """The in-flight records of a share partition and its offsets (KIP-932, Kafka's SharePartition).
 
-These classes have no I/O and no clock. `acquisition`, `acknowledgement` and `lock_timeouts` have the
-operations of members.
+These classes have no I/O and no clock. The operations of members are in `acquisition`,
+`acknowledgement` and `lock_timeouts`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 class ShareLimits(msgspec.Struct, frozen=True):
     """The configuration of a group that applies to an operation."""
 
-    # group.share.delivery.count.limit
+    # How often a record is delivered: group.share.delivery.count.limit.
     delivery_count_limit: int
-    # group.share.partition.max.record.locks
+    # Records in flight: group.share.partition.max.record.locks.
     record_locks_max: int
-    # group.share.record.lock.duration.ms
+    # Time of an acquisition lock: group.share.record.lock.duration.ms.
     lock_duration_ms: int
-    # share.renew.acknowledge.enable (KIP-1222)
+    # Whether members may renew locks: share.renew.acknowledge.enable (KIP-1222).
     can_renew: bool = True
 
 

@@ -200,28 +200,29 @@ class ShareFetchHandler:
     ) -> ShareFetchResponse:
         """Return the response with results of fetches and of acknowledgements."""
         hints = LeaderHints(self._cluster, context.listener_name)
-        topics: dict[bytes, ShareFetchableTopicResponse] = {}
-        partitions: dict[TopicIdPartition, PartitionData] = {}
+        topics: dict[bytes, dict[int, PartitionData]] = {}
         for where, result in results.items():
-            data = partitions[where] = _partition_data(where, result)
+            data = _partition_data(where.partition, result)
+            topics.setdefault(where.topic_id, {})[where.partition] = data
             found = hints.find(where) if result.error in MOVED else None
             if found is not None:
                 data.current_leader = LeaderIdAndEpoch(leader_id=found[0], leader_epoch=found[1])
         for where, (error, message) in acknowledged.items():
-            if where not in partitions:
-                partitions[where] = _partition_data(where, ShareFetchResult())
-            partitions[where].acknowledge_error_code = error
-            partitions[where].acknowledge_error_message = message
-        for where, data in partitions.items():
-            topic = topics.get(where.topic_id)
-            if topic is None:
-                topic = ShareFetchableTopicResponse(topic_id=where.topic_id, partitions=[])
-                topics[where.topic_id] = topic
-            topic.partitions.append(data)
+            # The name may be unknown by now: the topic id identifies the partition.
+            partitions = topics.setdefault(where.topic_id, {})
+            data = partitions.get(where.partition) or _partition_data(
+                where.partition, ShareFetchResult()
+            )
+            partitions[where.partition] = data
+            data.acknowledge_error_code = error
+            data.acknowledge_error_message = message
         return ShareFetchResponse(
             error_code=_NONE,
             acquisition_lock_timeout_ms=self._shares.settings.limits(key.group_id).lock_duration_ms,
-            responses=list(topics.values()),
+            responses=[
+                ShareFetchableTopicResponse(topic_id=topic_id, partitions=list(partitions.values()))
+                for topic_id, partitions in topics.items()
+            ],
             node_endpoints=[
                 NodeEndpoint(node_id=node_id, host=endpoint.host, port=endpoint.port)
                 for node_id, endpoint in hints.endpoints.items()
@@ -357,9 +358,9 @@ def rotated(partitions: list[TopicIdPartition], epoch: int) -> list[TopicIdParti
     return partitions[start:] + partitions[:start]
 
 
-def _partition_data(where: TopicIdPartition, result: ShareFetchResult) -> PartitionData:
+def _partition_data(index: int, result: ShareFetchResult) -> PartitionData:
     return PartitionData(
-        partition_index=where.partition,
+        partition_index=index,
         error_code=result.error,
         acknowledge_error_code=_NONE,
         current_leader=LeaderIdAndEpoch(leader_id=0, leader_epoch=0),
