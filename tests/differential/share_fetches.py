@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.api_table import ApiKey
-from differential.scene import batch
+from barnabas.protocol.errors import ErrorCode
+from differential.scene import ask, batch
 from differential.share_state import SharedTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from differential.request import Values
     from differential.scene import Scene
@@ -33,6 +34,12 @@ class ShareMember:
 
     def fetch(self, *acknowledged: Acknowledged, **fields: Any) -> Any:
         """Compare the responses to a ShareFetch; the first one begins the session."""
+        values = self.fetch_values(*acknowledged, **fields)
+        kafka, _ = self.scene.compare(values, ApiKey.SHARE_FETCH, 2)
+        return kafka
+
+    def fetch_values(self, *acknowledged: Acknowledged, **fields: Any) -> Callable[[Side], Values]:
+        """Return the next ShareFetch of the session for each side."""
         values = self._values(acknowledged, fields.pop("partition", 0), fields.pop("forget", None))
         epoch = self._next_epoch(fields)
         made = {
@@ -45,13 +52,16 @@ class ShareMember:
             "share_session_epoch": epoch,
             **fields,
         }
-        return self._compare(ApiKey.SHARE_FETCH, values, made)
+        return lambda side: {**values(side), **made}
 
     def acknowledge(self, *acknowledged: Acknowledged, **fields: Any) -> Any:
         """Compare the responses to a ShareAcknowledge."""
         values = self._values(acknowledged, fields.pop("partition", 0), None)
         made = {"share_session_epoch": self._next_epoch(fields), **fields}
-        return self._compare(ApiKey.SHARE_ACKNOWLEDGE, values, made)
+        kafka, _ = self.scene.compare(
+            lambda side: {**values(side), **made}, ApiKey.SHARE_ACKNOWLEDGE, 2
+        )
+        return kafka
 
     def _next_epoch(self, fields: dict[str, Any]) -> int:
         if "share_session_epoch" in fields:
@@ -82,9 +92,18 @@ class ShareMember:
 
         return build
 
-    def _compare(self, api: ApiKey, values: Any, made: dict[str, Any]) -> Any:
-        kafka, _ = self.scene.compare(lambda side: {**values(side), **made}, api, 2)
-        return kafka
+
+def initialize(scene: Scene, group: str, topic: str, partition: int) -> None:
+    """Create the state of a share partition at offset 0, once the broker knows the topic."""
+
+    def is_done(side: Side) -> bool:
+        state = {"partition": partition, "state_epoch": 1, "start_offset": 0}
+        topics = [{"topic_id": side.topic_id(topic), "partitions": [state]}]
+        values = {"group_id": group, "topics": topics}
+        answer = ask(side, ApiKey.INITIALIZE_SHARE_GROUP_STATE, 0, values)
+        return bool(answer.results[0].partitions[0].error_code == ErrorCode.NONE)
+
+    scene.until(is_done)
 
 
 class SharedGroup:
@@ -96,7 +115,7 @@ class SharedGroup:
         self.group = scene.name("group")
         self.state = SharedTopic(scene, self.group, self.topic)
         for partition in range(partitions):
-            self.state.initialize(1, 0, partition)
+            initialize(scene, self.group, self.topic, partition)
 
     def produce(self, *counts: int, partition: int = 0, **options: Any) -> None:
         """Append a record batch with each number of records."""

@@ -13,6 +13,10 @@ _CONSUMER_GROUPS = (
     "`test_consumer_protocol.py`, `tests/differential/test_consumer_group_records.py`, "
     "`tests/unit/coordinator/group/consumer`"
 )
+_SHARE_PARTITIONS = (
+    "`tests/differential/test_share_partitions.py`, `tests/unit/server/share`, "
+    "`tests/property/test_share_records.py`"
+)
 _OFFSETS = (
     "`test_old_protocol.py` (0-1), `test_produce_consume.py`, `test_process.py` (after kill -9)"
 )
@@ -55,6 +59,8 @@ SHOWN_BY: dict[ApiKey, str] = {
     ApiKey.WRITE_SHARE_GROUP_STATE: _SHARE_STATE,
     ApiKey.DELETE_SHARE_GROUP_STATE: _SHARE_STATE,
     ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: _SHARE_STATE,
+    ApiKey.SHARE_FETCH: _SHARE_PARTITIONS,
+    ApiKey.SHARE_ACKNOWLEDGE: _SHARE_PARTITIONS,
     ApiKey.API_VERSIONS: "`test_protocol.py` (and a version from the future)",
     ApiKey.CREATE_TOPICS: _TOPICS,
     ApiKey.DELETE_TOPICS: _TOPICS,

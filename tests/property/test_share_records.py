@@ -45,7 +45,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
     @rule(
         member=MEMBERS,
         mode=st.integers(0, 1),
-        batch_size=st.integers(1, 12),
+        batch_size=st.integers(-2, 12),
         records_max=st.integers(0, 20),
         count=st.integers(0, 6),
     )

@@ -105,6 +105,23 @@ CATALOGUE: dict[str, MetricRow] = {
     ),
     names.FETCH_SESSIONS: MetricRow(G, (), "Fetch sessions."),
     names.FETCH_SESSION_PARTITIONS: MetricRow(G, (), "Partitions of all fetch sessions."),
+    names.SHARE_SESSIONS: MetricRow(G, (), "Share sessions."),
+    names.SHARE_SESSION_PARTITIONS: MetricRow(G, (), "Partitions of all share sessions."),
+    names.SHARE_SESSION_EVICTIONS: MetricRow(
+        C, (), "Share sessions that ended because their connection closed."
+    ),
+    names.DELAYED_SHARE_FETCH_EXPIRES: MetricRow(
+        C, (), "Share fetches that timed out before they had enough bytes."
+    ),
+    names.SHARE_ACKNOWLEDGEMENTS: MetricRow(
+        C, ("result",), "Acknowledgements of a share partition, by result: written or refused."
+    ),
+    names.SHARE_LEADERS: MetricRow(
+        G, (), "Share partitions in memory: partitions that this broker leads, by share group."
+    ),
+    names.SHARE_RECORDS_IN_FLIGHT: MetricRow(
+        G, (), "Records in flight of all share partitions in memory."
+    ),
     names.GROUP_OFFSETS: MetricRow(G, (), "Committed offsets."),
     names.GROUPS: MetricRow(G, (), "Groups."),
     names.GROUPS_PREPARING_REBALANCE: MetricRow(G, (), "Groups whose members rejoin."),

@@ -52,6 +52,13 @@ FETCH_SESSION_PARTITIONS: Final = (
     "kafka.server:FetchSessionCache:NumIncrementalFetchPartitionsCached"
 )
 FETCH_SESSIONS: Final = "kafka.server:FetchSessionCache:NumIncrementalFetchSessions"
+SHARE_SESSIONS: Final = "kafka.server:ShareSessionCache:ShareSessionsCount"
+SHARE_SESSION_PARTITIONS: Final = "kafka.server:ShareSessionCache:SharePartitionsCount"
+SHARE_SESSION_EVICTIONS: Final = "kafka.server:ShareSessionCache:ShareSessionEvictionsPerSec"
+DELAYED_SHARE_FETCH_EXPIRES: Final = "kafka.server:DelayedShareFetchMetrics:ExpiresPerSec"
+SHARE_ACKNOWLEDGEMENTS: Final = "barnabas_share_acknowledgements"
+SHARE_LEADERS: Final = "barnabas_share_partitions"
+SHARE_RECORDS_IN_FLIGHT: Final = "barnabas_share_records_in_flight"
 BROKER_STATE: Final = "kafka.server:KafkaServer:BrokerState"
 METADATA_LAST_APPLIED_OFFSET: Final = (
     "kafka.server:broker-metadata-metrics:last-applied-record-offset"

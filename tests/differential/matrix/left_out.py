@@ -28,6 +28,10 @@ NOT_SENT = {
     (ApiKey.DESCRIBE_CLIENT_QUOTAS, "components[0].entity_type = 10000 letters"): _NEVER,
     (ApiKey.DESCRIBE_CONFIGS, "broker: resources[0].configuration_keys = null"): _ALL,
     (ApiKey.DESCRIBE_CONFIGS, "broker: resources[0].configuration_keys = []"): _ALL,
+    **{
+        (ApiKey.SHARE_FETCH, f"batch_size = {size}"): "Kafka acquires a range without records"
+        for size in (-(1 << 31), -1, 0)
+    },
     (ApiKey.ADD_RAFT_VOTER, "listeners[0].name = ''"): "Kafka ends: the process is gone",
 }
 

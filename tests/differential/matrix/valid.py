@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.api_table import ApiKey
 from differential.matrix import standing
+from differential.matrix.share_fetch_requests import SHARE_FETCHES
 from differential.matrix.share_group_requests import SHARE_GROUPS
 from differential.matrix.share_requests import SHARE_STATE
 from differential.matrix.standing import MEMBER, SESSION_MS, id_of, of
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     Make = Callable[[Scene], dict[str, Any]]
 
-VALID: dict[ApiKey, dict[str, Make]] = {**TOKENS, **SHARE_GROUPS, **SHARE_STATE}
+VALID: dict[ApiKey, dict[str, Make]] = {**TOKENS, **SHARE_GROUPS, **SHARE_STATE, **SHARE_FETCHES}
 
 TOPIC, BROKER = 2, 4
 

@@ -20,6 +20,7 @@ from barnabas.server.metrics.process_metrics import ProcessMetrics
 from barnabas.server.metrics.quorum_metrics import quorum_families
 from barnabas.server.metrics.quota_metrics import quota_families
 from barnabas.server.metrics.request_metrics import connection_families, request_families
+from barnabas.server.metrics.share_metrics import share_partition_families
 from barnabas.server.metrics.transaction_metrics import transaction_families
 from barnabas.storage.cleaner.cleaner_gauges import cleaner_families
 from barnabas.storage.manager.log_gauges import log_families
@@ -94,6 +95,7 @@ class Observation:
             lambda: cleaner_families(logs.cleaner, logs.directories),
             lambda: log_families(logs),
             lambda: session_families(dependencies.fetch_sessions),
+            lambda: share_partition_families(dependencies.shares),
             lambda: group_families(dependencies.groups),
             lambda: transaction_families(dependencies),
             lambda: share_families(dependencies.share_coordinator),

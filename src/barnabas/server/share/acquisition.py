@@ -206,6 +206,10 @@ class Acquisition:
         if allowed < last - first + 1:
             whole = _end_of_record_batch(self._batches, first + allowed - 1)
             last = min(whole, last) if records.is_gap_window_active else whole
+        # After a leader change, batches in flight may begin inside a record batch.
+        last = records.free_until(first, last)
+        if first > last:
+            return
         acquired = self._create_batches(first, last, allowed)
         if records.batches[0].first == first:
             records.start_offset = first
@@ -218,13 +222,13 @@ class Acquisition:
 
     def _create_batches(self, first: int, last: int, allowed: int) -> list[AcquiredRange]:
         """Add acquired batches of about the requested size, divided between record batches."""
-        request = self._request
+        batch_size = max(1, self._request.batch_size)
         acquired: list[AcquiredRange] = []
-        if not self._is_record_limit and last - first + 1 > request.batch_size:
+        if not self._is_record_limit and last - first + 1 > batch_size:
             for each in self._batches:
                 if each.first > last:
                     break
-                if each.first - first >= request.batch_size:
+                if each.first - first >= batch_size:
                     acquired.append(AcquiredRange(first, each.first - 1, 1))
                     first = each.first
         acquired.append(AcquiredRange(first, last, 1))

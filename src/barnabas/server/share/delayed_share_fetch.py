@@ -76,7 +76,7 @@ class DelayedShareFetch(DelayedOperation):
     available again.
     """
 
-    __slots__ = ("_on_done", "_options", "_partitions", "_read", "_source", "errors")
+    __slots__ = ("_on_done", "_on_expired", "_options", "_partitions", "_read", "_source", "errors")
 
     def __init__(
         self,
@@ -84,6 +84,7 @@ class DelayedShareFetch(DelayedOperation):
         partitions: Sequence[SharePartition],
         source: LogSource,
         on_done: Callable[[dict[TopicIdPartition, ShareFetchResult]], None],
+        on_expired: Callable[[], None],
     ) -> None:
         """Create a pending fetch.
 
@@ -92,12 +93,14 @@ class DelayedShareFetch(DelayedOperation):
             partitions: the share partitions, in the order in which they are read.
             source: reads the log.
             on_done: gets the results of partitions with news.
+            on_expired: called after a timeout.
         """
         super().__init__(options.params.max_wait_ms)
         self._options = options
         self._partitions = list(partitions)
         self._source = source
         self._on_done = on_done
+        self._on_expired = on_expired
         # Errors of partitions that cannot be loaded.
         self.errors: dict[TopicIdPartition, ErrorCode] = {}
         # The read that has satisfied the condition.
@@ -171,6 +174,10 @@ class DelayedShareFetch(DelayedOperation):
                 where = each.key.where
                 results.setdefault(where, ShareFetchResult(ErrorCode.UNKNOWN_SERVER_ERROR))
         self._on_done(results)
+
+    def on_expiration(self) -> None:
+        """Count the timeout."""
+        self._on_expired()
 
     def _acquire(self, read: Read, results: dict[TopicIdPartition, ShareFetchResult]) -> None:
         records_left, batches_left = self._options.records_max, BATCHES_MAX

@@ -140,6 +140,14 @@ class InFlightRecords:
             first = floor.first
         return self.between(first, last)
 
+    def free_until(self, first: int, last: int) -> int:
+        """Return the last offset up to `last` such that no batch has an offset from `first` on.
+
+        The result is below `first` if a batch has this offset.
+        """
+        found = self.overlapping(first, last)
+        return min(last, found[0].first - 1) if found else last
+
     def runs(self) -> Iterator[RecordRun]:
         """Yield all runs in order."""
         for batch in self.batches:

@@ -6,6 +6,8 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.partition.results import ListOffsetResult
 from barnabas.server.share.delayed_share_fetch import DelayedShareFetch, ShareFetchResult
@@ -18,7 +20,7 @@ from barnabas.server.share.share_session_cache import ShareSessionCache
 from barnabas.storage.read_result import FetchIsolation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from barnabas.replication.partition.partition import Partition
     from barnabas.replication.partition.partition_registry import LeadershipChanges
@@ -53,6 +55,26 @@ _FENCING = frozenset(
 )
 
 
+class ShareCounts(msgspec.Struct):
+    """Counters since the start."""
+
+    # Fetches that timed out.
+    expired_fetches: int = 0
+    # Acknowledgements of single share partitions.
+    acknowledgements: dict[str, int] = msgspec.field(
+        default_factory=lambda: {"written": 0, "refused": 0}
+    )
+
+    def count_expired_fetch(self) -> None:
+        """Count a fetch that timed out."""
+        self.expired_fetches += 1
+
+    def count_acknowledgements(self, results: Iterable[AcknowledgeResult]) -> None:
+        """Count the results of a request."""
+        for error, _ in results:
+            self.acknowledgements["written" if error is _NONE else "refused"] += 1
+
+
 class SharePartitions:
     """Share partitions by group and partition, created by the first fetch."""
 
@@ -65,6 +87,7 @@ class SharePartitions:
         "_replicas",
         "_sweep_at",
         "_wheel",
+        "counts",
         "sessions",
         "settings",
     )
@@ -96,6 +119,7 @@ class SharePartitions:
         # The share partitions of each partition, as in `_partitions`.
         self._by_partition: dict[TopicPartition, dict[SharePartitionKey, SharePartition]] = {}
         self.sessions = ShareSessionCache(*sessions, self.release, self._drop_group)
+        self.counts = ShareCounts()
         # Number of share partitions at which those of groups without sessions are dropped.
         self._sweep_at = SWEPT_AT
         self._dependencies = SharePartitionDependencies(
@@ -110,6 +134,15 @@ class SharePartitions:
 
     def __len__(self) -> int:
         return len(self._partitions)
+
+    @property
+    def in_flight_count(self) -> int:
+        """Number of records in flight of all share partitions."""
+        return sum(
+            each.records.in_flight.in_flight_count
+            for each in self._partitions.values()
+            if each.records is not None
+        )
 
     # The cache.
 
@@ -238,8 +271,13 @@ class SharePartitions:
                 errors[where] = partition
             else:
                 found.append(partition)
-        operation = DelayedShareFetch(options, found, self._replicas, on_done)
+        operation = DelayedShareFetch(
+            options, found, self._replicas, on_done, self.counts.count_expired_fetch
+        )
         operation.errors.update(errors)
+        if options.params.max_wait_ms <= 0 and not operation.try_complete():
+            # As in Kafka, where a fetch without a wait ends before a state is loaded.
+            operation.force_complete()
         for partition in found:
             if not partition.is_active:
                 partition.load(partial(self._on_loaded, operation, partition))
@@ -272,7 +310,12 @@ class SharePartitions:
             batches: the acknowledged offsets of each partition.
             on_done: gets a result per partition when all are written, perhaps before this returns.
         """
-        collected = _Collected(len(batches), on_done)
+
+        def on_collected(results: dict[TopicIdPartition, AcknowledgeResult]) -> None:
+            self.counts.count_acknowledgements(results.values())
+            on_done(results)
+
+        collected = _Collected(len(batches), on_collected)
         for where, acknowledged in batches.items():
             partition = self._partitions.get(SharePartitionKey(group_id, where))
             done = partial(collected.add, where)

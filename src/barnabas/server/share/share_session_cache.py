@@ -82,6 +82,9 @@ class ShareSessionCache:
     ) -> ShareSession | ErrorCode:
         """Begin a session. It replaces the member's old one, whose records stay acquired."""
         self.remove(key)
+        if len(set(partitions)) < len(partitions):
+            # As in Kafka, which fails over repeated partitions here only.
+            return ErrorCode.UNKNOWN_SERVER_ERROR
         if len(self._sessions) >= self._sessions_max:
             return ErrorCode.SHARE_SESSION_LIMIT_REACHED
         if self._is_too_large(len(partitions)):
