@@ -150,6 +150,9 @@ class SharePartitions:
         found = self._partitions.get(key)
         if found is not None:
             return found
+        if not key.group_id:
+            # No share coordinator has the state of such a group.
+            return ErrorCode.UNKNOWN_SERVER_ERROR
         partition = self._leader(key.where)
         if isinstance(partition, ErrorCode):
             return partition

@@ -63,7 +63,7 @@ def test_records_near_the_limit_of_deliveries_come_in_smaller_portions() -> None
     bench = Bench()
     bench.append(8)
     bench.fetch()
-    sizes = []
+    sizes: list[int] = []
     for _ in range(20):
         acquired = bench.fetch() if sizes else [(0, 7, 1)]
         if not acquired:
