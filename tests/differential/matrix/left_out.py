@@ -30,7 +30,12 @@ NOT_SENT = {
     (ApiKey.DESCRIBE_CONFIGS, "broker: resources[0].configuration_keys = []"): _ALL,
     **{
         (ApiKey.SHARE_FETCH, f"batch_size = {size}"): "Kafka acquires a range without records"
-        for size in (-(1 << 31), -1, 0)
+        for size in (-(1 << 31), -1)
+    },
+    **{
+        (ApiKey.SHARE_FETCH, f"group_id = {group}"): "Kafka's response depends on what comes first,"
+        " the timeout or the error of the state that is not there"
+        for group in ("a new name", "10000 letters")
     },
     (ApiKey.ADD_RAFT_VOTER, "listeners[0].name = ''"): "Kafka ends: the process is gone",
 }

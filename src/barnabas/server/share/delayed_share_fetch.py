@@ -67,7 +67,7 @@ class LogSource(Protocol):
 class DelayedShareFetch(DelayedOperation):
     """Completes when enough bytes are available to acquire, or after an error.
 
-    A. No partition can be read: all have errors.
+    A. No partition can be read: all have errors. Or this broker no longer leads one of them.
     B. A read fails.
     C. A fetch offset is in an older segment than the end: the rest of that segment is returned.
     D. The readable bytes reach the request's minimum.
@@ -114,7 +114,10 @@ class DelayedShareFetch(DelayedOperation):
 
     def try_complete(self) -> bool:
         """Check cases A to D."""
-        if not self._partitions:
+        fenced = [each for each in self._partitions if each.is_fenced]
+        for each in fenced:
+            self.refuse(each, each.fencing_error)
+        if fenced or not self._partitions:
             return self.force_complete()
         try:
             read = self._read_acquirable()

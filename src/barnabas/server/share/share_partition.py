@@ -102,6 +102,7 @@ class SharePartition:
         "_timer",
         "_timer_ms",
         "_writer",
+        "fencing_error",
         "key",
         "leader_epoch",
         "records",
@@ -116,6 +117,8 @@ class SharePartition:
         self.leader_epoch = leader_epoch
         self._dependencies = dependencies
         self.status = Status.EMPTY
+        # What members get when the status is FENCED: the reason why the state cannot be loaded.
+        self.fencing_error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         # Generation of the state, from the share coordinator.
         self._state_epoch = 0
         # Set while the state is ACTIVE or FENCED afterwards.
@@ -194,6 +197,7 @@ class SharePartition:
     def _end_loading(self, error: ErrorCode) -> None:
         if error is not _NONE:
             self.status = Status.FENCED
+            self.fencing_error = error
         waiting, self._on_loaded = self._on_loaded, []
         for on_loaded in waiting:
             on_loaded(error)
@@ -215,6 +219,11 @@ class SharePartition:
     def is_active(self) -> bool:
         """Whether records can be acquired and acknowledged."""
         return self.status is Status.ACTIVE
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether another object or another broker has the current state."""
+        return self.status is Status.FENCED
 
     # Operations of members.
 

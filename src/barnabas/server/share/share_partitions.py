@@ -278,9 +278,6 @@ class SharePartitions:
             options, found, self._replicas, on_done, self.counts.count_expired_fetch
         )
         operation.errors.update(errors)
-        if options.params.max_wait_ms <= 0 and not operation.try_complete():
-            # As in Kafka, where a fetch without a wait ends before a state is loaded.
-            operation.force_complete()
         for partition in found:
             if not partition.is_active:
                 partition.load(partial(self._on_loaded, operation, partition))

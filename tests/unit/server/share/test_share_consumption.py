@@ -141,6 +141,25 @@ def test_a_deleted_topic_ends_its_share_partitions(monkeypatch: pytest.MonkeyPat
     assert partition.acknowledge_error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
+def test_a_waiting_fetch_ends_when_its_topic_is_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = share_broker(monkeypatch)
+    member = Member(broker, "a")
+    waiting = member.client.send(member.fetch_request(max_wait_ms=20_000), 2)
+    advance(broker, 100)
+    broker.ask(DeleteTopicsRequest(topic_names=[TOPIC], timeout_ms=5_000), 5)
+    advance(broker, 1_000)
+    partition = waiting[0][0].responses[0].partitions[0]
+    assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_state_that_cannot_be_loaded_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = share_broker(monkeypatch)
+    member = Member(broker, "a")
+    # Nothing has initialized the state of this group.
+    answer = member.client.ask(member.fetch_request(group_id="another group"), 2)
+    assert answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 def test_requests_are_refused_without_the_feature(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = share_broker(monkeypatch)
     member = Member(broker, "a")
