@@ -6,7 +6,11 @@ from typing import TYPE_CHECKING
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
+from barnabas.protocol.messages.end_txn import EndTxnRequest
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
 from unit.server.share.consumption import TOPIC, Member, acquired, configure_group, share_broker
+from unit.server.simulated_broker import produce_request
 
 if TYPE_CHECKING:
     import pytest
@@ -149,7 +153,59 @@ def test_a_waiting_fetch_ends_when_its_topic_is_deleted(monkeypatch: pytest.Monk
     broker.ask(DeleteTopicsRequest(topic_names=[TOPIC], timeout_ms=5_000), 5)
     advance(broker, 1_000)
     partition = waiting[0][0].responses[0].partitions[0]
-    assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert partition.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def produce_in_transaction(broker: SimulatedBroker, *, is_committed: bool) -> None:
+    """Append two records of a transaction that ends."""
+    find = FindCoordinatorRequest(coordinator_keys=["tx"], key_type=1)
+    broker.ask(find, 4)
+    advance(broker, 500)
+    init = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=10_000)
+    producer = broker.ask(init, 4)
+    assert producer.error_code == ErrorCode.NONE
+    batch = broker.batch(
+        b"in",
+        b"transaction",
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        base_sequence=0,
+        transactional=True,
+    )
+    request = produce_request(TOPIC, batch)
+    request.transactional_id = "tx"
+    answer = broker.ask(request, 12)
+    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+    end = EndTxnRequest(
+        transactional_id="tx",
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        committed=is_committed,
+    )
+    assert broker.ask(end, 5).error_code == ErrorCode.NONE
+    advance(broker, 500)
+
+
+def test_records_of_aborted_transactions_are_not_delivered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = share_broker(
+        monkeypatch,
+        transaction_state_log_num_partitions="1",
+        transaction_state_log_replication_factor="1",
+        transaction_state_log_min_isr="1",
+    )
+    configure_group(broker, share_isolation_level="read_committed")
+    broker.produce(TOPIC, b"one")
+    produce_in_transaction(broker, is_committed=False)
+    produce_in_transaction(broker, is_committed=True)
+    broker.produce(TOPIC, b"two")
+    member = Member(broker, "a")
+    # Offsets 3 and 6 are the markers, which the client skips and acknowledges as gaps.
+    assert member.fetch() == [(0, 0, 1), (3, 7, 1)]
+    assert member.acknowledge((0, 0, ACCEPT), (3, 7, [0, 1, 1, 0, 1])) == "NONE"
+    assert broker.node.broker is not None
+    assert broker.node.broker.shares.in_flight_count == 0
 
 
 def test_a_state_that_cannot_be_loaded_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
