@@ -105,3 +105,15 @@ def test_acknowledged_records_below_a_moved_start_are_not_counted() -> None:
     assert bench.records.in_flight.delivery_complete_count == 3
     bench.records.in_flight.move_log_start(3)
     assert bench.records.in_flight.delivery_complete_count == 2
+
+
+def test_the_log_start_divides_records_that_are_being_written() -> None:
+    bench = Bench()
+    bench.append(6)
+    bench.fetch()
+    change = bench.begin((0, 5, [ACCEPT]))
+    bench.records.in_flight.move_log_start(2)
+    bench.wait(1_000)
+    bench.end(change, is_written=False)
+    assert bench.states == "0-1:X1 2-5:V1"
+    assert bench.offsets == (2, 5, 2)
