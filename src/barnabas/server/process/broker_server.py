@@ -51,8 +51,8 @@ from barnabas.server.handlers.handler_table import HandlerTable
 from barnabas.server.process.listener_setup import make_listener
 from barnabas.server.process.metadata_follower import MetadataFollower
 from barnabas.server.share.coordination import make_share_coordinator
-from barnabas.server.share.latest_offsets import LatestOffsets
 from barnabas.server.share.group_settings import ShareGroupSettings
+from barnabas.server.share.latest_offsets import LatestOffsets
 from barnabas.server.share.persister import Persister
 from barnabas.server.share.share_partitions import SharePartitions
 from barnabas.server.startup.node_failure import (
