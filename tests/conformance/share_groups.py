@@ -13,7 +13,6 @@ import pytest
 import barnabas
 from barnabas import ShareConsumer, ShareRecord
 from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
-from barnabas.server.startup.features import SUPPORTED_FEATURES
 from barnabas.testing.broker_process import BrokerProcess
 from jvm.kafka_process import KafkaProcess
 from waiting import PATIENCE_S
@@ -31,17 +30,10 @@ SETTINGS = {
 _names = itertools.count(1)
 
 
-def skip_without_share_groups() -> None:
-    """Skip a test with Barnabas as broker until it serves share groups."""
-    if "share.version" not in SUPPORTED_FEATURES:
-        pytest.skip("this Barnabas does not support the feature share.version")
-
-
 def start_share_broker(kind: str, directory: Any) -> BrokerProcess | KafkaProcess:
-    """Return a started broker; skip the test if Barnabas does not serve share groups yet."""
+    """Return a started broker."""
     if kind == "kafka":
         return KafkaProcess(directory, SETTINGS).start()
-    skip_without_share_groups()
     return BrokerProcess(directory, SETTINGS).start()
 
 

@@ -8,8 +8,7 @@ from barnabas.client.facade import Client
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.testing.cluster_process import ClusterProcess
-from barnabas.testing.node_process import NodeProcess
-from conformance.share_groups import ShareGroup, read, skip_without_share_groups
+from conformance.share_groups import ShareGroup, read
 from conformance.test_client_cluster import move_leaders
 
 pytestmark = pytest.mark.conformance
@@ -18,8 +17,6 @@ PARTITIONS = 3
 
 
 def test_records_follow_their_leaders(three_brokers: ClusterProcess) -> None:
-    if type(three_brokers.nodes[1]) is NodeProcess:
-        skip_without_share_groups()
     group = ShareGroup(three_brokers.bootstrap, PARTITIONS, replicas=3)
     partitions = [TopicPartition(group.topic, number) for number in range(PARTITIONS)]
     for tp in partitions:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas.protocol.api_table import ApiKey
-from barnabas.server.startup.features import SUPPORTED_FEATURES
 from differential.scene import Scene
 from differential.share_fetches import LOADING_MS_MAX, SharedGroup
 
@@ -21,12 +20,7 @@ if TYPE_CHECKING:
 
     Story = Callable[[SharedGroup], None]
 
-pytestmark = [
-    pytest.mark.conformance,
-    pytest.mark.skipif(
-        "share.version" not in SUPPORTED_FEATURES, reason="share groups are not enabled"
-    ),
-]
+pytestmark = pytest.mark.conformance
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 

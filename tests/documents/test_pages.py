@@ -46,9 +46,7 @@ SETTINGS = {
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "offsets.topic.replication.factor": "1",
-}
-# Members of share groups learn their assignments at once. Barnabas does not know these keys yet.
-KAFKA_SETTINGS = SETTINGS | {
+    # Members of share groups learn their assignments at once.
     "group.share.heartbeat.interval.ms": "100",
     "group.share.min.heartbeat.interval.ms": "100",
     "group.share.assignment.interval.ms": "0",
@@ -101,7 +99,7 @@ def running_broker(kind: str | None, directory: Path) -> Iterator[str | None]:
         return
     is_kafka = kind == "kafka"
     broker: KafkaProcess | BrokerProcess = (
-        KafkaProcess(directory, KAFKA_SETTINGS) if is_kafka else BrokerProcess(directory, SETTINGS)
+        KafkaProcess(directory, SETTINGS) if is_kafka else BrokerProcess(directory, SETTINGS)
     )
     try:
         yield broker.start().bootstrap

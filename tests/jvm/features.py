@@ -6,10 +6,13 @@ from typing import Final
 
 from barnabas.server.startup.features import SUPPORTED_FEATURES
 
-# Apache Kafka 4.4 enables these in a new cluster.
-_ENABLED_BY_KAFKA: Final = ("group.version", "share.version", "streams.version")
-# Barnabas refuses directories in which one of these is enabled.
-UNSUPPORTED: Final = tuple(name for name in _ENABLED_BY_KAFKA if name not in SUPPORTED_FEATURES)
-FEATURES: Final = dict.fromkeys(UNSUPPORTED, 0)
+# Levels of Apache Kafka 4.4 in a new cluster, of features that Barnabas may not have.
+_KAFKAS: Final = {"group.version": 1, "share.version": 2, "streams.version": 1}
+# The highest levels that Barnabas can open, where they are lower.
+FEATURES: Final = {
+    name: SUPPORTED_FEATURES[name].max_level if name in SUPPORTED_FEATURES else 0
+    for name, level in _KAFKAS.items()
+    if name not in SUPPORTED_FEATURES or SUPPORTED_FEATURES[name].max_level < level
+}
 # The same for `kafka-storage format`.
-FORMAT_OPTIONS: Final = tuple(f"--feature={name}=0" for name in UNSUPPORTED)
+FORMAT_OPTIONS: Final = tuple(f"--feature={name}={level}" for name, level in FEATURES.items())
