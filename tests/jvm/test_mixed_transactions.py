@@ -1,11 +1,13 @@
 """Transactions in one cluster of our nodes and Apache Kafka's.
 
-The coordinator is a broker of one kind, and partitions are led by brokers of both kinds.
+The coordinator is a broker of one kind, and partitions are led by brokers of both kinds. Producers
+of both kinds have transactions open at the same time, of which some commit and some abort.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -36,13 +38,16 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "auto.create.topics.enable": "false",
     "auto.leader.rebalance.enable": "false",
-    # A broker that is killed is noticed soon.
-    "broker.session.timeout.ms": "6000",
-    "broker.heartbeat.interval.ms": "1000",
+    # The controller notices soon that a broker was killed.
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
 }
 FEATURE = "transaction.version"
 STATE = TopicPartition("__transaction_state", 0)
-GROUPS = [f"group-{number}" for number in range(6)]
+# Groups of each producer: coordinators of both kinds serve some.
+GROUPS = 4
+# Kinds of producers by level of transaction.version; librdkafka does not know level 2.
+PRODUCERS = {2: ["barnabas", "java"], 1: ["java"]}
 # Leaders of the partitions. The last partition needs the third and the fourth broker in sync.
 LEADERS = [OURS, KAFKAS, THIRD]
 
@@ -80,13 +85,35 @@ def client(cluster: MixedCluster) -> Iterator[Client]:
         yield made
 
 
-class Stage:
-    """A topic, and a producer whose transactions one of the brokers coordinates."""
+class Party:
+    """A producer whose transaction has one outcome, "commit" or "abort"."""
 
-    def __init__(self, cluster: MixedCluster, client: Client, topic: str, kind: str) -> None:
+    def __init__(self, producer: Transactor, name: str, outcome: str) -> None:
+        self.producer = producer
+        # Part of its values and groups: tells its records from those of the other producers.
+        self.name = name
+        self.outcome = outcome
+        self.groups = [f"{name}-{number}" for number in range(GROUPS)]
+
+    @property
+    def commits(self) -> bool:
+        return self.outcome == "commit"
+
+    def begin(self) -> None:
+        self.producer.init()
+        self.producer.begin()
+
+    def end(self) -> None:
+        self.producer.commit() if self.commits else self.producer.abort()
+
+
+class Stage:
+    """A topic, and producers whose transactions one of the brokers coordinates."""
+
+    def __init__(self, cluster: MixedCluster, client: Client, topic: str, level: int) -> None:
         self.cluster = cluster
         self.client = client
-        self._kind = kind
+        self._level = level
         self._id = topic
         strict = f"{topic}-strict"
         mixed = {0: [OURS, KAFKAS], 1: [KAFKAS, OURS]}
@@ -103,18 +130,18 @@ class Stage:
             TopicPartition(strict, 0),
         ]
 
-    def set_level(self, level: int) -> None:
-        """Finalize a level of the feature; brokers have it when this returns."""
+    def set_level(self) -> None:
+        """Finalize the level of the feature; brokers have it when this returns."""
 
         def found() -> set[int | None]:
             brokers = self.client.describe_cluster().brokers
             versions = [self.client.admin.describe_versions(each.id) for each in brokers]
             return {each.finalized_features.get(FEATURE) for each in versions}
 
-        if found() != {level}:
-            kind = UpgradeType.SAFE_DOWNGRADE if level < 2 else UpgradeType.UPGRADE
-            self.client.admin.update_features({FEATURE: level}, kind=kind)
-        eventually_equal(found, {level})
+        if found() != {self._level}:
+            kind = UpgradeType.SAFE_DOWNGRADE if self._level < 2 else UpgradeType.UPGRADE
+            self.client.admin.update_features({FEATURE: self._level}, kind=kind)
+        eventually_equal(found, {self._level})
 
     def place_coordinator(self, node: int) -> None:
         """Have a broker coordinate, with the broker of the other kind as its only follower."""
@@ -149,21 +176,33 @@ class Stage:
 
         eventually(is_complete, self.cluster.log, SECONDS)
 
-    def transactor(self) -> Transactor:
-        return KINDS[self._kind](self.cluster.bootstrap, f"id-{self._id}")
+    @contextlib.contextmanager
+    def parties(self, *outcomes: str) -> Iterator[list[Party]]:
+        """Producers of each kind for each outcome, without open transactions."""
+        with contextlib.ExitStack() as stack:
+            made = []
+            for kind in PRODUCERS[self._level]:
+                for outcome in outcomes:
+                    name = f"{self._id}-{kind}-{outcome}"
+                    producer = stack.enter_context(self.transactor(kind, name))
+                    made.append(Party(producer, name, outcome))
+            yield made
 
-    def send_all(self, producer: Transactor, value: str) -> None:
+    def transactor(self, kind: str, transactional_id: str) -> Transactor:
+        return KINDS[kind](self.cluster.bootstrap, transactional_id)
+
+    def send_all(self, party: Party, value: str) -> None:
         """Send a record to each partition."""
         for tp in self.places:
-            producer.send(tp.topic, tp.partition, value)
+            party.producer.send(tp.topic, tp.partition, f"{party.name}:{value}")
 
-    def send_offsets(self, producer: Transactor, offset: int) -> None:
-        """Send an offset of each group."""
-        for group in GROUPS:
-            producer.offset(group, *self.places[0], offset)
+    def send_offsets(self, party: Party, offset: int) -> None:
+        """Send an offset of each group of the producer."""
+        for group in party.groups:
+            party.producer.offset(group, *self.places[0], offset)
 
-    def committed(self) -> list[list[bytes | None]]:
-        """Committed values by partition, once no transaction is open."""
+    def committed(self) -> list[dict[str, list[str]]]:
+        """Committed values of each partition by producer, once no transaction is open."""
         asked = dict.fromkeys(self.places, "latest")
 
         def ends(level: str) -> dict[TopicPartition, int]:
@@ -175,27 +214,32 @@ class Stage:
             lambda: f"{ends('read_committed')} {ends('read_uncommitted')}\n{self.cluster.log()}",
             SECONDS,
         )
-        values: list[list[bytes | None]] = []
+        values: list[dict[str, list[str]]] = []
         for tp, end in ends("read_committed").items():
-            batches = self.client.fetch_range({tp: (0, end)})
-            values.append([record.value for batch in batches for record in read_records(batch)])
+            by_producer: dict[str, list[str]] = {}
+            for batch in self.client.fetch_range({tp: (0, end)}):
+                for record in read_records(batch):
+                    assert record.value is not None
+                    name, _, value = record.value.decode().partition(":")
+                    by_producer.setdefault(name, []).append(value)
+            values.append(by_producer)
         return values
 
-    def offsets(self) -> dict[str, int]:
-        """Committed offsets of the groups, for partition 0."""
+    def offsets(self, parties: Sequence[Party]) -> dict[str, int]:
+        """Committed offsets of the groups of the producers, for partition 0."""
         place = self.places[0]
-        found = {group: self.client.committed(group, [place]) for group in GROUPS}
+        groups = [group for party in parties for group in party.groups]
+        found = {group: self.client.committed(group, [place]) for group in groups}
         return {group: each[place].offset for group, each in found.items() if place in each}
 
 
-@pytest.fixture(params=["barnabas 2", "java 2", "java 1"])
+@pytest.fixture(params=PRODUCERS, ids=lambda level: f"level {level}")
 def stage(
     request: pytest.FixtureRequest, cluster: MixedCluster, client: Client, tmp_path: Path
 ) -> Iterator[Stage]:
-    """Parametrized by the kind of the producer and the level of transaction.version."""
-    kind, level = request.param.split()
-    made = Stage(cluster, client, tmp_path.name.replace("_", "-"), kind)
-    made.set_level(int(level))
+    """Parametrized by the level of transaction.version."""
+    made = Stage(cluster, client, tmp_path.name.replace("_", "-"), request.param)
+    made.set_level()
     yield made
     for node in cluster.brokers:
         if not node.is_running:
@@ -208,82 +252,90 @@ def coordinator(request: pytest.FixtureRequest, stage: Stage) -> int:
     return int(request.param)
 
 
-def everywhere(*values: bytes) -> list[list[bytes]]:
-    return [list(values)] * len(LEADERS)
+def everywhere(parties: Sequence[Party], *values: str) -> list[dict[str, list[str]]]:
+    """The values in each partition, from each of the producers that commit."""
+    return [{party.name: list(values) for party in parties if party.commits}] * len(LEADERS)
 
 
 def test_transactions_are_committed_and_aborted(stage: Stage, coordinator: int) -> None:
-    with stage.transactor() as producer:
-        producer.init()
+    with stage.parties("commit") as parties:
+        for party in parties:
+            party.producer.init()
         for number, outcome in enumerate(["commit", "abort", "commit", "abort"]):
-            producer.begin()
-            stage.send_all(producer, f"{outcome}-{number}")
-            stage.send_offsets(producer, number + 1)
-            getattr(producer, outcome)()
+            for party in parties:
+                party.producer.begin()
+                stage.send_all(party, f"{outcome}-{number}")
+                stage.send_offsets(party, number + 1)
+            for party in parties:
+                getattr(party.producer, outcome)()
         assert stage.leader(STATE) == coordinator
-        assert stage.committed() == everywhere(b"commit-0", b"commit-2")
-        eventually_equal(stage.offsets, dict.fromkeys(GROUPS, 3))
+        assert stage.committed() == everywhere(parties, "commit-0", "commit-2")
+        offsets = {group: 3 for party in parties for group in party.groups}
+        eventually_equal(lambda: stage.offsets(parties), offsets)
 
 
-@pytest.mark.parametrize("outcome", ["commit", "abort"])
-def test_an_open_transaction_continues_with_a_coordinator_of_the_other_kind(
-    stage: Stage, coordinator: int, outcome: str
-) -> None:
-    with stage.transactor() as producer:
-        producer.init()
-        producer.begin()
-        stage.send_all(producer, "before")
-        stage.cluster.node(coordinator).kill()
-        stage.send_all(producer, "after")
-        stage.send_offsets(producer, 1)
-        getattr(producer, outcome)()
-        assert stage.leader(STATE) == OTHER[coordinator]
-        expected = everywhere(b"before", b"after") if outcome == "commit" else everywhere()
-        assert stage.committed() == expected
-        offsets = dict.fromkeys(GROUPS, 1) if outcome == "commit" else {}
-        eventually_equal(stage.offsets, offsets)
-        # And the transactions after that.
-        producer.begin()
-        stage.send_all(producer, "next")
-        producer.commit()
-        assert stage.committed() == [[*values, b"next"] for values in expected]
-
-
-def test_a_transaction_without_its_producer_is_aborted_by_a_coordinator_of_the_other_kind(
+def test_open_transactions_continue_with_a_coordinator_of_the_other_kind(
     stage: Stage, coordinator: int
 ) -> None:
-    with stage.transactor() as lost, stage.transactor() as producer:
-        lost.init()
-        lost.begin()
-        stage.send_all(lost, "lost")
+    with stage.parties("commit", "abort") as parties:
+        for party in parties:
+            party.begin()
+            stage.send_all(party, "before")
         stage.cluster.node(coordinator).kill()
-        producer.init()
-        producer.begin()
-        stage.send_all(producer, "found")
-        producer.commit()
-        assert stage.committed() == everywhere(b"found")
-        with pytest.raises(Exception, match=r"(?i)fenced|epoch"):
-            stage.send_all(lost, "late")
-        assert stage.committed() == everywhere(b"found")
+        for party in parties:
+            stage.send_all(party, "after")
+            stage.send_offsets(party, 1)
+            party.end()
+        assert stage.leader(STATE) == OTHER[coordinator]
+        assert stage.committed() == everywhere(parties, "before", "after")
+        offsets = {group: 1 for party in parties if party.commits for group in party.groups}
+        eventually_equal(lambda: stage.offsets(parties), offsets)
+        # And the transactions after that.
+        for party in parties:
+            party.producer.begin()
+            stage.send_all(party, "next")
+            party.producer.commit()
+        values = {True: ["before", "after", "next"], False: ["next"]}
+        expected = {party.name: values[party.commits] for party in parties}
+        assert stage.committed() == [expected] * len(LEADERS)
 
 
-@pytest.mark.parametrize("outcome", ["commit", "abort"])
-def test_a_prepared_end_is_completed_by_a_coordinator_of_the_other_kind(
-    stage: Stage, coordinator: int, outcome: str
+def test_transactions_without_their_producers_are_aborted_by_a_coordinator_of_the_other_kind(
+    stage: Stage, coordinator: int
 ) -> None:
-    """A partition has too few replicas in sync while the transaction ends; its marker comes later.
+    with stage.parties("commit") as lost, stage.parties("commit") as parties:
+        for party in lost:
+            party.begin()
+            stage.send_all(party, "lost")
+        stage.cluster.node(coordinator).kill()
+        for party in parties:
+            party.begin()
+            stage.send_all(party, "found")
+            party.end()
+        assert stage.committed() == everywhere(parties, "found")
+        for party in lost:
+            with pytest.raises(Exception, match=r"(?i)fenced|epoch"):
+                stage.send_all(party, "late")
+        assert stage.committed() == everywhere(parties, "found")
+
+
+def test_prepared_ends_are_completed_by_a_coordinator_of_the_other_kind(
+    stage: Stage, coordinator: int
+) -> None:
+    """A partition has too few replicas in sync while transactions end; its markers come later.
 
     A partition without a leader will not do: Kafka's coordinator gives up its marker.
     """
-    with stage.transactor() as producer:
-        producer.init()
-        producer.begin()
-        stage.send_all(producer, "prepared")
-        stage.cluster.node(FOURTH).kill()
+    with stage.parties("commit", "abort") as parties:
+        for party in parties:
+            party.begin()
+            stage.send_all(party, "prepared")
+        # A broker that stops in order leaves the replicas in sync at once.
+        stage.cluster.node(FOURTH).stop()
         eventually_equal(lambda: stage.in_sync(stage.places[-1]), [THIRD])
-        getattr(producer, outcome)()
+        for party in parties:
+            party.end()
         stage.cluster.node(coordinator).kill()
         eventually_equal(lambda: stage.leader(STATE), OTHER[coordinator])
         stage.cluster.node(FOURTH).start()
-        expected = everywhere(b"prepared") if outcome == "commit" else everywhere()
-        assert stage.committed() == expected
+        assert stage.committed() == everywhere(parties, "prepared")
