@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from barnabas import Admin, Consumer, Producer, TopicPartition
 from barnabas.client.admin.topics.topics import NewTopic
 from barnabas.testing.broker_process import BrokerProcess
+from conformance.crowds import LONG_BACKLOG
 from waiting import eventually
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def crowd(broker: LimitedBroker) -> list[socket.socket]:
 def test_a_broker_without_free_descriptors_accepts_again_when_there_are_some(
     tmp_path: Path,
 ) -> None:
-    with LimitedBroker(tmp_path) as broker, Producer(broker.bootstrap) as producer:
+    with LimitedBroker(tmp_path, LONG_BACKLOG) as broker, Producer(broker.bootstrap) as producer:
         producer.send("before", b"1").result()
         others = crowd(broker)
         eventually(lambda: broker.descriptors() >= LIMIT - 40, broker.descriptors)
@@ -65,7 +66,7 @@ def test_a_broker_without_free_descriptors_accepts_again_when_there_are_some(
 
 def test_logs_that_need_more_files_than_there_are_stay_online(tmp_path: Path) -> None:
     partitions = LIMIT * 2
-    with LimitedBroker(tmp_path) as broker:
+    with LimitedBroker(tmp_path, LONG_BACKLOG) as broker:
         with Admin(broker.bootstrap) as admin:
             admin.create_topics([NewTopic("many", partitions, 1)])
         with Producer(broker.bootstrap, delivery_timeout_ms=120_000, linger_ms=0) as producer:

@@ -34,6 +34,7 @@ from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupReq
 from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.protocol.schema import Message
 from barnabas.testing.broker_process import BrokerProcess
+from conformance.crowds import LONG_BACKLOG
 from conformance.raw_client import RawClient
 from waiting import eventually
 
@@ -45,7 +46,7 @@ LINGER_ZERO = struct.pack("ii", 1, 0)
 
 @pytest.fixture(scope="module")
 def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("attacked")) as broker:
+    with BrokerProcess(tmp_path_factory.mktemp("attacked"), LONG_BACKLOG) as broker:
         use(broker)
         yield broker
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import logging.handlers
 import os
 import subprocess
 import time
@@ -29,7 +30,7 @@ from barnabas.sasl.jaas import PLAIN_MODULE, SCRAM_MODULE
 from conformance.client_packages import node_package
 from conformance.sasl_brokers import MECHANISMS, SaslBarnabas, SaslKafka
 from jvm.tool_host import ToolHost
-from waiting import eventually
+from waiting import PATIENCE_S, eventually
 
 Broker = SaslBarnabas | SaslKafka
 SCRAM_USER = "carol"
@@ -190,6 +191,26 @@ def with_aiokafka(login: Login) -> bytes:
         raise RefusedError from error
 
 
+def kafka_python_producer(keys: dict[str, str]) -> KafkaProducer:
+    """Return a connected producer. It retries refused logins and logs why they fail."""
+    handler = logging.handlers.BufferingHandler(10_000)
+    logger = logging.getLogger("kafka")
+    logger.addHandler(handler)
+    deadline = time.monotonic() + PATIENCE_S
+    try:
+        while True:
+            try:
+                return KafkaProducer(**keys, max_block_ms=5000, bootstrap_timeout_ms=1000)
+            except KafkaPythonError as error:
+                logged = [record.getMessage() for record in handler.buffer]
+                if any("SaslAuthenticationFailedError" in message for message in logged):
+                    raise RefusedError from error
+                if time.monotonic() > deadline:
+                    raise
+    finally:
+        logger.removeHandler(handler)
+
+
 def with_kafka_python(login: Login) -> bytes:
     keys = {
         "bootstrap_servers": login.bootstrap,
@@ -198,14 +219,11 @@ def with_kafka_python(login: Login) -> bytes:
         "sasl_plain_username": login.username,
         "sasl_plain_password": login.password,
     }
+    producer = kafka_python_producer(keys)
     try:
-        producer = KafkaProducer(**keys, max_block_ms=5000)
-        try:
-            producer.send(login.topic, b"kafka-python").get(10)
-        finally:
-            producer.close(1)
-    except KafkaPythonError as error:
-        raise RefusedError from error
+        producer.send(login.topic, b"kafka-python").get(10)
+    finally:
+        producer.close(1)
     consumer = KafkaConsumer(
         login.topic, auto_offset_reset="earliest", consumer_timeout_ms=20_000, **keys
     )

@@ -24,6 +24,7 @@ from examples.flights.connector import fetch_jars
 from jvm.kafka_process import KafkaProcess
 from jvm.maven import need, one_maven
 from spark import stopping_sink
+from spark.class_archive import VARIABLE, quick_java
 from spark.copies import QUICK_FENCING, committed_values
 from spark.stopping_sink import StoppingSink
 
@@ -84,13 +85,20 @@ def connector(connector_jars: str) -> None:
         need("mvn")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def quick_starts() -> Iterator[None]:
+    """Sessions of this process and of its children start quickly."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(VARIABLE, quick_java())
+        yield
+
+
 @pytest.fixture(scope="session")
-def spark(connector_jars: str) -> Iterator[SparkSession]:
+def spark(quick_starts: None, connector_jars: str) -> Iterator[SparkSession]:
     session = spark_session(
         "tests",
         "local[2]",
         {
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
             "spark.sql.shuffle.partitions": "2",
             "spark.jars": connector_jars,
         },

@@ -9,11 +9,7 @@ from barnabas.spark.session import spark_session
 
 
 def main(bootstrap: str, topic: str, directory: str, trigger: str) -> None:
-    spark = spark_session(
-        "job",
-        "local[2]",
-        {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1", "spark.driver.memory": "1g"},
-    )
+    spark = spark_session("job", "local[2]", {"spark.driver.memory": "1g"})
     spark.sparkContext.setLogLevel("OFF")
     query = (
         spark.readStream.format("barnabas")

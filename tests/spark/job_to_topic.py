@@ -15,10 +15,9 @@ from pyspark.sql import SparkSession
 
 from barnabas.spark.session import spark_session
 
-# Quick starts; a second attempt of a task that is slower than the others.
+# Executors start as quickly as the driver; a second attempt of a task that is slower than others.
 SETTINGS = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.executor.extraJavaOptions": os.environ.get("SPARK_SUBMIT_OPTS", ""),
     "spark.driver.memory": "1g",
     "spark.executor.memory": "600m",
     "spark.speculation.quantile": "0.5",

@@ -15,6 +15,7 @@ from pathlib import Path
 import pyspark
 
 from barnabas.testing.free_ports import free_ports
+from spark.class_archive import quick_java
 from spark.killed_job import TIMEOUT_S
 from waiting import eventually
 
@@ -30,7 +31,7 @@ def standalone_cluster(directory: Path) -> Iterator[str]:
         **os.environ,
         "SPARK_HOME": str(home),
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "SPARK_DAEMON_JAVA_OPTS": quick_java(),
     }
     port, *pages = free_ports(2 + len(HOSTS))
     url = f"spark://127.0.0.1:{port}"
