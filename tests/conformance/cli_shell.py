@@ -39,7 +39,8 @@ class Shell:
         )
 
     def ok(self, *words: str, stdin: str = "") -> str:
-        done = self.run(*words, stdin=stdin)
+        """Return the output of a command that must succeed; it runs in this process."""
+        done = self.here(*words, stdin=stdin)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

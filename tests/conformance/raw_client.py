@@ -30,6 +30,8 @@ class RawClient:
         host, _, port = bootstrap.rpartition(":")
         from_there = (source, 0) if source else None
         self._socket = socket.create_connection((host, int(port)), _TIMEOUT_S, from_there)
+        # A second request does not wait until the kernel of the broker has confirmed the first.
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if context is not None:
             self._socket = context.wrap_socket(self._socket, server_hostname=host)
         self._correlation_id = 0

@@ -28,6 +28,8 @@ pytestmark = pytest.mark.conformance
 Broker = BrokerProcess | KafkaProcess
 TIMEOUT_S = 30
 TOPIC, GROUP = "payments", "movers"
+# The topic, and the transactional id, of a producer that does not come back.
+ABANDONED = "abandoned"
 TRANSACTIONS = {
     **SETTINGS,
     "transaction.state.log.replication.factor": "1",
@@ -35,8 +37,8 @@ TRANSACTIONS = {
     "transaction.state.log.num.partitions": "3",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
-# Long enough for the other broker to start, short enough to wait for.
-ABANDONED_MS = 30_000
+# It is open when the first broker ends: what is compared is written to another topic before.
+ABANDONED_MS = 8_000
 KAFKA_FIRST, OURS_FIRST = "ours after Kafka", "Kafka after ours"
 
 
@@ -69,7 +71,7 @@ def start_at(broker: Broker, level: int) -> None:
             )
 
 
-def begin(broker: Broker, name: str, timeout_ms: int = 600_000) -> Producer:
+def begin(broker: Broker, name: str, timeout_ms: int = 600_000, topic: str = TOPIC) -> Producer:
     """Send records and an offset of a group, and leave the transaction open."""
     producer = Producer(
         {
@@ -81,16 +83,16 @@ def begin(broker: Broker, name: str, timeout_ms: int = 600_000) -> Producer:
     producer.init_transactions(TIMEOUT_S)
     producer.begin_transaction()
     for partition in range(2):
-        producer.produce(TOPIC, f"{name}-{partition}", partition=partition)
+        producer.produce(topic, f"{name}-{partition}", partition=partition)
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": f"{GROUP}-{name}"})
     metadata = consumer.consumer_group_metadata()
-    producer.send_offsets_to_transaction([TopicPartition(TOPIC, 0, 7)], metadata, TIMEOUT_S)
+    producer.send_offsets_to_transaction([TopicPartition(topic, 0, 7)], metadata, TIMEOUT_S)
     consumer.close()
     assert producer.flush(TIMEOUT_S) == 0
     return producer
 
 
-def values(broker: Broker, isolation: str) -> list[set[str]]:
+def values(broker: Broker, isolation: str, topic: str = TOPIC) -> list[set[str]]:
     """The records of each partition that a consumer reads up to its end."""
     consumer = Consumer(
         {
@@ -103,7 +105,7 @@ def values(broker: Broker, isolation: str) -> list[set[str]]:
     )
     found: list[set[str]] = [set(), set()]
     ended: set[int] = set()
-    consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(2)])
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(2)])
 
     def is_read() -> bool:
         message = consumer.poll(0.5)
@@ -121,9 +123,11 @@ def values(broker: Broker, isolation: str) -> list[set[str]]:
 
 
 def picture(broker: Broker) -> dict[str, Any]:
-    """All that clients see of the transactions."""
+    """All that clients see of the transactions, but of the abandoned one."""
     with Client(broker.bootstrap) as client:
-        listed = client.admin.list_transactions()
+        listed = [
+            each for each in client.admin.list_transactions() if each.transactional_id != ABANDONED
+        ]
         descriptions = client.admin.describe_transactions(
             [each.transactional_id for each in listed]
         )
@@ -150,9 +154,15 @@ def picture(broker: Broker) -> dict[str, Any]:
     }
 
 
-def is_stable(broker: Broker) -> bool:
+def state_of(broker: Broker, name: str) -> str:
+    """The state of a transactional id at its coordinator."""
+    with Client(broker.bootstrap) as client:
+        return client.admin.describe_transactions([name])[name].state
+
+
+def is_stable(broker: Broker, topic: str = TOPIC) -> bool:
     """Whether no transaction is open in the topic."""
-    places = dict.fromkeys([(TOPIC, 0), (TOPIC, 1)], "latest")
+    places = dict.fromkeys([(topic, 0), (topic, 1)], "latest")
     with Client(broker.bootstrap) as client:
         stable = client.list_offsets(places, isolation_level="read_committed")
         return stable == client.list_offsets(places, isolation_level="read_uncommitted")
@@ -175,7 +185,8 @@ def test_transactions_continue_at_the_other_broker(
     first, second = pair if order == KAFKA_FIRST else pair[::-1]
     start_at(first, level)
     admin = AdminClient({"bootstrap.servers": first.bootstrap})
-    admin.create_topics([NewTopic(TOPIC, 2, 1)])[TOPIC].result(TIMEOUT_S)
+    for created in admin.create_topics([NewTopic(TOPIC, 2, 1), NewTopic(ABANDONED, 2, 1)]).values():
+        created.result(TIMEOUT_S)
     begin(first, "ended").commit_transaction(TIMEOUT_S)
     begin(first, "aborted").abort_transaction(TIMEOUT_S)
     eventually(lambda: is_stable(first), "the markers are missing")
@@ -185,9 +196,10 @@ def test_transactions_continue_at_the_other_broker(
             {"CompleteCommit", "CompleteAbort"},
         )
     left = begin(first, "left")
-    abandoned = begin(first, "abandoned", ABANDONED_MS)
     before = picture(first)
     assert before["committed"] == [{f"ended-{number}"} for number in range(2)]
+    abandoned = begin(first, ABANDONED, ABANDONED_MS, ABANDONED)
+    assert state_of(first, ABANDONED) == "Ongoing"
     getattr(first, end)()
     second.start()
     # Coordinators load their logs after the start.
@@ -198,16 +210,18 @@ def test_transactions_continue_at_the_other_broker(
     # The next producer of the id aborts what the first one left open, and goes on.
     begin(second, "left").commit_transaction(TIMEOUT_S)
     begin(second, "ended").commit_transaction(TIMEOUT_S)
-    eventually(lambda: is_stable(second), "a transaction is still open", ABANDONED_MS / 1000 + 30)
+    eventually(lambda: is_stable(second), "a transaction is still open")
     assert values(second, "read_committed") == [
         {f"ended-{number}", f"left-{number}"} for number in range(2)
     ]
     with Client(second.bootstrap) as client:
-        found = client.admin.describe_transactions(["ended", "left", "abandoned"])
+        found = client.admin.describe_transactions(["ended", "left"])
     for name in ("ended", "left"):
         assert found[name].producer_id == before["described"][name][1]
         assert found[name].producer_epoch > before["described"][name][2]
-    assert found["abandoned"].state == "CompleteAbort"
+    eventually_equal(lambda: state_of(second, ABANDONED), "CompleteAbort")
+    eventually(lambda: is_stable(second, ABANDONED), "the abandoned transaction is still open")
+    assert values(second, "read_committed", ABANDONED) == [set(), set()]
     del left, abandoned
 
 
