@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from barnabas.testing.broker_process import BrokerProcess
-from jvm.kafka_process import KafkaProcess
+from jvm.kafka_process import QUICK_FENCING, KafkaProcess
 
 
 @pytest.fixture(scope="module", params=["barnabas", "kafka"])
@@ -16,7 +16,8 @@ def broker(
 ) -> Iterator[BrokerProcess | KafkaProcess]:
     """A started broker of each kind, which a test may kill and restart."""
     directory = tmp_path_factory.mktemp(request.param)
-    made = KafkaProcess(directory) if request.param == "kafka" else BrokerProcess(directory)
+    kind = KafkaProcess if request.param == "kafka" else BrokerProcess
+    made = kind(directory, QUICK_FENCING)
     made.start()
     try:
         yield made

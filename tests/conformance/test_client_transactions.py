@@ -34,7 +34,7 @@ from barnabas.client.transactions.open_transaction import OpenTransaction
 from barnabas.protocol.errors import ErrorCode
 from barnabas.testing.broker_process import BrokerProcess
 from conformance.polling import read
-from jvm.kafka_process import KafkaProcess
+from jvm.kafka_process import QUICK_FENCING, KafkaProcess
 from waiting import PATIENCE_S, eventually, eventually_equal
 
 pytestmark = pytest.mark.conformance
@@ -45,6 +45,7 @@ PROGRAM = Path(__file__).parent / "programs" / "transaction_to_be_killed.py"
 Broker = BrokerProcess | KafkaProcess
 
 SETTINGS = {
+    **QUICK_FENCING,
     "transaction.state.log.num.partitions": "3",
     "auto.create.topics.enable": "false",
     # How often the coordinator looks for transactions that are over their time.

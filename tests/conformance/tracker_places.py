@@ -24,7 +24,7 @@ from barnabas.protocol.schema import Message
 from barnabas.testing.broker_process import BrokerProcess
 from conformance import polling
 from conformance.raw_client import RawClient
-from jvm.kafka_process import KafkaProcess
+from jvm.kafka_process import QUICK_FENCING, KafkaProcess
 from storms.campaign import MODERN_SETTINGS, SETTINGS
 
 # Much longer than a call that need not wait, and much shorter than a session or another member's
@@ -110,7 +110,8 @@ def brokers(
         if kind not in made:
             directory: Path = tmp_path_factory.mktemp(kind)
             if kind == "kafka":
-                made[kind] = KafkaProcess(directory, SETTINGS | MODERN_SETTINGS | SESSIONS)
+                settings = SETTINGS | MODERN_SETTINGS | SESSIONS | QUICK_FENCING
+                made[kind] = KafkaProcess(directory, settings)
             else:
                 made[kind] = BrokerProcess(directory, SETTINGS)
             made[kind].start()

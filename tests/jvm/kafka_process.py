@@ -22,6 +22,9 @@ from jvm.java import QUICK, java_command
 START_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 90.0
 CLUSTER_ID = "QdpNxGgtTRWZIrBfgrTZkg"
+# For brokers that tests kill: Apache Kafka starts again on the directory of a killed broker only
+# when the session of that one is over, which takes nine seconds by default.
+QUICK_FENCING = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
 
 
 class KafkaStartError(RuntimeError):

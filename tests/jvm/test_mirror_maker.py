@@ -40,7 +40,11 @@ CONFIGS = {
     "min.cleanable.dirty.ratio": "0.9",
 }
 GROUP = "readers"
-SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1"}
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+    "offsets.topic.num.partitions": "1",
+}
 
 # Limits for what hangs.
 TIMEOUT_S = 90.0
@@ -76,6 +80,9 @@ def properties(source: str, target: str) -> dict[str, str]:
         # Every record's offset is remembered, so that the group's are translated exactly.
         "offset.lag.max": "0",
         "target.offset.flush.interval.ms": "500",
+        # The next mirror waits for the end of the session of one that was killed.
+        "target.session.timeout.ms": "4000",
+        "target.heartbeat.interval.ms": "1000",
         "replication.factor": "1",
     }
     for topic in ("checkpoints", "heartbeats", "offset-syncs"):

@@ -21,11 +21,11 @@ from barnabas.client.facade import Client
 from barnabas.spark.session import spark_session
 from barnabas.testing.broker_process import BrokerProcess
 from examples.flights.connector import fetch_jars
-from jvm.kafka_process import KafkaProcess
+from jvm.kafka_process import QUICK_FENCING, KafkaProcess
 from jvm.maven import need, one_maven
 from spark import stopping_sink
 from spark.class_archive import VARIABLE, quick_java
-from spark.copies import QUICK_FENCING, committed_values
+from spark.copies import committed_values
 from spark.stopping_sink import StoppingSink
 
 Row = tuple[bytes | None, bytes | None]

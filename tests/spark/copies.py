@@ -18,8 +18,6 @@ from waiting import eventually
 
 # Rows of the topic to copy, and its partitions: as many tasks write a batch.
 RECORDS, PARTITIONS = 600, 3
-# Apache Kafka forgets a killed broker soon: until then it does not start again.
-QUICK_FENCING = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
 
 
 class Copy:

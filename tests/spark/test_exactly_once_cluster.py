@@ -13,8 +13,8 @@ from barnabas.client.facade import Client
 from barnabas.testing.cluster_process import ClusterProcess
 from barnabas.testing.node_process import NodeProcess
 from jvm.kafka_node import KafkaNode
+from jvm.kafka_process import QUICK_FENCING
 from spark.copies import (
-    QUICK_FENCING,
     Copy,
     await_end,
     copy_of,
