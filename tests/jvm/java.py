@@ -34,7 +34,8 @@ def java_command(
     """
     path = class_path(jars)
     if source is not None:
-        path = os.pathsep.join([str(java_classes(jars, source)), path])
+        # Behind the jars, which an archive of classes (`class_archive`) expects first.
+        path = os.pathsep.join([path, str(java_classes(jars, source))])
     return [
         "java",
         *machine,

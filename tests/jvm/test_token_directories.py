@@ -10,6 +10,7 @@ import barnabas
 from barnabas.client.errors import BrokerError
 from conformance.sasl_brokers import SaslBarnabas, SaslKafka
 from conformance.test_delegation_tokens import by_token, plain
+from jvm.kafka_process import QUICK_FENCING
 from jvm.test_scram_directories import format_by_barnabas, format_by_kafka
 from waiting import eventually
 
@@ -22,6 +23,7 @@ pytestmark = pytest.mark.conformance
 
 Broker = SaslKafka | SaslBarnabas
 SETTINGS = {
+    **QUICK_FENCING,
     "delegation.token.secret.key": "a secret of the brokers",
     # Both write snapshots early, so that tokens are read from them too.
     "metadata.log.max.record.bytes.between.snapshots": "5000",

@@ -14,6 +14,7 @@ from confluent_kafka import KafkaException
 import barnabas
 from barnabas.client.errors import ClientError
 from jvm.java import java_command
+from jvm.kafka_process import quick_machine
 
 SOURCE = Path(__file__).with_name("Transactor.java")
 # A limit for what hangs.
@@ -166,7 +167,8 @@ class JavaTransactor(_Closing):
     """The Java client, in a process of its own."""
 
     def __init__(self, bootstrap: str, transactional_id: str) -> None:
-        words = java_command("kafka", log_level="ERROR", source=SOURCE)
+        machine = quick_machine("kafka")
+        words = java_command("kafka", log_level="ERROR", machine=machine, source=SOURCE)
         words += ["Transactor", f"bootstrap.servers={bootstrap}"]
         self._process = subprocess.Popen(
             [*words, f"transactional.id={transactional_id}"],
