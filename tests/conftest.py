@@ -6,6 +6,7 @@ printed. With CI=true each skipped test is a failure.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -67,6 +68,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not needs_kafka(item)]
     if _is_worker(config):
         longest_first(items, read_durations())
+
+
+def pytest_collection_finish() -> None:
+    """Keep the items of all tests out of garbage collections: each would take half a second."""
+    gc.collect()
+    gc.freeze()
 
 
 def _skipped(config: pytest.Config) -> int:
