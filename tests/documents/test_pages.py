@@ -24,6 +24,7 @@ from documents.surroundings import Surroundings
 from jvm.java import java_command
 from jvm.kafka_process import KafkaProcess, quick_machine
 from jvm.maven import need
+from spark.class_archive import VARIABLE, quick_java
 from summary import SUMMARY
 
 pytestmark = pytest.mark.conformance
@@ -109,9 +110,11 @@ def running_broker(kind: str | None, directory: Path) -> Iterator[str | None]:
 
 @pytest.mark.parametrize(("section", "broker"), list(runs()), ids=name_of)
 def test_the_output_of_the_blocks_equals_the_page(
-    tmp_path: Path, section: Section, broker: str | None
+    tmp_path: Path, section: Section, broker: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     need(*(each for each in section.needs if each != "kafka"))
+    if section.page == "docs/spark.md":
+        monkeypatch.setenv(VARIABLE, quick_java())
     commands = kafka_scripts(section)
     with running_broker(broker, tmp_path / "broker") as bootstrap:
         surroundings = Surroundings(tmp_path / "page", sys.executable, commands, bootstrap)
