@@ -6,6 +6,9 @@ It has the face of `barnabas.testing.BrokerProcess`, so that tests can run on ei
 from __future__ import annotations
 
 import contextlib
+import os
+import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,8 +17,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
+from barnabas.protocol.primitives import uuid_to_string
 from barnabas.testing.free_ports import free_ports
 from jvm.class_archive import class_archive
+from jvm.installed import installed
 from jvm.java import QUICK, java_command
 
 # Limits for what hangs.
@@ -60,6 +65,9 @@ class KafkaProcess:
         self._java = java_command(
             jars, log_level="INFO", machine=quick_machine(jars) if machine is None else machine
         )
+        self._jars = jars
+        # The Kafka that archives classes runs while programs are installed: it installs none.
+        self._is_quick = machine is None
         self._settings = dict(settings or {})
         self._features = dict(features or {})
         self._process: subprocess.Popen[bytes] | None = None
@@ -108,12 +116,47 @@ class KafkaProcess:
         self._properties.write_text("\n".join(lines) + "\n")
         if (self.data_directory / "meta.properties").exists():
             return
+        if self._is_quick and self.settings()["log.dirs"] == str(self.data_directory):
+            self._copy_formatted()
+        else:
+            self._run_format(self._properties)
+
+    def _copy_formatted(self) -> None:
+        """Copy a directory that Kafka's tool has formatted once; its id is another one."""
+
+        def install(target: Path) -> None:
+            target.mkdir()
+            properties = target / "server.properties"
+            controller = f"{self.host}:{self._controller_port}"
+            keys = {
+                "process.roles": "broker,controller",
+                "node.id": "1",
+                "controller.quorum.voters": f"1@{controller}",
+                "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{controller}",
+                "controller.listener.names": "CONTROLLER",
+                "log.dirs": str(target / "data"),
+            }
+            properties.write_text("".join(f"{key}={value}\n" for key, value in keys.items()))
+            self._run_format(properties)
+
+        levels = [f"{name}={level}" for name, level in sorted(self._features.items())]
+        pom = Path(__file__).parent / self._jars / "pom.xml"
+        template = installed("-".join(["formatted", self._jars, *levels]), [pom], install)
+        shutil.copytree(template / "data", self.data_directory, dirs_exist_ok=True)
+        meta = self.data_directory / "meta.properties"
+        own = f"directory.id={uuid_to_string(os.urandom(16))}"
+        text = re.sub(r"(?m)^directory\.id=.*$", own, meta.read_text())
+        meta.chmod(0o600)
+        meta.write_text(text)
+
+    def _run_format(self, properties: Path) -> None:
+        """Format directories by Kafka's own tool."""
         words = ["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID]
         for name, level in self._features.items():
             words += ["--feature", f"{name}={level}"]
         with self.log_file.open("ab") as log:
             subprocess.run(
-                [*self._java, *words, "-c", str(self._properties)],
+                [*self._java, *words, "-c", str(properties)],
                 stdout=log,
                 stderr=log,
                 check=True,
