@@ -18,6 +18,8 @@ from click.testing import CliRunner
 from barnabas.cli.group import group
 
 SECONDS = 120
+# Commands that need real files, and one whose figures would be those of the tests' process.
+OWN_PROCESS = ("produce", "consume", "bench")
 
 
 class Shell:
@@ -39,12 +41,8 @@ class Shell:
         )
 
     def ok(self, *words: str, stdin: str = "") -> str:
-        """Return the output of a command that must succeed.
-
-        It runs in this process, except `produce`, which needs a real input, and `bench`, whose
-        figures would be those of the tests' process.
-        """
-        run = self.run if words[0] in ("produce", "bench") else self.here
+        """Return the output of a command that must succeed; it runs in this process if it can."""
+        run = self.run if words[0] in OWN_PROCESS else self.here
         done = run(*words, stdin=stdin)
         assert done.returncode == 0, done.stderr
         return done.stdout
