@@ -20,11 +20,14 @@ def installed(name: str, files: list[Path], install: Callable[[Path], None]) -> 
     parts = [file.read_bytes() for file in files] + [sys.version.encode()]
     digest = hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
     folder = BUILD / f"{name}-{digest}"
+    # It has had another name until it was whole.
+    if folder.exists():
+        return folder
     BUILD.mkdir(parents=True, exist_ok=True)
-    with (BUILD / "lock").open("w") as lock:
+    # Other programs are installed meanwhile, and this one may install some.
+    with (BUILD / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.exists():
-            # Under another name until it is whole.
             new = BUILD / f"{name}-{os.getpid()}.new"
             shutil.rmtree(new, ignore_errors=True)
             install(new)
