@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import tarfile
 import tomllib
 import zipfile
@@ -18,14 +16,14 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
-    directory = tmp_path_factory.mktemp("wheel")
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(directory)],
-        cwd=ROOT, check=True, capture_output=True,
-    )  # fmt: skip
-    [path] = directory.glob("*.whl")
-    return zipfile.ZipFile(path)
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The wheel and the source archive."""
+    return release.build(tmp_path_factory.mktemp("built"))
+
+
+@pytest.fixture(scope="module")
+def wheel(built: tuple[Path, Path]) -> zipfile.ZipFile:
+    return zipfile.ZipFile(built[0])
 
 
 def test_the_wheel_holds_all_packages_their_types_and_the_licence(wheel: zipfile.ZipFile) -> None:
@@ -42,18 +40,20 @@ def test_the_wheel_holds_all_packages_their_types_and_the_licence(wheel: zipfile
     }
 
 
-def test_both_archives_pass_the_release_checks(tmp_path: Path) -> None:
-    wheel, source = release.build(tmp_path)
+def test_both_archives_pass_the_release_checks(built: tuple[Path, Path]) -> None:
+    wheel, source = built
     release.check_wheel(wheel)
     release.check_source(source)
 
 
-def test_a_source_archive_with_files_of_a_run_is_refused(tmp_path: Path) -> None:
-    _, source = release.build(tmp_path / "built")
-    with tarfile.open(source) as archive:
+def test_a_source_archive_with_files_of_a_run_is_refused(
+    built: tuple[Path, Path], tmp_path: Path
+) -> None:
+    with tarfile.open(built[1]) as archive:
         archive.extractall(tmp_path, filter="data")
     [top] = tmp_path.glob("barnabas-*")
     (top / "src" / "barnabas" / "left.pyc").write_bytes(b"")
+    source = tmp_path / built[1].name
     with tarfile.open(source, "w:gz") as archive:
         archive.add(top, top.name)
     with pytest.raises(release.ReleaseError, match=r"does not need src/barnabas/left\.pyc"):
