@@ -42,10 +42,13 @@ class Actors:
         self._ended: list[LibrdkafkaProducing | OwnProducing] = []
         self._members: list[tuple[str, GroupReading]] = []
         self._former: list[tuple[str, GroupReading]] = []
+        # Producers that nothing was sent with, by acks and time limit (s).
+        self._spares = {("all", PATIENCE_S): self._new_producer("all", PATIENCE_S)}
         self.errors = Errors()
 
     def close(self) -> None:
         """Have the background end; it may die of what is left of the cluster."""
+        self._spares.clear()
         for worker in [*self._producing, *(member for _, member in self._members)]:
             worker.stop()
 
@@ -75,19 +78,7 @@ class Actors:
         assert len(sends.failed) == count, f"acknowledged: {list(sends.offsets)}"
 
     def _send(self, topic: str, count: int, acks: str, sends: Sends, timeout_s: float) -> None:
-        producer = confluent_kafka.Producer(
-            {
-                "bootstrap.servers": self._bootstrap,
-                "acks": acks,
-                "enable.idempotence": acks == "all",
-                "linger.ms": 0,
-                "message.timeout.ms": int(timeout_s * 1000),
-                "topic.metadata.refresh.fast.interval.ms": 50,
-                "retry.backoff.max.ms": 100,
-                "log_level": 0,
-                **QUICK,
-            }
-        )
+        producer = self._unused_producer(acks, timeout_s)
 
         def on_delivery(number: int, error: object, message: confluent_kafka.Message) -> None:
             if error is not None:
@@ -109,6 +100,30 @@ class Actors:
                 producer.flush(timeout_s + PATIENCE_S)
         left = producer.flush(timeout_s + PATIENCE_S)
         assert not left, f"{left} records were neither acknowledged nor given up"
+
+    def _unused_producer(self, acks: str, timeout_s: float) -> confluent_kafka.Producer:
+        """Return a producer; the next one gets its producer id while the story goes on.
+
+        librdkafka takes up to a second for that.
+        """
+        producer = self._spares.pop((acks, timeout_s), None)
+        self._spares[acks, timeout_s] = self._new_producer(acks, timeout_s)
+        return producer or self._new_producer(acks, timeout_s)
+
+    def _new_producer(self, acks: str, timeout_s: float) -> confluent_kafka.Producer:
+        return confluent_kafka.Producer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "acks": acks,
+                "enable.idempotence": acks == "all",
+                "linger.ms": 0,
+                "message.timeout.ms": int(timeout_s * 1000),
+                "topic.metadata.refresh.fast.interval.ms": 50,
+                "retry.backoff.max.ms": 100,
+                "log_level": 0,
+                **QUICK,
+            }
+        )
 
     def keep_producing(self, topic: str) -> None:
         """librdkafka and our own client, both idempotent, in the background."""
