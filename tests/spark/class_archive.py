@@ -40,7 +40,16 @@ def quick_java() -> str:
 def _install(target: Path) -> None:
     """Copy a topic to another one, and archive the classes at the end of the driver."""
     target.mkdir()
-    options = f"{_QUICK} {_QUIET} -XX:ArchiveClassesAtExit={target / _NAME}"
+    try:
+        output = _copy(f"{_QUICK} {_QUIET} -XX:ArchiveClassesAtExit={target / _NAME}")
+    except (OSError, RuntimeError, subprocess.SubprocessError) as error:
+        output = f"{error}\n"
+    # Without an archive Spark starts too; tests show what is wrong with it.
+    (target / "output.txt").write_text(output)
+
+
+def _copy(options: str) -> str:
+    """Copy a topic by a driver with these options of Java, and return what the driver wrote."""
     with BrokerProcess() as broker, Client(broker.bootstrap) as client:
         client.create_topic("trained", 3, 1)
         write_records(client, "trained")
@@ -54,5 +63,4 @@ def _install(target: Path) -> None:
             timeout=TIMEOUT_S,
             check=False,
         )
-    # Without an archive Spark starts too; tests show what is wrong with it.
-    (target / "output.txt").write_text(done.stdout + done.stderr)
+    return done.stdout + done.stderr
