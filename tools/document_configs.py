@@ -95,7 +95,6 @@ def areas() -> list[tuple[str, str, list[ConfigKey]]]:
         ("Groups", "Consumer groups and their offsets.", list(COORDINATOR_KEYS)),
         ("Share coordinator", "The state of share groups' partitions.", list(SHARE_KEYS)),
         ("Transactions", "Transactional ids and their state.", list(TRANSACTION_KEYS)),
-        ("Share groups", "The state of share partitions.", list(SHARE_KEYS)),
     ]
     listed = [key.name for _, _, keys in found for key in keys]
     assert sorted(listed) == sorted(key.name for key in BROKER_KEYS), "an area is missing here"
