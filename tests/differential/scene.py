@@ -179,6 +179,10 @@ class Scene:
             self.answer(api, version, on)
         else:
             self._note([{"outcome": "answered" if each else "waits"} for each in came])
+            if any(came):
+                # The next answers would not be those to the same request.
+                for side in self.pair.sides():
+                    side.close(on)
         return any(came)
 
     def compare_unanswered(self, build: Build) -> None:

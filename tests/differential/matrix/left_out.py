@@ -45,6 +45,10 @@ NOT_TOGETHER = {
     (ApiKey.OFFSET_COMMIT, "group_id = ''"): "refused, it leaves a group that others would find",
     (ApiKey.ALTER_CLIENT_QUOTAS, "entries[0].entity[0].entity_name = null"): "set for all clients"
     " a quota would slow down whatever comes after it",
+    (ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, "groups twice"): "Kafka sends no response if the repeated"
+    " group has an error",
+    (ApiKey.SHARE_FETCH, "topics twice"): "Kafka's order is that of a hash table",
+    (ApiKey.SHARE_ACKNOWLEDGE, "topics twice"): "Kafka's order is that of a hash table",
 }
 
 

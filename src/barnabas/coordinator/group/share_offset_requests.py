@@ -78,6 +78,9 @@ class ShareOffsetRequests:
             name = topic.topic_name
             topic_id = self._topics.topic_id(name)
             count = self._topics.partition_count(name)
+            if topic_id is None and not topic.partitions:
+                yield
+                continue
             found = (missing if topic_id is None else existing).setdefault(
                 name,
                 AlterShareGroupOffsetsResponseTopic(
@@ -92,7 +95,7 @@ class ShareOffsetRequests:
                     # be deleted then.
                     on_done(_altered(failed_alteration(ErrorCode.UNKNOWN_SERVER_ERROR)))
                     return
-                if each.partition_index < count:
+                if 0 <= each.partition_index < count:
                     error = ErrorCode.NONE
                     own[each.partition_index] = each.start_offset
                 found.partitions.append(

@@ -134,12 +134,11 @@ class DescribedConfigs:
         own = self._cluster.image.configs.get(GROUP, name)
         for key in GROUP_CONFIGS:
             values = _own_values(key, own, ConfigSource.GROUP)
-            default = _default_text(key)
-            values += [
-                SourcedValue(synonym.name, default, ConfigSource.DEFAULT)
-                for synonym in key.synonyms
-            ]
-            yield _described(key, values[0].value if values else default, values)
+            if key.synonyms:
+                values += self._broker_values(key.synonyms[0].name)
+            else:
+                values.append(SourcedValue(key.name, _default_text(key), ConfigSource.DEFAULT))
+            yield _described(key, values[0].value, values)
 
     def loggers(self) -> Iterator[DescribedConfig]:
         """Yield the levels of this process's loggers."""
