@@ -21,6 +21,8 @@ Flat = dict[str, object]
 
 # What is told of a path that one of the answers has not.
 ABSENT = "not there"
+# The sentences of errors that are our own: those that begin with a group or a member are Kafka's.
+_MESSAGE = re.compile(r"error_message=(?P<quote>['\"])(?!(Group|Share group|Member) ).*?(?P=quote)")
 
 
 class ReencodingError(AssertionError):
@@ -43,6 +45,14 @@ def flatten(message: Message, version: int, side: Side) -> Flat:
     """Return each field of a response by its path, normalized by the rules."""
     name = type(message).__name__.removesuffix("Response")
     return dict(_fields(message, name, name, version, side))
+
+
+def words(message: Any, side: Side) -> str:
+    """Return a message as text: names instead of topic ids, and errors without their sentences."""
+    text = _MESSAGE.sub("error_message=<text>", str(message))
+    for name, value in side.drawn().items():
+        text = text.replace(repr(value), f"<{name}>")
+    return text.replace("/127.0.0.1", "/HOST")
 
 
 def flatten_outcome(outcome: Outcome) -> Flat:

@@ -45,6 +45,7 @@ from barnabas.protocol.records.consumer_group_target_assignment_metadata import 
     ConsumerGroupTargetAssignmentMetadataValue,
 )
 from barnabas.protocol.records.group_metadata import GroupMetadataKey, GroupMetadataValue
+from differential.answer import words
 from differential.internal_records import OFFSETS_TOPIC, stored
 from differential.rules import HOUR_MS
 from differential.scene import ask
@@ -142,14 +143,6 @@ class Members:
     def listed(self) -> None:
         answer = ask(self.side, ApiKey.LIST_GROUPS, 5, {"types_filter": ["consumer"]})
         self.lines.append(str([each for each in answer.groups if each.group_id == self.group]))
-
-
-def words(message: Any, side: Side) -> str:
-    """A message as text, with the names of topic ids instead of the ids."""
-    text = str(message)
-    for name, value in side.drawn().items():
-        text = text.replace(repr(value), f"<{name}>")
-    return text.replace("/127.0.0.1", "/HOST")
 
 
 def records(members: Members) -> list[str]:

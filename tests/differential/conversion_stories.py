@@ -16,8 +16,8 @@ from barnabas.protocol.records.consumer_protocol_subscription import (
     ConsumerProtocolSubscription,
     TopicPartition,
 )
-from differential.answer import read_answer
-from differential.consumer_members import Members, words
+from differential.answer import read_answer, words
+from differential.consumer_members import Members
 from differential.request import request
 from differential.scene import ask
 from waiting import eventually

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +37,7 @@ from barnabas.protocol.records.share_group_target_assignment_metadata import (
     ShareGroupTargetAssignmentMetadataKey,
     ShareGroupTargetAssignmentMetadataValue,
 )
+from differential.answer import words
 from differential.internal_records import OFFSETS_TOPIC, stored
 from differential.rules import HOUR_MS
 from differential.scene import ask
@@ -53,8 +53,6 @@ PARTITIONS = int(SETTINGS["offsets.topic.num.partitions"])
 HEARTBEAT, DESCRIBE = ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.SHARE_GROUP_DESCRIBE
 OFFSETS = ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS
 ALTER, DELETE = ApiKey.ALTER_SHARE_GROUP_OFFSETS, ApiKey.DELETE_SHARE_GROUP_OFFSETS
-# The words of errors, apart from those that name a group or a member.
-_MESSAGE = re.compile(r"error_message='(?!(Group|Share group|Member) )[^']*'")
 # Groups that reach each partition of the offsets topic.
 PROBES = 12
 KINDS: dict[int, tuple[Any, Any]] = {
@@ -242,11 +240,3 @@ def _altered(group: str, offsets: Mapping[str, Mapping[int, int]]) -> dict[str, 
         for name, partitions in offsets.items()
     ]
     return {"group_id": group, "topics": topics}
-
-
-def words(message: Any, side: Side) -> str:
-    """A message as text, with the names of topic ids instead of the ids."""
-    text = _MESSAGE.sub("error_message=<text>", str(message))
-    for name, value in side.drawn().items():
-        text = text.replace(repr(value), f"<{name}>")
-    return text.replace("/127.0.0.1", "/HOST")

@@ -42,6 +42,10 @@ WAYS = [
 KNOWN = {
     "*DescribeQuorum.nodes*listeners*": "a single node has no controller listener",
     "*AlterShareGroupOffsets.responses*topic_id*": "Kafka shows the ids of refused topics",
+    **{
+        f"{group} id: topics[0].topic_id = bytes of 16 -> Share*": "Kafka fails to look up the name"
+        for group in ("unknown", "zero")
+    },
     "null allowed: users = null *": "Kafka never answers it",
 }
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.primitives import uuid_to_string
-from differential.scene import ask, new_producer
+from differential.matrix.share_group_requests import described_offsets
+from differential.scene import Scene, ask, new_producer
 from waiting import eventually
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ def warm_up(pair: Pair) -> None:
             eventually(partial(_has_producer, side, f"warm-up-{number}"), side.name)
         eventually(partial(_has_share_coordinators, side), f"{side.name}: no share coordinator")
         new_producer(side)
+    # Kafka's first summary of share state takes seconds.
+    scene = Scene(pair, ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, "warm-up", 0)
+    scene.do(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, 0, described_offsets(scene))
 
 
 def _has_producer(side: Side, transactional_id: str) -> bool:

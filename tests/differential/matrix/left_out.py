@@ -47,6 +47,13 @@ NOT_TOGETHER = {
     " a quota would slow down whatever comes after it",
     (ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, "groups twice"): "Kafka sends no response if the repeated"
     " group has an error",
+    **{
+        (
+            ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
+            f"groups[0].topics[0].partitions = {index}",
+        ): "Kafka asks for the state for 30 s before it answers"
+        for index in (1000, (1 << 31) - 1)
+    },
     (ApiKey.SHARE_FETCH, "topics twice"): "Kafka's order is that of a hash table",
     (ApiKey.SHARE_ACKNOWLEDGE, "topics twice"): "Kafka's order is that of a hash table",
 }

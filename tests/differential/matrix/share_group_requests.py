@@ -54,7 +54,8 @@ def _with_offset(scene: Scene) -> str:
     return group
 
 
-def _describe_offsets(scene: Scene) -> dict[str, Any]:
+def described_offsets(scene: Scene) -> dict[str, Any]:
+    """A request for the offset of a group without members."""
     topics = [{"topic_name": standing.topic(scene), "partitions": [0]}]
     return {"groups": [{"group_id": _with_offset(scene), "topics": topics}]}
 
@@ -67,7 +68,7 @@ def _delete_offsets(scene: Scene) -> dict[str, Any]:
 SHARE_GROUPS: dict[ApiKey, dict[str, Make]] = {
     ApiKey.SHARE_GROUP_HEARTBEAT: {"share group heartbeat": _heartbeat},
     ApiKey.SHARE_GROUP_DESCRIBE: {"share group describe": _describe},
-    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: {"describe share group offsets": _describe_offsets},
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: {"describe share group offsets": described_offsets},
     ApiKey.ALTER_SHARE_GROUP_OFFSETS: {"alter share group offsets": _alter},
     ApiKey.DELETE_SHARE_GROUP_OFFSETS: {"delete share group offsets": _delete_offsets},
 }

@@ -347,7 +347,7 @@ def list_transactions(scene: Scene) -> dict[str, Any]:
     return {
         "state_filters": ["Ongoing"],
         "producer_id_filters": [of(standing.producer_of(transactional_id))],
-        "duration_filter": 0,
+        "duration_filter": -1,
         "transactional_id_pattern": f"{transactional_id}.*",
     }
 

@@ -47,8 +47,8 @@ def handler(dependencies: BrokerDependencies) -> Handle:
                         if access is None
                         else access.operations(_GROUP, group.group_id)
                     )
-                if access is not None:
-                    _hide_topics(access, group)
+            if access is not None:
+                groups = [_visible(access, group) for group in groups]
             context.respond(ConsumerGroupDescribeResponse(groups=groups))
 
         return context.in_slices(consumers.describe(request.group_ids, respond))
@@ -56,8 +56,8 @@ def handler(dependencies: BrokerDependencies) -> Handle:
     return handle_consumer_group_describe
 
 
-def _hide_topics(access: Access, group: DescribedGroup) -> None:
-    """Replace a group with an error if it has topics that the client may not describe."""
+def _visible(access: Access, group: DescribedGroup) -> DescribedGroup:
+    """Return the group, or an error if it has topics that the client may not describe."""
     topics = {
         partitions.topic_name
         for member in group.members
@@ -65,9 +65,9 @@ def _hide_topics(access: Access, group: DescribedGroup) -> None:
         for partitions in assignment.topic_partitions
     }
     if all(access.allows(_DESCRIBE, _TOPIC, name, is_logged=False) for name in sorted(topics)):
-        return
-    group.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    group.error_message = (
-        "The group has described topic(s) that the client is not authorized to describe."
+        return group
+    return failed_group(
+        group.group_id,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        "The group has described topic(s) that the client is not authorized to describe.",
     )
-    group.members = []
