@@ -455,7 +455,6 @@ def _reads() -> list[Row]:
         Row(FETCH, "committed-in-a-session", lambda t: t.fetch(session_epoch=0), (11,)),
         Row(LIST_OFFSETS, "committed-end", lambda t: t.ends(), (10,), (2, 5)),
         Row(LIST_OFFSETS, "committed-beginning", lambda t: t.ends(timestamp=-2), (5,)),
-        Row(LIST_OFFSETS, "committed-largest-time", lambda t: t.ends(timestamp=-3), (7,)),
         Row(LIST_OFFSETS, "uncommitted-end", lambda t: t.ends(0), (5,)),
         Row(OFFSET_FETCH, "stable", lambda t: t.offsets(everything=False), (8,), (7, 10)),
         Row(OFFSET_FETCH, "all-stable", lambda t: t.offsets(), (7,), (9,)),

@@ -47,8 +47,9 @@ def _fetch(scene: Scene) -> dict[str, Any]:
         "group_id": member.group,
         "member_id": "another member",
         "share_session_epoch": 0,
-        "max_wait_ms": 0,
-        "min_bytes": 0,
+        # Kafka lets go of the lock of a share partition only after its last response.
+        "max_wait_ms": 200,
+        "min_bytes": 1,
         "max_bytes": 1 << 20,
         "max_records": 10,
         "batch_size": 10,
