@@ -46,6 +46,9 @@ The name may be that of a topic or a group. If an offset lags, the command reads
 apart. It uses only Kafka's protocol, so that it works with Apache Kafka too. Metrics listeners
 named by --metrics add facts that no API returns, such as waiting producers. Exit status: 0 no
 problem (notes are not problems), 1 a problem was found, 2 wrong usage.
+
+\b
+What a principal may do, and by which entry: barnabas acls why.
 """
 # Short timeouts: a broker that does not answer is a finding.
 _DEFAULTS = {
