@@ -16,7 +16,7 @@ from barnabas.testing.broker_process import BrokerProcess
 from differential.scene import Pair, Scene, ask
 from differential.side import Side
 from differential.started import SETTINGS
-from differential.warm_up import warm_up
+from differential.warm_up import describe_first_share_offsets, warm_up
 from jvm.kafka_process import KafkaProcess
 from waiting import eventually
 
@@ -152,6 +152,7 @@ def started_secured_pair(directory: Path) -> Iterator[Pair]:
         for side in made.sides():
             create(side, all_entries())
         warm_up(made)
+        describe_first_share_offsets(made)
         yield made
         made.close()
     finally:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from barnabas.testing.broker_process import BrokerProcess
 from differential.scene import Pair
 from differential.side import Side
-from differential.warm_up import warm_up
+from differential.warm_up import describe_first_share_offsets, warm_up
 from jvm.kafka_process import KafkaProcess
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ def started_pair(directory: Path) -> Iterator[Pair]:
         kafka.await_ready()
         made = Pair(Side("kafka", kafka.bootstrap), Side("barnabas", barnabas.bootstrap))
         warm_up(made)
+        describe_first_share_offsets(made)
         yield made
         made.close()
     finally:

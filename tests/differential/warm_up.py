@@ -33,7 +33,10 @@ def warm_up(pair: Pair) -> None:
             eventually(partial(_has_producer, side, f"warm-up-{number}"), side.name)
         eventually(partial(_has_share_coordinators, side), f"{side.name}: no share coordinator")
         new_producer(side)
-    # Kafka's first summary of share state takes seconds.
+
+
+def describe_first_share_offsets(pair: Pair) -> None:
+    """Describe the offsets of a share group, which takes Kafka seconds the first time."""
     scene = Scene(pair, ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, "warm-up", 0)
     scene.do(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, 0, described_offsets(scene))
 

@@ -38,8 +38,10 @@ NOT_SENT = {
         for group in ("a new name", "10000 letters")
     },
     **{
-        (ApiKey.SHARE_FETCH, f"max_wait_ms = {time}"): "Kafka's response is empty if the fetch before"
-        " still has the lock of the share partition"
+        (
+            ApiKey.SHARE_FETCH,
+            f"max_wait_ms = {time}",
+        ): "Kafka's response is empty if the fetch before still has the lock of the share partition"
         for time in (-(1 << 31), -1, 0)
     },
     (ApiKey.ADD_RAFT_VOTER, "listeners[0].name = ''"): "Kafka ends: the process is gone",
