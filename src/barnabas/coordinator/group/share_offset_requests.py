@@ -98,13 +98,7 @@ class ShareOffsetRequests:
                 if 0 <= each.partition_index < count:
                     error = ErrorCode.NONE
                     own[each.partition_index] = each.start_offset
-                found.partitions.append(
-                    AlterShareGroupOffsetsResponsePartition(
-                        partition_index=each.partition_index,
-                        error_code=error,
-                        error_message=None if error is ErrorCode.NONE else error.message,
-                    )
-                )
+                found.partitions.append(_altered_partition(each.partition_index, error))
                 yield
             yield
         response = AlterShareGroupOffsetsResponse(
@@ -209,6 +203,14 @@ class ShareOffsetRequests:
             lambda shard: shard.share_offsets.complete_deletion(group_id, deleted),
             on_completed,
         )
+
+
+def _altered_partition(index: int, error: ErrorCode) -> AlterShareGroupOffsetsResponsePartition:
+    return AlterShareGroupOffsetsResponsePartition(
+        partition_index=index,
+        error_code=error,
+        error_message=None if error is ErrorCode.NONE else error.message,
+    )
 
 
 def _altered(
