@@ -40,6 +40,8 @@ SETTINGS = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
     # Each broker drops empty groups at its own times: never between two answers of a comparison.
     "offsets.retention.check.interval.ms": "86400000",
+    # A broker that waits long for processor time is not fenced: it would lose its partitions.
+    "broker.session.timeout.ms": "300000",
 }
 
 
