@@ -18,7 +18,7 @@ class ClientAuth(Enum):
 class KeySource(msgspec.Struct, frozen=True):
     """Where the own private key and certificate come from; at most one of the ways is set."""
 
-    # A key store: a PKCS12 file, or a PEM file with the key and its certificates.
+    # A key store: a PKCS12 or JKS file, or a PEM file with the key and its certificates.
     location: str | None = None
     # "PEM", "PKCS12" or "JKS"; None: recognized by its content.
     type: str | None = None
