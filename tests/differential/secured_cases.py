@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from differential.secured import SecuredScene
     from differential.side import Side
 
-    Values = dict[str, Any]
-    Make = Callable[["SecuredScene", "Names"], Values]
+    Make = Callable[["SecuredScene", "Names"], dict[str, Any]]
+
+Values = dict[str, Any]
 
 
 class Names(NamedTuple):

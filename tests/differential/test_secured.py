@@ -19,7 +19,8 @@ from differential.matrix.standing import resolved
 from differential.matrix.valid import VALID
 from differential.request import request
 from differential.secured import FEW_HOSTS, HOSTS, SecuredScene, started_secured_pair
-from differential.secured_cases import CASES, play
+from differential.secured_cases import play
+from differential.secured_group_cases import ALL_CASES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -126,7 +127,9 @@ def _without_others(scene: SecuredScene) -> Callable[[Any], None]:
 
 
 @pytest.mark.parametrize(
-    ("api", "name", "make"), CASES, ids=[f"{api.name.lower()}: {name}" for api, name, _ in CASES]
+    ("api", "name", "make"),
+    ALL_CASES,
+    ids=[f"{api.name.lower()}: {name}" for api, name, _ in ALL_CASES],
 )
 @pytest.mark.parametrize("host", ["by prefix", "nothing", "describe", "all but describing topics"])
 def test_the_refused_part_of_a_request_gets_the_same_response(
