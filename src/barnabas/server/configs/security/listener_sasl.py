@@ -42,6 +42,14 @@ MODULES = {
     **dict.fromkeys(SCRAM_MECHANISMS, SCRAM_MODULE),
     OAUTHBEARER: OAUTHBEARER_MODULE,
 }
+_HANDLER = "sasl.server.callback.handler.class"
+_PACKAGE = "org.apache.kafka.common.security."
+_SCRAM_HANDLER = f"{_PACKAGE}scram.internals.ScramServerCallbackHandler"
+# Kafka's own classes that check passwords. No other class can be loaded.
+_HANDLERS = {
+    PLAIN: f"{_PACKAGE}plain.internals.PlainServerCallbackHandler",
+    **dict.fromkeys(SCRAM_MECHANISMS, _SCRAM_HANDLER),
+}
 # Added to errors, because a configuration without these keys means Kerberos.
 _NO_KERBEROS = "GSSAPI (Kerberos), Kafka's default, is not implemented"
 # Mechanisms with which nodes log in to each other.
@@ -164,6 +172,11 @@ def _mechanism(keys: KeysOfListener, mechanism: str) -> MechanismSettings:
         # Kafka requires a login module, which may have no options.
         module = module or LoginModule(OAUTHBEARER_MODULE, {})
         return MechanismSettings(module, session_ms_max, oauth_settings(keys, module))
+    handler = keys.own_text(_HANDLER)
+    if handler not in (None, _HANDLERS[mechanism]):
+        # Another class would decide in place of the configured users.
+        allowed = f"only {_HANDLERS[mechanism]}: this broker cannot load Java classes"
+        raise ConfigError(keys.name_of(_HANDLER), handler, allowed)
     if module is None and mechanism == PLAIN:
         example = f'{PLAIN_MODULE} required user_billing="PASSWORD";'
         allowed = f"the users, because {mechanism} is enabled: {example}"
