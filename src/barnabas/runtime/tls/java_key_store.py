@@ -68,7 +68,7 @@ def read_java_key_store(data: bytes, password: str | None) -> JavaKeyStore:
         expected = _sha1(_utf16(password) + _CONSTANT + body)
         if not hmac.compare_digest(expected, digest):
             raise WrongPasswordError("the password is wrong, or the store is damaged")
-    reader = _Reader(body)
+    reader = _StoreReader(body)
     if reader.take(len(MAGIC)) != MAGIC:
         raise JavaKeyStoreError("this is not a JKS store")
     version = reader.u32()
@@ -116,7 +116,7 @@ def unprotect(protected: bytes, password: str) -> bytes:
 
 def _octets_of_key(protected: bytes) -> bytes:
     """Return salt, encrypted key and digest of an `EncryptedPrivateKeyInfo` (PKCS8)."""
-    outer = _Reader(_Reader(protected).der(_SEQUENCE))
+    outer = _StoreReader(_StoreReader(protected).der(_SEQUENCE))
     if not outer.der(_SEQUENCE).startswith(_KEY_PROTECTOR):
         raise JavaKeyStoreError("the private key is not encrypted in the way of JKS")
     content = outer.der(_OCTETS)
@@ -134,7 +134,7 @@ def _sha1(data: bytes) -> bytes:
     return hashlib.sha1(data, usedforsecurity=False).digest()
 
 
-class _Reader:
+class _StoreReader:
     """Reads values one after the other, with bounds checked."""
 
     def __init__(self, data: bytes) -> None:
