@@ -32,6 +32,8 @@ class ShareLimits(msgspec.Struct, frozen=True):
     lock_duration_ms: int
     # Whether members may renew locks: share.renew.acknowledge.enable (KIP-1222).
     can_renew: bool = True
+    # Whether the group has a dead-letter topic and share.version is 2 (KIP-1191).
+    has_dead_letters: bool = False
 
 
 class StoredBatch(msgspec.Struct, frozen=True):
@@ -380,10 +382,26 @@ class InFlightRecords:
         """End a change after its write. Return whether the start offset moved."""
         for run in list(change.runs):
             terminal_before = terminal_count(run, self.start_offset)
-            run.end_change(is_written, now_ms, limits.delivery_count_limit)
+            run.end_change(is_written, now_ms, limits)
             if run.state is RecordState.AVAILABLE and run.last < self.start_offset:
                 run.remove()
             self.delivery_complete_count += terminal_count(run, self.start_offset) - terminal_before
             if run.state is RecordState.AVAILABLE:
                 self.has_available = True
         return is_written and self.advance()
+
+    def archiving(self) -> list[RecordRun]:
+        """Return the records that wait for their dead-letter write."""
+        return [run for run in self.runs() if run.state is RecordState.ARCHIVING]
+
+    def end_archiving(self, first: int, last: int) -> list[RecordRun]:
+        """Archive the records of a range whose dead-letter write has ended, and return them."""
+        ended: list[RecordRun] = []
+        for batch in self.overlapping(first, last):
+            for run in batch.runs:
+                is_inside = first <= run.first and run.last <= last
+                if is_inside and run.state is RecordState.ARCHIVING and run.change is None:
+                    run.archive()
+                    self.delivery_complete_count += terminal_count(run, self.start_offset)
+                    ended.append(run)
+        return ended

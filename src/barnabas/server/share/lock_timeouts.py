@@ -88,7 +88,8 @@ class LockTimeouts:
         if run.last < records.start_offset:
             run.time_out(RecordState.ARCHIVED)
             return
-        run.time_out(released_state(run.delivery_count, limits.delivery_count_limit))
+        run.is_rejected = False
+        run.time_out(released_state(run.delivery_count, limits))
         if run.state is RecordState.AVAILABLE:
             records.has_available = True
         records.delivery_complete_count += terminal_count(run, records.start_offset)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from barnabas.runtime.clock import Clock
     from barnabas.server.conversion.conversion_queue import ConversionQueue
     from barnabas.server.share.acknowledgement import AcknowledgedBatch
+    from barnabas.server.share.dead_letters.dead_letter_writer import DeadLetterWriter
     from barnabas.server.share.delayed_share_fetch import ShareFetchOptions
     from barnabas.server.share.group_settings import ShareGroupSettings
     from barnabas.server.share.persister import Persister
@@ -75,6 +76,16 @@ class ShareCounts(msgspec.Struct):
             self.acknowledgements["written" if error is _NONE else "refused"] += 1
 
 
+class SharePartitionServices(msgspec.Struct, frozen=True):
+    """What share partitions use of the cluster."""
+
+    # Access to the share coordinators.
+    persister: Persister
+    # The configuration of groups.
+    settings: ShareGroupSettings
+    dead_letters: DeadLetterWriter
+
+
 class SharePartitions:
     """Share partitions by group and partition, created by the first fetch."""
 
@@ -88,6 +99,7 @@ class SharePartitions:
         "_sweep_at",
         "_wheel",
         "counts",
+        "dead_letters",
         "sessions",
         "settings",
     )
@@ -95,8 +107,7 @@ class SharePartitions:
     def __init__(
         self,
         replicas: ReplicaManager,
-        persister: Persister,
-        settings: ShareGroupSettings,
+        services: SharePartitionServices,
         times: tuple[Clock, TimingWheel],
         conversions: ConversionQueue,
         sessions: tuple[int, Callable[[], int]],
@@ -105,8 +116,7 @@ class SharePartitions:
 
         Args:
             replicas: the replicas of the broker.
-            persister: access to the share coordinators.
-            settings: the configuration of groups.
+            services: what share partitions use of the cluster.
             times: clock and timing wheel.
             conversions: runs offset lookups.
             sessions: limit of sessions, and a function that returns the cluster's partition count.
@@ -114,7 +124,8 @@ class SharePartitions:
         self._replicas = replicas
         self._clock, self._wheel = times
         self._conversions = conversions
-        self.settings = settings
+        self.settings = services.settings
+        self.dead_letters = services.dead_letters
         self._partitions: dict[SharePartitionKey, SharePartition] = {}
         # The share partitions of each partition, as in `_partitions`.
         self._by_partition: dict[TopicPartition, dict[SharePartitionKey, SharePartition]] = {}
@@ -123,13 +134,14 @@ class SharePartitions:
         # Number of share partitions at which those of groups without sessions are dropped.
         self._sweep_at = SWEPT_AT
         self._dependencies = SharePartitionDependencies(
-            persister,
-            settings,
+            services.persister,
+            services.settings,
             self._clock,
             self._wheel,
             self._find_start,
             self._wake,
             self._on_refused,
+            services.dead_letters.write,
         )
 
     def __len__(self) -> int:
@@ -175,14 +187,17 @@ class SharePartitions:
     def _sweep(self) -> None:
         """Drop the share partitions of groups without sessions."""
         for partition in list(self._partitions.values()):
-            if not self.sessions.has_group(partition.key.group_id):
+            if not self.sessions.has_group(partition.key.group_id) and not partition.is_archiving:
                 self._remove(partition)
         self._sweep_at = max(SWEPT_AT, 2 * len(self._partitions))
 
     def _drop_group(self, group_id: str) -> None:
-        """Drop the share partitions of a group whose last connection has closed."""
+        """Drop the share partitions of a group whose last connection has closed.
+
+        Those with dead letters stay until they are swept, so that no letter is written twice.
+        """
         for partition in list(self._partitions.values()):
-            if partition.key.group_id == group_id:
+            if partition.key.group_id == group_id and not partition.is_archiving:
                 self._remove(partition)
 
     def _remove(self, partition: SharePartition) -> None:
