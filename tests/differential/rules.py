@@ -199,9 +199,6 @@ UNORDERED: dict[str, Callable[[Any, Side], object]] = {
 # What Barnabas does not have, and therefore does not show, is left out of Kafka's lists. Were it
 # there on our side, the lists would differ.
 _KEYS_NOT_OBEYED = {
-    "errors.deadletterqueue.copy.record.enable",
-    "errors.deadletterqueue.group.enable",
-    "errors.deadletterqueue.topic.name",
     "local.retention.bytes",
     "local.retention.ms",
     "preallocate",

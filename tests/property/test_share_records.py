@@ -8,9 +8,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from barnabas.server.share.acknowledgement import AcknowledgedBatch, Refusal
 from barnabas.server.share.acquisition import RECORD_LIMIT, FetchedBatch
-from barnabas.server.share.in_flight_records import ShareLimits, StoredBatch
+from barnabas.server.share.in_flight_records import StoredBatch
 from barnabas.server.share.record_run import StateChange
 from barnabas.server.share.record_state import RecordState
+from barnabas.server.share.share_limits import ShareLimits
 from barnabas.server.share.share_records import FetchedRecords, MemberRequest, ShareRecords
 from tests.property.share_model import TERMINAL, Entry, acknowledged, entries, timed_out
 

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from barnabas.server.share.in_flight_batch import InFlightBatch
-    from barnabas.server.share.in_flight_records import InFlightRecords, ShareLimits
+    from barnabas.server.share.in_flight_records import InFlightRecords
     from barnabas.server.share.record_run import RecordRun
+    from barnabas.server.share.share_limits import ShareLimits
 
 # Maximum number of ranges with different types in the acknowledgements of one partition. More than
 # the record locks that a partition may have by default.

@@ -11,8 +11,9 @@ from barnabas.server.share.record_state import RecordState
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from barnabas.server.share.in_flight_records import InFlightRecords, ShareLimits
+    from barnabas.server.share.in_flight_records import InFlightRecords
     from barnabas.server.share.record_run import RecordRun
+    from barnabas.server.share.share_limits import ShareLimits
 
 # The queue is built anew when it has more outdated entries than this and than current ones.
 _OUTDATED_MAX = 1_000

@@ -9,7 +9,7 @@ from barnabas.server.share.record_state import TRANSITIONS, RecordState, is_term
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from barnabas.server.share.in_flight_records import ShareLimits
+    from barnabas.server.share.share_limits import ShareLimits
 
 # Member of records that are not acquired.
 NO_MEMBER = ""

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from barnabas.server.share.acknowledgement import AcknowledgedBatch
     from barnabas.server.share.acquisition import AcquiredRange
     from barnabas.server.share.group_settings import ShareGroupSettings
-    from barnabas.server.share.in_flight_records import ShareLimits
     from barnabas.server.share.persister import Persister
     from barnabas.server.share.record_run import RecordRun, StateChange
+    from barnabas.server.share.share_limits import ShareLimits
     from barnabas.server.share.share_partition_key import SharePartitionKey
     from barnabas.server.share.share_records import FetchedRecords, MemberRequest
     from barnabas.waiting.timing_wheel import TimingWheel, WheelEntry

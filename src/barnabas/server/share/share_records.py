@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
     from barnabas.server.share.acknowledgement import AcknowledgedBatch, Refusal
     from barnabas.server.share.acquisition import AcquiredRange, FetchedBatch
-    from barnabas.server.share.in_flight_records import ShareLimits, StoredBatch
+    from barnabas.server.share.in_flight_records import StoredBatch
     from barnabas.server.share.record_run import RecordRun, StateChange
+    from barnabas.server.share.share_limits import ShareLimits
     from barnabas.storage.read_result import AbortedTransaction
 
 

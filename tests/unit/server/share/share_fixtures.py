@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from barnabas.server.share.acknowledgement import AcknowledgedBatch, Refusal
 from barnabas.server.share.acquisition import BATCH_OPTIMIZED, FetchedBatch
-from barnabas.server.share.in_flight_records import ShareLimits, StoredBatch
+from barnabas.server.share.in_flight_records import StoredBatch
 from barnabas.server.share.record_run import StateChange
+from barnabas.server.share.share_limits import ShareLimits
 from barnabas.server.share.share_records import FetchedRecords, MemberRequest, ShareRecords
 
 if TYPE_CHECKING:
