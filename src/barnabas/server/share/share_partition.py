@@ -112,6 +112,7 @@ class SharePartition:
         "leader_epoch",
         "records",
         "status",
+        "timed_out_count",
     )
 
     def __init__(
@@ -133,6 +134,8 @@ class SharePartition:
         # The timer of the next timeout of a lock, and its time.
         self._timer: WheelEntry | None = None
         self._timer_ms = 0.0
+        # Number of records whose acquisition lock has timed out. Only increases.
+        self.timed_out_count = 0
         # Number of dead letters that are being written.
         self._dead_letters = 0
 
@@ -410,6 +413,7 @@ class SharePartition:
         self._arm()
         if not expired:
             return
+        self.timed_out_count += sum(map(len, expired))
         states = [(run.first, run.last, run.state, run.delivery_count) for run in expired]
         self._writer.write(states, partial(self._on_timeouts_written, expired))
         self._dependencies.wake(self.key)

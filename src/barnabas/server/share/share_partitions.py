@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import msgspec
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.partition.results import ListOffsetResult
 from barnabas.server.share.delayed_share_fetch import DelayedShareFetch, ShareFetchResult
+from barnabas.server.share.record_state import ACCEPT, REJECT, RELEASE, RENEW
 from barnabas.server.share.share_partition import (
     SharePartition,
     SharePartitionDependencies,
@@ -20,7 +22,7 @@ from barnabas.server.share.share_session_cache import ShareSessionCache
 from barnabas.storage.read_result import FetchIsolation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from barnabas.replication.partition.partition import Partition
     from barnabas.replication.partition.partition_registry import LeadershipChanges
@@ -45,6 +47,8 @@ _log = logging.getLogger(__name__)
 SWEPT_AT = 10_000
 
 _NONE = ErrorCode.NONE
+# Types of acknowledgements as labels.
+_TYPE_NAMES = {ACCEPT: "Accept", RELEASE: "Release", REJECT: "Reject", RENEW: "Renew"}
 # Errors after which a share partition is loaded again before its next use.
 _FENCING = frozenset(
     {
@@ -69,6 +73,23 @@ class ShareCounts(msgspec.Struct):
     def count_expired_fetch(self) -> None:
         """Count a fetch that timed out."""
         self.expired_fetches += 1
+
+    # Acknowledged records by type.
+    records: dict[str, int] = msgspec.field(
+        default_factory=lambda: dict.fromkeys(_TYPE_NAMES.values(), 0)
+    )
+
+    def count_records(self, batches: Iterable[AcknowledgedBatch]) -> None:
+        """Count the records of acknowledgements, whether these are refused or not."""
+        for batch in batches:
+            if len(batch.types) == 1:
+                counted = {batch.types[0]: batch.last - batch.first + 1}
+            else:
+                counted = dict(Counter(batch.types))
+            for acknowledge_type, count in counted.items():
+                name = _TYPE_NAMES.get(acknowledge_type)
+                if name is not None:
+                    self.records[name] += count
 
     def count_acknowledgements(self, results: Iterable[AcknowledgeResult]) -> None:
         """Count the results of a request."""
@@ -146,6 +167,9 @@ class SharePartitions:
 
     def __len__(self) -> int:
         return len(self._partitions)
+
+    def __iter__(self) -> Iterator[SharePartition]:
+        return iter(self._partitions.values())
 
     @property
     def in_flight_count(self) -> int:
@@ -280,17 +304,27 @@ class SharePartitions:
         if not partitions or options.records_max == 0 or options.params.max_bytes == 0:
             on_done({})
             return None
+        topics = self._replicas.metrics.topics
+        for topic in {where.topic for where in partitions}:
+            topics[topic].share_fetch_requests += 1
+
+        def on_fetched(results: Results) -> None:
+            failed = {where.topic for where, each in results.items() if each.error is not _NONE}
+            for topic in failed:
+                topics[topic].failed_share_fetch_requests += 1
+            on_done(results)
+
         found: list[SharePartition] = []
         errors: dict[TopicIdPartition, ErrorCode] = {}
         for where in partitions:
-            self._replicas.metrics.topics[where.topic].fetch_requests += 1
+            topics[where.topic].fetch_requests += 1
             partition = self._get_or_create(SharePartitionKey(group_id, where))
             if isinstance(partition, ErrorCode):
                 errors[where] = partition
             else:
                 found.append(partition)
         operation = DelayedShareFetch(
-            options, found, self._replicas, on_done, self.counts.count_expired_fetch
+            options, found, self._replicas, on_fetched, self.counts.count_expired_fetch
         )
         operation.errors.update(errors)
         for partition in found:
@@ -328,10 +362,18 @@ class SharePartitions:
 
         def on_collected(results: dict[TopicIdPartition, AcknowledgeResult]) -> None:
             self.counts.count_acknowledgements(results.values())
+            failed = {where.topic for where, (error, _) in results.items() if error is not _NONE}
+            for topic in failed:
+                topics[topic].failed_share_acknowledge_requests += 1
             on_done(results)
+
+        topics = self._replicas.metrics.topics
+        for topic in {where.topic for where in batches}:
+            topics[topic].share_acknowledge_requests += 1
 
         collected = _Collected(len(batches), on_collected)
         for where, acknowledged in batches.items():
+            self.counts.count_records(acknowledged)
             partition = self._partitions.get(SharePartitionKey(group_id, where))
             done = partial(collected.add, where)
             if partition is None:
