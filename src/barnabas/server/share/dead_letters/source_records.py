@@ -145,7 +145,7 @@ class SourceRecords:
         for records in record_slices(whole, header):
             if self._take_records(records):
                 return
-            yield
+            yield None
 
     def _take_records(self, records: Sequence[CompiledRecord]) -> bool:
         """Keep the contents of records in the range. Return whether no more are needed."""
