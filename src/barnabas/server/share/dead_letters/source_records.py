@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_FAILED = "Records cannot be copied to a dead-letter topic: partition=%s error=%s"
 # Maximum size of one read of the log, in bytes. A read returns at least one batch.
 READ_BYTES_MAX = 1 << 20
 # Fetch version whose byte limits do not truncate the first batch.
@@ -97,11 +98,11 @@ class SourceRecords:
                     return
                 offset = following
         except (StorageError, CorruptBatchError) as error:
-            _log.warning(
-                "Records cannot be copied to a dead-letter topic: partition=%s error=%s",
-                self._where.topic_partition,
-                error,
-            )
+            _log.warning(_FAILED, self._where.topic_partition, error)
+        except AssertionError:
+            raise
+        except Exception:  # noqa: BLE001 - the dead-letter records get no contents
+            _log.exception("Unexpected error: partition=%s", self._where.topic_partition)
 
     def _read_from(self, offset: int) -> Generator[OffLoop | None, Any, int]:
         """Read some batches. Return the next offset to read, or `offset` at the end of the log."""
@@ -118,11 +119,7 @@ class SourceRecords:
             params, [(self._where, FetchPartitionData(offset, READ_BYTES_MAX))]
         )
         if result.error is not ErrorCode.NONE:
-            _log.warning(
-                "Records cannot be copied to a dead-letter topic: partition=%s error=%s",
-                self._where.topic_partition,
-                result.error.name,
-            )
+            _log.warning(_FAILED, self._where.topic_partition, result.error.name)
             return offset
         for header, batch in _batches(result.records):
             if header.base_offset > self._last:
