@@ -91,9 +91,9 @@ class Bench:
     def states(self) -> str:
         """The ranges with one state: first-last, the state's letter, and the deliveries.
 
-        V is available, A acquired, D acknowledged (done), X archived.
+        V is available, A acquired, D acknowledged (done), G archiving, X archived.
         """
-        letters = {0: "V", 1: "A", 2: "D", 4: "X"}
+        letters = {0: "V", 1: "A", 2: "D", 3: "G", 4: "X"}
         found: list[list[object]] = []
         for run in self.records.in_flight.runs():
             state = f"{letters[run.state]}{run.delivery_count}{run.member_id}"
