@@ -159,7 +159,7 @@ class Story:
                         for owner, what in each.items()
                         if what == answer.assignment
                     }
-                    assert len(owners) == 1, "an assignment belongs to one member"
+                    assert len(owners) == 1, f"OneOwnerPerPartition: {owners}"
                     if client.instance is None:
                         assert owners <= {answer.assignment.decode().split(" ")[0]}
         self.syncs = [each for each in self.syncs if not each[2]]

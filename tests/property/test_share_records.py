@@ -69,9 +69,11 @@ class SharePartitionMachine(RuleBasedStateMachine):
             assert len(offsets) <= records_max
         for offset, deliveries in offsets:
             old = before.get(offset)
-            assert old is None or (old.state is RecordState.AVAILABLE and not old.is_changing)
+            is_free = old is None or (old.state is RecordState.AVAILABLE and not old.is_changing)
+            assert is_free, f"AcquiredByOne: offset={offset} before={old}"
             assert old is not None or offset >= start or fetched.batches[0].first < start
-            assert deliveries == (old.deliveries if old else 0) + 1
+            earlier = old.deliveries if old else 0
+            assert deliveries == earlier + 1, f"DeliveryCountsGrow: {offset=} {earlier=}"
             assert deliveries <= LIMITS.delivery_count_limit
             lock_ends_ms = self.now_ms + LIMITS.lock_duration_ms
             acquired_entry = Entry(RecordState.ACQUIRED, deliveries, member, lock_ends_ms, False)

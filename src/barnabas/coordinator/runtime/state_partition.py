@@ -11,13 +11,14 @@ from barnabas.coordinator.runtime.held_response import HeldResponse
 from barnabas.coordinator.runtime.loader import Loader
 from barnabas.coordinator.runtime.shard import Shard
 from barnabas.coordinator.runtime.shard_context import ShardContext
-from barnabas.coordinator.runtime.shard_state import TRANSITIONS, ShardEvent, ShardState
+from barnabas.coordinator.runtime.shard_state import SHARD_STATES, ShardEvent, ShardState
 from barnabas.coordinator.runtime.shard_timers import ShardTimers
 from barnabas.coordinator.runtime.transaction_ending import build_end_marker
 from barnabas.protocol.errors import ErrorCode
 from barnabas.record.batch import NO_PRODUCER_ID
 from barnabas.record.builder import BatchBuilder
 from barnabas.storage.append_info import AppendOrigin
+from barnabas.waiting.state_machine import state_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -166,9 +167,7 @@ class StatePartition(Generic[S]):
         return True
 
     def _on_event(self, event: ShardEvent) -> None:
-        after = TRANSITIONS[event].get(self.state)
-        assert after is not None, f"partition={self.key} state={self.state} event={event}"
-        self.state = after
+        self.state = state_after(f"partition {self.key}", SHARD_STATES, self.state, event)
 
     # Requests.
 

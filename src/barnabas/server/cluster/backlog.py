@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from barnabas.waiting.steps import UNFINISHED, run_slice
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -76,9 +78,9 @@ class Backlog:
         monotonic_ms = self._clock.monotonic_ms
         ends_ms = monotonic_ms() + SLICE_MS
         while self._work:
-            for _ in self._work[0]:
-                if monotonic_ms() > ends_ms:
-                    return
+            left_ms = ends_ms - monotonic_ms()
+            if run_slice(self._work[0], self._clock, left_ms) is UNFINISHED:
+                return
             self._work.popleft()
 
     def _continue(self) -> None:

@@ -82,6 +82,10 @@ class RecordRun:
 
     def acquire(self, member_id: str, lock_ends_ms: float) -> None:
         """Give the records to a member."""
+        assert self.can_be_acquired, (
+            f"AcquiredByOne: offsets={self.first}-{self.last} state={self.state.name} "
+            f"owner={self.member_id} is_changing={self.change is not None} member={member_id}"
+        )
         self._move(RecordState.ACQUIRED, member_id)
         self.delivery_count += 1
         self.lock_ends_ms = lock_ends_ms

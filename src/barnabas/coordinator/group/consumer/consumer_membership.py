@@ -276,6 +276,7 @@ class ConsumerMembership:
                 "partitions and rejoin.",
             )
         if after != member:
+            _check_owners(group, member, after)
             heartbeat.records.append(current_record(group.group_id, after))
             if after.state is MemberState.UNREVOKED_PARTITIONS:
                 self.timers.start_rebalance(group.group_id, after)
@@ -407,3 +408,15 @@ def failed_heartbeat(error: ErrorCode, message: str | None) -> ConsumerGroupHear
     return ConsumerGroupHeartbeatResponse(
         error_code=error, error_message=message, member_epoch=0, heartbeat_interval_ms=0
     )
+
+
+def _check_owners(group: ConsumerGroup, before: ConsumerMember, after: ConsumerMember) -> None:
+    """Assert that a member gets no partition that another member owns."""
+    for topic_id, indexes in after.assigned.items():
+        own = before.assigned.get(topic_id, {}).keys()
+        pending = before.pending_revocation.get(topic_id, {}).keys()
+        for index in indexes.keys() - own - pending:
+            assert not group.is_owned(topic_id, index), (
+                f"OneOwnerPerPartition: group={group.group_id} member={after.member_id} "
+                f"member_epoch={after.member_epoch} topic={topic_id.hex()} partition={index}"
+            )
