@@ -13,8 +13,8 @@ from barnabas.controller.config import CONTROLLER_CONFIGS
 from barnabas.coordinator.group.config import DEFINITION as COORDINATOR_KEYS
 from barnabas.coordinator.share.config import DEFINITION as SHARE_KEYS
 from barnabas.coordinator.transaction.config import DEFINITION as TRANSACTION_KEYS
-from barnabas.metadata.client_metrics_configs import CLIENT_METRICS_CONFIGS
-from barnabas.metadata.group_configs import GROUP_CONFIGS
+from barnabas.metadata.configs.client_metrics_configs import CLIENT_METRICS_CONFIGS
+from barnabas.metadata.configs.group_configs import GROUP_CONFIGS
 from barnabas.raft.config import RAFT_CONFIGS
 from barnabas.replication.config import DEFINITION as REPLICATION_KEYS
 from barnabas.server.configs.config import LISTENER_KEYS, NODE_KEYS, PROTECTION_KEYS, SERVER_KEYS
@@ -64,7 +64,7 @@ def areas() -> list[tuple[str, str, list[ConfigKey]]]:
         and key.name not in TLS_KEYS
     ]
     found = [
-        ("The node", "Who it is and where it keeps its data.", list(NODE_KEYS)),
+        ("The node", "Its identity and its data directories.", list(NODE_KEYS)),
         ("Listeners", "Where it listens and what clients are told.", list(LISTENER_KEYS)),
         (
             "Protection",
@@ -81,7 +81,7 @@ def areas() -> list[tuple[str, str, list[ConfigKey]]]:
         ("Requests", "What requests may ask for.", requests),
         (
             "Quotas",
-            "How use is measured. Who may use how much: `AlterClientQuotas`.",
+            "How use is measured. `AlterClientQuotas` sets the limits of users and clients.",
             list(QUOTA_KEYS),
         ),
         (

@@ -22,7 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
-# What a source archive has at its top, beside PKG-INFO and .gitignore, which hatchling adds.
+# Top-level names of a source archive, without PKG-INFO and .gitignore, which hatchling adds.
 SOURCE_TOP = {"src", "README.md", "LICENSE", "NOTICE", "CHANGELOG.md", "pyproject.toml"}
 ADDED = {"PKG-INFO", ".gitignore"}
 # Each file or folder that users need, below the packages.

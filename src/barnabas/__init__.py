@@ -189,7 +189,8 @@ if TYPE_CHECKING:
     from barnabas.client.fetch.record_decoding import ConsumerRecord as ConsumerRecord
     from barnabas.client.group.group_offsets import CommittedOffset as CommittedOffset
     from barnabas.client.group.membership import GroupGeneration as GroupGeneration
-    from barnabas.client.producer.delivery import Delivery as Delivery
+    from barnabas.client.producer.batches.delivery import Delivery as Delivery
+    from barnabas.client.producer.batches.producer_batch import RecordMetadata as RecordMetadata
     from barnabas.client.producer.interceptors import (
         ProducerInterceptor as ProducerInterceptor,
     )
@@ -197,7 +198,6 @@ if TYPE_CHECKING:
         ProducerRecord as ProducerRecord,
     )
     from barnabas.client.producer.producer import Producer as Producer
-    from barnabas.client.producer.producer_batch import RecordMetadata as RecordMetadata
     from barnabas.client.share.acknowledge_type import AcknowledgeType as AcknowledgeType
     from barnabas.client.share.errors import (
         IllegalAcknowledgementError as IllegalAcknowledgementError,
@@ -292,13 +292,13 @@ _DEFINED_IN = {
     "barnabas.client.group.group_offsets": ("CommittedOffset",),
     "barnabas.client.fetch.list_offsets": ("ListedOffset",),
     "barnabas.client.connections.metadata_cache": ("PartitionInfo",),
-    "barnabas.client.producer.delivery": ("Delivery",),
+    "barnabas.client.producer.batches.delivery": ("Delivery",),
     "barnabas.client.producer.interceptors": (
         "ProducerInterceptor",
         "ProducerRecord",
     ),
     "barnabas.client.producer.producer": ("Producer",),
-    "barnabas.client.producer.producer_batch": ("RecordMetadata",),
+    "barnabas.client.producer.batches.producer_batch": ("RecordMetadata",),
     "barnabas.client.fetch.record_decoding": ("ConsumerRecord",),
     "barnabas.client.share.acknowledge_type": ("AcknowledgeType",),
     "barnabas.client.share.errors": ("IllegalAcknowledgementError",),

@@ -206,7 +206,7 @@ def test_members_survive_a_stop_and_a_kill_of_their_broker(tmp_path: Path) -> No
     with BrokerProcess(tmp_path / "broker", SETTINGS) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         topic = make_numbers(broker.bootstrap, admin)
-        # Sessions outlive a restart: members are to stay who they are.
+        # Sessions outlive a restart: members must keep their member ids.
         members = Kcats(broker.bootstrap, tmp_path)
         try:
             for _ in range(3):

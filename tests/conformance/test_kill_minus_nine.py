@@ -138,8 +138,8 @@ class Reader:
             try:
                 done = consumer.commit(asynchronous=False)
             except confluent_kafka.KafkaException as error:
-                # Killed meanwhile: whether it holds is not known, and it is not counted on. What
-                # a rebalance has taken back is read again.
+                # Killed meanwhile: whether it holds is not known, and it is not counted on. Records
+                # of revoked partitions are read again.
                 is_to_commit = error.args[0].code() != KafkaError._NO_OFFSET
                 continue
             is_to_commit = False
@@ -150,7 +150,7 @@ class Reader:
         consumer.close()
 
     def check_committed(self) -> None:
-        """What the broker has is not behind what it acknowledged."""
+        """The broker has all records that it acknowledged."""
         asker = Consumer({"bootstrap.servers": self._address, "group.id": GROUP})
         acknowledged = list(self.committed)
         places = [TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)]

@@ -232,7 +232,7 @@ def test_a_member_removed_from_the_group_rejoins_without_an_error(
         assert read(1, consumer) == ["one"]
         make_forget(group_place, consumer.group_metadata())
         group_place.write(topic, "two")
-        # What was not committed when it was forgotten comes again.
+        # Records that were not committed when the group was forgotten are read again.
         assert read_until("two", consumer)[-1] == "two"
         tp = TopicPartition(topic, 0)
         poll_until(lambda: offset_of(client, group, tp) == 2, consumer)
@@ -253,7 +253,7 @@ def test_commits_after_a_rejoin_are_of_the_new_generation(group_place: Place, gr
             poll_until(lambda: len(consumer.assignment()) == 1, consumer, other)
         poll_until(lambda: len(consumer.assignment()) == 2, consumer)
         group_place.write(topic, "two")
-        # Nothing is committed yet: what was read before may come again.
+        # Nothing is committed yet: earlier records may be read again.
         assert read_until("two", consumer)[-1] == "two"
         assert consumer.group_metadata().generation_id > before
         consumer.commit()

@@ -240,7 +240,7 @@ class Scene:
     def register(
         self, broker: int, life: int = 1, *, clean: bool = False, version: int = 4, **fields: Any
     ) -> tuple[Any, ...]:
-        """A broker says who it is; `fields` take the place of the request's."""
+        """A broker states its identity; `fields` take the place of the request's."""
         levels = {name: (0, level) for name, level in FEATURES.items()}
         levels["metadata.version"] = (7, 33)
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Versioned = tuple[Record, int]
 
 SESSION_MS = 3000
-# What both clusters begin with.
+# Initial content of both clusters.
 FEATURES = dict(BOOTSTRAP_FEATURES)
 # Of Kafka's, those that a cluster may be without.
 _OPTIONAL_FEATURES = ("group.version", "transaction.version", "share.version", "streams.version")

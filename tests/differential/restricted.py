@@ -3,8 +3,9 @@
 `Scene` and the matrix set up the same on two sides. Here both sides are Barnabas, so that no test
 of this kind needs Apache Kafka; `test_secured` compares the same requests with it.
 
-Resources that a request names begin with `HIDDEN`. What no request names has `PLANTED` in it:
-topic, group, transactional id, user, client, member and record. An answer may not have its bytes.
+Resources that a request names begin with `HIDDEN`. Names that no request contains have `PLANTED` in
+them: topic, group, transactional id, user, client, member and record. An answer may not have its
+bytes.
 """
 
 from __future__ import annotations

@@ -221,7 +221,7 @@ NOT_SERVED: dict[str, Collection[object]] = {
     "DescribeConfigs.results[].configs": _KEYS_NOT_OBEYED,
 }
 
-# What Kafka 4 dropped and Barnabas has for older clients.
+# Versions that Kafka 4 dropped and Barnabas serves for older clients.
 NOT_IN_KAFKA: dict[str, Collection[object]] = {
     "CreateTopics.topics[].configs": {"message.downconversion.enable"},
     "DescribeConfigs.results[].configs": {"message.downconversion.enable"},

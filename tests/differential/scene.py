@@ -66,7 +66,7 @@ class Pair:
         self.timed_out: list[tuple[str, list[Identity]]] = []
         # What cases set up once on both, by what they call it.
         self.standing: dict[str, Any] = {}
-        # What each case compared.
+        # Comparisons of each case.
         self.by_case: dict[str, Compared] = {}
         self._served = [advertised(side) for side in self.sides()]
 
@@ -75,7 +75,7 @@ class Pair:
         return self.kafka, self.barnabas
 
     def versions(self, api: ApiKey) -> range:
-        """What both advertise of an API."""
+        """Versions of an API that both sides advertise."""
         spans = [served.get(api, (0, -1)) for served in self._served]
         spans.append((ADVERTISED_ONLY.get(api, 0), 0x7FFF))
         return range(max(first for first, _ in spans), min(last for _, last in spans) + 1)
@@ -172,7 +172,7 @@ class Scene:
         for _ in range(LATE_PINGS):
             if any(came) and not all(came):
                 # What one has answered is late on the other, or not answered at all while it
-                # answers others: a broker that stands still is waited for.
+                # answers others: the scene waits for a broker that is paused.
                 self.await_arrival()
                 came = self._came(LATE_S, on)
         if all(came):

@@ -93,7 +93,7 @@ def _sort_refused(answer: Any) -> None:
 
 
 def _ids(names: Names) -> dict[str, Any]:
-    """Names and ids; topics that are not there have an id that nobody gave."""
+    """Names and ids; topics that do not exist have an id that was never assigned."""
     return {
         names.may: id_of(names.may),
         names.hidden: id_of(names.hidden),

@@ -108,7 +108,7 @@ class Side:
         return found
 
     def name_of(self, value: Identity) -> Identity:
-        """What the case calls `value`; itself when the case has no name for it."""
+        """The value that the case calls `value`; itself when the case has no name for it."""
         known = self._names.get((type(value), value))
         return value if known is None else f"<{known}>"
 

@@ -39,7 +39,7 @@ WAYS = [
     if api != ApiKey.API_VERSIONS
     for name, make in ways.items()
 ]
-# What has nothing to do with rights, and what Kafka gives away.
+# Differences that do not concern rights, and names that Kafka discloses.
 KNOWN = {
     "*DescribeQuorum.nodes*listeners*": "a single node has no controller listener",
     "*AlterShareGroupOffsets.responses*topic_id*": "Kafka shows the ids of refused topics",

@@ -266,7 +266,7 @@ def _is_ending(scene: Scene, transaction: Transaction) -> bool:
 
 
 def new_transaction(scene: Scene) -> Transaction:
-    """An id that nobody has used, in a topic whose former transactions have ended."""
+    """A new id, in a topic whose earlier transactions have ended."""
     topic, starts = _quiet_topic(scene)
     scene.pair.transactions += 1
     number = scene.pair.transactions
@@ -307,7 +307,7 @@ def _end_offsets(side: Side, topic: str, isolation: int) -> tuple[Any, ...]:
 
 
 def look(scene: Scene, transaction: Transaction) -> None:
-    """Compare all that can be seen of a transaction, but who waits for its end."""
+    """Compare all visible facts of a transaction, except the requests that wait for its end."""
     settle(scene, transaction)
     scene.note(*(_seen(side, transaction) for side in scene.pair.sides()))
 

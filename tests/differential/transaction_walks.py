@@ -123,7 +123,7 @@ def _versions(operation: str, *, is_old: bool) -> list[int]:
 
 @dataclass
 class _Producer:
-    """What a producer believes to be."""
+    """Id and epoch that a producer believes to have."""
 
     transaction: Transaction
     # The name of its producer id on both sides.

@@ -51,7 +51,7 @@ TOPIC_CONFIGS = {
     # The topic of the enormous requests.
     "t": {},
 }
-# What the log must not have: an error that nobody expected.
+# Lines that the log must not have: unexpected errors.
 UNEXPECTED = ("Traceback", "AssertionError", "never retrieved")
 # A limit for what hangs.
 POLITE_SECONDS = 240
@@ -59,7 +59,7 @@ POLITE_SECONDS = 240
 
 @dataclass
 class Outcome:
-    """What a campaign saw; `problems` is empty when the broker stood it."""
+    """Observations of a campaign; `problems` is empty when the broker stood it."""
 
     seed: int
     commit: str
@@ -119,7 +119,7 @@ class Watched:
         self.restarts += 1
 
     def problems(self) -> list[str]:
-        """What is wrong with it, now that all is over."""
+        """Return the problems at the end of the campaign."""
         found = []
         if not self.broker.is_running:
             found.append("the broker's process has ended")

@@ -39,7 +39,7 @@ OPEN_MAX = 200
 ANSWER_S = 30.0
 # The time limit of handshakes, 10 s, and of what the broker may do besides.
 CLOSED_WITHIN_S = 60.0
-# What a broker under attack may hold more than before.
+# Memory that a broker under attack may hold in addition.
 MEMORY_GROWTH_MB_MAX = 150
 # CPU time of one turn of the loop; collections of garbage are in it.
 TURN_CPU_MS_MAX = 100.0
@@ -52,7 +52,7 @@ _RESET = struct.pack("ii", 1, 0)
 
 @dataclass
 class Outcome:
-    """What a campaign saw; `problems` is empty when the broker stood it."""
+    """Observations of a campaign; `problems` is empty when the broker stood it."""
 
     seed: int
     seconds: float = 0.0

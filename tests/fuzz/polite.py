@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 RECORDS_PER_SECOND = 50
-# A broker that is being started again; what is said of it does not matter, all records arrive.
+# A broker that is being started again; the messages about it do not matter, all records arrive.
 GONE = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 # A limit for what hangs.
 LAST_RECORDS_SECONDS = 90

@@ -1,6 +1,6 @@
 """The nodes of a cluster, each on its directories as Barnabas or as Apache Kafka, in turns.
 
-Both have the same addresses: clients, and the other nodes, do not see who is there.
+Both have the same addresses: clients and the other nodes do not see which program runs a node.
 """
 
 from __future__ import annotations

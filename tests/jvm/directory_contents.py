@@ -281,7 +281,7 @@ class Contents:
 
 
 class IdempotentSequence:
-    """What one producer has written to one partition, over all brokers."""
+    """Records of one producer in one partition, over all brokers."""
 
     PRODUCER_ID, EPOCH, COUNT = 424_242, 3, 4
 

@@ -55,7 +55,7 @@ class Worker:
             "rest.advertised.host.name": "127.0.0.1",
             "plugin.discovery": "service_load",
             "offset.flush.interval.ms": "100",
-            # Who stands still for less keeps its tasks, and repeats nothing.
+            # A worker that pauses for less time keeps its tasks, and repeats nothing.
             "session.timeout.ms": "8000",
             "heartbeat.interval.ms": "300",
             "scheduled.rebalance.max.delay.ms": "0",

@@ -1,8 +1,8 @@
 """Data directories that Apache Kafka 4.4 and Barnabas open in turn: each serves what it finds.
 
-What a directory has is in `directory_contents`: topics with configs, configs of brokers, quotas,
-groups with offsets, idempotent producers, all compressions, several segments, compacted and trimmed
-logs, in two log directories. After a clean stop and after kill -9 with a torn tail.
+`directory_contents` lists the content of a directory: topics with configs, configs of brokers,
+quotas, groups with offsets, idempotent producers, all compressions, several segments, compacted and
+trimmed logs, in two log directories. After a clean stop and after kill -9 with a torn tail.
 """
 
 from __future__ import annotations

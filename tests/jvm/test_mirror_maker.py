@@ -1,7 +1,7 @@
 """MirrorMaker 2, unchanged, from Apache Kafka 4.4 to Barnabas: both ends are compared.
 
-Topics with their configs and partitions, records, the offsets of groups, heartbeats. What it keeps
-for itself lies in topics of the target.
+Topics with their configs and partitions, records, the offsets of groups, heartbeats. Its own state
+is in topics of the target.
 """
 
 from __future__ import annotations

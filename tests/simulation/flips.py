@@ -57,7 +57,7 @@ EARLIEST, LATEST = -2, -1
 # The broker notes commits of metadata once a second; damage above the note, after a kill, looks
 # like the torn end of a log.
 NOTED_MS = 1000
-# What may be wrong without the loss of a record: the broker makes it anew.
+# Damage that may occur without the loss of a record: the broker makes it anew.
 DAMAGES = ("flip", "flip", "flip", "flip", "truncate", "empty", "remove")
 
 
@@ -77,7 +77,7 @@ class FlipWalk:
             log_segment_delete_delay_ms="500",
             metadata_log_max_record_bytes_between_snapshots=str(self.rng.choice([1500, 100_000])),
         )
-        # What was acknowledged: the value of each offset, and where the log begins.
+        # Acknowledged records: the value of each offset, and where the log begins.
         self.values: dict[str, dict[int, bytes]] = {}
         self.starts: dict[str, int] = {}
         self.numbers = iter(range(1 << 30))
@@ -240,7 +240,7 @@ class FlipWalk:
         """Compare all records with those that were acknowledged.
 
         Args:
-            noted: records above it may be lost in silence; None if none may.
+            noted: records above it may be lost in silence; None if no record may.
         """
         known, start = self.values[name], self.starts[name]
         wanted = {offset: value for offset, value in known.items() if offset >= start}

@@ -21,7 +21,7 @@ _BELIEVED = {"leader_epoch", "current_leader"}
 
 
 class HostileAnswers:
-    """Stands between a client's connections and those who wait for answers.
+    """Stands between a client's connections and the callers that wait for responses.
 
     Args:
         cluster: of the client.

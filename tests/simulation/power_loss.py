@@ -368,7 +368,7 @@ class PowerLossWalk:
                         f"{ErrorCode(answer.error_code).name}, {answer.base_offset}"
                     )
                 self.counts["duplicates known"] += 1
-        # What was lost, or was never answered, leaves a gap of sequences: begin anew.
+        # Records that were lost or never acknowledged leave a gap of sequences: begin anew.
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
         topic.producer_id = self.broker.ask(request, 3).producer_id
         topic.next_sequence, topic.last = 0, None
@@ -382,7 +382,7 @@ class PowerLossWalk:
             answer = self.broker.ask(request, 5).topics[0].partitions[0]
             if answer.error_code != ErrorCode.OFFSET_NOT_AVAILABLE:
                 break
-            # What was recovered is being synced.
+            # The recovered records are being synced.
             self.broker.world.run_for(1)
         if answer.error_code:
             raise ViolationError(f"{topic.name}: {ErrorCode(answer.error_code).name}")

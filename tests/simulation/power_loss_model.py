@@ -65,7 +65,7 @@ class TopicModel:
         unknown = {value for _, values in self.unknown for value in values}
         for offset, value in found:
             known = self.values.get(offset)
-            # What was deleted may come back, unless it was synced that it is gone.
+            # Deleted records may come back, unless their deletion was synced.
             is_old = offset < self.log_start_offset and value in self.ever_unknown
             if known is None and value not in unknown and not is_old:
                 raise ViolationError(f"{self.name}: {value[:12]!r} at {offset} was never sent")

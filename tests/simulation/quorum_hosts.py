@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, ClassVar
 
-from barnabas.metadata.publisher import MetadataPublisher
-from barnabas.metadata.snapshot_generator import SnapshotGenerator
+from barnabas.metadata.publishing.publisher import MetadataPublisher
+from barnabas.metadata.publishing.snapshot_generator import SnapshotGenerator
 from barnabas.network.connection import Connection, ConnectionDependencies, ConnectionLimits
 from barnabas.network.framed_protocol import new_receive_buffer
 from barnabas.protocol.api_keys import last_stable_version, request_class, schema_versions
@@ -72,7 +72,7 @@ class History:
         self.leaders: dict[int, int] = {}
         # Offset of a committed record -> the topic it names.
         self.committed: dict[int, str] = {}
-        # Offsets that were acknowledged to who appended them.
+        # Offsets that were acknowledged to the node that appended them.
         self.acknowledged: dict[int, str] = {}
 
     def check_leader(self, leader: LeaderAndEpoch) -> None:
@@ -91,7 +91,7 @@ class History:
 class Replica:
     """One process on a host; it is gone when the process dies."""
 
-    # What a new cluster is formatted with.
+    # Records with which a new cluster is formatted.
     features: ClassVar[dict[str, int]] = {"metadata.version": 33}
 
     def __init__(self, hosts: QuorumHosts, config: RaftConfig) -> None:
@@ -306,7 +306,7 @@ class QuorumHosts:
         return max(leading, key=lambda each: each.driver.leader_and_epoch.epoch, default=None)
 
     def append(self) -> tuple[str, int] | None:
-        """Append at the leader; (name, offset), or None if nobody leads."""
+        """Append at the leader; (name, offset), or None without a leader."""
         leader = self.leader()
         if leader is None:
             return None

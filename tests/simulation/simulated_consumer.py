@@ -43,7 +43,8 @@ class SimulatedConsumer:
         self.cluster = Cluster(world.host(name).runtime, config)
         parts, _ = take_user_objects({})
         self.core = ConsumerCore(self.cluster, Coordinators(self.cluster), parts, _run)
-        # What was read, with repetitions after seeks, and the errors that polls raised.
+        # The records that were read, with repetitions after seeks, and the errors that polls
+        # raised.
         self.seen: list[tuple[TopicPartition, int, bytes]] = []
         self.errors: list[ClientError] = []
         self._polls = False

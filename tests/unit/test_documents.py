@@ -87,7 +87,7 @@ def test_every_kip_has_one_row_with_state_and_files() -> None:
         state = re.match("done|partly: |not", row.state)
         assert state is not None, row
         assert row.numbers == sorted(row.numbers), row
-        # What is not there lies nowhere.
+        # A missing file has no place.
         assert bool(row.files) is (state.group() != "not"), row
         assert not [name for name in row.files if not (ROOT / "src/barnabas" / name).exists()]
 

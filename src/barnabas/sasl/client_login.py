@@ -26,7 +26,7 @@ PASSWORD_MECHANISMS = (PLAIN, *SCRAM_MECHANISMS)
 
 
 class ClientLogin(Protocol):
-    """What the connections of a client need to log in."""
+    """Mechanism and credentials with which a client's connections log in."""
 
     @property
     def mechanism(self) -> str:

@@ -188,7 +188,7 @@ def keys_that_limit_each_other(scene: Scene) -> None:
     scene.compare(describing(TOPIC, topic, include_synonyms=True), DESCRIBE, 4)
 
 
-# Values as people write them, who do not write as Kafka does.
+# Values in spellings that users write and Kafka does not.
 WRITTEN = (
     (TOPIC, "retention.ms", (" 3000 ", "+3000", "003000", "-1")),
     (TOPIC, "retention.bytes", ("-7", " 5")),
@@ -314,7 +314,7 @@ def configs_of_groups_and_of_client_metrics(scene: Scene) -> None:
             scene.compare(describing(kind, name, include_synonyms=True), DESCRIBE, 4)
 
 
-# What a change does.
+# Effect of a change.
 
 
 def change(scene: Scene, name: str, key: str, value: str | None, kind: int = TOPIC) -> None:

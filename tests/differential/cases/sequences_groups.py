@@ -64,7 +64,7 @@ class Group(NamedTuple):
 
 
 def absent(scene: Scene, group: Group) -> None:
-    """Nobody has heard of it."""
+    """The group does not exist."""
 
 
 def given_an_id(scene: Scene, group: Group) -> None:

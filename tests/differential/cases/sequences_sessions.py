@@ -180,7 +180,7 @@ def epochs_of_a_session(scene: Scene) -> None:
         scene.compare(session.values(epoch=epoch))
     session.fetch()
     scene.compare(session.values(epoch=1))
-    # What a refused request asked for is not taken over.
+    # Changes of a refused request are not applied to the session.
     scene.compare(session.values(part(topic, 0, 1), epoch=9))
     session.fetch()
 

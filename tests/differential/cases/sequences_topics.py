@@ -30,7 +30,7 @@ OLD = "the topic that was"
 
 
 class Life:
-    """One topic's name, and who is called by its name in answers."""
+    """The name of a topic, and the names of the replicas in responses."""
 
     def __init__(self, scene: Scene, partitions: int = 2) -> None:
         self.scene = scene

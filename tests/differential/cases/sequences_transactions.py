@@ -70,7 +70,7 @@ TIMEOUT_MS, TIMED_OUT_AT_ONCE = 3_000, 100
 
 
 def absent(scene: Scene, transaction: Transaction) -> None:
-    """Nobody has heard of the id; the producer id was given out without one."""
+    """The id is unknown; the producer id was given out without one."""
 
 
 def empty(scene: Scene, transaction: Transaction) -> None:

@@ -247,7 +247,7 @@ class TransactionSteps:
 
         eventually_equal(look, word)
 
-    # What must be so
+    # Expected states
 
     def expect_visible(self, topic: str, n: str) -> None:
         eventually_equal(lambda: len(visible_now(self._cluster.bootstrap, topic)), int(n))

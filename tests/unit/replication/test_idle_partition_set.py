@@ -49,7 +49,7 @@ class Follower:
         self.epoch = 100 + broker_id
         self.session_id = 0
         self.session_epoch = 0
-        # Of the last fetch: what was read, and the partitions of each answer that came.
+        # Of the last fetch: the read partitions, and the partitions of each response.
         self.read: list[int] = []
         self.answers: list[dict[int, Any]] = []
 

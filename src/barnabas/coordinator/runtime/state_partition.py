@@ -359,7 +359,7 @@ class StatePartition(Generic[S]):
                 compression=self._dependencies.compression,
                 producer_id=producer.producer_id,
                 producer_epoch=producer.producer_epoch,
-                # Nobody checks sequences of coordinators. Kafka's begin with 0 as well.
+                # The log does not check sequences of coordinators. Kafka's begin with 0 as well.
                 base_sequence=0,
                 transactional=True,
             )

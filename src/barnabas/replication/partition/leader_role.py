@@ -93,8 +93,8 @@ class LeaderRole:
         self.leader_epoch = registration.leader_epoch
         # This replica's log end offset at the start of the epoch. Never changes.
         start = self.leader_epoch_start_offset = state.log.log_end_offset
-        # The high watermark at its last move in this epoch. Only increases: each move and `on_moved`
-        # check that the log's high watermark has not gone below it.
+        # The high watermark at its last move in this epoch. Only increases: each move and
+        # `on_moved` check that the log's high watermark has not gone below it.
         self._committed_end = state.log.high_watermark
         # First offset that must be synced before it is acknowledged, for flush.messages;
         # NOTHING_TO_SYNC if there is none. Appends lower it to their first offset, `on_synced`

@@ -23,7 +23,7 @@ from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencie
 from barnabas.coordinator.share.config import ShareCoordinatorConfig
 from barnabas.coordinator.transaction.config import TransactionConfig
 from barnabas.coordinator.transaction.transaction_coordinator import TransactionCoordinator
-from barnabas.metadata.configs_image import GROUP
+from barnabas.metadata.configs.configs_image import GROUP
 from barnabas.metadata.partition_registration import DIRECTORY_LOST
 from barnabas.replication.config import FETCH_SESSION_EVICTION_MS, ReplicationConfig
 from barnabas.replication.log_dir_moves import LogDirMoves

@@ -42,7 +42,7 @@ class FetchedBatch(msgspec.Struct, frozen=True):
 
 
 class AcquireRequest(msgspec.Struct, frozen=True):
-    """What a member wants to acquire."""
+    """Limits and owner of an acquisition."""
 
     member_id: str
     acquire_mode: int

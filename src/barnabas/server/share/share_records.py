@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class MemberRequest(msgspec.Struct, frozen=True):
-    """What a member requests from all share partitions of a ShareFetch."""
+    """The part of a ShareFetch that applies to all its share partitions."""
 
     member_id: str
     acquire_mode: int

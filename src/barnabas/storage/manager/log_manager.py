@@ -17,25 +17,25 @@ from barnabas.storage.errors import KafkaStorageError, TooManyOpenFilesError
 from barnabas.storage.files.clean_shutdown import NO_BROKER_EPOCH, write_marker
 from barnabas.storage.log.log import Log
 from barnabas.storage.log_opening import LogOpening
+from barnabas.storage.manager.clock.trusted_clock import TrustedClock
+from barnabas.storage.manager.clock.trusted_clock_file import TrustedClockFile
 from barnabas.storage.manager.descriptor_relief import DescriptorRelief
-from barnabas.storage.manager.log_checkpoints import LogCheckpoints
-from barnabas.storage.manager.log_closing import close_logs
-from barnabas.storage.manager.log_loading import (
+from barnabas.storage.manager.loading.log_loading import (
     SLICE_MS,
     AssignedLogs,
     DirectoryLoading,
     EverythingAssigned,
     FoundLog,
 )
+from barnabas.storage.manager.loading.recreated_logs import RecreatedLogs, is_recreated
+from barnabas.storage.manager.loading.unreadable_logs import UnreadableLogs
+from barnabas.storage.manager.log_checkpoints import LogCheckpoints
+from barnabas.storage.manager.log_closing import close_logs
 from barnabas.storage.manager.log_removal import LogRemoval
 from barnabas.storage.manager.log_renaming import rename_to_stray
 from barnabas.storage.manager.log_table import LogTable
 from barnabas.storage.manager.log_tasks import LogTasks
 from barnabas.storage.manager.placement import emptiest
-from barnabas.storage.manager.recreated_logs import RecreatedLogs, is_recreated
-from barnabas.storage.manager.trusted_clock import TrustedClock
-from barnabas.storage.manager.trusted_clock_file import TrustedClockFile
-from barnabas.storage.manager.unreadable_logs import UnreadableLogs
 from barnabas.waiting.steps import run_in_slices
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ class Walk:
 
     world: World
     rng: random.Random
-    # What each of the two instances believes to be.
+    # Id and epoch that each of the two instances believes to have.
     instances: list[Producer] = field(default_factory=lambda: [Producer(), Producer()])
     coordinator_epoch: int = 0
     last: TransactionMetadata | None = None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.metadata.configs_image import TOPIC
+from barnabas.metadata.configs.configs_image import TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.record.batch import batches
 from barnabas.record.builder import BatchBuilder
@@ -144,7 +144,7 @@ def keeps_much(broker: SimulatedBroker) -> bool:
 
 
 def of_log(attribute: str) -> Callable[[SimulatedBroker], Any]:
-    """What the log goes by; `tests/unit/storage` shows what that does."""
+    """The configuration that the log uses; `tests/unit/storage` shows what that does."""
     return lambda broker: getattr(log_of(broker).config, attribute)
 
 

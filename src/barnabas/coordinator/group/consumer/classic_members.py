@@ -25,8 +25,8 @@ from barnabas.coordinator.group.classic.embedded_protocol import (
 )
 from barnabas.coordinator.group.consumer.classic_metadata import ClassicMetadata
 from barnabas.coordinator.group.consumer.consumer_member import JOIN_EPOCH, ConsumerMember
-from barnabas.coordinator.group.consumer.conversion_size import fits
-from barnabas.coordinator.group.consumer.downgrade import Departure
+from barnabas.coordinator.group.consumer.conversion.conversion_size import fits
+from barnabas.coordinator.group.consumer.conversion.downgrade import Departure
 from barnabas.coordinator.group.consumer.heartbeating import Heartbeating
 from barnabas.coordinator.group.consumer.member_state import MemberState
 from barnabas.coordinator.group.consumer.membership_checks import (

@@ -30,8 +30,7 @@ from barnabas.coordinator.group.consumer.consumer_records import (
     target_record,
 )
 from barnabas.coordinator.group.consumer.consumer_timers import ConsumerTimers
-from barnabas.coordinator.group.consumer.downgrade import Departure
-from barnabas.coordinator.group.consumer.group_regexes import GroupRegexes, RegexChange
+from barnabas.coordinator.group.consumer.conversion.downgrade import Departure
 from barnabas.coordinator.group.consumer.member_state import MemberState
 from barnabas.coordinator.group.consumer.membership_checks import (
     check_instance,
@@ -42,6 +41,7 @@ from barnabas.coordinator.group.consumer.membership_checks import (
 )
 from barnabas.coordinator.group.consumer.reconciliation import Reconciliation, reconcile
 from barnabas.coordinator.group.consumer.refusal import RefusalError
+from barnabas.coordinator.group.consumer.regexes.group_regexes import GroupRegexes, RegexChange
 from barnabas.coordinator.group.consumer.target_assignment import compute_targets
 from barnabas.coordinator.group.consumer.target_updates import TargetUpdates
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
@@ -60,9 +60,9 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
     from barnabas.coordinator.group.consumer.consumer_member import ConsumerMember
     from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard
-    from barnabas.coordinator.group.consumer.downgrade import Downgrade
+    from barnabas.coordinator.group.consumer.conversion.downgrade import Downgrade
+    from barnabas.coordinator.group.consumer.conversion.upgrade import Upgrade
     from barnabas.coordinator.group.consumer.heartbeating import Heartbeating
-    from barnabas.coordinator.group.consumer.upgrade import Upgrade
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
     from barnabas.protocol.messages.leave_group import LeaveGroupRequest
 

@@ -1,8 +1,8 @@
 """`uniform` for members with different subscriptions.
 
 It takes the decisions of Kafka's UniformHeterogeneousAssignmentBuilder: members keep what is valid,
-the other partitions go to the subscribers with the fewest partitions, and then topic by topic is
-levelled until nothing moves.
+the other partitions go to the subscribers with the fewest partitions, and then the topics are
+leveled one by one until nothing moves.
 """
 
 from __future__ import annotations

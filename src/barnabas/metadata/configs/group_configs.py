@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.metadata.share_offset_reset import is_offset_reset
+from barnabas.metadata.configs.share_offset_reset import is_offset_reset
 from barnabas.settings.definition import ConfigDefinition, ConfigKey, ConfigType
 from barnabas.settings.key import DynamicMode, Synonym
 from barnabas.settings.range import at_least, one_of, satisfying

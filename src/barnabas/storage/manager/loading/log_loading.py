@@ -11,7 +11,7 @@ from barnabas.storage.files.checkpoint import CheckpointError, OffsetCheckpoint
 from barnabas.storage.files.clean_shutdown import NO_BROKER_EPOCH, take_marker
 from barnabas.storage.log.log import Log
 from barnabas.storage.log_opening import LogOpening
-from barnabas.storage.manager.recreated_logs import is_recreated
+from barnabas.storage.manager.loading.recreated_logs import is_recreated
 from barnabas.storage.recovery.log_loader import LogLoader
 from barnabas.storage.topic_partition import (
     DELETE_SUFFIX,
