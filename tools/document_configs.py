@@ -40,7 +40,7 @@ Names, defaults and meanings are those of Apache Kafka 4.4.
   brokers. *read-only* keys take a restart.
 - **Topic keys** are given to `barnabas topics create --config KEY=VALUE` and changed by
   `barnabas configs set topic NAME KEY=VALUE`. Where a topic says nothing the broker key holds.
-- `barnabas configs describe` shows what is in force and where it comes from;
+- `barnabas configs describe` shows the current values and their sources;
   `barnabas doctor server.properties` finds keys that mean nothing.
 """
 

@@ -88,7 +88,7 @@ def broken_topic(request: pytest.FixtureRequest, broker: Broker, client: Client)
 
 
 def read_until_corrupt(consumer: barnabas.Consumer, values: list[str]) -> CorruptRecordsError:
-    """Poll, and look at what comes partition by partition, until a batch cannot be read."""
+    """Poll, and check the records partition by partition, until a batch cannot be read."""
     corrupt: list[CorruptRecordsError] = []
 
     def has_read_all_else() -> bool:

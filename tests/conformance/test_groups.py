@@ -43,7 +43,7 @@ __all__ = ["group_bootstrap", "kcats"]
 
 PARTITIONS = 12
 SECONDS = 60
-# Of kcats that die: they are missed soon, and never commit what they have not printed yet.
+# Of kcats that die: they are removed soon, and never commit records that they have not printed yet.
 DYING = {"session_timeout_ms": str(BRIEF_SESSION_MS), "auto_commit_interval_ms": "3600000"}
 _numbers = itertools.count(1)
 

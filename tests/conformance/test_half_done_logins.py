@@ -121,7 +121,7 @@ class Good:
         self.slowest_s = max(self.slowest_s, time.monotonic() - began)
 
     def read_on_new_connection(self) -> None:
-        """Log in again, and read what was written."""
+        """Log in again, and read the written records."""
         consumer = confluent_kafka.Consumer({**self._keys, "group.id": "good"})
         consumer.assign([confluent_kafka.TopicPartition("good", 0, 0)])
         record = consumer.poll(PATIENCE_S)

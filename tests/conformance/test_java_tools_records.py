@@ -65,7 +65,7 @@ def test_the_verifiable_consumer_reads_the_records_of_the_verifiable_producer(
     tools: Tools,
 ) -> None:
     topic = tools.new_topic(2)
-    # It says what was acknowledged when its process ends: it needs one of its own.
+    # It prints the acknowledged records when its process ends: it needs one of its own.
     words = ("--bootstrap-server", tools.bootstrap, "--topic", topic)
     produced = run_java(
         "kafka-tools", TOOLS + "VerifiableProducer", *words, "--max-messages", "200",

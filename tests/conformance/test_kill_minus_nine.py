@@ -95,13 +95,13 @@ class Load:
 
 
 class Reader:
-    """A member of a group that reads on and commits what it has read, until it is told to stop."""
+    """A member of a group that reads and commits its records until it is told to stop."""
 
     def __init__(self, address: str) -> None:
         # Per partition: the largest offset whose commit was acknowledged.
         self.committed = [0] * PARTITIONS
         self.read = 0
-        # Places from where it had to go on behind what it had committed.
+        # Positions below its committed offsets from which it had to continue.
         self.setbacks: list[str] = []
         self._address = address
         self._stopping = threading.Event()

@@ -80,7 +80,7 @@ def describe(raw: RawClient, *components: ComponentData, strict: bool) -> Any:
 
 
 def await_quota(raw: RawClient, entity: Entity, key: str, value: float) -> None:
-    """Brokers take in what the controller has committed a little later."""
+    """Brokers apply the records of the controller a little after their commit."""
     components = [
         ComponentData(entity_type=kind, match_type=int(name is None), match=name)
         for kind, name in entity.items()

@@ -1,4 +1,4 @@
-"""Topic configs that change or refuse what is produced: time, compression, sizes."""
+"""Topic configs that change or refuse produced records: time, compression, sizes."""
 
 from __future__ import annotations
 

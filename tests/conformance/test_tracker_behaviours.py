@@ -1,4 +1,4 @@
-"""What users of aiokafka and kafka-python reported to those projects, asked of our client.
+"""Reports of users of aiokafka and kafka-python, tested with our client.
 
 Each test names the project and the number (issue or change) in its tracker, and what went wrong;
 the words are ours. Groups are tried in both protocols where the broker serves them.
@@ -67,7 +67,7 @@ def test_a_member_survives_a_broker_restart_and_another_closes_during_it(
         consumer.poll(0.3)
         group_place.broker.start()
         group_place.write(topic, "after")
-        # A member that the group went on without meanwhile reads again what it could not commit.
+        # A member that the group has removed meanwhile reads its uncommitted records again.
         assert set(read_and_commit(consumer)) == {"after"}
 
 
@@ -95,7 +95,7 @@ def test_a_cancelled_read_does_not_end_the_reading(group_place: Place, group: st
 
 
 def test_a_wait_for_records_ends_when_the_consumer_is_closed(place: Place, group: str) -> None:
-    """aiokafka 80: who waited for records went on waiting after the consumer had been stopped."""
+    """aiokafka 80: a poll went on waiting for records after the consumer had been stopped."""
     topic = place.make_topic()
 
     async def story() -> None:

@@ -1,4 +1,4 @@
-"""What users of aiokafka and kafka-python reported of producers, asked of ours.
+"""Reports of users of aiokafka and kafka-python about producers, tested with ours.
 
 Each test names the project and the number (issue or change) in its tracker, and what went wrong;
 the words are ours.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from differential.side import Identity
 
-    # The same for both, or made of what a side calls by its own ids.
+    # The same for both, or made of the ids of each side.
     Build = Values | Callable[[Side], Values | Message]
 
 POLL_S = 0.003
@@ -64,7 +64,7 @@ class Pair:
         self.transactions = 0
         # Transactional ids whose transaction took too long, with their producer ids.
         self.timed_out: list[tuple[str, list[Identity]]] = []
-        # What cases set up once on both, by what they call it.
+        # Objects that cases set up once on both, by name.
         self.standing: dict[str, Any] = {}
         # Comparisons of each case.
         self.by_case: dict[str, Compared] = {}
@@ -95,9 +95,9 @@ class Scene:
         self.version = version
         # Answers compared, by the class of input.
         self.by_class: Counter[str] = Counter()
-        # What the next answers are called in what is found; empty for their numbers.
+        # Name of the next responses in the findings; empty for their numbers.
         self.label = ""
-        # Takes out of an answer what is none of the case's business.
+        # Removes the parts of a response that do not concern the case.
         self.before_comparing: Callable[[Any], None] = lambda _: None
         # Gets Kafka's answer in values and ours in bytes, with their API and version.
         self.after_comparing: Callable[[ApiKey, int, Flat, bytes], None] = lambda *_: None
@@ -225,7 +225,7 @@ class Scene:
         self._note(flats)
 
     def compare_bytes(self, data: bytes) -> None:
-        """Send raw bytes to both; compare the answer's bytes, or what came instead."""
+        """Send raw bytes to both; compare the bytes of the response, or the event instead."""
         flats: list[Flat] = []
         for side in self.pair.sides():
             side.send_bytes(data)

@@ -1,4 +1,4 @@
-"""Both brokers with an authorizer, and what each host may do there.
+"""Both brokers with an authorizer, and the rights of each host there.
 
 Every client is anonymous, so rights differ by host: a client binds another address of the loopback
 network. Scenes are set up from the brokers' own host, which may do everything, and their requests

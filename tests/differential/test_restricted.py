@@ -1,7 +1,7 @@
 """Requests of every API without a login, and of clients with few rights: nothing is given away.
 
 A client without a login gets no answer, and changes nothing. A client without rights gets the same
-answer for a resource that is there and for one that is not, and no byte of what others have.
+answer for a resource that is there and for one that is not, and no byte of other clients' data.
 """
 
 from __future__ import annotations

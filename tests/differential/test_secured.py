@@ -113,7 +113,7 @@ def test_an_invalid_request_gets_the_same_response_for_all_permissions(
 
 
 def _without_others(scene: SecuredScene) -> Callable[[Any], None]:
-    """Take out of an answer what the scenes of other hosts left behind."""
+    """Remove the objects of other hosts' scenes from a response."""
     take_out = without_others(scene)
 
     def without(answer: Any) -> None:

@@ -1,4 +1,4 @@
-"""One transactional id on both brokers: its requests, and what can be seen of its transaction."""
+"""One transactional id on both brokers: its requests, and the visible facts of its transaction."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ class Transaction:
         }
 
     def fetch(self, isolation: int = READ_COMMITTED, session_epoch: int = -1) -> Make:
-        """A Fetch of what the case wrote."""
+        """A Fetch of the records of the case."""
         partitions = [
             {"partition": index, "fetch_offset": start, "partition_max_bytes": 1 << 20}
             for index, start in zip(PARTITIONS, self.starts, strict=True)
@@ -381,7 +381,7 @@ def _initialized(scene: Scene, side: Side, transaction: Transaction, values: Val
 
 
 def finish(scene: Scene, transaction: Transaction) -> None:
-    """Compare what the next producer of the id gets; no transaction stays open."""
+    """Compare the response to the next producer of the id; no transaction stays open."""
     for _ in range(2):
         scene.compare(transaction.init(), INIT, 4)
         settle(scene, transaction)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
-# Kinds that are run. `console` shows commands behind `$ ` and what they print; the output of the
+# Kinds that are run. `console` shows commands behind `$ ` and their output; the output of the
 # others stands in the `text` block that follows.
 CONSOLE, SCRIPT, PYTHON, OUTPUT = "console", "sh", "python", "text"
 BROKERS = ("barnabas", "kafka")
@@ -46,8 +46,8 @@ class Block:
         file: the name under which it is written into the directory of the page, instead of run.
         checked_by: the other test that checks it.
         kafka_only: whether it runs only where the broker is Apache Kafka.
-        eventually: whether its commands are repeated until they print what the page shows. They
-            only look at what a cluster does a moment later.
+        eventually: whether its commands are repeated until their output equals the page. They only
+        observe a later effect of earlier commands.
     """
 
     page: str

@@ -1,4 +1,4 @@
-"""Runs the blocks of a section in order, and compares what they print with what the page shows."""
+"""Runs the blocks of a section in order, and compares their output with the page."""
 
 from __future__ import annotations
 

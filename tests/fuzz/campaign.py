@@ -2,7 +2,7 @@
 
 The broker must live, its memory and the turns of its event loop stay bounded, its log tell of no
 unexpected error, and the polite client see every record once and in order. Every two minutes, and
-at the end, the broker is killed and must start on what the clients have left behind.
+at the end, the broker is killed and must start with the files that the clients have caused.
 
     python -m fuzz.campaign --seconds 600 --frames 1000000 --seed 7
 """
@@ -108,7 +108,7 @@ class Watched:
             )
 
     def restart(self) -> None:
-        """Kill it (SIGKILL) and start it on what the attack has left behind.
+        """Kill it (SIGKILL) and start it with the files that the attack has caused.
 
         Raises:
             BrokerStartError: it does not start.
@@ -168,7 +168,7 @@ def run(
                 if time.monotonic() >= restart_at:
                     watched.restart()
                     restart_at = time.monotonic() + restart_s
-            # What clients have left behind must not keep the broker from starting.
+            # Files that clients have caused must not prevent a start of the broker.
             watched.restart()
         except (OSError, psutil.Error, BrokerStartError) as error:
             problems.append(f"the broker is gone: {error}")
@@ -239,7 +239,7 @@ def start_polite(bootstrap: str, keys: Mapping[str, str] | None = None) -> subpr
 
 
 def finish_polite(process: subprocess.Popen[str], problems: list[str]) -> dict[str, Any]:
-    """End it, add what disturbed it to the problems, and return what it saw."""
+    """End it, add its errors to the problems, and return its observations."""
     try:
         output, _ = process.communicate("", timeout=POLITE_SECONDS)
         seen: dict[str, Any] = json.loads(output)

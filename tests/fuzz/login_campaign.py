@@ -37,7 +37,7 @@ from waiting import PATIENCE_S, eventually
 OPEN_MAX = 200
 # Limit of one answer in the middle of an attack: for what hangs.
 ANSWER_S = 30.0
-# The time limit of handshakes, 10 s, and of what the broker may do besides.
+# The time limit of handshakes, 10 s, and of the other work of the broker.
 CLOSED_WITHIN_S = 60.0
 # Memory that a broker under attack may hold in addition.
 MEMORY_GROWTH_MB_MAX = 150
@@ -104,7 +104,7 @@ class Wire:
         return None
 
     def is_closed(self) -> bool:
-        """Read what is there; return whether the broker has closed the connection."""
+        """Read the available bytes; return whether the broker has closed the connection."""
         try:
             while data := self.end.recv(1 << 16):
                 self.received += data

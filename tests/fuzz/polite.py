@@ -48,10 +48,10 @@ def clients(
 
 
 class Reading:
-    """What the consumer got. After an assignment it may read again what was not committed."""
+    """Records of the consumer. After an assignment it may read uncommitted records again."""
 
     def __init__(self) -> None:
-        # All but what was read again.
+        # All records, without repetitions.
         self.numbers: list[int] = []
         self.repeated = 0
         self._may_repeat = False

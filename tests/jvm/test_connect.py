@@ -78,7 +78,7 @@ class Worker:
         return self
 
     def ask(self, path: str, put: dict[str, str] | None = None, method: str | None = None) -> Any:
-        """What REST answers; None for what is not there, or not now."""
+        """What REST answers; None for a connector that does not exist, or not now."""
         body = None if put is None else json.dumps(put).encode()
         request = urllib.request.Request(
             f"http://{self.address}{path}",

@@ -1,4 +1,4 @@
-"""Data directories that Apache Kafka 4.4 and Barnabas open in turn: each serves what it finds.
+"""Data directories that Apache Kafka 4.4 and Barnabas open in turn: each serves the existing data.
 
 `directory_contents` lists the content of a directory: topics with configs, configs of brokers,
 quotas, groups with offsets, idempotent producers, all compressions, several segments, compacted and
@@ -132,7 +132,7 @@ def test_barnabas_continues_in_a_kafka_directory_and_kafka_after_it(turns: Turns
 
 
 def kinds_of_files(directories: Iterable[Path]) -> dict[str, str]:
-    """What a file looks like, by where it lies; numbers and ids are taken out."""
+    """Format of a file, by its directory; numbers and ids are taken out."""
     found: dict[str, str] = {}
     for directory in directories:
         for path in directory.rglob("*"):

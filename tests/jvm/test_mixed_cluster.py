@@ -24,7 +24,7 @@ RECORDS = 400
 SETTINGS = {
     "offsets.topic.num.partitions": "4",
     "group.initial.rebalance.delay.ms": "0",
-    # No node dies: a node that is slow for a while keeps what it leads.
+    # No node dies: a node that is slow for a while keeps its leaderships.
     "broker.session.timeout.ms": "60000",
 }
 

@@ -42,7 +42,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess | KafkaProcess]:
 
 
 class Pipeline:
-    """Lines in, counts out, and what they have to be."""
+    """Lines in, counts out, and the expected counts."""
 
     def __init__(self, bootstrap: str, directory: Path, **settings: object) -> None:
         """`settings` are those of the application, with "_" for "."."""
@@ -110,7 +110,7 @@ class Pipeline:
         return found
 
     def await_counts(self) -> None:
-        """Wait until every count is what it has to be, and all of it is committed."""
+        """Wait until every count is as expected, and all offsets are committed."""
         eventually_equal(lambda: self.last_by_key("counts"), dict(self.expected))
         eventually_equal(self.uncommitted, 0)
 

@@ -1,7 +1,7 @@
 """One random life of a replicated partition, from a seed, under the invariants of ARCHITECTURE 5.
 
-Producers write to the node that believes to lead, one of them idempotent, which sends again what it
-has no answer to; brokers are killed, lose power and come back; links between them, and theirs to
+Producers write to the node that believes to lead, one of them idempotent, which retries requests
+without a response; brokers are killed, lose power and come back; links between them, and theirs to
 the controller, are cut; leaders change, now and then so quickly that logs part more than once and
 followers are cut in the midst of it; records are deleted. In some lives followers fetch in a
 version that does not tell where logs part, and ask for ends of epochs. After each step the
@@ -82,7 +82,7 @@ class Once:
 
 
 class Life:
-    """One schedule and what must hold of it."""
+    """One schedule and its invariants."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -461,7 +461,7 @@ def live(seed: int) -> Life:
 
 
 if __name__ == "__main__":
-    # What brokers warn of is what is done to them.
+    # Warnings of brokers are expected: the schedule causes them.
     logging.disable(logging.CRITICAL)
     begin, count = int(sys.argv[1]), int(sys.argv[2])
     for number in range(begin, begin + count):

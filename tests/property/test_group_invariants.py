@@ -2,7 +2,8 @@
 
 Every request is answered once (EveryRequestAnsweredOnce). Each member gets only the assignment that
 the leader of its generation made for it (OneOwnerPerPartition). Generations increase. A new
-coordinator knows what an earlier one sent to members. A group without heartbeats becomes empty.
+coordinator knows the responses of the earlier one to members. A group without heartbeats becomes
+empty.
 """
 
 from __future__ import annotations

@@ -225,7 +225,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
 
     @rule()
     def change_leader(self) -> None:
-        """The new leader has only what was written: neither locks nor pending changes."""
+        """The new leader has only the written states: neither locks nor pending changes."""
         stored: list[StoredBatch] = []
         start = self.records.in_flight.start_offset
         for offset, entry in self.entries.items():

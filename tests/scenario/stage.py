@@ -84,7 +84,7 @@ class Stage:
     # Playing
 
     def play(self, story: Story) -> None:
-        """All steps, and then the verdict on what clients saw.
+        """All steps, and then the verdict on the clients' observations.
 
         Raises:
             StepError: names the line, and what was seen instead.

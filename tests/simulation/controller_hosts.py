@@ -1,6 +1,6 @@
 """Three controllers on simulated hosts, and made-up brokers that live, die and change their ISRs.
 
-What is committed is checked as it is committed, under the names of ARCHITECTURE section 5.
+Records are checked as they are committed, under the names of ARCHITECTURE (Invariants).
 """
 
 from __future__ import annotations

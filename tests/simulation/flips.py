@@ -265,7 +265,7 @@ class FlipWalk:
         if refused:
             self.give_up(name)
             return
-        # The log goes on from what is there.
+        # The log continues from its present end.
         self.values[name] = {offset: known[offset] for offset in found if offset in known}
         self.starts[name] = max(earliest, 0)
 
@@ -334,12 +334,12 @@ def run(seed: int) -> Counter[str]:
 
 
 def main() -> int:
-    """Run many seeds and print what they saw."""
+    """Run many seeds and print their results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=1000)
     parser.add_argument("--first", type=int, default=1)
     options = parser.parse_args()
-    # Each start says what it found; that is expected here.
+    # Each start logs its findings; that is expected here.
     logging.disable(logging.CRITICAL)
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False

@@ -25,7 +25,7 @@ class HostileAnswers:
 
     Args:
         cluster: of the client.
-        rng: decides what is changed.
+        rng: chooses the changed fields.
         chance: of an answer to be changed.
         apis: whose answers are changed; all if None.
     """

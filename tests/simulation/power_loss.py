@@ -2,7 +2,7 @@
 
 A seed picks topics, settings and a random walk of produce, roll, retention, deletion, group
 commits, metadata changes, clean stops, kills and losses of power in the midst of it all. After each
-start everything is read and compared with what the client was told.
+start all records are read and compared with the acknowledgements of the client.
 
     python -m simulation.power_loss --seeds 1000 [--first 1]
 """
@@ -417,12 +417,12 @@ def run(seed: int) -> Counter[str]:
 
 
 def main() -> int:
-    """Run many seeds and print what they saw."""
+    """Run many seeds and print their results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=1000)
     parser.add_argument("--first", type=int, default=1)
     options = parser.parse_args()
-    # Each start says what it found; that is expected here.
+    # Each start logs its findings; that is expected here.
     logging.disable(logging.CRITICAL)
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False

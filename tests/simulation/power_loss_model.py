@@ -1,4 +1,4 @@
-"""What a client knows of a topic that loses power now and then, and what it may find afterwards."""
+"""A client's knowledge of a topic that loses power, and the states it may find later."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class TopicModel:
     is_short: bool = False
     producer_id: int = -1
     next_sequence: int = 0
-    # Offset -> value of what was acknowledged, or read once.
+    # Offset -> value of each record that was acknowledged, or read once.
     values: dict[int, bytes] = field(default_factory=dict)
     # Sent and not answered: in the log or not.
     unknown: list[Batch] = field(default_factory=list)
@@ -53,7 +53,8 @@ class TopicModel:
         Args:
             found: offset and value of every record there is, in order.
             span: log start and log end offset.
-            synced: the end of what was known to be synced, or acknowledged after a kill.
+            synced: the end of the records that were known to be synced, or acknowledged after a
+            kill.
 
         Returns:
             How many acknowledged records the loss of power took.

@@ -1,8 +1,8 @@
 """A quorum of whole replicas in virtual time: driver, log, transport and RPC on simulated hosts.
 
 Hosts die with and without their page cache, connections break, networks part, disks are slow, and
-voters come and go. The invariants are checked as the replicas report what they know, under the
-names of ARCHITECTURE section 5.
+voters come and go. The invariants are checked whenever replicas report their state, under the names
+of ARCHITECTURE (Invariants).
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Replica:
         self.driver.start()
 
     def join(self, hosts: QuorumHosts) -> None:
-        """Add what else listens to the log."""
+        """Add further listeners of the log."""
 
     def append(self, name: str) -> int:
         def on_committed(offset: int, error: RaftError | None) -> None:
@@ -324,7 +324,7 @@ class QuorumHosts:
         return self.world.run_until(condition, limit_ms)
 
     def settle(self) -> None:
-        """A record appended now reaches everybody, and with it all that was committed before."""
+        """A record appended now reaches all nodes, with all earlier committed records."""
         found: tuple[str, int] | None = None
 
         def is_committed() -> bool:

@@ -22,7 +22,7 @@ FILES = subprocess.run(
 DOCUMENTS = [name for name in FILES if name.endswith(".md")]
 # A file or a folder in backquotes, or the target of a link.
 NAMED = re.compile(r"`([\w./-]+(?:\.(?:py|md|toml|lock|java)|/))`|\]\(([^)#:]+)\)")
-# What users have, not this repository.
+# Files of users, not of this repository.
 ELSEWHERE = {"conftest.py", "pipeline.py"}
 TEST = re.compile(r"`(?:tests/[\w./]+/)?test_\w+\.py`|`tests/\w+(?:/\w+)*`")
 COMMAND = re.compile(r"`make ([a-z-]+)")

@@ -1,4 +1,4 @@
-"""The life of a classic group: each request in each state, and what the group is after it.
+"""The life of a classic group: each request in each state, and the state of the group after it.
 
 A state is a function that brings a new group there, a request is one of `ROWS`. The two make a
 case: the answer, the group as it is described then, each member's heartbeat, and, when all others
@@ -44,7 +44,7 @@ DESCRIBE, LIST, DELETE = ApiKey.DESCRIBE_GROUPS, ApiKey.LIST_GROUPS, ApiKey.DELE
 MEMBERS = ("member", "second", "static")
 STATIC = {"group_instance_id": "one"}
 GENERATION = 2
-# What members say they read: not the same, so that nobody's metadata is taken for another's.
+# Subscriptions of members: not the same, so that nobody's metadata is taken for another's.
 OTHER = [{"name": "range", "metadata": b"other topics"}]
 
 
@@ -95,7 +95,7 @@ def awaiting_the_leader(scene: Scene, group: Group) -> None:
 
 
 def a_follower_asks(scene: Scene, group: Group) -> None:
-    """CompletingRebalance, and one waits for what it gets."""
+    """CompletingRebalance, and one member waits for its assignment."""
     awaiting_the_leader(scene, group)
     scene.send(syncing(group.id, "second", GENERATION), SYNC, 5, on="second")
     scene.await_arrival()
@@ -472,7 +472,7 @@ def listed(scene: Scene, state: Callable[[Scene, Group], None]) -> None:
             scene.note(*(listing(answer, group.id) for answer in answers))
 
 
-# Older versions differ in what they carry, not in what states mean: two states show that.
+# Older versions differ in their fields, not in the meaning of states: two states show that.
 IN_ALL_VERSIONS = (absent, stable)
 
 for _state in STATES:

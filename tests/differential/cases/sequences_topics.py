@@ -111,7 +111,7 @@ def a_topic_s_life(scene: Scene) -> None:
 
 
 def is_forgotten(side: Side, life: Life) -> bool:
-    """Whether what the group committed went with the topic."""
+    """Whether the committed offsets of the group were deleted with the topic."""
     answer = ask(side, ApiKey.OFFSET_FETCH, 8, {"groups": [{"group_id": life.group}]})
     return not answer.groups[0].topics
 

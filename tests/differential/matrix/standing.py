@@ -1,4 +1,4 @@
-"""What the matrix's requests are about: set up once on both brokers, or anew for each request."""
+"""Objects of the matrix's requests: set up once on both brokers, or anew for each request."""
 
 from __future__ import annotations
 

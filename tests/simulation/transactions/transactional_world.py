@@ -110,7 +110,7 @@ class Client:
 
 
 class TransactionalWorld:
-    """The cluster, its clients and what they write down.
+    """The cluster, its clients and their history.
 
     Args:
         seed: decides everything.

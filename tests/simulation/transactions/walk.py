@@ -45,7 +45,7 @@ LATE_MS = (2_050.0, 3_000.0)
 
 
 class Walk:
-    """A world, and what is done to it.
+    """A world, and the actions on it.
 
     Args:
         seed: decides all of it.
@@ -337,7 +337,7 @@ class Walk:
         self.world.cluster.world.network.heal()
 
     def _cut_from_leaders(self, client: Client) -> None:
-        """Hold back what a client sends to its transaction's partitions.
+        """Hold back the requests of a client to its transaction's partitions.
 
         It still reaches its coordinator.
         """

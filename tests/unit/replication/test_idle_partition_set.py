@@ -1,8 +1,8 @@
 """Each rule of idle partitions separately, with manual fetches of a follower's session.
 
-With more partitions than one sweep reads, these rules decide what a leader knows about its
-followers. With few partitions, the sweep (twice a second) hides most of them, so each test runs
-within one sweep.
+With more partitions than one sweep reads, these rules decide a leader's knowledge of its followers.
+With few partitions, the sweep (twice a second) hides most of them, so each test runs within one
+sweep.
 """
 
 from __future__ import annotations

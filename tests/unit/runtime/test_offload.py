@@ -30,7 +30,7 @@ DEADLINE_S = 90.0
 
 
 class Runner:
-    """A loop, and what the work has told."""
+    """A loop, and the reports of the work."""
 
     def __init__(self, make: Callable[[asyncio.AbstractEventLoop], Offload]) -> None:
         self.loop = new_loop()

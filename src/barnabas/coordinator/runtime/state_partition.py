@@ -141,7 +141,7 @@ class StatePartition(Generic[S]):
         self._maybe_start()
 
     def _on_high_watermark(self) -> None:
-        """Start the shard, or apply what is committed, even without a request."""
+        """Start the shard, or apply the committed records, even without a request."""
         if self._is_appending:
             # The records are not replayed yet. `_hold_appended` continues.
             self._has_moved = True

@@ -348,7 +348,7 @@ class RaftCore:
                 return replica.taken()
 
     def _act(self, now_ms: float, role: Role) -> float:
-        """Do what the role has to do by now, and return when it has to act again."""
+        """Do the work of the role that is due, and return the time of the next work."""
         match role:
             case Unattached():
                 return self._following.look_for_leader(now_ms, role)

@@ -88,7 +88,7 @@ class Replica:
         self.synced_end = log.end_offset
         # Changed only by the transition methods below.
         self.role: Role = Unattached(NEVER)
-        # What this replica has learned while it may not vote; None once it may vote.
+        # Knowledge of this replica while it may not vote; None once it may vote.
         self.unproven_voter = UnprovenVoter() if config.is_unproven_voter else None
         self.requests = RequestManager(config.request_timeout_ms, config.retry_backoff_ms, rng)
         # Addresses of the bootstrap servers by their negative ids; never changes.

@@ -68,7 +68,7 @@ class TlsOptionsError(ValueError):
         Args:
             option: the configuration key without its prefix `ssl.`, for example
                 "keystore.location".
-            reason: what is wrong, and what to do.
+            reason: the problem, and its remedy.
         """
         super().__init__(f"ssl.{option}: {reason}")
         self.option = option

@@ -77,7 +77,7 @@ class LostLeaders:
         return leader is not None and self.delay_for(leader, serve)
 
     def delay_for(self, leader: int, serve: Callable[[], None]) -> bool:
-        """Delay a request for what this broker leads, if the broker is lost. See `delay`."""
+        """Delay a request for partitions that a lost broker leads. See `delay`."""
         if leader not in self._ends or sum(map(len, self._delayed.values())) >= _REQUESTS_MAX:
             return False
         self._delayed.setdefault(leader, []).append(serve)

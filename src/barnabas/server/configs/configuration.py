@@ -108,7 +108,7 @@ def read_configuration(properties: Mapping[str, str]) -> Configuration:
     """Check the given properties and add the defaults. Unknown keys are logged as warnings.
 
     Raises:
-        ConfigError: an invalid value. The message has the key, the value and what is allowed.
+        ConfigError: an invalid value. The message has the key, the value and the allowed values.
     """
     given: dict[str, str] = {}
     for name, value in properties.items():

@@ -96,7 +96,7 @@ class SharePartitionDependencies(msgspec.Struct, frozen=True):
 
 class SharePartition:
     """The records that a group has in flight from one partition. One turn of the loop reads the log
-    and acquires what it has read, so concurrent fetches need no lock.
+    and acquires the records, so concurrent fetches need no lock.
     """
 
     __slots__ = (
@@ -123,7 +123,8 @@ class SharePartition:
         self.leader_epoch = leader_epoch
         self._dependencies = dependencies
         self.status = Status.EMPTY
-        # What members get when the status is FENCED: the reason why the state cannot be loaded.
+        # The error for members when the status is FENCED: the reason why the state cannot be
+        # loaded.
         self.fencing_error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         # Generation of the state, from the share coordinator.
         self._state_epoch = 0

@@ -1,4 +1,4 @@
-"""A share partition without I/O, and words for what is in it."""
+"""A share partition without I/O, and short texts for its records."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Bench:
         mode: int = BATCH_OPTIMIZED,
         batches_max: int = 100,
     ) -> list[tuple[int, int, int]]:
-        """Read the log at the next fetch offset, and return what the member acquires."""
+        """Read the log at the next fetch offset, and return the acquired records."""
         offset = self.records.in_flight.next_fetch_offset()
         found = [each for each in self.log if each.last >= offset][:batches_max]
         acquired = self.records.acquire(

@@ -53,7 +53,7 @@ def of_controller(name: str) -> Callable[[SimulatedBroker], Any]:
     return look
 
 
-# Key -> (value to set, where its effect is seen, what is seen).
+# Key -> (value to set, observed function, its result).
 EFFECTS: dict[str, tuple[str, Callable[[SimulatedBroker], Any], Any]] = {
     "follower.replication.throttled.rate": (
         "5000",

@@ -51,7 +51,7 @@ _MAYBE_COMMITTED = frozenset(
 
 
 class Departure(msgspec.Struct, frozen=True):
-    """The members of the consumer protocol that go, and what comes after them."""
+    """The members of the consumer protocol that leave, and the state after them."""
 
     leaving: Collection[ConsumerMember] = ()
     # A static member of the classic protocol that replaces the last member of the consumer
