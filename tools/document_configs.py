@@ -91,7 +91,7 @@ def areas() -> list[tuple[str, str, list[ConfigKey]]]:
         ),
         ("Replication", "Copies on several brokers.", list(REPLICATION_KEYS)),
         ("Metadata quorum", "The log of metadata and its voters.", list(RAFT_CONFIGS)),
-        ("Controller", "What the active controller does.", list(CONTROLLER_CONFIGS)),
+        ("Controller", "Work of the active controller.", list(CONTROLLER_CONFIGS)),
         ("Groups", "Consumer groups and their offsets.", list(COORDINATOR_KEYS)),
         ("Share coordinator", "The state of share groups' partitions.", list(SHARE_KEYS)),
         ("Transactions", "Transactional ids and their state.", list(TRANSACTION_KEYS)),

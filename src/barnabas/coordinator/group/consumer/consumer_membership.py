@@ -115,7 +115,7 @@ class ConsumerMembership:
         updated = heartbeat.updated(member)
         group_epoch, has_new_subscription = self.update(group, heartbeat, (member, updated))
         epoch, target = self.update_target(group, heartbeat, group_epoch, (member, updated))
-        updated = self.reconcile(group, heartbeat, updated, (epoch, target, has_new_subscription))
+        updated = self.reconcile(group, heartbeat, updated, epoch, target, has_new_subscription)
         timeout_ms = self._shard.session_timeout_ms(group.group_id)
         self.timers.restart_session(group.group_id, member_id, timeout_ms)
         response = ConsumerGroupHeartbeatResponse(
@@ -248,13 +248,20 @@ class ConsumerMembership:
         group: ConsumerGroup,
         heartbeat: Heartbeating,
         member: ConsumerMember,
-        target: tuple[int, Target, bool],
+        epoch: int,
+        target: Target,
+        has_new_subscription: bool,
     ) -> ConsumerMember:
-        """Return the member after its next step towards the target (epoch, partitions).
+        """Return the member after its next step towards the target.
 
-        The third part of the target is whether the member has changed its subscription.
+        Args:
+            group: the group.
+            heartbeat: the request, whose records get those of the step.
+            member: the member, with the fields of the request.
+            epoch: the epoch of the target.
+            target: the partitions of the target.
+            has_new_subscription: whether the request has changed the subscription.
         """
-        epoch, partitions, has_new_subscription = target
         if not has_new_subscription and member.is_reconciled_to(epoch):
             return member
         subscribed = {self._shard.topics.topic_id(name) for name in group.topics_of(member)}
@@ -262,7 +269,7 @@ class ConsumerMembership:
             member,
             Reconciliation(
                 epoch,
-                partitions,
+                target,
                 {each for each in subscribed if each is not None},
                 has_new_subscription,
                 group.is_owned,
