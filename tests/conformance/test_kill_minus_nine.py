@@ -1,7 +1,7 @@
-"""kill -9 under load, twenty times: what was acknowledged is there once and in order.
+"""kill -9 under load, twenty times: each acknowledged record is there once, in order.
 
 Idempotent producers write numbered records, and a member of a group commits the offsets that it has
-reached: after each restart it goes on from there, never from further back. `make kills KILLS=100`
+reached: after each restart it continues there, never at a lower offset. `make kills KILLS=100`
 is the same for longer.
 
 This shows durability against the death of the process (the page cache survives it), not against

@@ -126,7 +126,7 @@ def test_a_send_after_close_is_refused_at_once(place: Place) -> None:
 
 
 def test_close_sends_lingering_records_or_fails_them_immediately(place: Place) -> None:
-    """kafka-python 2537: close threw away what was held. 1052: close without time never ended."""
+    """kafka-python 2537: close discarded pending records. 1052: close without time never ended."""
     topic = place.make_topic()
     producer = barnabas.Producer(place.broker.bootstrap, linger_ms=60_000)
     held = producer.send(topic, b"held")

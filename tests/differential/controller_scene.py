@@ -68,7 +68,8 @@ CAUGHT_UP = 1 << 40
 # Kafka writes them in the order of a hash set.
 _SETS = frozenset({"eligible_leader_replicas"})
 _EPOCHS = frozenset({"broker_epoch", "epoch"})
-# Our own words, and what the comparison of brokers compares already; what one side does by time.
+# Our own messages, and fields that the comparison of brokers covers already; records that one side
+# writes by time.
 _NOT_COMPARED = frozenset({"error_message", "throttle_time_ms", "configs"})
 _BY_TIME = frozenset({"NoOpRecord"})
 _SLACK_S = 0.1

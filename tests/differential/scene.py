@@ -171,8 +171,8 @@ class Scene:
                 came = self._came(PATIENCE_S, on)
         for _ in range(LATE_PINGS):
             if any(came) and not all(came):
-                # What one has answered is late on the other, or not answered at all while it
-                # answers others: the scene waits for a broker that is paused.
+                # The other side's response is late, or it does not come although other responses
+                # come: the scene waits for a broker that is paused.
                 self.await_arrival()
                 came = self._came(LATE_S, on)
         if all(came):
@@ -188,7 +188,7 @@ class Scene:
     def compare_unanswered(self, build: Build) -> None:
         """Compare whether a request is answered, where one of them may never do it.
 
-        It has a connection of its own; what is asked on another one meanwhile is answered.
+        It has a connection of its own; requests on another one get responses meanwhile.
         """
         self.send(build, on="unanswered")
         if not self.answer_if_any(lambda: self.do(ApiKey.API_VERSIONS, 0, {}), on="unanswered"):

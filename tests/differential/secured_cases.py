@@ -1,4 +1,4 @@
-"""Requests for several resources, of which the client may use some: what it learns of the others.
+"""Requests for several resources, of which the client may use some: the responses about the others.
 
 The client may use topics, groups and transactional ids whose names begin with `may-`.
 """

@@ -30,8 +30,8 @@ from fuzz.large_requests import large_requests, send
 from loop_turns import LoopTurns, long_turns_in, loop_turns
 
 ROOT = Path(__file__).resolve().parents[2]
-# What a broker with all the pools' topics, groups and producers may hold, and one batch that
-# decompresses to the limit of 128 MiB.
+# Memory limit of a broker with all topics, groups and producers of the pools, and with one batch
+# that decompresses to the limit of 128 MiB.
 MEMORY_MB_MAX = 400
 # CPU time that one turn of the loop may take. Reading a hostile batch at once took minutes.
 TURN_CPU_MS_MAX = 100.0

@@ -136,8 +136,8 @@ def kinds_of_files(directories: Iterable[Path]) -> dict[str, str]:
     found: dict[str, str] = {}
     for directory in directories:
         for path in directory.rglob("*"):
-            # Kafka takes its lock away; what is deleted goes a minute later, and what a cleaner
-            # was at when it was stopped at the next start.
+            # Kafka removes its lock file. Deleted files disappear a minute later, and unfinished
+            # files of the cleaner at the next start.
             within = str(path.relative_to(directory))
             is_passing = path.name == ".lock" or "delete" in within or path.suffix == ".cleaned"
             if is_passing or not path.is_file():

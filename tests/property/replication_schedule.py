@@ -44,7 +44,7 @@ class Once:
 
     def __init__(self) -> None:
         self.count = 0
-        # What is in flight: its sequence, which is its value too.
+        # The record in flight: its sequence, which is its value too.
         self.pending: int | None = None
         self.answers: list[ProduceResult] = []
         self.acknowledged: dict[int, bytes] = {}

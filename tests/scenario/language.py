@@ -1,8 +1,8 @@
 """The language of stories: one command a line, read into steps, with errors that help.
 
 A story's first lines, "# ...", state its subject. Commands and their meanings are in `COMMANDS`;
-words in braces are places: {n} a number, {topic} a word, {ids} numbers, {node} who is meant, {keys}
-KEY=VALUE pairs. An `expect` waits: what it says comes about by and by.
+words in braces are places: {n} a number, {topic} a word, {ids} numbers, {node} a node, {keys}
+KEY=VALUE pairs. An `expect` waits until its condition holds.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ class ControllerFate:
             if answer.should_shut_down:
                 broker.is_alive, broker.wants_shut_down = False, False
             elif answer.error_code == 77:
-                # Another controller does not know this life: what it knew was not committed.
+                # Another controller does not know this registration: it was not committed.
                 broker.epoch = -1
 
         request = BrokerHeartbeatRequest(

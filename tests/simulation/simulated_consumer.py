@@ -31,10 +31,10 @@ _USUAL = {
 
 
 class SimulatedConsumer:
-    """A third face: what it reads is checked against where it is, record by record."""
+    """A third face: each record is compared with the record of its offset."""
 
     def __init__(self, world: SimWorld, name: str, *, strict: bool = True, **keys: object) -> None:
-        """With `strict` off the broker may lie about offsets: what comes is only noted."""
+        """With `strict` off the broker may lie about offsets: records are only stored."""
         self._world = world
         self._strict = strict
         self._timer = world.host(name).runtime.timer
