@@ -28,7 +28,7 @@ def entity(user: str | None, client_id: str | None, kinds: tuple[str, str]) -> Q
 
 
 def limit_by_model(quotas: Quotas, user: str, client_id: str) -> tuple[float, str, str] | None:
-    """Return the limit of the first level with a quota, and the user and client id that share it."""
+    """Return the limit of the first level with a quota, and the clients that share it."""
     for kinds in LEVELS:
         if client_id == "" and kinds[1] != ABSENT:
             continue
