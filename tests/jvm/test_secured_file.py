@@ -14,6 +14,7 @@ from pathlib import Path
 
 import confluent_kafka
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from barnabas.sasl.jaas import PLAIN_MODULE, SCRAM_MODULE
 from barnabas.testing.free_ports import HOST, free_ports
@@ -143,7 +144,7 @@ Broker = SecuredFile | BarnabasWithSecuredFile
 
 @pytest.fixture(scope="module", params=[SecuredFile, BarnabasWithSecuredFile])
 def broker(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, tool_host: ToolHost
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Broker]:
     made: Broker = request.param(tmp_path_factory.mktemp("secured") / "broker")
     try:
@@ -202,12 +203,12 @@ def test_java_writes_and_librdkafka_reads_and_the_other_way(
 
 def test_a_wrong_password_is_refused(broker: Broker) -> None:
     errors: list[int] = []
-    admin = confluent_kafka.admin.AdminClient(
+    admin = AdminClient(
         {
             **librdkafka(broker, **{"sasl.password": "wrong"}),
             "error_cb": lambda error: errors.append(error.code()),
         }
     )
     with pytest.raises(confluent_kafka.KafkaException):
-        admin.list_topics(timeout=3)
+        admin.list_topics(timeout=PATIENCE_S / 3)
     assert confluent_kafka.KafkaError._AUTHENTICATION in errors
