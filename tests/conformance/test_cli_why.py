@@ -301,7 +301,8 @@ def test_reasons_are_printed_with_a_remedy(shell: Shell) -> None:
     done = shell.here("why", f"{shell.topic}:7")
     assert (done.returncode, done.stderr) == (
         1,
-        f"error: {shell.topic} has partitions 0 to 2\n",
+        f"error: {shell.topic}-7: UNKNOWN_TOPIC_OR_PARTITION ({shell.topic} has partitions 0 to 2; "
+        "`barnabas topics alter` adds more)\n",
     )
     assert shell.here("why", "orders@5").returncode == 2
     assert shell.here("why", "--group", "--topic", "x").returncode == 2
