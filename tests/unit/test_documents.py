@@ -49,7 +49,9 @@ def test_files_and_commands_named_in_documents_exist(document: str) -> None:
 def test_the_readme_links_every_page() -> None:
     pages = {name for name in DOCUMENTS if name.startswith("docs/")}
     assert pages
-    assert sorted(pages - set(re.findall(r"\]\(([^)#]+)\)", (ROOT / "README.md").read_text()))) == []
+    assert (
+        sorted(pages - set(re.findall(r"\]\(([^)#]+)\)", (ROOT / "README.md").read_text()))) == []
+    )
 
 
 def capabilities() -> list[str]:

@@ -77,9 +77,7 @@ def test_the_partition_is_explained_if_the_record_is_not_read_in_time(
     state = PartitionState(0, 1, 5, (1,), (1,), (), (), ())
     now = PartitionSnapshot(tp, state, False, 1, 9, {1: 9})
     facts = PartitionFacts(now, now, 2.0, BrokerFacts(frozenset({1}), controller=1), log_start=0)
-    monkeypatch.setattr(
-        "barnabas.cli.why.gather.gather_partitions", lambda *_arguments: [facts]
-    )
+    monkeypatch.setattr("barnabas.cli.why.gather.gather_partitions", lambda *_arguments: [facts])
     done, _ = run_why(monkeypatch, target="orders:0@3", client=UnreadableCluster())
     answers = json.loads(done.stdout)["answers"]
     assert [(each["subject"], each["reasons"][0]["kind"]) for each in answers] == [
