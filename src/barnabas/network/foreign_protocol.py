@@ -19,8 +19,8 @@ class ForeignProtocol(Enum):
     """A protocol other than Kafka's; the value describes the peer to the user of a client."""
 
     TLS = (
-        "it answered with TLS: the listener requires TLS, so set security.protocol=SSL, or SASL_SSL "
-        "if the listener wants a login"
+        "it answered with TLS: the listener requires TLS, so set security.protocol=SSL, or "
+        "SASL_SSL if the listener wants a login"
     )
     HTTP = "a web server (HTTP) listens there, not a broker"
     SSH = "an SSH server listens there, not a broker"
