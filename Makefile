@@ -65,6 +65,8 @@ check: lint types layers
 bench: setup
 	$(BIN)/python -m bench.run
 	$(BIN)/python -m bench.transactions
+	$(BIN)/python -m bench.group_protocols
+	$(BIN)/python -m bench.share_groups
 	$(BIN)/python -m bench.tls
 	$(BIN)/python -m bench.clients
 	$(BIN)/python -m bench.spark_read

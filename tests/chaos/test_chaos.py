@@ -24,7 +24,8 @@ def test_records_survive_random_faults_once_and_in_order(tmp_path: Path) -> None
     # A full disk has a story of its own, which says more of it.
     chosen = tuple(fault.name for fault in FAULTS if fault.name != "full disk")
     options = Options(SECONDS, 11, runs_on_kafka(), faults=chosen, settings=SETTINGS)
-    check_campaign(options, tmp_path)
+    outcome = check_campaign(replace(options, has_groups=True), tmp_path)
+    assert outcome.groups.endswith("share group: no faults")
 
 
 @pytest.mark.conformance
