@@ -251,7 +251,7 @@ class ShareLoad:
         with barnabas.Client(self.bootstrap, **_keys(self.options)) as client:
             eventually(
                 lambda: self._is_processed(client),
-                lambda: f"the share group is at {self.history.start_offsets}",
+                lambda: f"the share group does not end: lags {self.history.lags}",
             )
         for member in self._members:
             member.stop()
@@ -269,10 +269,8 @@ class ShareLoad:
         for tp, offset in found.items():
             if not isinstance(offset, ClientError):
                 self.history.start_offsets[tp.partition] = offset.start_offset
-        return all(
-            self.history.start_offsets.get(partition, -1) >= max(log, default=-1) + 1
-            for partition, log in self.history.logs.items()
-        )
+                self.history.lags[tp.partition] = offset.lag
+        return all(self.history.lags.get(n) == 0 for n in range(SHARE_PARTITIONS))
 
 
 class GroupLoad:

@@ -71,7 +71,11 @@ class _Ownership(NamedTuple):
 def check_consumer_group(history: MemberHistory) -> MemberVerdict:
     """Return all faults of a history."""
     verdict = MemberVerdict()
-    for problem in check(sorted(history.events), history.ends, history.seen).problems:
+    events = [
+        each._replace(member=history.instances.get(each.member, each.member))
+        for each in sorted(history.events)
+    ]
+    for problem in check(events, history.ends, history.seen).problems:
         kind, _, text = problem.partition(": ")
         verdict.add(kind, text)
     served = _served(history)

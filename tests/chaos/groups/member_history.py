@@ -37,6 +37,8 @@ class MemberHistory:
     events: list[Event] = field(default_factory=list)
     heartbeats: list[Heartbeat] = field(default_factory=list)
     probes: list[Probe] = field(default_factory=list)
+    # Instance ids of static members. Those of one instance follow each other in one epoch.
+    instances: dict[str, str] = field(default_factory=dict)
     # Members by the time at which they died.
     deaths: dict[str, int] = field(default_factory=dict)
     # Times in which a node may not know that it is no coordinator any more.

@@ -1,9 +1,9 @@
 """Whether a share group kept its promises (KIP-932), by what its members saw.
 
 delivered again     acquired for a member after an acknowledgement that ends it was accepted
-lost                below the group's start offset, and neither acknowledged nor given up by its
-                    delivery count
-locked for ever     the group's start offset does not pass the record, even after long calm
+lost                the group has passed the record, which is neither acknowledged nor given up by
+                    its delivery count
+locked for ever     the group does not process the record, even in long calm
 locked twice        acquired for a member while the lock of another one lasts
 former owner        an acknowledgement is accepted from a member whose lock another one has
 late                an acknowledgement is accepted after the lock has ended
@@ -91,9 +91,13 @@ def check_share_group(history: ShareHistory) -> ShareVerdict:
             _check_counts(history, earlier, later, verdict)
         _check_first_count(history, deliveries[0], verdict)
     for partition, log in history.logs.items():
+        lag = history.lags.get(partition, 0)
+        is_told = False
         for offset in log:
             found = by_record.get((partition, offset), [])
-            _check_end(history, (partition, offset), found, verdict)
+            is_told = _check_end(history, (partition, offset), found, verdict) or is_told
+        if lag and not is_told:
+            verdict.add("locked for ever", f"partition {partition}: lag {lag}")
     return verdict
 
 
@@ -178,9 +182,10 @@ def _check_counts(
         and ack.ended <= later.after
         for ack in earlier.acknowledgements
     )
-    is_ordered = later.after >= earlier.at
-    is_calm = not history.is_disturbed(earlier.after, later.at)
-    if is_ordered and later.count <= earlier.count and (is_stored or is_calm):
+    # A fetch may wait for records since before the earlier delivery.
+    is_ordered = later.after >= earlier.at or later.at >= earlier.given_up
+    is_calm = is_ordered and not history.is_disturbed(earlier.after, later.at)
+    if later.count <= earlier.count and (is_stored or is_calm):
         verdict.add("count went back", text)
     elif later.count > earlier.count + 1 and not history.has_drops(earlier.after, later.at):
         verdict.add("count skipped", text)
@@ -193,22 +198,26 @@ def _check_first_count(history: ShareHistory, first: Delivery, verdict: ShareVer
 
 def _check_end(
     history: ShareHistory, place: tuple[int, int], found: list[Delivery], verdict: ShareVerdict
-) -> None:
+) -> bool:
+    """Check that a record was processed. Return whether it was not."""
     partition, offset = place
-    text = f"partition {partition}: offset {offset}: {'; '.join(map(str, found)) or 'never seen'}"
-    if offset >= history.start_offsets.get(partition, 0):
-        verdict.add("locked for ever", text)
-        return
     if any(
         ack.is_final and ack.answer is not Answer.REFUSED
         for each in found
         for ack in each.acknowledgements
     ):
-        return
+        return False
+    text = f"partition {partition}: offset {offset}: {'; '.join(map(str, found)) or 'never seen'}"
     highest = max((each.count for each in found), default=0)
     needed = history.delivery_limit
     if history.disturbances or history.drops:
         # The last acquisitions may be lost, but not most of them.
         needed = max(1, needed // 2)
+    if history.lags.get(partition, 0) and offset >= history.start_offsets.get(partition, 0):
+        # One of these records holds the group up.
+        if highest < needed:
+            verdict.add("locked for ever", text)
+        return highest < needed
     if highest < needed:
         verdict.add("lost", text)
+    return highest < needed

@@ -90,8 +90,11 @@ class ShareHistory:
     drops: list[tuple[float, float]] = field(default_factory=list)
     # The codes of each partition by offset, read after the end.
     logs: dict[int, dict[int, int]] = field(default_factory=dict)
-    # The group's start offset in each partition at the end, after long calm.
+    # The group's start offset in each partition at the end, after long calm, and the number of
+    # records that it has not processed. The start offset is that of the last write, so records
+    # above it may be processed.
     start_offsets: dict[int, int] = field(default_factory=dict)
+    lags: dict[int, int] = field(default_factory=dict)
 
     def is_disturbed(self, began: float, ended: float) -> bool:
         """Return whether the cluster was disturbed in a time."""

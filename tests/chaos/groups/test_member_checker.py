@@ -114,3 +114,17 @@ def test_a_coordinator_that_is_cut_off_may_serve_its_old_members() -> None:
     found = beats(history(OWNER, event(2, "b", "assigned")), "a", 1.5)
     found.isolations.append((0, 3 * NS_PER_S))
     assert check_consumer_group(found).is_clean
+
+
+def test_static_members_follow_each_other_in_one_epoch() -> None:
+    found = history(
+        OWNER,
+        read(2, "a", 0, 5),
+        committed(3, "a", 5),
+        event(4, "a", "revoked"),
+        event(5, "b", "assigned"),
+        read(6, "b", 5, 9),
+        end=9,
+    )
+    found.instances = {"a": "i", "b": "i"}
+    assert check_consumer_group(found).is_clean

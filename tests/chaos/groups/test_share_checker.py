@@ -13,9 +13,11 @@ REJECT, RENEW = AcknowledgeType.REJECT, AcknowledgeType.RENEW
 LOCK_S, LIMIT = 1.0, 4
 
 
-def history(*deliveries: Delivery, start: int = 1) -> ShareHistory:
+def history(*deliveries: Delivery, start: int = 1, lag: int = 0) -> ShareHistory:
     """One partition with one record, at offset 0."""
-    return ShareHistory(LOCK_S, LIMIT, list(deliveries), logs={0: {0: 7}}, start_offsets={0: start})
+    return ShareHistory(
+        LOCK_S, LIMIT, list(deliveries), logs={0: {0: 7}}, start_offsets={0: start}, lags={0: lag}
+    )
 
 
 def got(
@@ -67,7 +69,7 @@ CORRECT = {
 FAULTS = {
     "delivered again": history(accepted("a", 1.0, 1), accepted()),
     "lost": history(got("a", 1.0, ack(RELEASE, 1.1))),
-    "locked for ever": history(got("a", 1.0), start=0),
+    "locked for ever": history(got("a", 1.0), start=0, lag=1),
     "locked twice": history(got("a", 1.0), accepted("b", 1.5)),
     "former owner": history(got("a", 1.0, ack(ACCEPT, 2.25)), accepted("b", 2.2)),
     "late": history(got("a", 1.0, ack(RELEASE, 3.0)), got("a", 4.0, count=2), start=1),
@@ -125,3 +127,11 @@ def test_a_count_may_rise_by_deliveries_that_a_dead_member_got() -> None:
     found = history(got("a", 1.0, ack(RELEASE, 1.1)), accepted(count=3))
     found.drops.append((2.0, 2.1))
     assert kinds(found) == set()
+
+
+def test_an_accepted_record_that_the_group_has_not_processed_is_found() -> None:
+    assert kinds(history(accepted("a", 1.0, 1), start=0, lag=1)) == {"locked for ever"}
+
+
+def test_a_start_offset_may_be_that_of_the_last_write() -> None:
+    assert kinds(history(accepted("a", 1.0, 1), start=0)) == set()

@@ -109,22 +109,22 @@ def patch_loading(patch: pytest.MonkeyPatch) -> None:
 # Share groups: locks.
 
 
-@share_rule("locked twice", style="calm", seconds=SHORT)
+@share_rule("locked twice", style="late", seconds=SHORT)
 def locks_end_before_their_time(patch: pytest.MonkeyPatch) -> None:
     real = SharePartition._limits
     patch.setattr(
         SharePartition,
         "_limits",
-        lambda self: msgspec.structs.replace(real(self), lock_duration_ms=5),
+        lambda self: msgspec.structs.replace(real(self), lock_duration_ms=100),
     )
 
 
-@share_rule("late", "locked for ever", style="members")
+@share_rule("late", "locked for ever", style="late", seconds=3.0)
 def locks_do_not_time_out(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LockTimeouts, "expire", lambda *_: [])
 
 
-@share_rule("former owner", style="members")
+@share_rule("former owner", style="late", seconds=4.0)
 def acknowledgements_of_former_owners_are_accepted(patch: pytest.MonkeyPatch) -> None:
     real_batch, real_offsets = acknowledgement.refuse_batch, acknowledgement.refuse_offsets
     patch.setattr(acknowledgement, "refuse_batch", lambda run, _: real_batch(run, run.member_id))
@@ -146,12 +146,12 @@ def renewals_do_not_extend_locks(patch: pytest.MonkeyPatch) -> None:
 # Share groups: delivery counts.
 
 
-@share_rule("count went back", style="calm", seconds=SHORT)
+@share_rule("count went back", style="limits", seconds=SHORT)
 def deliveries_are_not_counted(patch: pytest.MonkeyPatch) -> None:
     _count_deliveries(patch, 0)
 
 
-@share_rule("count skipped", style="calm", seconds=SHORT)
+@share_rule("count skipped", style="limits", seconds=SHORT)
 def deliveries_are_counted_twice(patch: pytest.MonkeyPatch) -> None:
     _count_deliveries(patch, 2)
 
@@ -191,14 +191,14 @@ def released_records_are_archived(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(acknowledgement, "released_state", lambda *_: RecordState.ARCHIVED)
 
 
-@share_rule("delivered again", style="leaders")
+@share_rule("delivered again", style="kills")
 def states_are_not_written(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         StateWriter, "write", lambda _self, _states, on_written: on_written(ErrorCode.NONE)
     )
 
 
-@share_rule("delivered again", "lost", INVARIANT, style="coordinators", seconds=8.0)
+@share_rule("delivered again", "lost", INVARIANT, style="kills")
 def acknowledgements_are_answered_before_they_are_written(patch: pytest.MonkeyPatch) -> None:
     real = SharePartition._write
 
@@ -210,7 +210,7 @@ def acknowledgements_are_answered_before_they_are_written(patch: pytest.MonkeyPa
     patch.setattr(SharePartition, "_write", write)
 
 
-@share_rule("delivered again", "lost", INVARIANT, style="leaders")
+@share_rule("delivered again", "lost", INVARIANT, style="kills")
 def a_new_leader_forgets_acknowledged_records(patch: pytest.MonkeyPatch) -> None:
     real = SharePartition._on_start
 
@@ -220,7 +220,7 @@ def a_new_leader_forgets_acknowledged_records(patch: pytest.MonkeyPatch) -> None
     patch.setattr(SharePartition, "_on_start", on_start)
 
 
-@share_rule("delivered again", style="coordinators")
+@share_rule("delivered again", style="kills")
 def a_new_share_coordinator_forgets_updates(patch: pytest.MonkeyPatch) -> None:
     patch_loading(patch)
     real = ShareShard._replay_update
@@ -232,7 +232,7 @@ def a_new_share_coordinator_forgets_updates(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ShareShard, "_replay_update", replay_update)
 
 
-@share_rule("lost", "locked for ever", INVARIANT, style="leaders")
+@share_rule("lost", "locked for ever", INVARIANT, style="kills")
 def a_new_leader_skips_records_that_were_in_flight(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(InFlightRecords, "is_gap_window_active", property(lambda _: False))
 

@@ -119,12 +119,11 @@ class MemberWalk:
         while world.now < end:
             world.run_for(self.rng.uniform(*self.style.pause_ms))
             self._resume_users()
-            for chance, deeds in (
-                (self.style.deeds, self._deeds),
-                (self.style.probes, self._probes),
-            ):
-                if deeds and self.rng.random() < chance:
-                    self._tell(self.rng.choice(deeds))
+            if self._deeds and self.rng.random() < self.style.deeds:
+                self._tell(self.rng.choice(self._deeds))
+            for probe in self._probes:
+                if self.rng.random() < self.style.probes:
+                    probe()
             if self._faults and self.rng.random() < self.style.faults:
                 self._tell(self.rng.choice(self._faults))
                 self._heal()

@@ -38,7 +38,7 @@ SETTINGS = {
     "auto.create.topics.enable": "false",
 }
 # After the last fault, the group processes everything in this time.
-CALM_MS = 15_000.0
+CALM_MS = 8_000.0
 # A dead member is removed so long after its session (s).
 REMOVAL_S = 1.0
 HEARTBEAT_VERSION, COMMIT_VERSION = 1, 10
@@ -127,6 +127,8 @@ class MemberWorld(ClusterWorld):
         client = Client(identity, name, member, None)  # type: ignore[arg-type]
         client.actor = Actor(runtime, self._consume(client), _nothing)
         self.clients.append(client)
+        if instance_id is not None:
+            self.history.instances[name] = instance_id
         return client
 
     def _consume(self, client: Client) -> Work[None]:
@@ -238,7 +240,7 @@ class MemberWorld(ClusterWorld):
         self._note_probe("doubled instance", error, f"instance {instance_id}")
 
     def _commit(self, member_id: str, epoch: int, partition: int) -> int:
-        topic_id = self.cluster.image(self.cluster.active).topics.by_name(TOPIC).topic_id
+        topic_id = self.cluster.image(self.cluster.active).topics.by_name(TOPIC).id
         offset = OffsetCommitRequestPartition(
             partition_index=partition, committed_offset=0, committed_metadata=""
         )

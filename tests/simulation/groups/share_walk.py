@@ -51,12 +51,24 @@ STYLES = {
         deeds=0.0,
         faults=0.0,
     ),
+    # Members need about as long as a lock lasts, so that many are late.
+    "late": Style(
+        Manners(renew=0.0, oversleep=0.0, hold=(0.7, 1.4), rate=60.0), deeds=0.0, faults=0.0
+    ),
     # Members need longer than a lock lasts, and renew it in time.
     "renewals": Style(
         Manners(renew=0.7, oversleep=0.0, hold=(0.5, 0.7), rate=60.0), deeds=0.0, faults=0.0
     ),
     "leaders": Style(
         deeds=0.0, faults=0.9, chosen=("_kill_leader", "_stop_leader", "_pause_leader")
+    ),
+    # Leaders and share coordinators die; both hold a part of the state.
+    "kills": Style(
+        deeds=0.0,
+        faults=0.9,
+        chosen=("_kill_leader", "_kill_share_coordinator"),
+        hold_ms=(50.0, 500.0),
+        weather=NetworkWeather(delay_min_ms=1.0, delay_max_ms=8.0),
     ),
     "coordinators": Style(
         deeds=0.0,
