@@ -124,7 +124,7 @@ chaos: setup
 storms: setup
 	PYTHONPATH=tests $(BIN)/python -m storms.campaign $(STORMS)
 
-# Members of share groups and consumer groups under faults in virtual time, from seeds: SEEDS=500 FIRST=1 WALK=failover
+# Members of share groups and consumer groups under faults in virtual time, from seeds: SEEDS=500 FIRST=1 WALK=members
 .PHONY: group-walks
 WALK ?= mixed
 group-walks: setup

@@ -186,22 +186,23 @@ class Case(NamedTuple):
         fill(broker, name, self.batch, requests + 1)
         client = ShareClient(broker, name, name)
         client.join()
-        accepted, count = self._first(client), 0
+        accepted: tuple[int, int] | None = self._first(client)
+        count = 0
         fetches: list[float] = []
         acknowledgements: list[float] = []
         cpu, began = broker.cpu_seconds(), time.perf_counter()
         while count < requests * self.batch:
-            if self.is_separate:
+            if self.is_separate and accepted is not None:
                 started = time.perf_counter()
                 client.acknowledge(*accepted)
                 acknowledgements.append(1_000 * (time.perf_counter() - started))
             started = time.perf_counter()
-            found = client.fetch(self.batch, None if self.is_separate else accepted)
+            accepted = client.fetch(self.batch, None if self.is_separate else accepted)
             fetches.append(1_000 * (time.perf_counter() - started))
-            if found is None:
+            if accepted is not None:
+                count += accepted[1] - accepted[0] + 1
+            elif len(fetches) > 2 * requests:
                 raise SystemExit(f"{broker.name}: {count} records of {requests * self.batch}")
-            accepted = found
-            count += found[1] - found[0] + 1
         seconds, cpu = time.perf_counter() - began, broker.cpu_seconds() - cpu
         client.close()
         return self._figures(count / seconds, 1e6 * cpu / count, fetches, acknowledgements)

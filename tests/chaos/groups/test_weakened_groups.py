@@ -121,7 +121,11 @@ def locks_end_before_their_time(patch: pytest.MonkeyPatch) -> None:
 
 @share_rule("late", "locked for ever", style="late", seconds=3.0)
 def locks_do_not_time_out(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(LockTimeouts, "expire", lambda *_: [])
+    def expire(self: LockTimeouts, now_ms: float, _limits: Any) -> list[RecordRun]:
+        self._entries = [each for each in self._entries if each[0] > now_ms]
+        return []
+
+    patch.setattr(LockTimeouts, "expire", expire)
 
 
 @share_rule("former owner", style="late", seconds=4.0)
@@ -215,7 +219,8 @@ def a_new_leader_forgets_acknowledged_records(patch: pytest.MonkeyPatch) -> None
     real = SharePartition._on_start
 
     def on_start(self: SharePartition, state: Any, start: Any) -> None:
-        real(self, msgspec.structs.replace(state, state_batches=[]), start)
+        state.state_batches = []
+        real(self, state, start)
 
     patch.setattr(SharePartition, "_on_start", on_start)
 

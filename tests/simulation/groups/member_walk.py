@@ -167,9 +167,14 @@ class MemberWalk:
     def _kill_coordinator(self) -> None:
         """Kill the coordinator, often at the moment at which members come or go."""
         if self.rng.random() < 0.7:
-            self._tell(self.rng.choice([self._join, self._leave, self._kill_member]))
+            deeds = [self._join, self._leave, self._kill_member, self._kill_member]
+            self._tell(self.rng.choice(deeds))
             self.world.run_for(self.rng.uniform(0.0, 300.0))
         self._kill(self.world.coordinator())
+        # The next coordinator has just loaded the group.
+        for _ in range(4):
+            self.world.probe_departed()
+            self.world.run_for(250)
 
     def _kill_node(self) -> None:
         self._kill(self.rng.choice(NODES))

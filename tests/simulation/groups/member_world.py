@@ -13,7 +13,7 @@ from barnabas.protocol.messages.offset_commit import (
 )
 from barnabas.protocol.primitives import uuid_to_string
 from chaos.groups.member_history import MemberHistory, Probe
-from simulation.cluster_world import BOOTSTRAP, NODES, ClusterWorld
+from simulation.cluster_world import BOOTSTRAP, ClusterWorld
 from simulation.groups.member_actors import ActingMember, Identity
 from simulation.groups.share_actors import ActingWriter
 from simulation.transactions.actors import ActingConsumer, Actor, Work, sleep
@@ -182,9 +182,9 @@ class MemberWorld(ClusterWorld):
                 each.since = max(each.since, self.now + SESSION_MS / 1000 + REMOVAL_S)
 
     def coordinator(self) -> int:
-        """Return the coordinator of the group; a node without one."""
+        """Return the coordinator of the group; another node that runs without one."""
         found = self.leader((OFFSETS, 0))
-        return found if found >= 0 else self.rng.choice(NODES)
+        return found if found in self.cluster.ready else self.rng.choice(sorted(self.cluster.ready))
 
     # Requests that must be refused.
 

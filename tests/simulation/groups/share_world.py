@@ -18,7 +18,7 @@ from barnabas.protocol.messages.incremental_alter_configs import (
 )
 from chaos.groups.share_history import ShareHistory
 from chaos.groups.share_notes import ShareNotes
-from simulation.cluster_world import BOOTSTRAP, NODES, ClusterWorld
+from simulation.cluster_world import BOOTSTRAP, ClusterWorld
 from simulation.groups.share_actors import ActingShareConsumer, ActingWriter
 from simulation.transactions.actors import ActingConsumer, Actor, Work, sleep
 
@@ -182,17 +182,20 @@ class ShareWorld(ClusterWorld):
 
     def leader_of_records(self) -> int:
         """Return the leader of a partition of the topic."""
-        return self.leader(self.rng.choice(PLACES))
+        return self._or_any(self.leader(self.rng.choice(PLACES)))
 
     def share_coordinator(self) -> int:
-        """Return the leader of a partition of the states; a node without one."""
-        found = self.leader((STATES, self.rng.randrange(2)))
-        return found if found >= 0 else self.rng.choice(NODES)
+        """Return the leader of a partition of the states."""
+        return self._or_any(self.leader((STATES, self.rng.randrange(2))))
 
     def group_coordinator(self) -> int:
-        """Return the coordinator of the group; a node without one."""
-        found = self.leader((OFFSETS, 0))
-        return found if found >= 0 else self.rng.choice(NODES)
+        """Return the coordinator of the group."""
+        return self._or_any(self.leader((OFFSETS, 0)))
+
+    def _or_any(self, node: int) -> int:
+        """Return the node if it runs, else another one that runs."""
+        ready = self.cluster.ready
+        return node if node in ready else self.rng.choice(sorted(ready))
 
     # The end.
 
