@@ -131,6 +131,11 @@ group-walks: setup
 	PYTHONHASHSEED=0 PYTHONPATH=tests $(BIN)/python -m simulation.groups.share_walk $(FIRST) $$(($(FIRST) + $(SEEDS) - 1)) $(WALK)
 	PYTHONHASHSEED=0 PYTHONPATH=tests $(BIN)/python -m simulation.groups.member_walk $(FIRST) $$(($(FIRST) + $(SEEDS) - 1)) $(WALK)
 
+# All rules of share groups and consumer groups left out one by one; the checkers must find each.
+.PHONY: group-rules
+group-rules: setup
+	GROUP_RULES=all $(BIN)/pytest -s --timeout 3600 tests/chaos/groups/test_weakened_groups.py
+
 # Requests with several things wrong at once, to Apache Kafka and to us, as long as you like:
 # make mutations MUTATIONS="--seed 7 --count 20000". The tests run a small, fixed one.
 .PHONY: mutations

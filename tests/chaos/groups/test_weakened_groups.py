@@ -2,11 +2,13 @@
 
 Three simulated brokers run with members and faults (`simulation.groups`). With all rules, the
 checkers find nothing in these runs. Without one rule, they find a fault, or an invariant of the
-product fails.
+product fails. With GROUP_RULES=all in the environment (`make group-rules`), the rules that need
+longer walks are tested too.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -60,21 +62,27 @@ class Rule(NamedTuple):
     # Style of the walks, and their length in virtual seconds.
     style: str
     seconds: float
+    # Whether only `make group-rules` tests it.
+    is_long: bool = False
 
 
 RULES: dict[str, Rule] = {}
 
 
-def share_rule(*kinds: str, style: str, seconds: float = SECONDS) -> Callable[[Weaken], Weaken]:
+def share_rule(
+    *kinds: str, style: str, seconds: float = SECONDS, is_long: bool = False
+) -> Callable[[Weaken], Weaken]:
     """Add a weakened rule of share groups, named after its function."""
     assert set(kinds) <= {*share_checker.KINDS, INVARIANT}
-    return _register(Rule(_unset, frozenset(kinds), True, style, seconds))
+    return _register(Rule(_unset, frozenset(kinds), True, style, seconds, is_long))
 
 
-def member_rule(*kinds: str, style: str, seconds: float = SECONDS) -> Callable[[Weaken], Weaken]:
+def member_rule(
+    *kinds: str, style: str, seconds: float = SECONDS, is_long: bool = False
+) -> Callable[[Weaken], Weaken]:
     """Add a weakened rule of consumer groups, named after its function."""
     assert set(kinds) <= {*member_checker.KINDS, INVARIANT}
-    return _register(Rule(_unset, frozenset(kinds), False, style, seconds))
+    return _register(Rule(_unset, frozenset(kinds), False, style, seconds, is_long))
 
 
 def _register(rule: Rule) -> Callable[[Weaken], Weaken]:
@@ -155,7 +163,7 @@ def deliveries_are_not_counted(patch: pytest.MonkeyPatch) -> None:
     _count_deliveries(patch, 0)
 
 
-@share_rule("count skipped", style="limits", seconds=SHORT)
+@share_rule("count skipped", style="limits", seconds=SHORT, is_long=True)
 def deliveries_are_counted_twice(patch: pytest.MonkeyPatch) -> None:
     _count_deliveries(patch, 2)
 
@@ -181,7 +189,7 @@ def records_are_delivered_beyond_the_limit(patch: pytest.MonkeyPatch) -> None:
     _release_to(patch, lambda *_: RecordState.AVAILABLE)
 
 
-@share_rule("lost", style="limits", seconds=SHORT)
+@share_rule("lost", style="limits", seconds=SHORT, is_long=True)
 def records_are_archived_before_their_last_delivery(patch: pytest.MonkeyPatch) -> None:
     real = record_run.released_state
     _release_to(patch, lambda count, limit: real(count, limit - 1))
@@ -202,7 +210,7 @@ def states_are_not_written(patch: pytest.MonkeyPatch) -> None:
     )
 
 
-@share_rule("delivered again", "lost", INVARIANT, style="kills")
+@share_rule("delivered again", "lost", INVARIANT, style="kills", is_long=True)
 def acknowledgements_are_answered_before_they_are_written(patch: pytest.MonkeyPatch) -> None:
     real = SharePartition._write
 
@@ -214,7 +222,7 @@ def acknowledgements_are_answered_before_they_are_written(patch: pytest.MonkeyPa
     patch.setattr(SharePartition, "_write", write)
 
 
-@share_rule("delivered again", "lost", INVARIANT, style="kills")
+@share_rule("delivered again", "lost", INVARIANT, style="kills", is_long=True)
 def a_new_leader_forgets_acknowledged_records(patch: pytest.MonkeyPatch) -> None:
     real = SharePartition._on_start
 
@@ -225,7 +233,7 @@ def a_new_leader_forgets_acknowledged_records(patch: pytest.MonkeyPatch) -> None
     patch.setattr(SharePartition, "_on_start", on_start)
 
 
-@share_rule("delivered again", style="kills")
+@share_rule("delivered again", style="kills", is_long=True)
 def a_new_share_coordinator_forgets_updates(patch: pytest.MonkeyPatch) -> None:
     patch_loading(patch)
     real = ShareShard._replay_update
@@ -250,12 +258,12 @@ def a_partition_is_assigned_before_its_owner_has_revoked_it(patch: pytest.Monkey
     patch.setattr(ConsumerGroup, "is_owned", lambda *_: False)
 
 
-@member_rule("owned twice", style="members")
+@member_rule("owned twice", style="members", is_long=True)
 def revocations_are_not_awaited(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(reconciliation, "_reports_any", lambda *_: False)
 
 
-@member_rule("unassigned", "unprocessed", INVARIANT, style="members", seconds=SHORT)
+@member_rule("unassigned", "unprocessed", INVARIANT, style="members", seconds=SHORT, is_long=True)
 def targets_are_those_of_an_old_epoch(patch: pytest.MonkeyPatch) -> None:
     """A new epoch keeps the targets of the epoch before: a new member gets nothing."""
     real = consumer_membership.compute_targets
@@ -281,7 +289,7 @@ def epochs_are_not_checked_at_commits(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(offset_changes, "check_consumer_commit", check)
 
 
-@member_rule("commit after leave", "returned", style="members")
+@member_rule("commit after leave", "returned", style="members", is_long=True)
 def former_members_may_commit(patch: pytest.MonkeyPatch) -> None:
     def check(group: ConsumerGroup, request: Any) -> ErrorCode:
         error = check_consumer_commit(group, request)
@@ -322,7 +330,7 @@ def a_static_member_is_doubled(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(consumer_membership, "find_static", find)
 
 
-@member_rule("zombie served", "unassigned", "unprocessed", style="members")
+@member_rule("zombie served", "unassigned", "unprocessed", style="members", is_long=True)
 def sessions_do_not_time_out(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ConsumerTimers, "restart_session", lambda *_: None)
 
@@ -346,7 +354,15 @@ def sessions_are_not_armed_after_loading(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ConsumerShard, "start_timers", lambda *_: None)
 
 
-@member_rule("zombie served", "unassigned", "unprocessed", "expelled", INVARIANT, style="failover")
+@member_rule(
+    "zombie served",
+    "unassigned",
+    "unprocessed",
+    "expelled",
+    INVARIANT,
+    style="failover",
+    is_long=True,
+)
 def a_new_coordinator_ignores_tombstones(patch: pytest.MonkeyPatch) -> None:
     """Members that have left are back after a change of the coordinator."""
     patch_loading(patch)
@@ -356,6 +372,13 @@ def a_new_coordinator_ignores_tombstones(patch: pytest.MonkeyPatch) -> None:
         return True if IS_LOADING and value is None else real(self, record_type, key, value)
 
     patch.setattr(ConsumerGroups, "replay", replay)
+
+
+TESTED = {
+    name: rule
+    for name, rule in RULES.items()
+    if not rule.is_long or os.environ.get("GROUP_RULES") == "all"
+}
 
 
 def findings(*, is_shared: bool, seed: int, style: str, seconds: float) -> set[str]:
@@ -370,7 +393,7 @@ def findings(*, is_shared: bool, seed: int, style: str, seconds: float) -> set[s
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("name", TESTED)
 def test_a_disabled_rule_is_detected(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rule = RULES[name]
     rule.weaken(monkeypatch)
@@ -386,15 +409,15 @@ def test_a_disabled_rule_is_detected(name: str, monkeypatch: pytest.MonkeyPatch)
     pytest.fail(f"not noticed; found by seed: {seen}")
 
 
-STYLES_IN_USE = sorted({(rule.is_shared, rule.style) for rule in RULES.values()})
+STYLES_IN_USE = sorted({(rule.is_shared, rule.style) for rule in TESTED.values()})
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("is_shared", "style"), STYLES_IN_USE)
 def test_nothing_is_found_with_all_rules(is_shared: bool, style: str) -> None:
-    found = findings(is_shared=is_shared, seed=CORRECT_SEED, style=style, seconds=SECONDS)
+    found = findings(is_shared=is_shared, seed=CORRECT_SEED, style=style, seconds=SHORT)
     assert found == set()
 
 
 def test_there_are_at_least_fifteen_rules() -> None:
-    assert len(RULES) > 15
+    assert len(TESTED) > 15
