@@ -219,10 +219,15 @@ class MemberWorld(ClusterWorld):
 
     def probe_double(self) -> None:
         """Join with the instance id of a living member."""
+        served = {
+            each.member
+            for each in self.history.heartbeats[-100:]
+            if each.is_served and each.asked_ns > self.now_ns - self.history.session_ns // 3
+        }
         living = [
             each
             for each in self.clients
-            if each.identity.instance_id is not None and each.member.generation > 0
+            if each.identity.instance_id is not None and each.host in served
         ]
         if not living:
             return
