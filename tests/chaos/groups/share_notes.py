@@ -43,9 +43,11 @@ class ShareNotes:
         self._history = history
         self._code_of = code_of
         self._now = now
-        # When the last fetch of each broker was sent, and when offsets were fetched and arrived.
+        # When the last fetch of each broker was sent.
         self._sent: dict[int, float] = {}
-        self._acquired: dict[tuple[int, int], tuple[float, float]] = {}
+        # When the first fetch of an offset with a delivery count was sent, and when the last one
+        # had arrived: two leaders may deliver a record with the same count.
+        self._acquired: dict[tuple[int, int, int], tuple[float, float]] = {}
         # What this member has got, by partition and offset.
         self._deliveries: dict[tuple[int, int], Delivery] = {}
         self.errors: list[ClientError] = []
@@ -59,12 +61,14 @@ class ShareNotes:
             send_fetch(session, wanted)
 
         def watched_fetched(session: Any, groups: Any, response: Any) -> None:
-            times = (self._sent[session.node_id], self._now())
+            sent, arrived = self._sent[session.node_id], self._now()
             for topic in response.responses:
                 for data in topic.partitions:
                     for each in data.acquired_records:
                         for offset in range(each.first_offset, each.last_offset + 1):
-                            self._acquired[data.partition_index, offset] = times
+                            key = (data.partition_index, offset, each.delivery_count)
+                            first, _ = self._acquired.get(key, (sent, arrived))
+                            self._acquired[key] = (first, arrived)
             on_fetched(session, groups, response)
 
         fetcher._send_fetch, fetcher._on_fetched = watched_send, watched_fetched
@@ -74,9 +78,10 @@ class ShareNotes:
         for record in records:
             place = (record.partition, record.offset)
             known = self._deliveries.get(place)
-            if known is not None and _is_renewed(known):
+            is_same = known is not None and known.count == record.delivery_count
+            if known is not None and is_same and _is_renewed(known):
                 continue
-            after, at = self._acquired.pop(place)
+            after, at = self._acquired[(*place, record.delivery_count)]
             delivery = Delivery(
                 self._member,
                 *place,
