@@ -106,7 +106,10 @@ def main() -> int:
                         print(f"  {problem}", flush=True)
     print(table(outcomes))
     if given.result is not None:
-        told = [{"broker": kind} | asdict(outcome) for kind, outcome in outcomes]
+        told = [
+            {"broker": kind} | asdict(outcome) | {"events": dict(outcome.events)}
+            for kind, outcome in outcomes
+        ]
         given.result.write_text(json.dumps(told, indent=1))
     return int(any(outcome.problems for _, outcome in outcomes))
 
