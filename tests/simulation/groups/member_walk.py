@@ -129,6 +129,9 @@ class MemberWalk:
                 self._heal()
             self._fill_up()
         network.weather = NetworkWeather()
+        # A node that stood still believes for a moment that it leads as before.
+        world.run_for(max(0.0, self._still_until - world.now) * 1000 + 500)
+        self._heal()
         self._user_pauses.clear()
         for client in world.clients:
             client.actor.is_paused = False

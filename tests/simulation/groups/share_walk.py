@@ -134,6 +134,9 @@ class ShareWalk:
             while len(world.members) < MEMBERS:
                 world.launch()
         network.weather = NetworkWeather()
+        # A node that stood still believes for a moment that it leads as before.
+        world.run_for(max(0.0, self._still_until - world.now) * 1000 + 500)
+        self._heal()
         return check_share_group(world.finish())
 
     def _tell(self, deed: Callable[[], None]) -> None:
