@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import barnabas
 from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
 from barnabas.protocol.headers import decode_response, encode_request
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.protocol.messages.share_acknowledge import (
     AcknowledgementBatch as OwnAcknowledgementBatch,
@@ -86,6 +87,9 @@ class ShareClient:
             topics=[MetadataRequestTopic(topic_id=bytes(16), name=self._topic)]
         )
         self._topic_id = self.ask(metadata, METADATA_VERSION).topics[0].topic_id
+        # This creates the topic of the coordinators.
+        while self.ask(FindCoordinatorRequest(key=self._group), 0).error_code:
+            time.sleep(0.1)
         epoch, deadline = 0, time.monotonic() + START_S_MAX
         while time.monotonic() < deadline:
             names = None if epoch else [self._topic]
