@@ -190,7 +190,8 @@ def run(options: Options, directory: Path, tell: Any = print) -> Outcome:
 def stressed(options: Options, directory: Path) -> Iterator[Stress]:
     relays = Relays() if options.relays else None
     tls = TlsFiles(directory / "certificates") if options.tls else None
-    settings = {**SETTINGS, **GROUP_SETTINGS, **dict(options.settings)}
+    group_settings = GROUP_SETTINGS if options.has_groups else {}
+    settings = {**SETTINGS, **group_settings, **dict(options.settings)}
     keys: dict[str, str] = {}
     if tls is not None:
         assert options.transactional is None, "transactional clients have no TLS"
@@ -516,7 +517,7 @@ def main() -> None:
     parser.add_argument("--fault", action="append", default=[], help="only these; repeated")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--no-transactions", action="store_true")
-    parser.add_argument("--no-groups", action="store_true", help="no members of other protocols")
+    parser.add_argument("--groups", action="store_true", help="members of all protocols")
     parser.add_argument("--tls", action="store_true", help="TLS on all listeners")
     parser.add_argument("--rate", type=int, default=300, help="records/s of each producer")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="data directories, on a problem")
@@ -534,7 +535,7 @@ def main() -> None:
         settings=tuple(tuple(each.split("=", 1)) for each in given.set),
         tls=given.tls,
     )
-    options = replace(options, has_groups=not given.no_groups)
+    options = replace(options, has_groups=given.groups)
     if not given.no_transactions and not given.tls:
         options = replace(options, transactional=TransactionalOptions())
     # The end of the campaign also ends its processes.

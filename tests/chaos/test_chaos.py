@@ -24,8 +24,7 @@ def test_records_survive_random_faults_once_and_in_order(tmp_path: Path) -> None
     # A full disk has a story of its own, which says more of it.
     chosen = tuple(fault.name for fault in FAULTS if fault.name != "full disk")
     options = Options(SECONDS, 11, runs_on_kafka(), faults=chosen, settings=SETTINGS)
-    outcome = check_campaign(replace(options, has_groups=True), tmp_path)
-    assert outcome.groups.endswith("share group: no faults")
+    check_campaign(options, tmp_path)
 
 
 @pytest.mark.conformance

@@ -179,7 +179,7 @@ def _count_deliveries(patch: pytest.MonkeyPatch, step: int) -> None:
     patch.setattr(RecordRun, "acquire", acquire)
 
 
-def _release_to(patch: pytest.MonkeyPatch, state_of: Callable[[int, int], RecordState]) -> None:
+def _release_to(patch: pytest.MonkeyPatch, state_of: Callable[[int, Any], RecordState]) -> None:
     for module in (acknowledgement, lock_timeouts, record_run):
         patch.setattr(module, "released_state", state_of)
 
@@ -192,7 +192,14 @@ def records_are_delivered_beyond_the_limit(patch: pytest.MonkeyPatch) -> None:
 @share_rule("lost", style="limits", seconds=SHORT, is_long=True)
 def records_are_archived_before_their_last_delivery(patch: pytest.MonkeyPatch) -> None:
     real = record_run.released_state
-    _release_to(patch, lambda count, limit: real(count, limit - 1))
+
+    def state_of(count: int, limits: Any) -> RecordState:
+        fewer = msgspec.structs.replace(
+            limits, delivery_count_limit=limits.delivery_count_limit - 1
+        )
+        return real(count, fewer)
+
+    _release_to(patch, state_of)
 
 
 # Share groups: states.
