@@ -38,8 +38,7 @@ from chaos.cluster_view import await_that
 from chaos.damage import verify
 from chaos.evidence import evidence, producer_epochs
 from chaos.faults import FAULTS, Fault
-from chaos.group_load import SETTINGS as GROUP_SETTINGS
-from chaos.group_load import GroupLoad
+from chaos.group_load import SETTINGS as GROUP_SETTINGS, GroupLoad
 from chaos.history import History
 from chaos.load import Load, LoadOptions
 from chaos.storage_faults import STORAGE_FAULTS

@@ -154,6 +154,8 @@ class ShareWorld(ClusterWorld):
             pause_ms = rng.uniform(*manners.hold) * LOCK_MS
             if not self._is_calm and rng.random() < manners.oversleep:
                 pause_ms = rng.uniform(1.1, 1.6) * LOCK_MS
+            if pause_ms > 0.3 * LOCK_MS:
+                # The consumer drops records that have arrived meanwhile and are locked no more.
                 self.history.drops.append((self.now, self.now + pause_ms / 1000 + 1))
             yield from sleep(pause_ms)
             for record in records:
