@@ -107,7 +107,9 @@ class GroupRequests:
             for each, group_type in modern:
                 yield
                 state = each.state.value
-                if (states and _filter_name(each) not in states) or (types and group_type not in types):
+                if (states and _filter_name(each) not in states) or (
+                    types and group_type not in types
+                ):
                     continue
                 listed.append(
                     ListedGroup(

@@ -159,7 +159,9 @@ class GroupShard:
                 memory,
                 self.consumer_groups.hashes,
             ),
-            OtherGroups(self._make_room_for_streams, self._has_other_than_streams, self.groups.find),
+            OtherGroups(
+                self._make_room_for_streams, self._has_other_than_streams, self.groups.find
+            ),
         )
         self.streams = StreamsMembership(self.streams_groups)
         groups = AllGroups(

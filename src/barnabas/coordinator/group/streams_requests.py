@@ -111,9 +111,7 @@ class StreamsRequests:
             try:
                 group = shard.streams_groups.require(group_id)
             except RefusalError as error:
-                return CoordinatorResult(
-                    failed_streams_group(group_id, error.error, error.message)
-                )
+                return CoordinatorResult(failed_streams_group(group_id, error.error, error.message))
             return CoordinatorResult(
                 describe_streams_group(group, includes_description=includes_description)
             )

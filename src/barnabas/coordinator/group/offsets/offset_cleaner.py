@@ -17,11 +17,11 @@ from barnabas.coordinator.group.classic.group_record import group_tombstone
 from barnabas.coordinator.group.classic.group_state import GroupState
 from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
 from barnabas.coordinator.group.consumer.consumer_records import group_tombstones
+from barnabas.coordinator.group.offsets.committed_offset import offset_tombstone
 from barnabas.coordinator.group.streams.streams_group import StreamsGroup
 from barnabas.coordinator.group.streams.streams_records import (
     group_tombstones as streams_tombstones,
 )
-from barnabas.coordinator.group.offsets.committed_offset import offset_tombstone
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.schema import ZERO_UUID
@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 
     # Returns the test whether an offset of the group is removed, or None to keep all of them.
     Rule = Callable[
-        [ClassicGroup | ConsumerGroup | StreamsGroup], Callable[[PartitionKey, CommittedOffset], bool] | None
+        [ClassicGroup | ConsumerGroup | StreamsGroup],
+        Callable[[PartitionKey, CommittedOffset], bool] | None,
     ]
 
 # Maximum number of offsets checked, and of records created, per turn: some milliseconds.
@@ -185,8 +186,8 @@ class OffsetCleaner:
     ) -> Callable[[PartitionKey, CommittedOffset], bool] | None:
         """Return the test for expired offsets of a group in its current state.
 
-        A consumer or streams group and a stable classic group of consumers keep the offsets of their
-        subscribed topics. A classic group keeps all offsets while it rebalances, or if its
+        A consumer or streams group and a stable classic group of consumers keep the offsets of
+        their subscribed topics. A classic group keeps all offsets while it rebalances, or if its
         subscriptions are unknown. In an empty classic group that had members, the retention time
         starts when the group became empty. Otherwise it starts at the commit of each offset.
         """
@@ -225,6 +226,4 @@ def _tombstones_if_empty(
         return [group_tombstone(group.group_id)] if is_empty else []
     if group.members:
         return []
-    return (
-        streams_tombstones(group) if isinstance(group, StreamsGroup) else group_tombstones(group)
-    )
+    return streams_tombstones(group) if isinstance(group, StreamsGroup) else group_tombstones(group)

@@ -238,9 +238,7 @@ def _topology(heartbeat: Heartbeating) -> StreamsTopology:
         heartbeat.records.append(topology_record(heartbeat.group.group_id, made.value))
         return made
     if known.epoch <= given.epoch and not known.is_same(topology_value(given)):
-        raise RefusalError(
-            ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet."
-        )
+        raise RefusalError(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
     return known
 
 
@@ -248,4 +246,3 @@ def _known_target(heartbeat: Heartbeating, member: StreamsMember) -> MemberTasks
     """Return the current target of a member; for a replaced static member, the one of that."""
     replaced = heartbeat.replaced
     return heartbeat.group.target_of(member.member_id if replaced is None else replaced.member_id)
-

@@ -166,14 +166,10 @@ def check_unreleased(member: StreamsMember, member_id: str) -> None:
         )
 
 
-def require_static(
-    member: StreamsMember | None, instance_id: str, member_id: str
-) -> StreamsMember:
+def require_static(member: StreamsMember | None, instance_id: str, member_id: str) -> StreamsMember:
     """Return the static member of a request. Raises RefusalError."""
     if member is None:
-        raise RefusalError(
-            ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown."
-        )
+        raise RefusalError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
     if member.member_id != member_id:
         raise RefusalError(
             ErrorCode.FENCED_INSTANCE_ID,

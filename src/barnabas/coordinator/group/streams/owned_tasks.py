@@ -13,7 +13,8 @@ from barnabas.coordinator.group.streams.tasks import NO_TASKS, MemberTasks, Task
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# The epoch in which each active task was assigned, by subtopology id and partition. No map is empty.
+# The epoch in which each active task was assigned, by subtopology id and partition. No map is
+# empty.
 ActiveTasks: TypeAlias = Mapping[str, Mapping[int, int]]
 
 NO_ACTIVE_TASKS: ActiveTasks = MappingProxyType({})

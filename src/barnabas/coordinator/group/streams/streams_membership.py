@@ -269,9 +269,7 @@ class StreamsMembership:
 
     # Leaving.
 
-    def _leave(
-        self, request: StreamsGroupHeartbeatRequest
-    ) -> CoordinatorResult[StreamsHeartbeat]:
+    def _leave(self, request: StreamsGroupHeartbeatRequest) -> CoordinatorResult[StreamsHeartbeat]:
         group = self._shard.require(request.group_id)
         if request.shutdown_application and group.shutdown_member_id is None:
             group.shutdown_member_id = request.member_id
@@ -349,9 +347,7 @@ def _find_static(heartbeat: Heartbeating, instance_id: str, *, is_joining: bool)
     if known is None:
         return group.members.get(request.member_id) or StreamsMember(request.member_id)
     check_unreleased(known, request.member_id)
-    member = replace(
-        known, member_id=request.member_id, member_epoch=0, previous_member_epoch=0
-    )
+    member = replace(known, member_id=request.member_id, member_epoch=0, previous_member_epoch=0)
     if known.member_id != member.member_id:
         heartbeat.replaced = known
     heartbeat.records += [
@@ -370,9 +366,7 @@ def _unknown_member(group: StreamsGroup, member_id: str) -> RefusalError:
     )
 
 
-def _updated(
-    member: StreamsMember, heartbeat: Heartbeating, *, is_joining: bool
-) -> StreamsMember:
+def _updated(member: StreamsMember, heartbeat: Heartbeating, *, is_joining: bool) -> StreamsMember:
     """Return the member with the fields that the request has."""
     request, client = heartbeat.request, heartbeat.client.identity
     after = replace(member, client_id=client.client_id, client_host=client.host)

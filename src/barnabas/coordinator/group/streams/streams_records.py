@@ -86,7 +86,9 @@ def member_record(group_id: str, member: StreamsMember) -> CoordinatorRecord:
         user_endpoint=None
         if endpoint is None
         else Endpoint(host=endpoint.host, port=endpoint.port),
-        client_tags=[KeyValue(key=key, value=tag) for key, tag in sorted(member.client_tags.items())],
+        client_tags=[
+            KeyValue(key=key, value=tag) for key, tag in sorted(member.client_tags.items())
+        ],
     )
     return CoordinatorRecord.of(key, value)
 

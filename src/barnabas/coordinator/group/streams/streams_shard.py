@@ -182,9 +182,7 @@ class StreamsShard:
 
 
 def _wrong_type(group_id: str) -> RefusalError:
-    return RefusalError(
-        ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group."
-    )
+    return RefusalError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
 
 
 def streams_value(settings: StreamsSettings, group_id: str, name: str) -> int:

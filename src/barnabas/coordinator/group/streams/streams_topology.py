@@ -1,4 +1,4 @@
-"""The topology of a streams group, with what is derived from its record (Kafka: StreamsTopology)."""
+"""The topology of a streams group, with facts from its record (Kafka: StreamsTopology)."""
 
 from __future__ import annotations
 

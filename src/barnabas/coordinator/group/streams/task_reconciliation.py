@@ -186,9 +186,7 @@ class _Step:
     def _has_sibling_standby(self, task: Task) -> bool:
         """Whether another member of the same process has the standby task."""
         own = self._member.process_id
-        return (
-            own in self._towards.owners.standby_processes(task) and task not in self._had_standby
-        )
+        return own in self._towards.owners.standby_processes(task) and task not in self._had_standby
 
     def _has_sibling_warmup(self, task: Task) -> bool:
         """Whether another member of the same process has the warm-up task."""
