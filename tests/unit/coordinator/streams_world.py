@@ -121,9 +121,7 @@ class StreamsWorld(ConsumersWorld):
 
     def describe_streams(self, group: str = "g") -> DescribedGroup:
         found: list[list[DescribedGroup]] = []
-        finish(
-            self.coordinator.streams.describe([group], found.append, includes_description=False)
-        )
+        finish(self.coordinator.streams.describe([group], found.append, includes_description=False))
         ((described,),) = found
         return described
 

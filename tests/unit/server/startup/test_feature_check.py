@@ -31,7 +31,9 @@ def test_features_of_kafkas_default_are_named_with_the_command_that_lowers_them(
     disk = formatted(streams_version=2, share_version=2)
     with pytest.raises(UnsupportedFeaturesError) as caught:
         check_features(disk, "/data")
-    assert "share.version 2 (this node knows 0 to 1), streams.version 2 (this node" in str(caught.value)
+    assert "share.version 2 (this node knows 0 to 1), streams.version 2 (this node" in str(
+        caught.value
+    )
     assert "downgrade --feature share.version=1 --feature streams.version=1`" in str(caught.value)
 
 

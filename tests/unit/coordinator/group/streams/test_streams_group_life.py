@@ -48,9 +48,7 @@ def test_a_member_commits_with_an_older_epoch_for_tasks_that_it_had_then(
     world.beat_streams("a", 2, owned=kept)
     (mine,) = kept["0"]
     assert world.commit(version=9, member="a", generation=2, partition=mine, topic="orders") == 0
-    lost = world.commit(
-        version=9, member="a", generation=2, partition=1 - mine, topic="orders"
-    )
+    lost = world.commit(version=9, member="a", generation=2, partition=1 - mine, topic="orders")
     assert lost == ErrorCode.STALE_MEMBER_EPOCH
 
 
