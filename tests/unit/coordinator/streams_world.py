@@ -17,6 +17,7 @@ from barnabas.protocol.messages.streams_group_heartbeat import (
     Subtopology,
     TaskIdsRequest,
     TaskIdsResponse,
+    TaskOffset,
     TopicInfo,
     Topology,
 )
@@ -107,6 +108,8 @@ class StreamsWorld(ConsumersWorld):
             client_tags=None
             if tags is None
             else [KeyValue(key=key, value=value) for key, value in tags.items()],
+            task_offsets=_offsets(fields.pop("offsets", None)),
+            task_end_offsets=_offsets(fields.pop("end_offsets", None)),
             shutdown_application=bool(fields.pop("shutdown", False)),
         )
         assert not fields, fields
@@ -135,4 +138,14 @@ def _requested(tasks: Tasks | None) -> list[TaskIdsRequest] | None:
     return [
         TaskIdsRequest(subtopology_id=each, partitions=sorted(indexes))
         for each, indexes in tasks.items()
+    ]
+
+
+def _offsets(offsets: Mapping[int, int] | None) -> list[TaskOffset] | None:
+    """Return offsets by partition of the subtopology `0`."""
+    if offsets is None:
+        return None
+    return [
+        TaskOffset(subtopology_id="0", partition=index, offset=offset)
+        for index, offset in offsets.items()
     ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from barnabas.coordinator.group.group_gauges import group_families
+from barnabas.coordinator.group.offsets.committed_offset import CommittedOffset
+from barnabas.coordinator.group.offsets.offsets_to_commit import MemberClaim, OffsetsToCommit
 from barnabas.metrics import names
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.delete_groups import DeleteGroupsResponse
@@ -56,6 +58,27 @@ def test_only_clients_without_a_membership_commit_to_an_empty_group(world: Strea
     assert world.commit(version=9) == ErrorCode.UNKNOWN_MEMBER_ID
     world.beat_streams("a", -1)
     assert world.commit(version=9) == 0
+
+
+def test_only_new_clients_learn_in_a_transaction_that_their_member_epoch_is_stale(
+    world: StreamsWorld,
+) -> None:
+    offset = CommittedOffset(5, -1, "", 0, -1, world.id_of("orders"))
+    offsets = [(("orders", 0), offset)]
+
+    def error(version: int, group: str, epoch: int) -> int:
+        claim = MemberClaim(group, "a", epoch)
+        request = OffsetsToCommit(claim, offsets, version, is_transactional=True)
+        result = world.coordinator.runtime.read(
+            group, lambda shard: shard.offset_changes.commit(request)
+        )
+        return result.response[0]
+
+    assert error(9, "g", 2) == 0
+    assert error(9, "g", 3) == ErrorCode.ILLEGAL_GENERATION
+    assert error(10, "g", 3) == ErrorCode.STALE_MEMBER_EPOCH
+    assert error(9, "missing", 3) == ErrorCode.ILLEGAL_GENERATION
+    assert error(10, "missing", 3) == ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def test_offsets_are_fetched_with_the_epoch_of_the_member(world: StreamsWorld) -> None:

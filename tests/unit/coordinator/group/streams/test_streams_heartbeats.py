@@ -230,3 +230,35 @@ def test_a_new_coordinator_continues_with_the_tasks_of_the_old_one(world: Stream
     assert world.describe_streams() == before
     again = world.beat_streams("a", 2, owned={"0": {0, 1}})
     assert (again.error_code, again.member_epoch, again.active_tasks) == (0, 2, None)
+
+
+def test_the_tasks_of_a_large_group_come_with_a_later_heartbeat() -> None:
+    world = StreamsWorld()
+    world.create_topic("orders", 600)
+    joined = world.beat_streams("a", 0, topology("orders"))
+    assert (joined.active_tasks, joined.member_epoch) == ([], 1)
+    world.replicas.world.run_for(100)
+    response = world.beat_streams("a", 1)
+    assert by_subtopology(response.active_tasks) == {"0": set(range(600))}
+    assert (response.member_epoch, world.state_of()) == (2, "Stable")
+
+
+def test_a_large_topology_is_configured_before_the_heartbeat() -> None:
+    world = StreamsWorld()
+    names = [f"topic-{index}" for index in range(400)]
+    joined = world.beat_streams("a", 0, topology(*names))
+    assert codes(joined) == [1]
+    world.create_topic("topic-0", 1)
+    assert codes(world.beat_streams("a", joined.member_epoch)) == [1]
+
+
+def test_task_offsets_are_described_until_the_member_leaves(world: StreamsWorld) -> None:
+    world.beat_streams("a", 0, topology("orders"))
+    world.beat_streams("a", 2, offsets={1: 40}, end_offsets={1: 50})
+    (member,) = world.describe_streams().members
+    assert [(each.partition, each.offset) for each in member.task_offsets] == [(1, 40)]
+    assert [(each.partition, each.offset) for each in member.task_end_offsets] == [(1, 50)]
+    world.beat_streams("a", -1)
+    world.beat_streams("a", 0, topology("orders"))
+    (member,) = world.describe_streams().members
+    assert member.task_offsets == []
