@@ -36,7 +36,7 @@ WEATHER_SCHEMA = (
     "time timestamp, origin string, temp double, wind_speed double, wind_gust double, "
     "precip double, visib double"
 )
-# What `airport_hours` selects: a file stream is not read without a schema.
+# Columns of `airport_hours`: a file stream needs a schema.
 TABLE_SCHEMA = (
     "hour timestamp, origin string, flights bigint, delayed bigint, cancelled bigint, "
     "delay_minutes double, miles bigint, latest_airline string, latest_minutes double, "

@@ -289,7 +289,7 @@ def test_kafkas_tool_prints_the_same_for_both_brokers(broker: Broker, tool_host:
     assert "operation=WRITE, permissionType=ALLOW" in printed[0]
 
 
-# What the tool printed on the first of the two brokers.
+# The tool's output for the first of the two brokers.
 PRINTED: dict[str, list[str]] = {}
 
 

@@ -34,7 +34,7 @@ CHANCE = re.compile(r"(high_watermark|end_offset)=(\d+)|<memory at \w+>")
 
 
 class Asked:
-    """Who is asked, for requests that name it."""
+    """The receiver, for requests that name it."""
 
     def __init__(self, joint: JointQuorum, node_id: int) -> None:
         self.id = node_id
@@ -218,7 +218,7 @@ def both(
 
 
 def answer(joint: JointQuorum, node_id: int, case: str) -> str:
-    """What a side says, without what only it can say."""
+    """Response of a side, without the values that differ between sides."""
     request, version = CASES[case](Asked(joint, node_id))
     text = str(joint.ask(node_id, request, version))
     port = joint.nodes[node_id].address.rpartition(":")[2]

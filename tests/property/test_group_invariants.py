@@ -2,7 +2,8 @@
 
 Every request is answered once (EveryRequestAnsweredOnce). Each member gets only the assignment that
 the leader of its generation made for it (OneOwnerPerPartition). Generations increase. A new
-coordinator knows what an earlier one sent to members. A group without heartbeats becomes empty.
+coordinator knows the responses of the earlier one to members. A group without heartbeats becomes
+empty.
 """
 
 from __future__ import annotations
@@ -159,7 +160,7 @@ class Story:
                         for owner, what in each.items()
                         if what == answer.assignment
                     }
-                    assert len(owners) == 1, "an assignment belongs to one member"
+                    assert len(owners) == 1, f"OneOwnerPerPartition: {owners}"
                     if client.instance is None:
                         assert owners <= {answer.assignment.decode().split(" ")[0]}
         self.syncs = [each for each in self.syncs if not each[2]]

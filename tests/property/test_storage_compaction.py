@@ -34,7 +34,7 @@ class CompactedLog(RuleBasedStateMachine):
             COMPACTED, segment_bytes=1200, delete_retention_ms=1000, file_delete_delay_ms=10
         )
         self.bench = CleanerBench(config, CLEANER)
-        # What was written, by offset; None for records of aborted transactions.
+        # The written records by offset; None for records of aborted transactions.
         self.written: dict[int, tuple[bytes, bytes | None] | None] = {}
         self.table: dict[bytes, bytes] = {}
         # The last batch of each producer, to send it again.

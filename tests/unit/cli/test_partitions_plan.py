@@ -99,7 +99,8 @@ def test_plans_are_balanced_with_few_moves(
         load.update(after)
     assert max(load.values()) - min(load.values()) <= 1
     moved = sum(len(move.adding) for move in moves(current, planned))
-    # Whoever has more than its share gives the surplus away; whoever has most may keep one more.
+    # A broker with more than its share gives the surplus away; the broker with the most may keep
+    # one more.
     kept = sorted((sum(b in r for r in current.values()) for b in racks), reverse=True)
     total = sum(len(replicas) for replicas in current.values())
     share, rest = divmod(total, len(racks))

@@ -218,7 +218,7 @@ def test_a_fetch_at_the_end_waits_for_records_or_its_timeout() -> None:
     before = side.world.scheduler.now_ms
     assert not only(side.ask(fetch(1, max_wait_ms=300), 17)).records
     assert 300 <= side.world.scheduler.now_ms - before < 400
-    # Who knows a lower high watermark is told of it at once (KIP-1166).
+    # A follower that knows a lower high watermark gets a response at once (KIP-1166).
     before = side.world.scheduler.now_ms
     assert only(side.ask(fetch(1, max_wait_ms=300, high_watermark=0), 18)).high_watermark == 1
     assert side.world.scheduler.now_ms - before < 1

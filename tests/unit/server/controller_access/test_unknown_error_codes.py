@@ -113,7 +113,7 @@ def test_a_directory_assignment_is_retried() -> None:
 
 
 def submitted(answer: AlterPartitionResponse) -> ErrorCode:
-    """Return what a leader gets for its proposal."""
+    """Return the result that a leader gets for its proposal."""
     world = SimWorld(1)
     sender = ForwardedAlterPartition(
         1, lambda: 5, NewerController(answer), world.host("a").runtime.timer

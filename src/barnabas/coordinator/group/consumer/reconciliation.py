@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Reconciliation(msgspec.Struct, frozen=True):
-    """What a member is reconciled with."""
+    """The target of a member, and the facts that decide its next step."""
 
     target_epoch: int
     target: Target

@@ -22,9 +22,9 @@ from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from barnabas.coordinator.group.streams.members.streams_member import StreamsMember
     from barnabas.coordinator.group.streams.streams_group import StreamsGroup
     from barnabas.coordinator.group.streams.streams_heartbeat import Heartbeating
-    from barnabas.coordinator.group.streams.streams_member import StreamsMember
     from barnabas.coordinator.group.streams.streams_shard import StreamsShard
     from barnabas.coordinator.group.streams.streams_timers import StreamsTimers
     from barnabas.coordinator.group.streams.tasks import MemberTasks

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.consumer.refusal import RefusalError
-from barnabas.coordinator.group.streams.streams_member import (
+from barnabas.coordinator.group.streams.members.streams_member import (
     JOIN_EPOCH,
     STATIC_LEAVE_EPOCH,
     StreamsMember,
@@ -17,7 +17,7 @@ from barnabas.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from barnabas.coordinator.group.streams.owned_tasks import OwnedTasks
+    from barnabas.coordinator.group.streams.members.owned_tasks import OwnedTasks
     from barnabas.coordinator.group.streams.tasks import Tasks
     from barnabas.coordinator.group.streams.topology.configured_topology import (
         ConfiguredSubtopology,

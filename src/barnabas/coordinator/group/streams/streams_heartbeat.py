@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from barnabas.coordinator.group.classic.joining import ClientIdentity
+    from barnabas.coordinator.group.streams.members.streams_member import StreamsMember
     from barnabas.coordinator.group.streams.streams_group import StreamsGroup
-    from barnabas.coordinator.group.streams.streams_member import StreamsMember
     from barnabas.coordinator.group.streams.streams_topology import StreamsTopology
     from barnabas.coordinator.group.streams.tasks import MemberTasks
     from barnabas.coordinator.group.streams.topology.configured_topology import (

@@ -23,7 +23,19 @@ from barnabas.coordinator.group.streams.heartbeat_checks import (
     reported_tasks,
     require_static,
 )
-from barnabas.coordinator.group.streams.member_offsets import MemberOffsets
+from barnabas.coordinator.group.streams.members.member_offsets import MemberOffsets
+from barnabas.coordinator.group.streams.members.streams_member import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    StreamsMember,
+    UserEndpoint,
+)
+from barnabas.coordinator.group.streams.members.streams_member_state import StreamsMemberState
+from barnabas.coordinator.group.streams.members.task_reconciliation import (
+    TaskReconciliation,
+    reconcile_tasks,
+)
 from barnabas.coordinator.group.streams.streams_heartbeat import (
     NO_TOPOLOGY,
     Assignment,
@@ -33,14 +45,6 @@ from barnabas.coordinator.group.streams.streams_heartbeat import (
     failed_streams_heartbeat,
     task_ids,
 )
-from barnabas.coordinator.group.streams.streams_member import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    STATIC_LEAVE_EPOCH,
-    StreamsMember,
-    UserEndpoint,
-)
-from barnabas.coordinator.group.streams.streams_member_state import StreamsMemberState
 from barnabas.coordinator.group.streams.streams_records import (
     current_record,
     epoch_record,
@@ -50,10 +54,6 @@ from barnabas.coordinator.group.streams.streams_records import (
     target_record,
 )
 from barnabas.coordinator.group.streams.streams_timers import StreamsTimers
-from barnabas.coordinator.group.streams.task_reconciliation import (
-    TaskReconciliation,
-    reconcile_tasks,
-)
 from barnabas.coordinator.group.streams.topology.streams_status import StreamsStatus
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
