@@ -15,8 +15,6 @@ from barnabas.version import __version__ as __version__
 if TYPE_CHECKING:
     from barnabas import (
         aio as aio,
-    )
-    from barnabas import (
         serializers as serializers,
     )
     from barnabas.client.admin.admin import Admin as Admin
@@ -24,44 +22,26 @@ if TYPE_CHECKING:
     from barnabas.client.admin.cluster.quorum import VoterEndpoint as VoterEndpoint
     from barnabas.client.admin.configs.configs import (
         ConfigResource as ConfigResource,
-    )
-    from barnabas.client.admin.configs.configs import (
         ResourceType as ResourceType,
     )
     from barnabas.client.admin.configs.quotas import QuotaEntity as QuotaEntity
     from barnabas.client.admin.groups.group_members import MemberToRemove as MemberToRemove
     from barnabas.client.admin.security.acls import (
         Acl as Acl,
-    )
-    from barnabas.client.admin.security.acls import (
         AclFilter as AclFilter,
-    )
-    from barnabas.client.admin.security.acls import (
         AclOperation as AclOperation,
-    )
-    from barnabas.client.admin.security.acls import (
         AclPermission as AclPermission,
-    )
-    from barnabas.client.admin.security.acls import (
         AclResourceType as AclResourceType,
-    )
-    from barnabas.client.admin.security.acls import (
         PatternType as PatternType,
     )
     from barnabas.client.admin.security.scram import (
         ScramDeletion as ScramDeletion,
-    )
-    from barnabas.client.admin.security.scram import (
         ScramMechanism as ScramMechanism,
-    )
-    from barnabas.client.admin.security.scram import (
         ScramUpsertion as ScramUpsertion,
     )
     from barnabas.client.admin.topics.partitions import ElectionType as ElectionType
     from barnabas.client.admin.topics.topics import (
         NewPartitions as NewPartitions,
-    )
-    from barnabas.client.admin.topics.topics import (
         NewTopic as NewTopic,
     )
     from barnabas.client.admin.transactions import TransactionFilter as TransactionFilter
@@ -72,23 +52,11 @@ if TYPE_CHECKING:
     from barnabas.client.consumer.consumer import Consumer as Consumer
     from barnabas.client.consumer.errors import (
         CommitFailedError as CommitFailedError,
-    )
-    from barnabas.client.consumer.errors import (
         ConcurrentUseError as ConcurrentUseError,
-    )
-    from barnabas.client.consumer.errors import (
         InvalidGroupIdError as InvalidGroupIdError,
-    )
-    from barnabas.client.consumer.errors import (
         LogTruncationError as LogTruncationError,
-    )
-    from barnabas.client.consumer.errors import (
         NoOffsetError as NoOffsetError,
-    )
-    from barnabas.client.consumer.errors import (
         SubscriptionError as SubscriptionError,
-    )
-    from barnabas.client.consumer.errors import (
         WakeupError as WakeupError,
     )
     from barnabas.client.consumer.rebalance_listener import RebalanceListener as RebalanceListener
@@ -96,92 +64,34 @@ if TYPE_CHECKING:
     from barnabas.client.consumer.user_objects import ConsumerInterceptor as ConsumerInterceptor
     from barnabas.client.errors import (
         AdminResultsError as AdminResultsError,
-    )
-    from barnabas.client.errors import (
         AuthenticationError as AuthenticationError,
-    )
-    from barnabas.client.errors import (
         BrokerError as BrokerError,
-    )
-    from barnabas.client.errors import (
         BufferFullError as BufferFullError,
-    )
-    from barnabas.client.errors import (
         ClientClosedError as ClientClosedError,
-    )
-    from barnabas.client.errors import (
         ClientConfigError as ClientConfigError,
-    )
-    from barnabas.client.errors import (
         ClientError as ClientError,
-    )
-    from barnabas.client.errors import (
         ClientTimeoutError as ClientTimeoutError,
-    )
-    from barnabas.client.errors import (
         CorruptRecordsError as CorruptRecordsError,
-    )
-    from barnabas.client.errors import (
         DeliveryTimeoutError as DeliveryTimeoutError,
-    )
-    from barnabas.client.errors import (
         DisconnectedError as DisconnectedError,
-    )
-    from barnabas.client.errors import (
         ForkedClientError as ForkedClientError,
-    )
-    from barnabas.client.errors import (
         IllegalTransactionStateError as IllegalTransactionStateError,
-    )
-    from barnabas.client.errors import (
         InvalidRecordError as InvalidRecordError,
-    )
-    from barnabas.client.errors import (
         NoBrokersError as NoBrokersError,
-    )
-    from barnabas.client.errors import (
         OffsetOutOfRangeError as OffsetOutOfRangeError,
-    )
-    from barnabas.client.errors import (
         ProducerFencedError as ProducerFencedError,
-    )
-    from barnabas.client.errors import (
         RangeStalledError as RangeStalledError,
-    )
-    from barnabas.client.errors import (
         RecordDeserializationError as RecordDeserializationError,
-    )
-    from barnabas.client.errors import (
         RecordTooLargeError as RecordTooLargeError,
-    )
-    from barnabas.client.errors import (
         SerializationError as SerializationError,
-    )
-    from barnabas.client.errors import (
         TlsFailedError as TlsFailedError,
-    )
-    from barnabas.client.errors import (
         TransactionAbortedError as TransactionAbortedError,
-    )
-    from barnabas.client.errors import (
         UnfitRecordError as UnfitRecordError,
-    )
-    from barnabas.client.errors import (
         UnknownPartitionError as UnknownPartitionError,
-    )
-    from barnabas.client.errors import (
         UnknownTopicError as UnknownTopicError,
-    )
-    from barnabas.client.errors import (
         UnreachableBrokerError as UnreachableBrokerError,
-    )
-    from barnabas.client.errors import (
         UnsendableRequestError as UnsendableRequestError,
-    )
-    from barnabas.client.errors import (
         UnsupportedVersionError as UnsupportedVersionError,
-    )
-    from barnabas.client.errors import (
         UnusableResponseError as UnusableResponseError,
     )
     from barnabas.client.facade import Client as Client
@@ -193,8 +103,6 @@ if TYPE_CHECKING:
     from barnabas.client.producer.batches.producer_batch import RecordMetadata as RecordMetadata
     from barnabas.client.producer.interceptors import (
         ProducerInterceptor as ProducerInterceptor,
-    )
-    from barnabas.client.producer.interceptors import (
         ProducerRecord as ProducerRecord,
     )
     from barnabas.client.producer.producer import Producer as Producer
@@ -205,8 +113,6 @@ if TYPE_CHECKING:
     from barnabas.client.share.share_consumer import ShareConsumer as ShareConsumer
     from barnabas.client.share.share_records import (
         ShareRecord as ShareRecord,
-    )
-    from barnabas.client.share.share_records import (
         ShareRecords as ShareRecords,
     )
     from barnabas.client.topic_partition import TopicPartition as TopicPartition

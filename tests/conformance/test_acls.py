@@ -12,17 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka import Producer as ConfluentProducer
+from confluent_kafka import KafkaError, KafkaException, Producer as ConfluentProducer
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
+    AclOperation as ConfluentOperation,
     AclPermissionType,
     AdminClient,
     ResourcePatternType,
     ResourceType,
 )
-from confluent_kafka.admin import AclOperation as ConfluentOperation
 
 import barnabas
 from barnabas.cli.group import group

@@ -24,11 +24,7 @@ from barnabas.protocol.messages.alter_partition_reassignments import (
 from barnabas.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     DirectoryDataRequest,
-)
-from barnabas.protocol.messages.assign_replicas_to_dirs import (
     PartitionDataRequest as AssignedPartition,
-)
-from barnabas.protocol.messages.assign_replicas_to_dirs import (
     TopicDataRequest as AssignedTopic,
 )
 from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest

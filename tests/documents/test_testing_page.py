@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from conformance.client_packages import HERE as PACKAGES
-from conformance.client_packages import node_package
+from conformance.client_packages import HERE as PACKAGES, node_package
 from documents.blocks import sections_of
 from jvm.maven import need, one_maven
 

@@ -18,6 +18,7 @@ from jvm.directory_contents import (
     EXPLICIT,
     GROUP,
     OFFSETS_TOPIC,
+    PARTITIONS as FILLED,
     PLAIN,
     Contents,
     commit,
@@ -25,7 +26,6 @@ from jvm.directory_contents import (
     is_cleaned,
     records,
 )
-from jvm.directory_contents import PARTITIONS as FILLED
 from jvm.directory_dump import Dump
 from jvm.test_directories import SETTINGS, verify
 from waiting import eventually

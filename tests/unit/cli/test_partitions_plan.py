@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from barnabas.cli.partitions.plan import Move, PlanError, moves, plan_assignment
 from barnabas.client.topic_partition import TopicPartition

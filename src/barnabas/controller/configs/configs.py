@@ -16,10 +16,8 @@ from barnabas.metadata.configs.configs_image import BROKER, TOPIC, merge_configs
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.alter_configs import (
     AlterConfigsRequest,
-    AlterConfigsResponse,
-)
-from barnabas.protocol.messages.alter_configs import (
     AlterConfigsResourceResponse as LegacyResourceResponse,
+    AlterConfigsResponse,
 )
 from barnabas.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,

@@ -16,8 +16,7 @@ from barnabas.controller.partitions.partition_change import (
 from barnabas.metadata.partition_registration import NO_LEADER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Iterable, Iterator, Set as AbstractSet
 
     from barnabas.controller.configs.topic_configs import TopicConfigs
     from barnabas.controller.result import VersionedRecord

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from barnabas.client.producer.batches.batch_split import split
 from barnabas.client.producer.batches.producer_batch import ProducerBatch, RecordMetadata

@@ -13,9 +13,11 @@ from barnabas.metadata.configs.configs_image import (
     TOPIC,
 )
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.alter_configs import AlterableConfig as LegacyConfig
-from barnabas.protocol.messages.alter_configs import AlterConfigsRequest
-from barnabas.protocol.messages.alter_configs import AlterConfigsResource as LegacyResource
+from barnabas.protocol.messages.alter_configs import (
+    AlterableConfig as LegacyConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource as LegacyResource,
+)
 from barnabas.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,

@@ -24,9 +24,11 @@ from barnabas.protocol.messages.broker_registration import (
     BrokerRegistrationResponse,
 )
 from barnabas.protocol.messages.controller_registration import ControllerRegistrationResponse
-from barnabas.protocol.messages.vote import PartitionDataResponse as VotePartition
-from barnabas.protocol.messages.vote import TopicDataResponse as VoteTopic
-from barnabas.protocol.messages.vote import VoteResponse
+from barnabas.protocol.messages.vote import (
+    PartitionDataResponse as VotePartition,
+    TopicDataResponse as VoteTopic,
+    VoteResponse,
+)
 from barnabas.raft.log.metadata_log import METADATA_TOPIC
 from barnabas.raft.transport.outbound import core_response
 from barnabas.replication.partition.alter_partition import AlterPartitionProposal

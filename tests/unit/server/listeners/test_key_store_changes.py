@@ -11,11 +11,7 @@ from barnabas.metadata.configs.configs_image import BROKER
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.alter_configs import (
     AlterableConfig as LegacyConfig,
-)
-from barnabas.protocol.messages.alter_configs import (
     AlterConfigsRequest,
-)
-from barnabas.protocol.messages.alter_configs import (
     AlterConfigsResource as LegacyResource,
 )
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest

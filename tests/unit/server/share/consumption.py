@@ -19,8 +19,6 @@ from barnabas.protocol.messages.initialize_share_group_state import (
 )
 from barnabas.protocol.messages.share_acknowledge import (
     AcknowledgementBatch as AcknowledgeBatch,
-)
-from barnabas.protocol.messages.share_acknowledge import (
     AcknowledgePartition,
     AcknowledgeTopic,
     ShareAcknowledgeRequest,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from barnabas.metadata.configs_image import TOPIC as TOPIC_CONFIGS
 
+from barnabas.metadata.configs.configs_image import TOPIC as TOPIC_CONFIGS
 from barnabas.metadata.metadata_version import SHARE_VERSION
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic

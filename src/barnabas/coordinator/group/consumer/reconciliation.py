@@ -27,8 +27,7 @@ from barnabas.coordinator.group.consumer.assignment import NOTHING_OWNED, Owned,
 from barnabas.coordinator.group.consumer.member_state import MemberState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Callable, Mapping, Set as AbstractSet
 
     from barnabas.coordinator.group.consumer.consumer_member import ConsumerMember
 

@@ -19,8 +19,8 @@ from barnabas.settings.key import whole_number
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from barnabas.protocol.messages.alter_configs import AlterConfigsResource as LegacyResource
     from barnabas.protocol.messages.alter_configs import (
+        AlterConfigsResource as LegacyResource,
         AlterConfigsResourceResponse as LegacyResourceResponse,
     )
     from barnabas.protocol.messages.incremental_alter_configs import (
