@@ -12,8 +12,7 @@ from barnabas.coordinator.group.streams.streams_group_state import StreamsGroupS
 from barnabas.coordinator.group.streams.tasks import NO_MEMBER_TASKS, MemberTasks
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Mapping, Set as AbstractSet
 
     from barnabas.coordinator.group.classic.group_memory import GroupMemory
     from barnabas.coordinator.group.streams.members.member_offsets import MemberOffsets

@@ -8,8 +8,6 @@ from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
 from barnabas.protocol.records.streams_group_current_member_assignment import (
     StreamsGroupCurrentMemberAssignmentKey,
     StreamsGroupCurrentMemberAssignmentValue,
-)
-from barnabas.protocol.records.streams_group_current_member_assignment import (
     TaskIds as CurrentTaskIds,
 )
 from barnabas.protocol.records.streams_group_member_metadata import (

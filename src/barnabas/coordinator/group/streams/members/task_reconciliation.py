@@ -28,8 +28,7 @@ from barnabas.coordinator.group.streams.tasks import MemberTasks
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Callable, Collection, Iterable, Set as AbstractSet
 
     from barnabas.coordinator.group.streams.members.owned_tasks import ActiveTasks
     from barnabas.coordinator.group.streams.members.streams_member import StreamsMember
