@@ -63,6 +63,9 @@ def check_streams_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
         raise _invalid("If one task-type is non-null, all must be non-null.")
     if sum(len(each.partitions) for tasks in owned for each in tasks or ()) > _TASKS_MAX:
         raise _invalid(f"A member may own at most {_TASKS_MAX} tasks.")
+    keys = [each.key for each in request.client_tags or ()]
+    if len(set(keys)) != len(keys):
+        raise _invalid("A client tag occurs twice.")
     if request.member_epoch != JOIN_EPOCH and request.topology is not None:
         raise _invalid("Topology can only be provided when (re-)joining.")
 
