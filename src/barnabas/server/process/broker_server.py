@@ -10,20 +10,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.config import GroupCoordinatorConfig
-from barnabas.coordinator.group.consumer.consumer_shard import ConsumerSettings
-from barnabas.coordinator.group.consumer_config import ASSIGNMENT_INTERVAL, ConsumerGroupConfig
 from barnabas.coordinator.group.group_coordinator import (
     GroupCoordinator,
-    GroupSettings,
     ShareServices,
 )
-from barnabas.coordinator.group.share.share_shard import ShareSettings
-from barnabas.coordinator.group.share_config import SHARE_ASSIGNMENT_INTERVAL, ShareGroupConfig
 from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencies
 from barnabas.coordinator.share.config import ShareCoordinatorConfig
 from barnabas.coordinator.transaction.config import TransactionConfig
 from barnabas.coordinator.transaction.transaction_coordinator import TransactionCoordinator
-from barnabas.metadata.configs.configs_image import GROUP
 from barnabas.metadata.partition_registration import DIRECTORY_LOST
 from barnabas.replication.config import FETCH_SESSION_EVICTION_MS, ReplicationConfig
 from barnabas.replication.log_dir_moves import LogDirMoves
@@ -38,6 +32,7 @@ from barnabas.server.configs.topic_configs import TopicConfigs
 from barnabas.server.controller_access.alter_partition_sender import ForwardedAlterPartition
 from barnabas.server.controller_access.auto_topics import AutoTopics
 from barnabas.server.controller_access.directory_assignments import DirectoryAssignments
+from barnabas.server.controller_access.internal_streams_topics import InternalStreamsTopics
 from barnabas.server.controller_access.producer_ids import ProducerIds
 from barnabas.server.controller_access.registration import (
     Registrant,
@@ -48,6 +43,7 @@ from barnabas.server.conversion.conversion_queue import ConversionQueue
 from barnabas.server.handlers.broker_apis import served_apis
 from barnabas.server.handlers.dependencies import BrokerDependencies
 from barnabas.server.handlers.handler_table import HandlerTable
+from barnabas.server.process.group_settings import make_group_settings
 from barnabas.server.process.listener_setup import make_listener
 from barnabas.server.process.metadata_follower import MetadataFollower
 from barnabas.server.share.coordination import make_share_coordinator
@@ -73,7 +69,7 @@ from barnabas.storage.files.clean_shutdown import previous_broker_epoch
 from barnabas.storage.manager.log_manager import LogManager
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from barnabas.metadata.delta import ClusterDelta
     from barnabas.metadata.image import ClusterImage
@@ -85,7 +81,6 @@ if TYPE_CHECKING:
     from barnabas.server.listeners.listener import Listener
     from barnabas.server.process.shared_server import SharedServer
     from barnabas.server.telemetry.client_telemetry import ClientTelemetry
-    from barnabas.settings.definition import ParsedConfig
     from barnabas.storage.files.log_directory import LogDirectory
     from barnabas.storage.topic_partition import TopicIdPartition
 
@@ -324,27 +319,8 @@ class BrokerServer:
             shared.cluster,
             runtime.rng,
             ShareServices(self.persister, latest),
-            self._group_settings(),
+            make_group_settings(self._config, shared.cluster, shared.dynamic),
         )
-
-    def _group_settings(self) -> GroupSettings:
-        """Return the configuration of groups, which follows the dynamic keys."""
-        cluster, config = self._shared.cluster, self._config
-
-        def overrides(group_id: str) -> Mapping[str, str]:
-            return cluster.image.configs.get(GROUP, group_id)
-
-        settings = GroupSettings(
-            ConsumerSettings(config.build(ConsumerGroupConfig), overrides),
-            ShareSettings(config.build(ShareGroupConfig), overrides),
-        )
-
-        def take(changed: ParsedConfig) -> None:
-            settings.consumers.config = changed.build(ConsumerGroupConfig)
-            settings.shares.config = changed.build(ShareGroupConfig)
-
-        self._shared.dynamic.subscribe((ASSIGNMENT_INTERVAL, SHARE_ASSIGNMENT_INTERVAL), take)
-        return settings
 
     def _create_transactions(self) -> None:
         """Create the transaction coordinator, and the sender and writer of its markers."""
@@ -515,6 +491,7 @@ class BrokerServer:
                 lambda: shared.cluster.image.topics.partition_count,
             ),
             auto_topics=self._auto_topics,
+            streams_topics=InternalStreamsTopics(self._forwarding, self._runtime.clock),
             lost_leaders=self._lost_leaders,
             groups=self.groups,
             transactions=self.transactions,

@@ -8,6 +8,7 @@ from barnabas.coordinator.group.classic.classic_group import ClassicGroup
 from barnabas.coordinator.group.classic.group_state import GroupState
 from barnabas.coordinator.group.offsets.committed_offset import offset_tombstone
 from barnabas.coordinator.group.offsets.consumer_claims import check_consumer_commit
+from barnabas.coordinator.group.offsets.streams_claims import check_streams_commit
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 
@@ -47,12 +48,15 @@ class OffsetChanges:
     def commit(self, request: OffsetsToCommit) -> CoordinatorResult[list[ErrorCode]]:
         """Return the records of the valid offsets, and one error code for each offset."""
         if request.is_transactional:
-            error = self._check_transactional_claim(request.claim)
+            error = self._check_transactional_claim(request)
         else:
             error = self._check_claim(request.claim, request.version)
         group = self._groups.consumer.find(request.claim.group_id)
+        streams = self._groups.streams.find(request.claim.group_id)
         if group is not None:
             error = check_consumer_commit(group, request)
+        elif streams is not None:
+            error = check_streams_commit(streams, request)
         elif self._groups.is_share_group(request.claim.group_id):
             error = ErrorCode.GROUP_ID_NOT_FOUND
         if error is not ErrorCode.NONE:
@@ -93,15 +97,19 @@ class OffsetChanges:
         self._rebalance.restart_session(group, group.members[claim.member_id])
         return ErrorCode.NONE
 
-    def _check_transactional_claim(self, claim: MemberClaim) -> ErrorCode:
+    def _check_transactional_claim(self, request: OffsetsToCommit) -> ErrorCode:
         """Return whether the member may commit with a transaction now (KIP-447).
 
         A producer without group metadata may commit always.
         """
+        claim = request.claim
         group = self._groups.classic.find(claim.group_id)
         if group is None:
-            is_member = claim.generation_id >= 0
-            return ErrorCode.ILLEGAL_GENERATION if is_member else ErrorCode.NONE
+            if claim.generation_id < 0:
+                return ErrorCode.NONE
+            if request.knows_member_epochs:
+                return ErrorCode.GROUP_ID_NOT_FOUND
+            return ErrorCode.ILLEGAL_GENERATION
         names_member = claim.member_id != "" or claim.group_instance_id is not None
         if claim.generation_id < 0 and (not names_member or group.is_in(GroupState.EMPTY)):
             return ErrorCode.NONE

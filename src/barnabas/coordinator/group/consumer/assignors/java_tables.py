@@ -77,6 +77,11 @@ def room_for(count: int) -> int:
     return _power_of_two(int((count + 1) / _FULL + 1))
 
 
+def capacity_for(count: int) -> int:
+    """Return the number of buckets of a HashMap that is created with `count` as its capacity."""
+    return _power_of_two(count)
+
+
 def copied(count: int) -> int:
     """Return the number of buckets of a HashSet that copies a collection of `count` keys."""
     return _power_of_two(max(int(count / _FULL) + 1, _CAPACITY))
@@ -127,13 +132,13 @@ class JavaTable(Generic[K]):
     def add(self, key: K) -> None:
         """Add a key, unless the table has it."""
         hashes = self._hashes
+        # `computeIfAbsent` looks at the size before it looks for the key.
+        if self._is_computed and len(hashes) > self._capacity * _FULL:
+            self._capacity *= 2
         if key in hashes:
             return
         code = self._hash(key)
         code ^= code >> 16
-        # `computeIfAbsent` looks at the size before it adds the key.
-        if self._is_computed and len(hashes) > self._capacity * _FULL:
-            self._capacity *= 2
         bucket_max = _BUCKET_MAX - 1 if self._is_computed else _BUCKET_MAX
         if len(hashes) >= bucket_max and self._capacity < _SMALL:
             last = self._capacity - 1
