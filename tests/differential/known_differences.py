@@ -21,7 +21,8 @@ _SILENT = "Kafka never answers it; Barnabas does"
 _OLD = "versions that Kafka 4.0 dropped are served for older clients"
 _FEATURES = "features that are not implemented are not advertised"
 
-# A member that asks twice has two connections: whoever waits on the first one is told.
+# A member that asks twice has two connections: the request that waits on the first one gets a
+# response.
 _FIRST = (
     "a SyncGroup or JoinGroup whose member leaves, or asks again, is not left without an answer"
 )

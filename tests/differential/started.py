@@ -32,7 +32,7 @@ SETTINGS = {
     "group.share.assignment.interval.ms": "0",
     # InitProducerId 6 (KIP-939).
     "unstable.api.versions.enable": "true",
-    # What a broker does from time to time, often enough to wait for.
+    # Periodic work of a broker, with intervals short enough for a test.
     "log.initial.task.delay.ms": "100",
     "log.retention.check.interval.ms": "500",
     "log.cleaner.backoff.ms": "500",
@@ -40,6 +40,8 @@ SETTINGS = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
     # Each broker drops empty groups at its own times: never between two answers of a comparison.
     "offsets.retention.check.interval.ms": "86400000",
+    # A broker that waits long for processor time is not fenced: it would lose its partitions.
+    "broker.session.timeout.ms": "300000",
 }
 
 

@@ -42,7 +42,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess | KafkaProcess]:
 
 
 class Pipeline:
-    """Lines in, counts out, and what they have to be."""
+    """Lines in, counts out, and the expected counts."""
 
     def __init__(self, bootstrap: str, directory: Path, **settings: object) -> None:
         """`settings` are those of the application, with "_" for "."."""
@@ -67,7 +67,7 @@ class Pipeline:
             "num.stream.threads": 2,
             "commit.interval.ms": 100,
             "repartition.purge.interval.ms": 100,
-            # What was restarted takes the place of what it was, though that was killed.
+            # A restarted instance takes the place of the killed one.
             "group.instance.id": "instance",
             "auto.offset.reset": "earliest",
             **self._settings,
@@ -110,7 +110,7 @@ class Pipeline:
         return found
 
     def await_counts(self) -> None:
-        """Wait until every count is what it has to be, and all of it is committed."""
+        """Wait until every count is as expected, and all offsets are committed."""
         eventually_equal(lambda: self.last_by_key("counts"), dict(self.expected))
         eventually_equal(self.uncommitted, 0)
 
@@ -164,7 +164,7 @@ def test_words_are_counted_despite_a_stop_a_kill_and_a_state_loss(
     with pipeline.start() as program:
         pipeline.feed(302)
         pipeline.await_counts()
-        # What was read from the repartition topic is deleted from it as the application goes.
+        # The application deletes records of the repartition topic after it has read them.
         with reader(broker.bootstrap) as consumer:
             place = TopicPartition(REPARTITION, 0)
             eventually(lambda: consumer.get_watermark_offsets(place, TIMEOUT_S)[0] > 0)

@@ -1,4 +1,4 @@
-"""Copies of a topic to another one that tests disturb, and what a reader finds afterwards."""
+"""Copies of a topic to another one that tests disturb, and the records of a reader afterwards."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from barnabas.client.facade import Client
+from spark.late_workers import worker_was_late
 from spark.queries import to_the_end
 from spark.stopping_sink import StoppingSink, StopPoint
 from waiting import eventually
@@ -37,6 +38,20 @@ class Copy:
 
     def start(self) -> StreamingQuery:
         return self._writer.start()
+
+    def stop_at(self, step: str) -> StreamingQuery:
+        """Start the query, and return it when one of its processes has stopped at the step."""
+        self.point.request(step)
+        query = self.start()
+
+        def has_stopped() -> bool:
+            nonlocal query
+            if worker_was_late(query.exception()):
+                query = self.start()
+            return self.point.stopped() != 0
+
+        eventually(has_stopped, lambda: f"{query.exception()}")
+        return query
 
     def finish(self) -> None:
         to_the_end(self._writer.start)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import sys
 
+from late_workers import run_job
+
 from barnabas.spark.session import spark_session
 
 
 def main(bootstrap: str, topic: str, directory: str, trigger: str) -> None:
     spark = spark_session("job", "local[2]", {"spark.driver.memory": "1g"})
     spark.sparkContext.setLogLevel("OFF")
-    query = (
+    writer = (
         spark.readStream.format("barnabas")
         .option("kafka.bootstrap.servers", bootstrap)
         .option("subscribe", topic)
@@ -22,11 +24,8 @@ def main(bootstrap: str, topic: str, directory: str, trigger: str) -> None:
         .option("path", f"{directory}/out")
         .option("checkpointLocation", f"{directory}/checkpoint")
         .trigger(**json.loads(trigger))
-        .start()
     )
-    print("started", flush=True)
-    query.awaitTermination()
-    print("finished", flush=True)
+    run_job(writer.start)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pyspark
 import stopping_sink
+from late_workers import run_job
 from pyspark import cloudpickle
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from barnabas.spark.session import spark_session
@@ -62,19 +62,7 @@ def main(bootstrap: str, topic: str, directory: str, trigger: str, words: str = 
     )
     if sink == stopping_sink.StoppingSink.name():
         writer = writer.option("stopDirectory", directory)
-    query = writer.start()
-    print("started", flush=True)
-    while True:
-        try:
-            query.awaitTermination()
-        except StreamingQueryException as error:
-            # Spark waits ten seconds for the start of a process; a busy machine takes longer.
-            if "Python worker failed to connect back" not in str(error):
-                raise
-            query = writer.start()
-        else:
-            break
-    print("finished", flush=True)
+    run_job(writer.start)
 
 
 if __name__ == "__main__":

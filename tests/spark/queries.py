@@ -10,24 +10,21 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from spark.late_workers import worker_was_late
 from waiting import eventually
 
 T = TypeVar("T")
 
 
 def with_python(run: Callable[[], T]) -> T:
-    """Return the result of `run`; repeat it while Spark gives up a Python process too early.
-
-    Spark waits ten seconds for the start of the process. No setting changes that, and a busy
-    machine takes longer.
-    """
+    """Return the result of `run`; repeat it while Spark gives up a Python process too early."""
     results: list[T] = []
 
     def is_done() -> bool:
         try:
             results.append(run())
         except StreamingQueryException as error:
-            if "Python worker failed to connect back" not in str(error):
+            if not worker_was_late(error):
                 raise
             return False
         return True

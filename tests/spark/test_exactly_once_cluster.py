@@ -22,7 +22,6 @@ from spark.copies import (
     write_records,
 )
 from spark.stopping_sink import STEPS
-from waiting import eventually
 
 pytestmark = pytest.mark.spark
 
@@ -103,9 +102,7 @@ def test_each_row_is_seen_once_after_a_coordinators_broker_is_killed(
     copy: Copy,
     copied: Callable[[], Counter[bytes]],
 ) -> None:
-    copy.point.request(step)
-    query = copy.start()
-    eventually(lambda: copy.point.stopped() != 0, lambda: f"{query.exception()}")
+    query = copy.stop_at(step)
     killed = cluster.node(leader_of(client, COORDINATORS[coordinator]))
     killed.kill()
     try:

@@ -16,7 +16,7 @@ from barnabas.testing.broker_process import BrokerProcess
 from jvm.kafka_process import KafkaProcess
 from spark.copies import Copy, await_end, copy_of, each_row_once, write_records
 from spark.stopping_sink import STEPS
-from waiting import eventually, eventually_equal
+from waiting import eventually_equal
 
 pytestmark = pytest.mark.spark
 
@@ -50,9 +50,7 @@ def copy(
 def test_each_row_is_seen_once_after_a_process_is_killed(
     step: str, copy: Copy, copied: Callable[[], Counter[bytes]]
 ) -> None:
-    copy.point.request(step)
-    query = copy.start()
-    eventually(lambda: copy.point.stopped() != 0, lambda: f"{query.exception()}")
+    query = copy.stop_at(step)
     os.kill(copy.point.stopped(), signal.SIGKILL)
     await_end(query)
     assert query.exception() is not None
@@ -74,9 +72,7 @@ def test_each_row_is_seen_once_after_the_broker_is_killed(
     either_broker: EitherBroker,
     copied: Callable[[], Counter[bytes]],
 ) -> None:
-    copy.point.request(step)
-    query = copy.start()
-    eventually(lambda: copy.point.stopped() != 0, lambda: f"{query.exception()}")
+    query = copy.stop_at(step)
     either_broker.kill()
     copy.point.release()
     either_broker.start()

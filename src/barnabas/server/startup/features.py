@@ -21,7 +21,7 @@ SUPPORTED_FEATURES: dict[str, SupportedLevels] = {
     ELIGIBLE_LEADER_REPLICAS_VERSION: SupportedLevels(0, 1),
     TRANSACTION_VERSION: SupportedLevels(0, TRANSACTION_VERSION_MAX),
     GROUP_VERSION: SupportedLevels(0, 1),
-    SHARE_VERSION: SupportedLevels(0, 1),
+    SHARE_VERSION: SupportedLevels(0, 2),
 }
 
 # Feature levels of new clusters.
@@ -30,5 +30,5 @@ BOOTSTRAP_FEATURES: dict[str, int] = {
     ELIGIBLE_LEADER_REPLICAS_VERSION: 1,
     TRANSACTION_VERSION: TRANSACTION_VERSION_MAX,
     GROUP_VERSION: 1,
-    SHARE_VERSION: 1,
+    SHARE_VERSION: 2,
 }

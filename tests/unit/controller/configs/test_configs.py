@@ -5,11 +5,19 @@ from __future__ import annotations
 import pytest
 
 from barnabas.controller.configs.config_operations import ConfigOperation
-from barnabas.metadata.configs_image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from barnabas.metadata.configs.configs_image import (
+    BROKER,
+    BROKER_LOGGER,
+    CLIENT_METRICS,
+    GROUP,
+    TOPIC,
+)
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.alter_configs import AlterableConfig as LegacyConfig
-from barnabas.protocol.messages.alter_configs import AlterConfigsRequest
-from barnabas.protocol.messages.alter_configs import AlterConfigsResource as LegacyResource
+from barnabas.protocol.messages.alter_configs import (
+    AlterableConfig as LegacyConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource as LegacyResource,
+)
 from barnabas.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,

@@ -10,17 +10,17 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from barnabas.client.errors import RecordTooLargeError
-from barnabas.client.producer.batch_split import split
-from barnabas.client.producer.producer_batch import ProducerBatch
-from barnabas.client.producer.unfit_record import exact_timestamp, raise_unfit, record_parts
+from barnabas.client.producer.batches.batch_split import split
+from barnabas.client.producer.batches.producer_batch import ProducerBatch
+from barnabas.client.producer.batches.unfit_record import exact_timestamp, raise_unfit, record_parts
 from barnabas.record.compression import CODES
-from barnabas.runtime.memory import keep_freed_memory
+from barnabas.runtime.system.memory import keep_freed_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from barnabas.client.config import ClientConfig
-    from barnabas.client.producer.producer_batch import DeliveryCallback
+    from barnabas.client.producer.batches.producer_batch import DeliveryCallback
     from barnabas.client.topic_partition import TopicPartition
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.timer import Timer
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["REFUSALS", "Accumulator", "PartitionQueue"]
 
-# What the batch writer and its loops raise for a record with a wrong type or value.
+# Exceptions of the batch writer for a record with a wrong type or value.
 REFUSALS = (TypeError, ValueError, AttributeError, OverflowError, BufferError)
 # Upper bound of the bytes that encoding adds: batch header, lengths, deltas.
 _OVERHEAD = 61 + 36

@@ -18,7 +18,7 @@ from barnabas.raft.listener import SnapshotId
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from barnabas.metadata.publisher import MetadataPublisher
+    from barnabas.metadata.publishing.publisher import MetadataPublisher
     from barnabas.protocol.schema import Record
     from barnabas.raft.config import RaftConfig
     from barnabas.raft.driver.raft_driver import RaftDriver

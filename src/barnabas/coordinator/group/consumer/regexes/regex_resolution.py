@@ -15,9 +15,10 @@ from barnabas.coordinator.group.consumer.refusal import RefusalError
 from barnabas.coordinator.group.consumer.resolved_regex import ResolvedRegex
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
+from barnabas.waiting.steps import UNFINISHED, run_slice
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Generator
 
     from barnabas.coordinator.group.topics_view import TopicsView
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
@@ -43,7 +44,7 @@ class _Resolution(msgspec.Struct):
     # Topics by expression.
     found: dict[str, set[str]]
     # Compiles and matches; yields after each expression and each match.
-    steps: Iterator[None]
+    steps: Generator[None, None, None]
 
 
 class RegexResolver:
@@ -87,11 +88,9 @@ class RegexResolver:
         )
 
     def _slice(self, resolution: _Resolution) -> CoordinatorResult[None]:
-        end_ms = self._clock.monotonic_ms() + _SLICE_MS
-        for _ in resolution.steps:
-            if self._clock.monotonic_ms() >= end_ms:
-                self._schedule(resolution)
-                return CoordinatorResult(None)
+        if run_slice(resolution.steps, self._clock, _SLICE_MS) is UNFINISHED:
+            self._schedule(resolution)
+            return CoordinatorResult(None)
         self._running.discard(resolution.group_id)
         now_ms = self._clock.wall_ms()
         found = {
@@ -106,7 +105,7 @@ def _resolve(
     found: dict[str, set[str]],
     names: list[str],
     is_allowed: Callable[[str], bool],
-) -> Iterator[None]:
+) -> Generator[None, None, None]:
     """Add the matching topics to `found`. Yield after each step."""
     expressions: dict[str, Matches] = {}
     for regex in found:

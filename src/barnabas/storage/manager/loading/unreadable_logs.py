@@ -12,7 +12,7 @@ from barnabas.storage.files.partition_metadata import encode_topic_id
 if TYPE_CHECKING:
     from barnabas.storage.damage import DamageRegister
     from barnabas.storage.log.log import Log
-    from barnabas.storage.manager.log_loading import AssignedLogs, FoundLog
+    from barnabas.storage.manager.loading.log_loading import AssignedLogs, FoundLog
     from barnabas.storage.topic_partition import TopicPartition
 
 

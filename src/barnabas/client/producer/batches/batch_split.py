@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.client.producer.producer_batch import ProducerBatch
+from barnabas.client.producer.batches.producer_batch import ProducerBatch
 from barnabas.record.batch import HEADER_SIZE
 from barnabas.record.builder import record_size_max
 from barnabas.record.reader import records

@@ -10,7 +10,10 @@ from barnabas.coordinator.group.consumer.consumer_records import (
     regex_record,
     regex_tombstone,
 )
-from barnabas.coordinator.group.consumer.regex_resolution import RegexResolver, compile_regex
+from barnabas.coordinator.group.consumer.regexes.regex_resolution import (
+    RegexResolver,
+    compile_regex,
+)
 from barnabas.coordinator.group.consumer.resolved_regex import UNRESOLVED
 
 if TYPE_CHECKING:

@@ -6,13 +6,21 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.metadata.share_offset_reset import is_offset_reset
+from barnabas.metadata.configs.share_offset_reset import is_offset_reset
 from barnabas.settings.definition import ConfigDefinition, ConfigKey, ConfigType
 from barnabas.settings.key import DynamicMode, Synonym
 from barnabas.settings.range import at_least, one_of, satisfying
 
 if TYPE_CHECKING:
-    from barnabas.settings.range import Range
+    from barnabas.settings.range import ConfigValue, Range
+
+# Configs of dead-letter topics (KIP-1191).
+DEAD_LETTER_TOPIC = "errors.deadletterqueue.topic.name"
+COPY_DEAD_LETTERS = "errors.deadletterqueue.copy.record.enable"
+
+
+def _is_dead_letter_topic(value: ConfigValue) -> bool:
+    return isinstance(value, str) and not value.startswith("__")
 
 
 def _integer(name: str, default: int, doc: str, allowed: Range) -> ConfigKey:
@@ -103,6 +111,23 @@ GROUP_CONFIGS = ConfigDefinition([
         ConfigType.BOOLEAN,
         True,
         "Whether members of a share group may prolong the locks of their records.",
+        None,
+        DynamicMode.CLUSTER_WIDE,
+    ),
+    ConfigKey(
+        DEAD_LETTER_TOPIC,
+        ConfigType.STRING,
+        "",
+        "Dead-letter topic of a share group: it gets the records that the group rejects or that"
+        " reach the delivery count limit. Empty for none.",
+        satisfying("no name that begins with __", _is_dead_letter_topic),
+        DynamicMode.CLUSTER_WIDE,
+    ),
+    ConfigKey(
+        COPY_DEAD_LETTERS,
+        ConfigType.BOOLEAN,
+        False,
+        "Whether the dead-letter topic gets the keys and values of the records too.",
         None,
         DynamicMode.CLUSTER_WIDE,
     ),

@@ -24,7 +24,7 @@ from barnabas.coordinator.group.classic.group_record import group_record
 from barnabas.coordinator.group.classic.group_state import GroupState
 from barnabas.coordinator.group.consumer.assignment import NOTHING
 from barnabas.coordinator.group.consumer.consumer_records import group_tombstones
-from barnabas.coordinator.group.consumer.conversion_size import fits
+from barnabas.coordinator.group.consumer.conversion.conversion_size import fits
 from barnabas.coordinator.runtime.append_errors import client_error
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.protocol_error import ProtocolError
@@ -51,7 +51,7 @@ _MAYBE_COMMITTED = frozenset(
 
 
 class Departure(msgspec.Struct, frozen=True):
-    """The members of the consumer protocol that go, and what comes after them."""
+    """The members of the consumer protocol that leave, and the state after them."""
 
     leaving: Collection[ConsumerMember] = ()
     # A static member of the classic protocol that replaces the last member of the consumer

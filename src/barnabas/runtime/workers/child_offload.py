@@ -13,21 +13,21 @@ import sys
 from collections import deque
 from typing import TYPE_CHECKING
 
-from barnabas.runtime.child import DONE, LENGTH, MESSAGE, encode_frame
-from barnabas.runtime.offload import OffloadError
+from barnabas.runtime.workers.child import DONE, LENGTH, MESSAGE, encode_frame
+from barnabas.runtime.workers.offload import OffloadError
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from barnabas.runtime.offload import OffloadTask
     from barnabas.runtime.timer import Cancellable
+    from barnabas.runtime.workers.offload import OffloadTask
 
 # How long an idle child is kept, and the interval of checks for the exit of a killed child.
 IDLE_S = 30.0
 _REAP_S = 0.01
 _READ_BYTES = 1 << 16
-_MAIN = "import sys; from barnabas.runtime.child import main; main(int(sys.argv[1]))"
+_MAIN = "import sys; from barnabas.runtime.workers.child import main; main(int(sys.argv[1]))"
 
 
 class ChildOffload:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.client.errors import ClientError
-    from barnabas.client.producer.producer_batch import ProducerBatch, RecordMetadata
+    from barnabas.client.producer.batches.producer_batch import ProducerBatch, RecordMetadata
 
 __all__ = ["Delivery", "DeliveryState"]
 

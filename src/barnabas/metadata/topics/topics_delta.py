@@ -8,7 +8,7 @@ import msgspec
 
 from barnabas.metadata.errors import MetadataReplayError
 from barnabas.metadata.partition_registration import PartitionRegistration
-from barnabas.metadata.topics_image import TopicImage, TopicsImage
+from barnabas.metadata.topics.topics_image import TopicImage, TopicsImage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

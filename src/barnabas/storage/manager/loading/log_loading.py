@@ -11,7 +11,7 @@ from barnabas.storage.files.checkpoint import CheckpointError, OffsetCheckpoint
 from barnabas.storage.files.clean_shutdown import NO_BROKER_EPOCH, take_marker
 from barnabas.storage.log.log import Log
 from barnabas.storage.log_opening import LogOpening
-from barnabas.storage.manager.recreated_logs import is_recreated
+from barnabas.storage.manager.loading.recreated_logs import is_recreated
 from barnabas.storage.recovery.log_loader import LogLoader
 from barnabas.storage.topic_partition import (
     DELETE_SUFFIX,
@@ -22,7 +22,7 @@ from barnabas.storage.topic_partition import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Callable, Generator
 
     from barnabas.storage.config import LogConfig, StorageConfig
     from barnabas.storage.files.log_directory import LogDirectory
@@ -34,9 +34,8 @@ _log = logging.getLogger(__name__)
 CLUSTER_METADATA = TopicPartition("__cluster_metadata", 0)
 # Interval between log lines about the progress of a long load, in ms.
 _PROGRESS_MS = 5_000
-# Limits of a slice, in steps and in ms.
-_SLICE_STEPS = 256
-_SLICE_MS = 20.0
+# Time limit of a slice at startup, in ms. No client is connected yet, so it may be longer.
+SLICE_MS = 20.0
 
 
 class AssignedLogs(Protocol):
@@ -212,27 +211,6 @@ class DirectoryLoading:
             # consumers read it. So it must survive a power loss.
             log.flush()
         return log
-
-
-def run_in_slices(
-    steps: Iterator[None],
-    dependencies: LogDependencies,
-    is_stopped: Callable[[], bool],
-    on_done: Callable[[], None],
-) -> None:
-    """Run some steps per turn of the loop; `on_done` may be called before this returns."""
-
-    def run() -> None:
-        if is_stopped():
-            return
-        until = dependencies.clock.monotonic_ms() + _SLICE_MS
-        for count, _ in enumerate(steps):
-            if count >= _SLICE_STEPS or dependencies.clock.monotonic_ms() >= until:
-                dependencies.timer.call_soon(run)
-                return
-        on_done()
-
-    run()
 
 
 class _Progress:

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 from barnabas.runtime.clock import SystemClock
 from barnabas.runtime.disk import RealDisk
-from barnabas.runtime.offload import Throttle
-from barnabas.runtime.system_calls import request_parent_death_signal
+from barnabas.runtime.system.system_calls import request_parent_death_signal
+from barnabas.runtime.workers.offload import Throttle
 
 if TYPE_CHECKING:
-    from barnabas.runtime.offload import OffloadTask
+    from barnabas.runtime.workers.offload import OffloadTask
 
 LENGTH = struct.Struct(">I")
 # Kinds of frames from the child: a message of the task, its end, or the error that ended it.

@@ -22,7 +22,7 @@ from barnabas.coordinator.group.consumer.classic_metadata import ClassicMetadata
 from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
 from barnabas.coordinator.group.consumer.consumer_member import ConsumerMember
 from barnabas.coordinator.group.consumer.consumer_records import group_records
-from barnabas.coordinator.group.consumer.conversion_size import fits
+from barnabas.coordinator.group.consumer.conversion.conversion_size import fits
 from barnabas.coordinator.group.consumer.refusal import RefusalError
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.protocol_error import ProtocolError

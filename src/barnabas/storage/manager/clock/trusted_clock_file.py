@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from barnabas.storage.manager.trusted_clock import CHECKPOINT, TrustedTime, read_trusted_time
+from barnabas.storage.manager.clock.trusted_clock import CHECKPOINT, TrustedTime, read_trusted_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from barnabas.storage.files.log_directory import LogDirectory
     from barnabas.storage.log_dependencies import LogDependencies
-    from barnabas.storage.manager.trusted_clock import TrustedClock
+    from barnabas.storage.manager.clock.trusted_clock import TrustedClock
 
 
 class TrustedClockFile:

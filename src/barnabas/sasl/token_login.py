@@ -1,4 +1,4 @@
-"""OAUTHBEARER on the client: tokens from the user's code, or from the server of an issuer.
+"""OAUTHBEARER of clients and nodes: tokens from the user's code, or from the server of an issuer.
 
 A token is used for all connections until most of its time has passed.
 """
@@ -20,12 +20,28 @@ from barnabas.sasl.oauthbearer_messages import OAUTHBEARER
 from barnabas.sasl.unsecured_token import claims_of, make_unsecured
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.executor import Executor
     from barnabas.runtime.loop import Runtime
     from barnabas.sasl.client_login import OnBegun
 
-__all__ = ["ClientCredentials", "Token", "TokenLogin", "from_provider", "unsecured"]
+__all__ = [
+    "CLAIM_OPTION",
+    "EXTENSION_OPTION",
+    "ClientCredentials",
+    "Token",
+    "TokenLogin",
+    "TokenSource",
+    "from_provider",
+    "options_with_prefix",
+    "unsecured",
+]
+
+# Prefixes of options of the login module: SASL extensions, and claims of unsecured tokens.
+EXTENSION_OPTION = "extension_"
+CLAIM_OPTION = "unsecuredLoginStringClaim_"
 
 # The share of a token's time after which another one is asked for, as in Kafka.
 _USED_SHARE = 0.8
@@ -189,6 +205,13 @@ def unsecured(claims: dict[str, Any]) -> TokenSource:
         return Token(made, 1000 * (issued_s + _UNSECURED_S))
 
     return get
+
+
+def options_with_prefix(options: Mapping[str, str], prefix: str) -> dict[str, str]:
+    """Return the options of a login module whose names have the prefix, without it."""
+    return {
+        name.removeprefix(prefix): text for name, text in options.items() if name.startswith(prefix)
+    }
 
 
 def _exchange(token: Token) -> OAuthBearerClient:
