@@ -9,24 +9,23 @@ import pytest
 
 from jvm.java import TIMEOUT_S, java_command
 from unit.coordinator.group.streams.task_assignor_cases import (
-    TASK_ASSIGNORS,
     StreamsGroupHistory,
     TaskAssignorCase,
 )
 from unit.coordinator.group.streams.topology_cases import TopologyCase, facts, topology_case
 
 SOURCE = Path(__file__).parent / "StreamsGroups.java"
-GROUPS = 250
+GROUPS = {"sticky": 150, "mock": 20}
 ASSIGNMENTS = 10
-TOPOLOGIES = 3_000
+TOPOLOGIES = 1_500
 
 
 @pytest.fixture(scope="module")
 def assignments() -> list[TaskAssignorCase]:
     return [
         case
-        for assignor in TASK_ASSIGNORS
-        for seed in range(GROUPS)
+        for assignor, groups in GROUPS.items()
+        for seed in range(groups)
         for case in StreamsGroupHistory(assignor, seed).cases(ASSIGNMENTS)
     ]
 

@@ -12,6 +12,7 @@ from barnabas.cli.common.output import EXIT_FAILED, client_options, connected, e
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.tables import bad, dim, echo_line, echo_table, good, strong, warn
 from barnabas.cli.groups.reset import reset_group
+from barnabas.cli.groups.streams_tables import echo_streams_members, echo_topology, streams_json
 from barnabas.client.errors import ClientError
 
 if TYPE_CHECKING:
@@ -98,6 +99,8 @@ def describe_groups(
 ) -> None:
     """Show the state, members, offsets and lag of groups.
 
+    Streams groups are shown with their topology, and with --members with their tasks.
+
     Exit status 1: a group does not exist.
     """
     from barnabas.cli.groups.group_lag import group_progress
@@ -132,9 +135,14 @@ def _echo_group(group: GroupProgress, *, with_members: bool) -> None:
         ", lag ",
         _lag(group.lag),
     )
+    if group.streams is not None:
+        echo_topology(group.streams)
     if with_members and described.members:
-        rows = [_member_row(member) for member in described.members]
-        echo_table(("member", "client", "host", "reads"), rows)
+        if group.streams is not None:
+            echo_streams_members(group.streams)
+        else:
+            rows = [_member_row(member) for member in described.members]
+            echo_table(("member", "client", "host", "reads"), rows)
         if sys.stdout.isatty():
             echo()
     rows = [
@@ -206,6 +214,7 @@ def _group_json(group: GroupProgress) -> dict[str, Any]:
             }
             for each in group.partitions
         ],
+        **({} if group.streams is None else {"streams": streams_json(group.streams)}),
     }
 
 

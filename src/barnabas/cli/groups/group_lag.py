@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from barnabas.client.admin.groups.groups import GroupDescription, GroupMember
+    from barnabas.client.admin.groups.streams_groups import StreamsGroupDescription
     from barnabas.client.facade import Client
     from barnabas.client.group.group_offsets import CommittedOffset
     from barnabas.client.topic_partition import TopicPartition
@@ -46,6 +47,8 @@ class GroupProgress:
     description: GroupDescription
     coordinator: int | None
     partitions: tuple[PartitionProgress, ...]
+    # The topology and tasks of a streams group; None for other groups.
+    streams: StreamsGroupDescription | None = None
 
     @property
     def lag(self) -> int:
@@ -65,6 +68,7 @@ def group_progress(client: Client, names: Sequence[str]) -> dict[str, GroupProgr
             found[name] = description
             continue
         committed[name] = client.committed(name)
+    streams = _streams(client, descriptions)
     ends = _ends(client, [tp for offsets in committed.values() for tp in offsets], descriptions)
     for name, offsets in committed.items():
         description = descriptions[name]
@@ -74,8 +78,24 @@ def group_progress(client: Client, names: Sequence[str]) -> dict[str, GroupProgr
             description,
             node if isinstance(node, int) else None,
             tuple(_partitions(description, offsets, ends)),
+            streams.get(name),
         )
     return found
+
+
+def _streams(
+    client: Client, descriptions: Mapping[str, GroupDescription | ClientError]
+) -> dict[str, StreamsGroupDescription]:
+    """Return the topology and tasks of the streams groups."""
+    names = [
+        name
+        for name, each in descriptions.items()
+        if not isinstance(each, ClientError) and each.type == "streams"
+    ]
+    if not names:
+        return {}
+    found = client.admin.describe_streams_groups(names)
+    return {name: each for name, each in found.items() if not isinstance(each, ClientError)}
 
 
 def _partitions(
@@ -84,6 +104,9 @@ def _partitions(
     ends: Mapping[TopicPartition, int],
 ) -> Iterable[PartitionProgress]:
     readers = {tp: member for member in description.members for tp in member.assignment}
+    if description.type == "streams":
+        # A task has no partition in those of its topics that have fewer partitions.
+        readers = {tp: member for tp, member in readers.items() if tp in ends or tp in offsets}
     for tp in sorted({*offsets, *readers}):
         offset = offsets.get(tp)
         yield PartitionProgress(

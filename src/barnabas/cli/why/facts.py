@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from barnabas.cli.partitions.snapshot import PartitionSnapshot
     from barnabas.cli.transactions.held_back import HeldBack
     from barnabas.client.admin.groups.groups import GroupDescription
+    from barnabas.client.admin.groups.streams_groups import StreamsGroupDescription
     from barnabas.client.errors import ClientError
     from barnabas.client.topic_partition import TopicPartition
 
@@ -155,9 +156,12 @@ class GroupFacts:
     brokers: BrokerFacts
     seconds: float
     readers: Sequence[ReaderFacts] = ()
-    # Topics that members subscribe to but that do not exist.
+    # Topics that members subscribe to but that do not exist. In a streams group also missing
+    # changelogs.
     missing_topics: frozenset[str] = frozenset()
     # Partitions of subscribed topics that are not assigned to any member.
     unread: Sequence[TopicPartition] = ()
     # Client id -> the lowest fetch quota that may apply to its members.
     fetch_quotas: Mapping[str, FetchQuota] = field(default_factory=dict)
+    # The topology and tasks of a streams group; None for other groups.
+    streams: StreamsGroupDescription | None = None

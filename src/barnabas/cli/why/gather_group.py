@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from barnabas.client.admin.configs.quotas import QuotaEntity
     from barnabas.client.admin.groups.groups import GroupDescription, GroupMember
+    from barnabas.client.admin.groups.streams_groups import StreamsGroupDescription
     from barnabas.client.connections.metadata_cache import TopicInfo
     from barnabas.client.facade import Client
     from barnabas.client.fetch.list_offsets import ListedOffset
@@ -53,6 +54,12 @@ def gather_group(client: Client, name: str, seconds: float) -> GroupFacts:
         described = _describe_again(client, described)
         readers = _readers(client, described, before, now)
     subscribed = {topic for member in described.members for topic in member.topics}
+    streams = _streams(client, described)
+    changelogs = {
+        topic
+        for each in (streams.subtopologies if streams is not None else ())
+        for topic in each.changelog_topics
+    }
     there = client.describe_topics()
     read = {tp for member in described.members for tp in member.assignment}
     unread = [
@@ -68,10 +75,19 @@ def gather_group(client: Client, name: str, seconds: float) -> GroupFacts:
         brokers,
         elapsed,
         _with_transactions(client, readers),
-        frozenset(subscribed - set(there)),
+        frozenset((subscribed | changelogs) - set(there)),
         unread,
         _fetch_quotas(client, {member.client_id for member in described.members}),
+        streams,
     )
+
+
+def _streams(client: Client, described: GroupDescription) -> StreamsGroupDescription | None:
+    """Return the topology and tasks of a streams group; None for other groups."""
+    if described.type != "streams":
+        return None
+    found = client.admin.describe_streams_groups([described.group_id])[described.group_id]
+    return None if isinstance(found, ClientError) else found
 
 
 def _coordinator(client: Client, name: str, seconds: float) -> int | ClientError:
@@ -108,8 +124,14 @@ def _readers(
     if not wanted:
         return []
     topics = client.describe_topics()
-    # Deleted topics have no records to read.
-    there = [tp for tp in wanted if tp.topic in topics]
+    # Deleted topics have no records to read. A task has no partition in those of its topics that
+    # have fewer partitions.
+    is_streams = described.type == "streams"
+    there = [
+        tp
+        for tp in wanted
+        if tp.topic in topics and (not is_streams or tp.partition in topics[tp.topic].partitions)
+    ]
     led = [tp for tp in there if _leader(topics, tp) >= 0]
     admin = client.admin
     starts = admin.list_offsets(dict.fromkeys(led, "earliest"))

@@ -6,6 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from barnabas.cli.why.reason import Reason, duration, note, ok, wrong
+from barnabas.cli.why.streams_reasons import streams_reasons
 from barnabas.cli.why.transaction_reasons import transaction_reasons
 from barnabas.client.errors import ClientError
 from barnabas.protocol.errors import ErrorCode
@@ -46,6 +47,7 @@ def group_reasons(facts: GroupFacts) -> list[Reason]:
             f"`barnabas topics create {topic}`, or check the name",
         )
         for topic in sorted(facts.missing_topics)
+        if facts.streams is None
     ]
     if facts.unread and described.state == "Stable":
         shown = ", ".join(map(str, facts.unread[:5])) + (" ..." if len(facts.unread) > 5 else "")
@@ -139,6 +141,8 @@ def _state_reasons(facts: GroupFacts, described: GroupDescription) -> list[Reaso
                 "max.poll.interval.ms exceeded)",
             )
         ]
+    if facts.streams is not None:
+        return streams_reasons(facts.streams, facts.missing_topics)
     if described.state == "PreparingRebalance":
         return [_preparing(members)]
     if described.state == "CompletingRebalance":

@@ -92,7 +92,7 @@ class GroupDescription:
     """A group as its coordinator describes it."""
 
     group_id: str
-    # "classic", "consumer" (KIP-848) or "share" (KIP-932).
+    # "classic", "consumer" (KIP-848), "share" (KIP-932) or "streams" (KIP-1071).
     type: str
     # "Empty", "Stable", "PreparingRebalance", ...; "Dead" if the group does not exist.
     state: str

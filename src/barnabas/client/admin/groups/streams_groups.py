@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.client.admin.call import AdminCall
+from barnabas.client.admin.groups.groups import GroupDescription, GroupMember
 from barnabas.client.errors import ClientError, broker_error
+from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.streams_group_describe import (
     Assignment,
@@ -26,6 +28,7 @@ __all__ = [
     "StreamsMember",
     "StreamsTasks",
     "Subtopology",
+    "as_group",
     "describe_streams_groups",
 ]
 
@@ -67,6 +70,11 @@ class Subtopology:
     repartition_source_topics: tuple[str, ...]
     changelog_topics: tuple[str, ...]
 
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The topics that it reads."""
+        return self.source_topics + self.repartition_source_topics
+
 
 @dataclass(frozen=True, slots=True)
 class StreamsGroupDescription:
@@ -97,6 +105,42 @@ def describe_streams_groups(
         return {group.group_id: _group(group) for group in response.groups}
 
     return AdminCall(ApiKey.STREAMS_GROUP_DESCRIBE, build, read)
+
+
+def as_group(group: StreamsGroupDescription) -> GroupDescription:
+    """Return the group with the partitions of its active tasks, like a consumer group.
+
+    A task reads its partition of all topics of its subtopology. Topics with fewer partitions do not
+    have that partition.
+    """
+    inputs = {each.id: each.inputs for each in group.subtopologies}
+    topics = tuple(sorted({topic for names in inputs.values() for topic in names}))
+
+    def partitions(tasks: StreamsTasks) -> tuple[TopicPartition, ...]:
+        return tuple(
+            sorted(
+                TopicPartition(topic, number)
+                for subtopology, number in tasks.active
+                for topic in inputs.get(subtopology, ())
+            )
+        )
+
+    members = tuple(
+        GroupMember(
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.host,
+            topics,
+            partitions(member.assignment),
+            partitions(member.target),
+            member.epoch,
+        )
+        for member in group.members
+    )
+    return GroupDescription(
+        group.group_id, "streams", group.state, "streams", "", members, group.epoch
+    )
 
 
 def _group(group: DescribedGroup) -> StreamsGroupDescription | ClientError:

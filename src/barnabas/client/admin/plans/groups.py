@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.client.admin.groups import group_members, groups
+from barnabas.client.admin.groups import group_members, groups, streams_groups
 from barnabas.client.admin.plan import names_of
 from barnabas.client.admin.plans.cluster import broker_ids
 from barnabas.client.admin.results import checked
@@ -43,6 +43,7 @@ def describe_groups(
 ) -> Plan[dict[str, groups.GroupDescription | ClientError]]:
     """Describe groups with their members; the state of a missing group is "Dead".
 
+    The members of streams groups have the partitions of their active tasks.
     With `once` the plan makes one attempt, and retriable errors are results.
     """
     wanted = names_of(names)
@@ -50,7 +51,17 @@ def describe_groups(
     found = yield from send(wanted, groups.describe_consumer_groups, once=once)
     classic = [name for name in wanted if _is_classic(found[name])]
     found.update((yield from send(classic, groups.describe_classic_groups, once=once)))
+    missing = [name for name in classic if _is_missing(found[name])]
+    streams = yield from send(missing, streams_groups.describe_streams_groups, once=once)
+    for name, each in streams.items():
+        if isinstance(each, streams_groups.StreamsGroupDescription):
+            found[name] = streams_groups.as_group(each)
     return found
+
+
+def _is_missing(found: groups.GroupDescription | ClientError) -> bool:
+    """Whether there is no such classic group. Another kind of group may have the name."""
+    return isinstance(found, groups.GroupDescription) and found.state == "Dead"
 
 
 def _is_classic(found: object) -> bool:
