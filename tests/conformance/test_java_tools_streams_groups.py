@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 import barnabas
+from barnabas.client.admin.groups.streams_groups import StreamsGroupDescription
 from barnabas.protocol.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
@@ -92,27 +93,55 @@ def test_the_tools_list_describe_reset_and_delete_a_streams_group(
 ) -> None:
     group = f"streams-{topic}"
     of_group = ("--group", group)
+    described = ("--describe", *of_group)
     member = Member(tools, admin, group, topic)
     member.join()
     assert [group, "Stable"] in tools.table(STREAMS_GROUPS, "--list", "--state")
-    described = ("--describe", *of_group)
-    print(tools.run(STREAMS_GROUPS, *described, "--state"))
-    print(tools.run(STREAMS_GROUPS, *described, "--state", "--verbose"))
-    print(tools.run(STREAMS_GROUPS, *described, "--members"))
-    print(tools.run(STREAMS_GROUPS, *described, "--members", "--verbose"))
-    print(tools.run(STREAMS_GROUPS, *described))
-    print(tools.run(STREAMS_GROUPS, *described, "--verbose"))
-    print(tools.run(GROUPS, "--list"))
-    print(tools.run(GROUPS, "--list", "--streams"))
-    print(tools.host.run(CONSUMER_GROUPS, "--bootstrap-server", tools.bootstrap, *described))
-    print(
-        tools.host.run(STREAMS_GROUPS, "--bootstrap-server", tools.bootstrap, "--delete", *of_group)
+    (state,) = tools.table(STREAMS_GROUPS, *described, "--state", "--verbose")
+    assert (state[0], state[-1]) == (group, "1")
+    assert "Stable" in state
+    for verbose in ((), ("--verbose",)):
+        printed = tools.run(STREAMS_GROUPS, *described, "--members", *verbose)
+        assert group in printed
+        assert MEMBER in printed
+    refused = tools.host.run(
+        STREAMS_GROUPS, "--bootstrap-server", tools.bootstrap, "--delete", *of_group
     )
+    assert f"Streams group '{group}' is not EMPTY." in refused.stdout + refused.stderr
     member.leave()
+
     reset = ("--reset-offsets", *of_group, "--input-topic", topic)
-    print(tools.run(STREAMS_GROUPS, *reset, "--to-earliest", "--execute"))
-    print(tools.run(STREAMS_GROUPS, *described))
-    print(tools.run(STREAMS_GROUPS, "--delete-offsets", *of_group, "--input-topic", topic))
-    print(tools.run(STREAMS_GROUPS, "--delete", *of_group))
-    print(tools.run(STREAMS_GROUPS, "--list"))
-    assert 0
+    rows = tools.table(STREAMS_GROUPS, *reset, "--to-earliest", "--execute")
+    assert sorted(row[:4] for row in rows) == [[group, topic, "0", "0"], [group, topic, "1", "0"]]
+    lags = {(row[1], row[2]): row[-1] for row in tools.table(STREAMS_GROUPS, *described)}
+    assert lags.items() >= {(topic, "0"): "10", (topic, "1"): "0"}.items()
+    deleted = tools.run(STREAMS_GROUPS, "--delete-offsets", *of_group, "--input-topic", topic)
+    assert "Request succeeded for deleting offsets" in deleted
+    tools.run(STREAMS_GROUPS, "--delete", *of_group)
+    assert group not in tools.run(STREAMS_GROUPS, "--list")
+
+
+def test_the_tools_of_other_groups_see_the_type_of_a_streams_group(
+    tools: Tools, admin: barnabas.Admin, topic: str
+) -> None:
+    group = f"typed-{topic}"
+    member = Member(tools, admin, group, topic)
+    member.join()
+    for words in ((), ("--streams",), ("--group-type", "streams")):
+        assert [group, "Streams", "streams"] in tools.rows(GROUPS, "--list", *words)
+    for words in (("--consumer",), ("--share",), ("--group-type", "classic")):
+        assert group not in tools.run(GROUPS, "--list", *words)
+    assert group not in tools.run(CONSUMER_GROUPS, "--list")
+    for words in ((), ("--members",), ("--state",)):
+        printed = tools.host.run(
+            CONSUMER_GROUPS, "--bootstrap-server", tools.bootstrap,
+            "--describe", "--group", group, *words,
+        )  # fmt: skip
+        assert "GroupIdNotFoundException" in printed.stdout + printed.stderr
+    found = admin.describe_streams_groups([group])[group]
+    assert isinstance(found, StreamsGroupDescription)
+    assert [each.member_id for each in found.members] == [MEMBER]
+    assert found.members[0].assignment.active == (("0", 0), ("0", 1))
+    assert [each.type for each in admin.list_groups() if each.group_id == group] == ["streams"]
+    member.leave()
+    assert admin.delete_groups([group]) == {group: True}
