@@ -51,14 +51,13 @@ FAMILIES = {
 
 
 # Schemas that Barnabas does not use. They have no field tables until they are needed: remove a name
-# here and run this tool. Brokers of Kafka 4.0 do not serve the first four.
+# here and run this tool. Brokers of Kafka 4.0 do not serve these APIs.
 UNUSED_APIS = frozenset(
     {
         "ControlledShutdown",
         "LeaderAndIsr",
         "StopReplica",
         "UpdateMetadata",
-        "StreamsGroupTopologyDescriptionUpdate",
     }
 )
 UNUSED_RECORDS = frozenset(

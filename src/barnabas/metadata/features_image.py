@@ -12,6 +12,7 @@ from barnabas.metadata.metadata_version import (
     METADATA_VERSION,
     METADATA_VERSION_MIN,
     SHARE_VERSION,
+    STREAMS_VERSION,
     TRANSACTION_VERSION,
 )
 
@@ -51,6 +52,11 @@ class FeaturesImage(msgspec.Struct, frozen=True):
     def has_share_groups(self) -> bool:
         """Whether share groups are enabled: `share.version` is at least 1 (KIP-932)."""
         return self.finalized.get(SHARE_VERSION, 0) >= 1
+
+    @property
+    def has_streams_groups(self) -> bool:
+        """Whether streams groups are enabled: `streams.version` is 1 (KIP-1071)."""
+        return self.finalized.get(STREAMS_VERSION, 0) >= 1
 
     def evolve(self, changes: Mapping[str, int]) -> FeaturesImage:
         """Return these features with `changes` applied; level 0 removes a feature."""

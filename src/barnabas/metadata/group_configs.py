@@ -12,7 +12,7 @@ from barnabas.settings.key import DynamicMode, Synonym
 from barnabas.settings.range import at_least, one_of, satisfying
 
 if TYPE_CHECKING:
-    from barnabas.settings.range import Range
+    from barnabas.settings.range import ConfigValue, Range
 
 
 def _integer(name: str, default: int, doc: str, allowed: Range) -> ConfigKey:
@@ -26,6 +26,82 @@ def _integer(name: str, default: int, doc: str, allowed: Range) -> ConfigKey:
         (Synonym(f"group.{name}"),),
     )
 
+
+def _are_distinct(value: ConfigValue) -> bool:
+    return isinstance(value, list) and "" not in value and len(set(value)) == len(value)
+
+
+_STREAMS = [
+    _integer(
+        "streams.session.timeout.ms",
+        45_000,
+        "Time without a heartbeat after which a member of a streams group is removed.",
+        at_least(1),
+    ),
+    _integer(
+        "streams.heartbeat.interval.ms",
+        5_000,
+        "Heartbeat interval of members of a streams group.",
+        at_least(1),
+    ),
+    _integer(
+        "streams.assignment.interval.ms",
+        1_000,
+        "Minimum time between two target assignments of a streams group.",
+        at_least(0),
+    ),
+    _integer(
+        "streams.num.standby.replicas",
+        0,
+        "Number of standby tasks of each task with state.",
+        at_least(0),
+    ),
+    _integer(
+        "streams.initial.rebalance.delay.ms",
+        3_000,
+        "How long the first rebalance of the empty group waits for more members.",
+        at_least(0),
+    ),
+    _integer(
+        "streams.task.offset.interval.ms",
+        60_000,
+        "Interval in which members report the offsets of their tasks.",
+        at_least(1),
+    ),
+    _integer(
+        "streams.num.warmup.replicas",
+        2,
+        "Number of warm-up tasks. Kafka 4.4 has the config, but assigns no warm-up tasks.",
+        at_least(0),
+    ),
+    ConfigKey(
+        "streams.acceptable.recovery.lag",
+        ConfigType.LONG,
+        10_000,
+        "Lag below which a member tells that it has caught up with a task, in offsets.",
+        at_least(0),
+        DynamicMode.CLUSTER_WIDE,
+        (Synonym("group.streams.acceptable.recovery.lag"),),
+    ),
+    ConfigKey(
+        "streams.rack.aware.assignment.tags",
+        ConfigType.LIST,
+        [],
+        "Keys of client tags that all members must have. Members without them get a status.",
+        satisfying("a list of different names", _are_distinct),
+        DynamicMode.CLUSTER_WIDE,
+        (Synonym("group.streams.rack.aware.assignment.tags"),),
+    ),
+    ConfigKey(
+        "streams.assignor.name",
+        ConfigType.STRING,
+        None,
+        "The task assignor of a streams group.",
+        one_of("sticky"),
+        DynamicMode.CLUSTER_WIDE,
+        (Synonym("group.streams.assignors"),),
+    ),
+]
 
 GROUP_CONFIGS = ConfigDefinition([
     _integer(
@@ -106,18 +182,37 @@ GROUP_CONFIGS = ConfigDefinition([
         None,
         DynamicMode.CLUSTER_WIDE,
     ),
+    *_STREAMS,
 ])  # fmt: skip
 
 
 class GroupLimits(msgspec.Struct, frozen=True):
-    """The keys of the broker with the limits of a group's config."""
+    """The keys of the broker with the limits of a group's config, or None without a limit."""
 
-    lowest: str
-    highest: str
+    lowest: str | None
+    highest: str | None
+
+
+_NO_LIMITS = GroupLimits(None, None)
+# Configs that do not have a lower and an upper limit.
+_SPECIAL_LIMITS = {
+    "streams.num.standby.replicas": GroupLimits(None, "group.streams.max.standby.replicas"),
+    "streams.num.warmup.replicas": GroupLimits(None, "group.streams.max.warmup.replicas"),
+    "streams.task.offset.interval.ms": GroupLimits(
+        "group.streams.min.task.offset.interval.ms", None
+    ),
+    "streams.initial.rebalance.delay.ms": _NO_LIMITS,
+    "streams.acceptable.recovery.lag": _NO_LIMITS,
+    "streams.rack.aware.assignment.tags": _NO_LIMITS,
+    "streams.assignor.name": _NO_LIMITS,
+}
 
 
 def limits_of(key: str) -> GroupLimits:
     """Return the limits of a config that has a key of the broker as synonym."""
+    special = _SPECIAL_LIMITS.get(key)
+    if special is not None:
+        return special
     protocol, _, rest = key.partition(".")
     return GroupLimits(f"group.{protocol}.min.{rest}", f"group.{protocol}.max.{rest}")
 
@@ -126,4 +221,5 @@ def limits_of(key: str) -> GroupLimits:
 SESSIONS = (
     ("consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"),
     ("share.session.timeout.ms", "share.heartbeat.interval.ms"),
+    ("streams.session.timeout.ms", "streams.heartbeat.interval.ms"),
 )

@@ -12,6 +12,8 @@ TRANSACTION_VERSION_MAX = 2
 GROUP_VERSION = "group.version"
 # Version 1 enables share groups (KIP-932).
 SHARE_VERSION = "share.version"
+# Version 1 enables streams groups (KIP-1071).
+STREAMS_VERSION = "streams.version"
 
 # 3.3-IV3, the oldest level that Kafka 4 supports.
 METADATA_VERSION_MIN = 7

@@ -139,6 +139,10 @@ CATALOGUE: dict[str, MetricRow] = {
     names.SHARE_GROUP_REBALANCES: MetricRow(
         C, (), "Increases of the epochs of share groups (KIP-932) by heartbeats."
     ),
+    names.STREAMS_GROUPS: MetricRow(G, ("state",), "Streams groups (KIP-1071) in each state."),
+    names.STREAMS_GROUP_REBALANCES: MetricRow(
+        C, (), "Increases of the epochs of streams groups (KIP-1071) by heartbeats."
+    ),
     names.OFFSET_COMMITS: MetricRow(C, (), "Offsets committed."),
     names.OFFSET_DELETIONS: MetricRow(
         C, (), "Offsets deleted by request, or with their group or topic."

@@ -87,6 +87,10 @@ CONSUMER_GROUP_REBALANCES: Final = (
 )
 SHARE_GROUPS: Final = "kafka.server:group-coordinator-metrics:share-group-count"
 SHARE_GROUP_REBALANCES: Final = "kafka.server:group-coordinator-metrics:share-group-rebalance-count"
+STREAMS_GROUPS: Final = "kafka.server:group-coordinator-metrics:streams-group-count"
+STREAMS_GROUP_REBALANCES: Final = (
+    "kafka.server:group-coordinator-metrics:streams-group-rebalance-count"
+)
 OFFSET_COMMITS: Final = "kafka.server:group-coordinator-metrics:offset-commit-count"
 OFFSET_DELETIONS: Final = "kafka.server:group-coordinator-metrics:offset-deletion-count"
 OFFSET_EXPIRATIONS: Final = "kafka.server:group-coordinator-metrics:offset-expiration-count"

@@ -302,4 +302,4 @@ API_ROWS: dict[int, ApiRow] = {
 }
 
 # APIs without field tables, since Barnabas does not use them.
-APIS_WITHOUT_TABLES = frozenset({4, 5, 6, 7, 93})
+APIS_WITHOUT_TABLES = frozenset({4, 5, 6, 7})

@@ -128,7 +128,7 @@ class ConfigRules:
             _parse(key, value, ErrorCode.INVALID_CONFIG)
         for key_name, value in configs.items():
             if GROUP_CONFIGS.key(key_name).synonyms:
-                self._check_limits(key_name, int(value))
+                self._check_limits(key_name, value)
         for session, heartbeat in SESSIONS:
             if session not in configs and heartbeat not in configs:
                 continue
@@ -139,14 +139,21 @@ class ConfigRules:
                     ErrorCode.INVALID_CONFIG, f"{session} must be greater than {heartbeat}"
                 )
 
-    def _check_limits(self, key_name: str, value: int) -> None:
+    def _check_limits(self, key_name: str, value: str) -> None:
         limits = limits_of(key_name)
-        lowest, highest = map(self._broker.integer, (limits.lowest, limits.highest))
-        if not lowest <= value <= highest:
-            raise Refusal(
-                ErrorCode.INVALID_CONFIG,
-                f"{key_name} must be in the range {lowest} to {highest} inclusive.",
-            )
+        lowest, highest = (
+            None if each is None else self._broker.integer(each)
+            for each in (limits.lowest, limits.highest)
+        )
+        if (lowest is None or int(value) >= lowest) and (highest is None or int(value) <= highest):
+            return
+        if lowest is None:
+            allowed = f"less than or equal to {highest}"
+        elif highest is None:
+            allowed = f"greater than or equal to {lowest}"
+        else:
+            allowed = f"in the range {lowest} to {highest} inclusive."
+        raise Refusal(ErrorCode.INVALID_CONFIG, f"{key_name} must be {allowed}")
 
     def _check_broker(self, name: str, changes: Mapping[str, str | None]) -> None:
         """Refuse read-only keys, per-broker keys for all brokers, and invalid values."""

@@ -1,4 +1,4 @@
-"""The groups of one state partition that have committed offsets, for what treats both alike."""
+"""The groups of one state partition that have committed offsets, for what treats them alike."""
 
 from __future__ import annotations
 
@@ -11,28 +11,36 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.classic.classic_groups import ClassicGroups
     from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
     from barnabas.coordinator.group.consumer.consumer_groups import ConsumerGroups
+    from barnabas.coordinator.group.streams.streams_group import StreamsGroup
+    from barnabas.coordinator.group.streams.streams_groups import StreamsGroups
 
 
 class AllGroups:
-    """Both kinds of groups. A group id belongs to at most one group."""
+    """Classic, consumer and streams groups. A group id belongs to at most one group."""
 
-    __slots__ = ("classic", "consumer", "is_share_group")
+    __slots__ = ("classic", "consumer", "is_share_group", "streams")
 
     def __init__(
         self,
         classic: ClassicGroups,
         consumer: ConsumerGroups,
+        streams: StreamsGroups,
         is_share_group: Callable[[str], bool],
     ) -> None:
         self.classic = classic
         self.consumer = consumer
+        self.streams = streams
         # Whether an id has a share group, for which no offsets are committed.
         self.is_share_group = is_share_group
 
-    def find(self, group_id: str) -> ClassicGroup | ConsumerGroup | None:
+    def find(self, group_id: str) -> ClassicGroup | ConsumerGroup | StreamsGroup | None:
         """Return the group, or None if it does not exist."""
-        return self.classic.find(group_id) or self.consumer.find(group_id)
+        return (
+            self.classic.find(group_id)
+            or self.consumer.find(group_id)
+            or self.streams.find(group_id)
+        )
 
     def ids(self) -> list[str]:
         """Return the ids of all groups."""
-        return [*self.classic.ids(), *self.consumer.ids()]
+        return [*self.classic.ids(), *self.consumer.ids(), *self.streams.ids()]

@@ -11,6 +11,7 @@ from barnabas.coordinator.group.assignor_config import ASSIGNOR_KEYS
 from barnabas.coordinator.group.consumer_config import CONSUMER_KEYS
 from barnabas.coordinator.group.migration_policy import MigrationPolicy, is_policy
 from barnabas.coordinator.group.share_config import SHARE_KEYS
+from barnabas.coordinator.group.streams_config import STREAMS_KEYS
 from barnabas.settings.definition import ConfigDefinition, ConfigKey, ConfigType
 from barnabas.settings.range import at_least, between, satisfying
 
@@ -103,6 +104,7 @@ DEFINITION = ConfigDefinition(
         *CONSUMER_KEYS,
         *ASSIGNOR_KEYS,
         *SHARE_KEYS,
+        *STREAMS_KEYS,
         ConfigKey(
             "group.consumer.migration.policy",
             ConfigType.STRING,

@@ -26,6 +26,8 @@ from barnabas.coordinator.group.share_initializer import ShareInitializer
 from barnabas.coordinator.group.share_offset_describe import ShareOffsetDescriptions
 from barnabas.coordinator.group.share_offset_requests import ShareOffsetRequests
 from barnabas.coordinator.group.share_requests import ShareRequests
+from barnabas.coordinator.group.streams.streams_shard import StreamsSettings
+from barnabas.coordinator.group.streams_requests import StreamsRequests
 from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 
 if TYPE_CHECKING:
@@ -43,10 +45,11 @@ OFFSETS_TOPIC = "__consumer_offsets"
 
 
 class GroupSettings(msgspec.Struct):
-    """The configuration of consumer and share groups. The broker changes it."""
+    """The configuration of consumer, share and streams groups. The broker changes it."""
 
     consumers: ConsumerSettings = msgspec.field(default_factory=ConsumerSettings)
     shares: ShareSettings = msgspec.field(default_factory=ShareSettings)
+    streams: StreamsSettings = msgspec.field(default_factory=StreamsSettings)
 
 
 class ShareServices(msgspec.Struct, frozen=True):
@@ -88,7 +91,7 @@ class GroupCoordinator:
             surroundings = ConsumerSurroundings(
                 found.consumers, topics, context.timers, dependencies.clock, rng, self.metrics
             )
-            return GroupShard(config, surroundings, found.shares, self.memory)
+            return GroupShard(config, surroundings, (found.shares, found.streams), self.memory)
 
         self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             OFFSETS_TOPIC, dependencies, make_shard
@@ -100,6 +103,7 @@ class GroupCoordinator:
         store = share_services.store
         initializer = ShareInitializer(self.runtime, store)
         self.shares = ShareRequests(self.runtime, topics, store, initializer)
+        self.streams = StreamsRequests(self.runtime, topics)
         self.share_offsets = ShareOffsetRequests(self.runtime, topics, store, initializer)
         self.share_descriptions = ShareOffsetDescriptions(
             self.runtime, topics, store, share_services.latest
@@ -112,7 +116,7 @@ class GroupCoordinator:
             shard.forget_topics(topics)
 
     def on_topics_changed(self, names: Collection[str], *, has_new: bool) -> None:
-        """Let consumer and share groups compare topics that were created, changed or deleted.
+        """Let groups compare topics that were created, changed or deleted.
 
         Args:
             names: the names of the topics.
@@ -121,3 +125,4 @@ class GroupCoordinator:
         for shard in self.runtime.shards():
             shard.consumer_groups.on_topics_changed(names, has_new=has_new)
             shard.share_groups.on_topics_changed(names)
+            shard.streams_groups.on_topics_changed(names)

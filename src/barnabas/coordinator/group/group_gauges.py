@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from barnabas.coordinator.group.classic.group_state import GroupState
 from barnabas.coordinator.group.consumer.consumer_group_state import ConsumerGroupState
 from barnabas.coordinator.group.share.share_group_state import ShareGroupState
+from barnabas.coordinator.group.streams.streams_group_state import StreamsGroupState
 from barnabas.coordinator.runtime.load_times import load_time_families
 from barnabas.metrics import names
 from barnabas.metrics.family import MetricFamily
@@ -36,6 +37,7 @@ def group_families(coordinator: GroupCoordinator) -> Iterator[MetricFamily]:
         (names.GROUP_REBALANCES, metrics.completed_rebalances),
         (names.CONSUMER_GROUP_REBALANCES, metrics.consumer_rebalances),
         (names.SHARE_GROUP_REBALANCES, metrics.share_rebalances),
+        (names.STREAMS_GROUP_REBALANCES, metrics.streams_rebalances),
         (names.OFFSET_COMMITS, metrics.offset_commits),
         (names.OFFSET_DELETIONS, metrics.offset_deletions),
         (names.OFFSET_EXPIRATIONS, metrics.offset_expirations),
@@ -61,6 +63,13 @@ def group_families(coordinator: GroupCoordinator) -> Iterator[MetricFamily]:
     yield MetricFamily(
         names.SHARE_GROUPS,
         [((("state", state.value.lower()),), shares[state]) for state in ShareGroupState],
+    )
+    streams = Counter(
+        group.state for shard in shards for group in shard.streams_groups.groups.all()
+    )
+    yield MetricFamily(
+        names.STREAMS_GROUPS,
+        [((("state", state.filter_name),), streams[state]) for state in StreamsGroupState],
     )
     yield MetricFamily(names.GROUP_CURRENT_OFFSET, _current_offsets(shards))
 

@@ -13,6 +13,7 @@ class GroupMetrics:
         "offset_deletions",
         "offset_expirations",
         "share_rebalances",
+        "streams_rebalances",
     )
 
     def __init__(self) -> None:
@@ -22,6 +23,8 @@ class GroupMetrics:
         self.consumer_rebalances = 0
         # Increases of the epochs of share groups by heartbeats.
         self.share_rebalances = 0
+        # Increases of the epochs of streams groups by heartbeats.
+        self.streams_rebalances = 0
         # Number of offsets, not of requests.
         self.offset_commits = 0
         # Deletions by administrators, or with a group or topic.

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.classic.group_state import GroupState
+from barnabas.coordinator.group.streams.streams_group_state import StreamsGroupState
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 from barnabas.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.group_shard import GroupShard
     from barnabas.coordinator.group.offsets.offset_store import PartitionKey
     from barnabas.coordinator.group.share.share_group import ShareGroup
+    from barnabas.coordinator.group.streams.streams_group import StreamsGroup
     from barnabas.coordinator.group.topics_view import TopicsView
     from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
     from barnabas.protocol.messages.list_groups import ListGroupsRequest
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 _CLASSIC = "classic"
 _CONSUMER = "consumer"
 _SHARE = "share"
+_STREAMS = "streams"
 _NOT_FOUND_IS_AN_ERROR_SINCE = 6
 
 
@@ -96,14 +99,17 @@ class GroupRequests:
                         group_type=_CLASSIC,
                     )
                 )
-            modern: list[tuple[ConsumerGroup | ShareGroup, str]] = [
+            modern: list[tuple[ConsumerGroup | ShareGroup | StreamsGroup, str]] = [
                 *((each, _CONSUMER) for each in shard.consumer_groups.groups.all()),
                 *((each, _SHARE) for each in shard.share_groups.groups.all()),
+                *((each, _STREAMS) for each in shard.streams_groups.groups.all()),
             ]
             for each, group_type in modern:
                 yield
                 state = each.state.value
-                if (states and state.lower() not in states) or (types and group_type not in types):
+                if (states and _filter_name(each) not in states) or (
+                    types and group_type not in types
+                ):
                     continue
                 listed.append(
                     ListedGroup(
@@ -239,12 +245,18 @@ def _add(topics: dict[str, OffsetDeleteResponseTopic], key: PartitionKey, error:
     topic.partitions.append(OffsetDeleteResponsePartition(partition_index=index, error_code=error))
 
 
+def _filter_name(group: ConsumerGroup | ShareGroup | StreamsGroup) -> str:
+    """Return the name of the group's state in filters."""
+    state = group.state
+    return state.filter_name if isinstance(state, StreamsGroupState) else state.value.lower()
+
+
 def _describe(shard: GroupShard, group_id: str) -> DescribedGroup | str:
     """Return the description of a classic group, or why there is none."""
     group = shard.groups.find(group_id)
     if group is None:
         is_consumers = shard.consumer_groups.groups.find(group_id) is not None
-        if is_consumers or shard.share_groups.groups.has(group_id):
+        if is_consumers or shard.has_special_group(group_id):
             return f"Group {group_id} is not a classic group."
         return f"Group {group_id} not found."
     # Between generations, members have no common protocol. Show their last assignment.

@@ -1,9 +1,9 @@
 """The groups and offsets of one partition of `__consumer_offsets` (Kafka's GroupCoordinatorShard).
 
-It has classic, consumer and share groups and committed offsets, and ignores records of other types.
-Requests call the parts of the shard directly: `classic`, `consumers` and `shares` for members,
+It has classic, consumer, share and streams groups and committed offsets. Requests call the parts of
+the shard directly: `classic`, `consumers`, `shares` and `streams` for members,
 `offset_changes` for commits and deletions, `share_state` and `share_offsets` for the state of share
-partitions. Committed offsets, consumer groups and share groups change by replay only. Classic
+partitions. Committed offsets, consumer, share and streams groups change by replay only. Classic
 groups change at once, as in Kafka: their requests set `is_replayed` to False, and their records
 are replayed when another broker loads them.
 """
@@ -32,6 +32,15 @@ from barnabas.coordinator.group.share.share_offsets import ShareOffsets
 from barnabas.coordinator.group.share.share_records import group_tombstones as share_tombstones
 from barnabas.coordinator.group.share.share_shard import ShareShard, ShareSurroundings
 from barnabas.coordinator.group.share.state_changes import StateChanges
+from barnabas.coordinator.group.streams.streams_membership import StreamsMembership
+from barnabas.coordinator.group.streams.streams_records import (
+    group_tombstones as streams_tombstones,
+)
+from barnabas.coordinator.group.streams.streams_shard import (
+    OtherGroups,
+    StreamsShard,
+    StreamsSurroundings,
+)
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.protocol_error import ProtocolError
@@ -48,6 +57,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.config import GroupCoordinatorConfig
     from barnabas.coordinator.group.consumer.consumer_shard import ConsumerSurroundings
     from barnabas.coordinator.group.share.share_shard import ShareSettings
+    from barnabas.coordinator.group.streams.streams_shard import StreamsSettings
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
     from barnabas.coordinator.runtime.pending_response import PendingResponse
     from barnabas.protocol.messages.heartbeat import HeartbeatRequest
@@ -79,15 +89,26 @@ class GroupShard:
         "share_offsets",
         "share_state",
         "shares",
+        "streams",
+        "streams_groups",
     )
 
     def __init__(
         self,
         config: GroupCoordinatorConfig,
         surroundings: ConsumerSurroundings,
-        shares: ShareSettings,
+        special: tuple[ShareSettings, StreamsSettings],
         memory: GroupMemory,
     ) -> None:
+        """Create the shard.
+
+        Args:
+            config: values of configuration keys that do not change.
+            surroundings: what the groups use.
+            special: the configuration of share and streams groups.
+            memory: memory accounting of all groups of this broker.
+        """
+        shares, streams = special
         timers, clock = surroundings.timers, surroundings.clock
         metrics = surroundings.metrics
         self._timers = timers
@@ -101,7 +122,7 @@ class GroupShard:
         self.classic = ClassicMembership(
             self.groups, self._rebalance, surroundings.rng, config.group_max_size
         )
-        self.consumer_groups = ConsumerShard(surroundings, self.groups, self._is_share_group)
+        self.consumer_groups = ConsumerShard(surroundings, self.groups, self.has_special_group)
         policy = config.migration_policy
         self.consumers = ConsumerMembership(
             self.consumer_groups,
@@ -128,53 +149,91 @@ class GroupShard:
         self.share_state = StateChanges(self.share_groups)
         self.shares = ShareMembership(self.share_groups, self.share_state)
         self.share_offsets = ShareOffsets(self.share_groups, self.share_state)
-        groups = AllGroups(self.groups, self.consumer_groups.groups, self._is_share_group)
+        self.streams_groups = StreamsShard(
+            StreamsSurroundings(
+                streams,
+                surroundings.topics,
+                timers,
+                clock,
+                metrics,
+                memory,
+                self.consumer_groups.hashes,
+            ),
+            OtherGroups(
+                self._make_room_for_streams, self._has_other_than_streams, self.groups.find
+            ),
+        )
+        self.streams = StreamsMembership(self.streams_groups)
+        groups = AllGroups(
+            self.groups,
+            self.consumer_groups.groups,
+            self.streams_groups.groups,
+            self.share_groups.groups.has,
+        )
         self.offset_changes = OffsetChanges(
             groups, self.offsets, self._rebalance, metrics, config.offset_metadata_max_bytes
         )
         self._cleaner = OffsetCleaner(config, timers, clock, metrics, groups, self.offsets)
 
-    def _is_share_group(self, group_id: str) -> bool:
-        return self.share_groups.groups.has(group_id)
+    def has_special_group(self, group_id: str) -> bool:
+        """Whether the id has a share or streams group."""
+        return self.share_groups.groups.has(group_id) or self.streams_groups.groups.has(group_id)
 
     def _has_member_group(self, group_id: str) -> bool:
-        """Whether the id has a classic or consumer group."""
+        """Whether the id has a classic, consumer or streams group."""
         return (
             self.groups.find(group_id) is not None
             or self.consumer_groups.groups.find(group_id) is not None
+            or self.streams_groups.groups.has(group_id)
         )
+
+    def _has_other_than_streams(self, group_id: str) -> bool:
+        """Whether the id has a consumer or share group."""
+        has_consumers = self.consumer_groups.groups.find(group_id) is not None
+        return has_consumers or self.share_groups.groups.has(group_id)
 
     def _make_room_for_shares(self, group_id: str) -> bool:
         """Remove a classic group that has only offsets. Return whether the id is free now."""
-        if self.consumer_groups.groups.find(group_id) is not None:
+        has_consumers = self.consumer_groups.groups.find(group_id) is not None
+        if has_consumers or self.streams_groups.groups.has(group_id):
+            return False
+        return self.consumer_groups.remove_offsets_only(group_id)
+
+    def _make_room_for_streams(self, group_id: str) -> bool:
+        """Remove a classic group that has only offsets. Return whether the id is free now."""
+        if self._has_other_than_streams(group_id):
             return False
         return self.consumer_groups.remove_offsets_only(group_id)
 
     def join(self, joining: Joining) -> CoordinatorResult[None]:
         """Handle JoinGroup: a member of a classic or a consumer group joins.
 
-        A consumer group without members becomes a classic group.
+        A consumer or streams group without members becomes a classic group.
         """
         group_id = joining.request.group_id
         group = self.consumer_groups.groups.find(group_id)
-        has_shares = self.share_groups.groups.has(group_id)
-        if group is None and not has_shares:
-            return self.classic.join(joining)
-        if group is None:
+        streams = self.streams_groups.groups.find(group_id)
+        if group is not None and group.members:
+            return self._classic_members.join(group, joining)
+        if self.share_groups.groups.has(group_id) or (streams is not None and streams.members):
             joining.refuse("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
             return CoordinatorResult(None)
-        if group.members:
-            return self._classic_members.join(group, joining)
         result = self.classic.join(joining)
         if not result.records:
             return result
-        tombstones = group_tombstones(group)
-        bring_back = self.consumer_groups.discard(group)
+        if streams is not None:
+            tombstones = streams_tombstones(streams)
+            bring_back = self.streams_groups.discard(streams)
+        elif group is not None:
+            tombstones = group_tombstones(group)
+            bring_back = self.consumer_groups.discard(group)
+        else:
+            return result
 
         def on_appended(error: ErrorCode) -> None:
             if result.on_appended is not None:
                 result.on_appended(error)
-            if error is not ErrorCode.NONE and self.groups.find(group.group_id) is None:
+            if error is not ErrorCode.NONE and self.groups.find(group_id) is None:
                 bring_back()
 
         return CoordinatorResult(
@@ -209,7 +268,13 @@ class GroupShard:
         group = self.groups.find(group_id)
         consumers = self.consumer_groups.groups.find(group_id)
         shares = self.share_groups.groups.find(group_id)
-        if shares is not None:
+        streams = self.streams_groups.groups.find(group_id)
+        if streams is not None:
+            if streams.members:
+                return CoordinatorResult(ErrorCode.NON_EMPTY_GROUP)
+            tombstones = streams_tombstones(streams)
+            self.streams.timers.end_delay(group_id)
+        elif shares is not None:
             if shares.members:
                 return CoordinatorResult(ErrorCode.NON_EMPTY_GROUP)
             tombstones = share_tombstones(shares)
@@ -257,13 +322,19 @@ class GroupShard:
                 committed is not None
                 and self.groups.find(where.group) is None
                 and self.consumer_groups.groups.find(where.group) is None
-                and not self.share_groups.groups.has(where.group)
+                and not self.has_special_group(where.group)
             ):
                 self.groups.create(where.group)
         elif record_type == _GROUP_TYPE:
             self._replay_group(decode_coordinator_key(GroupMetadataKey, key).group, value)
-        elif not self.consumer_groups.groups.replay(record_type, key, value):
-            self.share_groups.groups.replay(record_type, key, value)
+        else:
+            for groups in (
+                self.consumer_groups.groups,
+                self.share_groups.groups,
+                self.streams_groups.groups,
+            ):
+                if groups.replay(record_type, key, value):
+                    break
 
     def replay_end_marker(self, offset: int, producer_id: int, is_commit: bool) -> None:
         """Commit or discard the offsets of an ended transaction."""
@@ -277,6 +348,7 @@ class GroupShard:
             return
         self.consumer_groups.groups.remove(group_id)
         self.share_groups.groups.remove(group_id)
+        self.streams_groups.groups.remove(group_id)
         try:
             group = group_of(group_id, value, self._memory)
         except ProtocolError:
@@ -303,6 +375,7 @@ class GroupShard:
                 assert not result.records, f"group={group.group_id} records={result.records}"
         self.consumer_groups.start_timers(self.consumers.timers)
         self.shares.start_timers()
+        self.streams.start_timers()
         self._cleaner.start()
 
     def on_unloaded(self) -> None:
@@ -311,3 +384,4 @@ class GroupShard:
             self.groups.remove(group, ErrorCode.NOT_COORDINATOR)
         self.consumer_groups.groups.clear()
         self.share_groups.groups.clear()
+        self.streams_groups.groups.clear()

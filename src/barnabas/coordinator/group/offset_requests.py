@@ -18,6 +18,7 @@ from barnabas.coordinator.group.offsets.offset_fetch import (
     response_of,
 )
 from barnabas.coordinator.group.offsets.offsets_to_commit import MemberClaim, OffsetsToCommit
+from barnabas.coordinator.group.offsets.streams_claims import check_streams_fetch
 from barnabas.coordinator.runtime.append_errors import client_error
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.offset_commit import (
@@ -243,6 +244,11 @@ class OffsetRequests:
             consumers = shard.consumer_groups.groups.find(group_id)
             if consumers is not None:
                 error = check_consumer_fetch(consumers, group.member_id, group.member_epoch)
+                if error is not ErrorCode.NONE:
+                    return error
+            streams = shard.streams_groups.groups.find(group_id)
+            if streams is not None:
+                error = check_streams_fetch(streams, group.member_id, group.member_epoch)
                 if error is not ErrorCode.NONE:
                     return error
             unstable = shard.offsets.unstable(group_id) if require_stable else frozenset()

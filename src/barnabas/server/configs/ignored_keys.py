@@ -1,8 +1,7 @@
 """Kafka keys that have no meaning for this broker and need no warning.
 
 Some of these keys size thread pools that this broker does not have. Others configure Kafka's own
-metrics, or the algorithms of Java's TLS. The rest belongs to features that are not served: share
-groups, streams groups and tiered storage.
+metrics, or the algorithms of Java's TLS. The rest sizes buffers and threads of coordinators.
 """
 
 from __future__ import annotations

@@ -118,6 +118,11 @@ SERVED_APIS: dict[int, ServedApi] = {
     ApiKey.WRITE_SHARE_GROUP_STATE: _of_share_state(1, "write"),
     ApiKey.DELETE_SHARE_GROUP_STATE: _of_share_state(0, "delete"),
     ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: _of_share_state(1, "read_summary"),
+    ApiKey.STREAMS_GROUP_HEARTBEAT: ServedApi(0, 1, "groups.streams_group_heartbeat"),
+    ApiKey.STREAMS_GROUP_DESCRIBE: ServedApi(0, 1, "groups.streams_group_describe"),
+    ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: ServedApi(
+        0, 0, "groups.streams_group_topology_description_update"
+    ),
     ApiKey.UNREGISTER_CONTROLLER: _forwarded(0, 0),
 }
 

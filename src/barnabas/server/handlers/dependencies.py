@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from barnabas.server.configs.dynamic.dynamic_config import DynamicBrokerConfig
     from barnabas.server.controller_access.auto_topics import AutoTopics
     from barnabas.server.controller_access.controller_access import ControllerAccess
+    from barnabas.server.controller_access.internal_streams_topics import InternalStreamsTopics
     from barnabas.server.controller_access.producer_ids import ProducerIds
     from barnabas.server.conversion.conversion_queue import ConversionQueue
     from barnabas.server.dispatch.request import Entry
@@ -81,6 +82,8 @@ class BrokerDependencies(NodeDependencies):
     replicas: ReplicaManager
     fetch_sessions: FetchSessionCache
     auto_topics: AutoTopics
+    # Creates the internal topics of streams groups.
+    streams_topics: InternalStreamsTopics
     lost_leaders: LostLeaders
     groups: GroupCoordinator
     transactions: TransactionCoordinator

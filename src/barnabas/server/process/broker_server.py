@@ -19,6 +19,11 @@ from barnabas.coordinator.group.group_coordinator import (
 )
 from barnabas.coordinator.group.share.share_shard import ShareSettings
 from barnabas.coordinator.group.share_config import SHARE_ASSIGNMENT_INTERVAL, ShareGroupConfig
+from barnabas.coordinator.group.streams.streams_shard import StreamsSettings
+from barnabas.coordinator.group.streams_config import (
+    STREAMS_ASSIGNMENT_INTERVAL,
+    StreamsGroupConfig,
+)
 from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencies
 from barnabas.coordinator.share.config import ShareCoordinatorConfig
 from barnabas.coordinator.transaction.config import TransactionConfig
@@ -38,6 +43,7 @@ from barnabas.server.configs.topic_configs import TopicConfigs
 from barnabas.server.controller_access.alter_partition_sender import ForwardedAlterPartition
 from barnabas.server.controller_access.auto_topics import AutoTopics
 from barnabas.server.controller_access.directory_assignments import DirectoryAssignments
+from barnabas.server.controller_access.internal_streams_topics import InternalStreamsTopics
 from barnabas.server.controller_access.producer_ids import ProducerIds
 from barnabas.server.controller_access.registration import (
     Registrant,
@@ -332,13 +338,16 @@ class BrokerServer:
         settings = GroupSettings(
             ConsumerSettings(config.build(ConsumerGroupConfig), overrides),
             ShareSettings(config.build(ShareGroupConfig), overrides),
+            StreamsSettings(config.build(StreamsGroupConfig), overrides),
         )
 
         def take(changed: ParsedConfig) -> None:
             settings.consumers.config = changed.build(ConsumerGroupConfig)
             settings.shares.config = changed.build(ShareGroupConfig)
+            settings.streams.config = changed.build(StreamsGroupConfig)
 
-        self._shared.dynamic.subscribe((ASSIGNMENT_INTERVAL, SHARE_ASSIGNMENT_INTERVAL), take)
+        intervals = (ASSIGNMENT_INTERVAL, SHARE_ASSIGNMENT_INTERVAL, STREAMS_ASSIGNMENT_INTERVAL)
+        self._shared.dynamic.subscribe(intervals, take)
         return settings
 
     def _create_transactions(self) -> None:
@@ -492,6 +501,7 @@ class BrokerServer:
                 lambda: shared.cluster.image.topics.partition_count,
             ),
             auto_topics=self._auto_topics,
+            streams_topics=InternalStreamsTopics(self._forwarding, self._runtime.clock),
             lost_leaders=self._lost_leaders,
             groups=self.groups,
             transactions=self.transactions,

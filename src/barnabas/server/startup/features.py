@@ -11,6 +11,7 @@ from barnabas.metadata.metadata_version import (
     METADATA_VERSION_MAX,
     METADATA_VERSION_MIN,
     SHARE_VERSION,
+    STREAMS_VERSION,
     TRANSACTION_VERSION,
     TRANSACTION_VERSION_MAX,
 )
@@ -22,6 +23,7 @@ SUPPORTED_FEATURES: dict[str, SupportedLevels] = {
     TRANSACTION_VERSION: SupportedLevels(0, TRANSACTION_VERSION_MAX),
     GROUP_VERSION: SupportedLevels(0, 1),
     SHARE_VERSION: SupportedLevels(0, 1),
+    STREAMS_VERSION: SupportedLevels(0, 1),
 }
 
 # Feature levels of new clusters.
@@ -31,4 +33,5 @@ BOOTSTRAP_FEATURES: dict[str, int] = {
     TRANSACTION_VERSION: TRANSACTION_VERSION_MAX,
     GROUP_VERSION: 1,
     SHARE_VERSION: 1,
+    STREAMS_VERSION: 1,
 }

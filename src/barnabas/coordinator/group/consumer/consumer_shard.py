@@ -62,7 +62,7 @@ class ConsumerShard:
 
     __slots__ = (
         "_classic",
-        "_is_share_group",
+        "_has_other",
         "_rng",
         "_settings",
         "clock",
@@ -78,11 +78,11 @@ class ConsumerShard:
         self,
         surroundings: ConsumerSurroundings,
         classic: ClassicGroups,
-        is_share_group: Callable[[str], bool],
+        has_other: Callable[[str], bool],
     ) -> None:
         self._classic = classic
-        # Whether an id has a share group.
-        self._is_share_group = is_share_group
+        # Whether an id has a share or streams group.
+        self._has_other = has_other
         self._settings = surroundings.settings
         self._rng = surroundings.rng
         self.topics = surroundings.topics
@@ -96,7 +96,7 @@ class ConsumerShard:
         self.new_topics_version = -1
 
     def _make_room(self, group_id: str) -> bool:
-        return not self._is_share_group(group_id) and self.remove_offsets_only(group_id)
+        return not self._has_other(group_id) and self.remove_offsets_only(group_id)
 
     def remove_offsets_only(self, group_id: str) -> bool:
         """Remove a classic group that has only offsets. Return whether the id is free now."""
@@ -115,7 +115,7 @@ class ConsumerShard:
         group = self.groups.find(group_id)
         if group is not None:
             return group
-        if self._classic.find(group_id) is None and not self._is_share_group(group_id):
+        if self._classic.find(group_id) is None and not self._has_other(group_id):
             message = f"Group {group_id} not found."
         else:
             message = f"Group {group_id} is not a consumer group."
@@ -143,7 +143,7 @@ class ConsumerShard:
         group = self.groups.find(group_id)
         if group is not None:
             return group
-        if self._is_share_group(group_id):
+        if self._has_other(group_id):
             raise RefusalError(
                 ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group."
             )

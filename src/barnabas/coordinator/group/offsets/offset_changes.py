@@ -8,6 +8,7 @@ from barnabas.coordinator.group.classic.classic_group import ClassicGroup
 from barnabas.coordinator.group.classic.group_state import GroupState
 from barnabas.coordinator.group.offsets.committed_offset import offset_tombstone
 from barnabas.coordinator.group.offsets.consumer_claims import check_consumer_commit
+from barnabas.coordinator.group.offsets.streams_claims import check_streams_commit
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 
@@ -51,8 +52,11 @@ class OffsetChanges:
         else:
             error = self._check_claim(request.claim, request.version)
         group = self._groups.consumer.find(request.claim.group_id)
+        streams = self._groups.streams.find(request.claim.group_id)
         if group is not None:
             error = check_consumer_commit(group, request)
+        elif streams is not None:
+            error = check_streams_commit(streams, request)
         elif self._groups.is_share_group(request.claim.group_id):
             error = ErrorCode.GROUP_ID_NOT_FOUND
         if error is not ErrorCode.NONE:

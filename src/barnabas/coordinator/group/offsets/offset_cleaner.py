@@ -18,6 +18,10 @@ from barnabas.coordinator.group.classic.group_state import GroupState
 from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
 from barnabas.coordinator.group.consumer.consumer_records import group_tombstones
 from barnabas.coordinator.group.offsets.committed_offset import offset_tombstone
+from barnabas.coordinator.group.streams.streams_group import StreamsGroup
+from barnabas.coordinator.group.streams.streams_records import (
+    group_tombstones as streams_tombstones,
+)
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.schema import ZERO_UUID
@@ -37,7 +41,8 @@ if TYPE_CHECKING:
 
     # Returns the test whether an offset of the group is removed, or None to keep all of them.
     Rule = Callable[
-        [ClassicGroup | ConsumerGroup], Callable[[PartitionKey, CommittedOffset], bool] | None
+        [ClassicGroup | ConsumerGroup | StreamsGroup],
+        Callable[[PartitionKey, CommittedOffset], bool] | None,
     ]
 
 # Maximum number of offsets checked, and of records created, per turn: some milliseconds.
@@ -147,7 +152,7 @@ class OffsetCleaner:
     def _clean_group(
         self,
         cleaning: _Pass,
-        group: ClassicGroup | ConsumerGroup,
+        group: ClassicGroup | ConsumerGroup | StreamsGroup,
         records: list[CoordinatorRecord],
     ) -> bool:
         """Create the group's tombstones. Return False if the slice has no room for all of them."""
@@ -177,19 +182,19 @@ class OffsetCleaner:
             self._timers.cancel(_SLICE_KEY)
 
     def _expiry_rule(
-        self, group: ClassicGroup | ConsumerGroup
+        self, group: ClassicGroup | ConsumerGroup | StreamsGroup
     ) -> Callable[[PartitionKey, CommittedOffset], bool] | None:
         """Return the test for expired offsets of a group in its current state.
 
-        A consumer group and a stable classic group of consumers keep the offsets of their
-        subscribed topics. A classic group keeps all offsets while it rebalances, or if its
+        A consumer or streams group and a stable classic group of consumers keep the offsets of
+        their subscribed topics. A classic group keeps all offsets while it rebalances, or if its
         subscriptions are unknown. In an empty classic group that had members, the retention time
         starts when the group became empty. Otherwise it starts at the commit of each offset.
         """
         now_ms = self._clock.wall_ms()
         retention_ms = self._config.offsets_retention_ms
         since_ms = -1
-        if isinstance(group, ConsumerGroup):
+        if isinstance(group, ConsumerGroup | StreamsGroup):
             pass
         elif group.is_in(GroupState.EMPTY):
             if group.protocol_type is not None:
@@ -212,9 +217,13 @@ class OffsetCleaner:
         return is_over
 
 
-def _tombstones_if_empty(group: ClassicGroup | ConsumerGroup) -> list[CoordinatorRecord]:
+def _tombstones_if_empty(
+    group: ClassicGroup | ConsumerGroup | StreamsGroup,
+) -> list[CoordinatorRecord]:
     """Return the records that remove the group, or none if it has members."""
     if isinstance(group, ClassicGroup):
         is_empty = group.is_in(GroupState.EMPTY) and not group.pending_join_members
         return [group_tombstone(group.group_id)] if is_empty else []
-    return [] if group.members else group_tombstones(group)
+    if group.members:
+        return []
+    return streams_tombstones(group) if isinstance(group, StreamsGroup) else group_tombstones(group)

@@ -77,6 +77,11 @@ def room_for(count: int) -> int:
     return _power_of_two(int((count + 1) / _FULL + 1))
 
 
+def capacity_for(count: int) -> int:
+    """Return the number of buckets of a HashMap that is created with `count` as its capacity."""
+    return _power_of_two(count)
+
+
 def copied(count: int) -> int:
     """Return the number of buckets of a HashSet that copies a collection of `count` keys."""
     return _power_of_two(max(int(count / _FULL) + 1, _CAPACITY))

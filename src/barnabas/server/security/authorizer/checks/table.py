@@ -142,6 +142,18 @@ BROKER_CHECKS: Mapping[int, Row] = {
         "share_groups.check_delete_share_group_offsets",
         "DELETE on the group; READ on the topic",
     ),
+    ApiKey.STREAMS_GROUP_HEARTBEAT: _by(
+        "streams_groups.check_streams_group_heartbeat",
+        f"{_READ_GROUP}; DESCRIBE on the topics of the topology; CREATE on the cluster or on"
+        " missing internal topics",
+    ),
+    ApiKey.STREAMS_GROUP_DESCRIBE: _by(
+        "streams_groups.check_streams_group_describe",
+        "DESCRIBE on the group; DESCRIBE on each topic of the topology",
+    ),
+    ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: _by(
+        "streams_groups.check_topology_description_update", _READ_GROUP
+    ),
     ApiKey.SHARE_FETCH: _in_handler(f"{_READ_GROUP}; READ on the topic"),
     ApiKey.SHARE_ACKNOWLEDGE: _in_handler(f"{_READ_GROUP}; READ on the topic"),
     ApiKey.INITIALIZE_SHARE_GROUP_STATE: _by("share_state.check_initialize", _BROKERS_ONLY),

@@ -1,0 +1,1 @@
+"""Streams groups: groups of Kafka Streams applications (KIP-1071)."""

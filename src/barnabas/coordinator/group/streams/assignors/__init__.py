@@ -1,0 +1,1 @@
+"""Task assignors: pure functions from members and subtopologies to the tasks of each member."""

@@ -1,0 +1,80 @@
+"""The input of the task assignors (Kafka: GroupSpec and TopologyDescriber)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+
+from barnabas.coordinator.group.consumer.assignors.java_tables import JavaTable, string_hash
+from barnabas.coordinator.group.streams.tasks import NO_MEMBER_TASKS, MemberTasks
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+# An assignor in progress: it yields after each step, and returns the tasks of each member. A step
+# takes at most some tenths of a millisecond.
+TaskAssigning: TypeAlias = "Generator[None, None, dict[str, MemberTasks]]"
+
+# Offsets by subtopology id and partition.
+TaskOffsets = Mapping[str, Mapping[int, int]]
+
+NO_OFFSETS: TaskOffsets = MappingProxyType({})
+
+# Members or tasks that an assignor handles in one step.
+STEP = 64
+
+
+class TaskAssignorError(Exception):
+    """The assignor cannot assign the tasks (Kafka: TaskAssignorException)."""
+
+
+class StreamsMemberInput(msgspec.Struct, frozen=True):
+    """One member, as a task assignor sees it."""
+
+    # Identifies the process of the member. Members of one process share its state directory.
+    process_id: str
+    # The tasks that the member owns now. This is not its last target assignment.
+    owned: MemberTasks = NO_MEMBER_TASKS
+    # The sums of the changelog offsets that the member has reported, by task.
+    offsets: TaskOffsets = NO_OFFSETS
+
+
+class SubtopologyInput(msgspec.Struct, frozen=True):
+    """One subtopology, as a task assignor sees it."""
+
+    # Number of tasks: the largest number of partitions of its source topics.
+    tasks: int
+    # Whether the subtopology has state stores with changelog topics. Only such tasks get standbys.
+    is_stateful: bool
+
+
+class StreamsInput(msgspec.Struct, frozen=True):
+    """All members by id, and all subtopologies by id."""
+
+    members: Mapping[str, StreamsMemberInput]
+    subtopologies: Mapping[str, SubtopologyInput]
+    # Number of standby tasks that each stateful task should have.
+    standby_replicas: int = 0
+
+
+def ordered_members(given: StreamsInput) -> Generator[None, None, list[str]]:
+    """Return the ids of the members in Kafka's order: that of a Java hash table. Yields."""
+    table: JavaTable[str] = JavaTable(string_hash)
+    for position, member_id in enumerate(given.members):
+        table.add(member_id)
+        if position % STEP == STEP - 1:
+            yield
+    return list(table)
+
+
+def finish_tasks(assigning: TaskAssigning) -> dict[str, MemberTasks]:
+    """Run an assignor to its end. Return the tasks of each member."""
+    while True:
+        try:
+            next(assigning)
+        except StopIteration as end:
+            found: dict[str, MemberTasks] = end.value
+            return found

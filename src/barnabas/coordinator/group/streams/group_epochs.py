@@ -1,0 +1,248 @@
+"""The epochs of streams groups: topology, group epoch and target assignment in heartbeats."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.coordinator.group.consumer.refusal import RefusalError
+from barnabas.coordinator.group.streams.streams_group import NO_EPOCH
+from barnabas.coordinator.group.streams.streams_group_state import StreamsGroupState
+from barnabas.coordinator.group.streams.streams_heartbeat import Assignment, Prepared
+from barnabas.coordinator.group.streams.streams_records import (
+    epoch_record,
+    target_epoch_record,
+    topology_record,
+)
+from barnabas.coordinator.group.streams.streams_targets import StreamsTargets, TargetRequest
+from barnabas.coordinator.group.streams.streams_topology import StreamsTopology
+from barnabas.coordinator.group.streams.tasks import NO_MEMBER_TASKS
+from barnabas.coordinator.group.streams.topology.configuring import configure_topology, is_large
+from barnabas.coordinator.group.streams.topology.streams_status import StreamsStatus
+from barnabas.coordinator.group.streams.topology.topology_record import topology_value
+from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+from barnabas.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.coordinator.group.streams.streams_group import StreamsGroup
+    from barnabas.coordinator.group.streams.streams_heartbeat import Heartbeating
+    from barnabas.coordinator.group.streams.streams_member import StreamsMember
+    from barnabas.coordinator.group.streams.streams_shard import StreamsShard
+    from barnabas.coordinator.group.streams.streams_timers import StreamsTimers
+    from barnabas.coordinator.group.streams.tasks import MemberTasks
+    from barnabas.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
+    from barnabas.protocol.records.streams_group_topology import StreamsGroupTopologyValue
+
+# Kafka's interval for comparing the topics without a change of metadata, in ms: never.
+_REFRESH_MS = 0x7FFF_FFFF
+
+
+class GroupEpochs:
+    """Raises the epochs of the groups of one shard."""
+
+    __slots__ = ("_shard", "_targets", "_timers")
+
+    def __init__(self, shard: StreamsShard, timers: StreamsTimers) -> None:
+        self._shard = shard
+        self._timers = timers
+        self._targets = StreamsTargets(shard)
+
+    # Topology.
+
+    def prepare(self, heartbeat: Heartbeating, member: StreamsMember) -> Prepared:
+        """Return the topology of the group with the current topics. Raises RefusalError."""
+        group = heartbeat.group
+        topology = _topology(heartbeat)
+        self._shard.check_memory(group, member, topology)
+        known = group.topology
+        if known is not None and member.topology_epoch < known.epoch:
+            heartbeat.note(
+                StreamsStatus.STALE_TOPOLOGY,
+                f"The member's topology epoch {member.topology_epoch} is behind the group's "
+                f"topology epoch {known.epoch}.",
+            )
+        metadata_hash = group.metadata_hash
+        configured = group.configured
+        now_ms = self._shard.clock.wall_ms()
+        is_outdated = group.needs_refresh(now_ms)
+        has_new_hash = False
+        if known is None or configured is None or is_outdated:
+            metadata_hash = self._shard.hashes.of_topics(topology.required_topics)
+            has_new_hash = metadata_hash != group.metadata_hash
+            if not has_new_hash:
+                group.note_refresh(now_ms + _REFRESH_MS, group.group_epoch)
+        if known is None or configured is None or has_new_hash:
+            configured = heartbeat.prepared
+            if (
+                configured is None
+                or configured.metadata_hash != metadata_hash
+                or configured.epoch != topology.epoch
+            ):
+                configured = configure_topology(
+                    topology.value, self._shard.topics.partition_count, metadata_hash
+                )
+            group.configured = configured
+        return Prepared(topology, configured, metadata_hash, has_new_hash)
+
+    def large_topology(
+        self, request: StreamsGroupHeartbeatRequest
+    ) -> tuple[StreamsGroupTopologyValue, int] | None:
+        """Return the topology that the heartbeat will configure, if it is large, and its hash."""
+        group = self._shard.groups.find(request.group_id)
+        topology = None if group is None else group.topology
+        if topology is None and request.topology is not None:
+            topology = StreamsTopology(topology_value(request.topology))
+        if topology is None or not is_large(topology.value):
+            return None
+        if group is not None and group.configured is not None:
+            is_outdated = group.needs_refresh(self._shard.clock.wall_ms())
+            if not is_outdated:
+                return None
+        return topology.value, self._shard.hashes.of_topics(topology.required_topics)
+
+    # Group epoch and target assignment.
+
+    def advance(
+        self,
+        heartbeat: Heartbeating,
+        prepared: Prepared,
+        member: StreamsMember,
+        *,
+        is_changed: bool,
+    ) -> Assignment:
+        """Raise the epochs if that is necessary, and return the member's target.
+
+        Args:
+            heartbeat: the heartbeat.
+            prepared: the topology.
+            member: the member of the heartbeat after it.
+            is_changed: whether its change asks for a new target assignment.
+        """
+        group = heartbeat.group
+        validated = prepared.topology.epoch if prepared.configured.is_ready else NO_EPOCH
+        configs = self._shard.assignment_configs(group.group_id)
+        is_new = (
+            is_changed
+            or prepared.has_new_hash
+            or validated != group.validated_topology_epoch
+            or configs != group.assignment_configs
+        )
+        # A stable group in which the member does not have its target: the target stays the same.
+        is_refined = (
+            not is_new
+            and group.state is StreamsGroupState.STABLE
+            and group.target_of(member.member_id) != member.assigned.plain()
+        )
+        epoch = group.group_epoch
+        if is_new or is_refined:
+            epoch += 1
+            heartbeat.records.append(
+                epoch_record(group, epoch, prepared.metadata_hash, validated, configs)
+            )
+            self._shard.metrics.streams_rebalances += 1
+            group.note_refresh(self._shard.clock.wall_ms() + _REFRESH_MS, epoch)
+        if not group.members:
+            self._start_delay(group.group_id)
+        request = TargetRequest(group, epoch, prepared.configured, configs)
+        return self._target(heartbeat, request, member, is_refined=is_refined)
+
+    def _start_delay(self, group_id: str) -> None:
+        delay_ms = self._shard.value_of(group_id, "initial.rebalance.delay.ms")
+        if delay_ms > 0:
+            self._timers.start_delay(group_id, delay_ms, lambda: self._on_delay_over(group_id))
+
+    def _target(
+        self,
+        heartbeat: Heartbeating,
+        request: TargetRequest,
+        member: StreamsMember,
+        *,
+        is_refined: bool,
+    ) -> Assignment:
+        """Return the target of the member, after computing it if it is outdated."""
+        group, epoch = request.group, request.epoch
+        if self._timers.is_delayed(group.group_id):
+            heartbeat.note(
+                StreamsStatus.ASSIGNMENT_DELAYED,
+                "Assignment delayed due to the configured initial rebalance delay.",
+            )
+            return Assignment(epoch, group.assignment_epoch, NO_MEMBER_TASKS)
+        known = _known_target(heartbeat, member)
+        if group.assignment_epoch >= epoch:
+            return Assignment(epoch, group.assignment_epoch, known)
+        if is_refined and group.assignment_epoch >= group.group_epoch:
+            heartbeat.records.append(
+                target_epoch_record(group.group_id, epoch, group.assignment_timestamp)
+            )
+            return Assignment(epoch, epoch, known)
+        if not self._may_compute(group):
+            heartbeat.note(
+                StreamsStatus.ASSIGNMENT_DELAYED,
+                "Assignment delayed due to the configured assignment interval.",
+            )
+            return Assignment(epoch, group.assignment_epoch, known)
+        if self._targets.is_large(group, request.configured):
+            if not self._targets.is_running(group.group_id):
+                self._targets.start(group.group_id)
+            return Assignment(epoch, group.assignment_epoch, known)
+        replaced = heartbeat.replaced
+        members, targets = dict(group.members), dict(group.targets)
+        if replaced is not None:
+            del members[replaced.member_id]
+            targets[member.member_id] = targets.pop(replaced.member_id, NO_MEMBER_TASKS)
+        members[member.member_id] = member
+        targets, records = self._targets.compute(request, members, targets)
+        heartbeat.records += records
+        return Assignment(epoch, epoch, targets[member.member_id])
+
+    def _may_compute(self, group: StreamsGroup) -> bool:
+        """Whether the last computation of the target assignment is long enough ago."""
+        interval_ms = self._shard.value_of(group.group_id, "assignment.interval.ms")
+        if not group.assignment_timestamp or not interval_ms:
+            return True
+        return self._shard.clock.wall_ms() >= group.assignment_timestamp + interval_ms
+
+    def _on_delay_over(self, group_id: str) -> CoordinatorResult[None]:
+        """Compute the first target assignment after the initial rebalance delay."""
+        group = self._shard.groups.find(group_id)
+        if (
+            group is None
+            or not group.members
+            or group.configured is None
+            or group.group_epoch <= group.assignment_epoch
+            or not self._may_compute(group)
+        ):
+            return CoordinatorResult(None)
+        if self._targets.is_large(group, group.configured):
+            if not self._targets.is_running(group_id):
+                self._targets.start(group_id)
+            return CoordinatorResult(None)
+        request = TargetRequest(
+            group, group.group_epoch, group.configured, group.assignment_configs
+        )
+        _, records = self._targets.compute(request, group.members, group.targets)
+        return CoordinatorResult(None, records)
+
+
+def _topology(heartbeat: Heartbeating) -> StreamsTopology:
+    """Return the topology of the group, after the record of the first one. Raises RefusalError."""
+    given, known = heartbeat.request.topology, heartbeat.group.topology
+    if given is None:
+        if known is None:
+            raise RefusalError(
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                "The topology is null and the group topology is also null.",
+            )
+        return known
+    if known is None:
+        made = StreamsTopology(topology_value(given))
+        heartbeat.records.append(topology_record(heartbeat.group.group_id, made.value))
+        return made
+    if known.epoch <= given.epoch and not known.is_same(topology_value(given)):
+        raise RefusalError(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
+    return known
+
+
+def _known_target(heartbeat: Heartbeating, member: StreamsMember) -> MemberTasks:
+    """Return the current target of a member; for a replaced static member, the one of that."""
+    replaced = heartbeat.replaced
+    return heartbeat.group.target_of(member.member_id if replaced is None else replaced.member_id)

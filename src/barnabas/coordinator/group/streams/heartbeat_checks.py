@@ -1,0 +1,179 @@
+"""Checks of StreamsGroupHeartbeat requests, of epochs and of owned tasks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.coordinator.group.consumer.refusal import RefusalError
+from barnabas.coordinator.group.streams.streams_member import (
+    JOIN_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    StreamsMember,
+)
+from barnabas.coordinator.group.streams.tasks import MemberTasks
+from barnabas.coordinator.group.streams.topology.topology_check import check_topology
+from barnabas.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from barnabas.coordinator.group.streams.owned_tasks import OwnedTasks
+    from barnabas.coordinator.group.streams.tasks import Tasks
+    from barnabas.coordinator.group.streams.topology.configured_topology import (
+        ConfiguredSubtopology,
+    )
+    from barnabas.protocol.messages.streams_group_heartbeat import (
+        StreamsGroupHeartbeatRequest,
+        TaskIdsRequest,
+    )
+
+# Limit of the tasks in one request. Kafka has none.
+_TASKS_MAX = 100_000
+
+
+def _invalid(message: str) -> RefusalError:
+    return RefusalError(ErrorCode.INVALID_REQUEST, message)
+
+
+def check_streams_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
+    """Check what needs no group. Raises RefusalError."""
+    if request.topology is not None and any(
+        each.source_topic_regex for each in request.topology.subtopologies
+    ):
+        raise _invalid("Regular expressions for source topics are not supported yet.")
+    for name, text in (
+        ("MemberId", request.member_id),
+        ("GroupId", request.group_id),
+        ("InstanceId", request.instance_id),
+        ("RackId", request.rack_id),
+    ):
+        if text is not None and not text.strip():
+            raise _invalid(f"{name} can't be empty.")
+    owned = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
+    if request.member_epoch == JOIN_EPOCH:
+        _check_joining(request)
+    elif request.member_epoch == STATIC_LEAVE_EPOCH:
+        if request.instance_id is None:
+            raise _invalid("InstanceId can't be null.")
+    elif request.member_epoch < STATIC_LEAVE_EPOCH:
+        raise _invalid(
+            f"MemberEpoch is {request.member_epoch}, but must be greater than or equal to -2."
+        )
+    if any(each is not None for each in owned) and any(each is None for each in owned):
+        raise _invalid("If one task-type is non-null, all must be non-null.")
+    if sum(len(each.partitions) for tasks in owned for each in tasks or ()) > _TASKS_MAX:
+        raise _invalid(f"A member may own at most {_TASKS_MAX} tasks.")
+    if request.member_epoch != JOIN_EPOCH and request.topology is not None:
+        raise _invalid("Topology can only be provided when (re-)joining.")
+
+
+def _check_joining(request: StreamsGroupHeartbeatRequest) -> None:
+    if request.rebalance_timeout_ms == -1:
+        raise _invalid("RebalanceTimeoutMs must be provided in first request.")
+    for name, tasks in (
+        ("ActiveTasks", request.active_tasks),
+        ("StandbyTasks", request.standby_tasks),
+        ("WarmupTasks", request.warmup_tasks),
+    ):
+        if tasks is None or tasks:
+            raise _invalid(f"{name} must be empty when (re-)joining.")
+    if request.topology is None:
+        raise _invalid("Topology must be non-null when (re-)joining.")
+    check_topology(request.topology)
+
+
+def reported_tasks(request: StreamsGroupHeartbeatRequest) -> MemberTasks | None:
+    """Return the tasks that a client reports as owned, or None if its request has none."""
+    active, standby, warmup = request.active_tasks, request.standby_tasks, request.warmup_tasks
+    if active is None or standby is None or warmup is None:
+        return None
+    return MemberTasks(active=_tasks(active), standby=_tasks(standby), warmup=_tasks(warmup))
+
+
+def _tasks(tasks: list[TaskIdsRequest]) -> Tasks:
+    found: dict[str, frozenset[int]] = {}
+    for each in tasks:
+        if each.subtopology_id in found:
+            raise _invalid(f"The tasks name subtopology {each.subtopology_id} more than once.")
+        found[each.subtopology_id] = frozenset(each.partitions)
+    return {subtopology: indexes for subtopology, indexes in found.items() if indexes}
+
+
+def check_owned_tasks(
+    reported: MemberTasks | None, subtopologies: Mapping[str, ConfiguredSubtopology]
+) -> None:
+    """Check that the reported tasks exist in the topology. Raises RefusalError."""
+    if reported is None:
+        return
+    for tasks in (reported.active, reported.standby, reported.warmup):
+        for name, indexes in tasks.items():
+            subtopology = subtopologies.get(name)
+            if subtopology is None:
+                raise _invalid(f"Subtopology {name} does not exist in the topology.")
+            lowest, highest = min(indexes), max(indexes)
+            if lowest < 0 or highest >= subtopology.tasks:
+                raise _invalid(
+                    f"Task {lowest if lowest < 0 else highest} for subtopology {name} is invalid. "
+                    f"Number of tasks for this subtopology: {subtopology.tasks}"
+                )
+
+
+def check_epoch(member: StreamsMember, epoch: int, reported: MemberTasks | None) -> None:
+    """Check the epoch of a heartbeat. Raises RefusalError.
+
+    The previous epoch is accepted if the client owns only tasks that the member has. Then it has
+    missed the last response.
+    """
+    if epoch in (JOIN_EPOCH, member.member_epoch):
+        return
+    is_greater = epoch > member.member_epoch
+    if (
+        not is_greater
+        and epoch == member.previous_member_epoch
+        and reported is not None
+        and _contains(member.assigned, reported)
+    ):
+        return
+    raise RefusalError(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The streams group member has a {'greater' if is_greater else 'smaller'} member epoch "
+        f"({epoch}) than the one known by the group coordinator ({member.member_epoch}). The "
+        "member must abandon all its partitions and rejoin.",
+    )
+
+
+def _contains(assigned: OwnedTasks, reported: MemberTasks) -> bool:
+    """Whether all reported tasks are assigned in the same role."""
+    roles: Iterable[tuple[Mapping[str, Iterable[int]], Tasks]] = (
+        (assigned.active, reported.active),
+        (assigned.standby, reported.standby),
+        (assigned.warmup, reported.warmup),
+    )
+    return all(
+        indexes <= frozenset(own.get(subtopology, ()))
+        for own, tasks in roles
+        for subtopology, indexes in tasks.items()
+    )
+
+
+def check_unreleased(member: StreamsMember, member_id: str) -> None:
+    """Check that a static member has left, so that another client may replace it."""
+    if member.member_epoch != STATIC_LEAVE_EPOCH:
+        raise RefusalError(
+            ErrorCode.UNRELEASED_INSTANCE_ID,
+            f"Static member {member_id} with instance id {member.instance_id} cannot join the "
+            f"group because the instance id is owned by {member.member_id} member.",
+        )
+
+
+def require_static(member: StreamsMember | None, instance_id: str, member_id: str) -> StreamsMember:
+    """Return the static member of a request. Raises RefusalError."""
+    if member is None:
+        raise RefusalError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+    if member.member_id != member_id:
+        raise RefusalError(
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"Static member {member_id} with instance id {instance_id} was fenced by member "
+            f"{member.member_id}.",
+        )
+    return member

@@ -1,0 +1,284 @@
+"""The state of one streams group (Kafka: StreamsGroup). It changes by the replay of records."""
+
+from __future__ import annotations
+
+from collections import Counter
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from barnabas.coordinator.group.streams.owned_tasks import each_task
+from barnabas.coordinator.group.streams.streams_group_state import StreamsGroupState
+from barnabas.coordinator.group.streams.streams_member_state import StreamsMemberState
+from barnabas.coordinator.group.streams.tasks import NO_MEMBER_TASKS, MemberTasks
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
+
+    from barnabas.coordinator.group.classic.group_memory import GroupMemory
+    from barnabas.coordinator.group.streams.member_offsets import MemberOffsets
+    from barnabas.coordinator.group.streams.owned_tasks import OwnedTasks
+    from barnabas.coordinator.group.streams.streams_member import StreamsMember
+    from barnabas.coordinator.group.streams.streams_topology import StreamsTopology
+    from barnabas.coordinator.group.streams.topology.configured_topology import ConfiguredTopology
+    from barnabas.protocol.messages.streams_group_heartbeat import EndpointToPartitions
+
+# Estimated overhead of a member and of each of its tasks and tags, in bytes.
+_MEMBER_BYTES = 1_000
+_TASK_BYTES = 100
+
+NO_EPOCH = -1
+# Epoch of a group without records. The first member raises it.
+FIRST_EPOCH = 1
+# The next heartbeat compares the topics with the stored hash.
+_REFRESH_NOW = (0, 0)
+_NO_PROCESSES: frozenset[str] = frozenset()
+_NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
+
+
+class StreamsGroup:
+    """Members, epochs, topology and target assignment of a group."""
+
+    __slots__ = (
+        "_active",
+        "_configured",
+        "_reconciled",
+        "_refresh",
+        "_standby",
+        "_topology",
+        "_warmup",
+        "assignment_configs",
+        "assignment_epoch",
+        "assignment_timestamp",
+        "description_epochs",
+        "endpoint_epoch",
+        "endpoints",
+        "group_epoch",
+        "group_id",
+        "held_bytes",
+        "members",
+        "memory",
+        "metadata_hash",
+        "shutdown_member_id",
+        "static_members",
+        "targets",
+        "task_offsets",
+        "validated_topology_epoch",
+    )
+
+    def __init__(self, group_id: str, memory: GroupMemory) -> None:
+        # Memory accounting of all groups of this broker, and the size of this group in bytes.
+        self.memory = memory
+        self.held_bytes = 0
+        self.group_id = group_id
+        # Increases when members, topics or configs of the assignment change.
+        self.group_epoch = FIRST_EPOCH
+        # Hash of the topics of the topology at the last change of the group epoch.
+        self.metadata_hash = 0
+        # Epoch of the topology whose topics exist and fit, or -1.
+        self.validated_topology_epoch = NO_EPOCH
+        # Configs with which the last target assignment was requested.
+        self.assignment_configs = _NO_CONFIGS
+        # (stored, failed) epochs of topology descriptions, which only plugins of Kafka write.
+        self.description_epochs = (NO_EPOCH, NO_EPOCH)
+        # The group epoch for which `targets` was computed, and when (wall clock in ms, or 0).
+        self.assignment_epoch = FIRST_EPOCH
+        self.assignment_timestamp = 0
+        self.members: dict[str, StreamsMember] = {}
+        # Member id by instance id.
+        self.static_members: dict[str, str] = {}
+        # Target assignment by member id.
+        self.targets: dict[str, MemberTasks] = {}
+        self._topology: StreamsTopology | None = None
+        # Processes by current task. An active task has one, the others may have several.
+        self._active: dict[tuple[str, int], str] = {}
+        self._standby: dict[tuple[str, int], set[str]] = {}
+        self._warmup: dict[tuple[str, int], set[str]] = {}
+        # Number of members in the state STABLE by member epoch.
+        self._reconciled: Counter[int] = Counter()
+        # The fields below are not in records. A new coordinator begins without them.
+        # The topology with the current topics, or None if it must be configured.
+        self._configured: ConfiguredTopology | None = None
+        # Time (wall clock in ms) and group epoch until which the hash of the topics is valid.
+        self._refresh = _REFRESH_NOW
+        # The member that requested the shutdown of the application.
+        self.shutdown_member_id: str | None = None
+        # Increases when `endpoints` changes.
+        self.endpoint_epoch = 0
+        # Computed partitions of members with an endpoint, by member id.
+        self.endpoints: dict[str, EndpointToPartitions] = {}
+        # The last reported offsets of tasks by member id.
+        self.task_offsets: dict[str, MemberOffsets] = {}
+
+    # State.
+
+    @property
+    def state(self) -> StreamsGroupState:
+        """The current state."""
+        if not self.members:
+            return StreamsGroupState.EMPTY
+        if self._topology is None or self._topology.epoch != self.validated_topology_epoch:
+            return StreamsGroupState.NOT_READY
+        if self.group_epoch > self.assignment_epoch:
+            return StreamsGroupState.ASSIGNING
+        if self._reconciled[self.assignment_epoch] < len(self.members):
+            return StreamsGroupState.RECONCILING
+        return StreamsGroupState.STABLE
+
+    # Topology.
+
+    @property
+    def topology(self) -> StreamsTopology | None:
+        """The topology, or None before the first record of it."""
+        return self._topology
+
+    @topology.setter
+    def topology(self, topology: StreamsTopology | None) -> None:
+        before = 0 if self._topology is None else self._topology.byte_size
+        self._resize((0 if topology is None else topology.byte_size) - before)
+        self._topology = topology
+
+    @property
+    def configured(self) -> ConfiguredTopology | None:
+        """The topology with the current topics, or None if it must be configured."""
+        return self._configured
+
+    @configured.setter
+    def configured(self, configured: ConfiguredTopology | None) -> None:
+        self._configured = configured
+        self.endpoints.clear()
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a group with members reads the topic."""
+        has_members = bool(self.members)
+        return has_members and self._topology is not None and topic in self._topology.subtopology_of
+
+    def needs_topic(self, topic: str) -> bool:
+        """Whether the topology has the topic."""
+        return self._topology is not None and topic in self._topology.required_topics
+
+    # Validity of the hash of the topics.
+
+    def request_refresh(self) -> None:
+        """Compare the topics with the stored hash at the next heartbeat."""
+        self._refresh = _REFRESH_NOW
+
+    def note_refresh(self, until_ms: int, epoch: int) -> None:
+        """Do not compare the topics until then, unless the group falls back to an older epoch."""
+        self._refresh = (until_ms, epoch)
+
+    def needs_refresh(self, now_ms: int) -> bool:
+        """Whether the topics must be compared with the stored hash."""
+        until_ms, epoch = self._refresh
+        return now_ms >= until_ms or self.group_epoch < epoch
+
+    # Members and targets.
+
+    def static_member(self, instance_id: str | None) -> StreamsMember | None:
+        """Return the member with that instance id."""
+        member_id = None if instance_id is None else self.static_members.get(instance_id)
+        return None if member_id is None else self.members.get(member_id)
+
+    def target_of(self, member_id: str) -> MemberTasks:
+        """Return the target assignment of a member."""
+        return self.targets.get(member_id, NO_MEMBER_TASKS)
+
+    def put(self, member: StreamsMember) -> None:
+        """Add or replace a member."""
+        self._forget(self.members.get(member.member_id))
+        self.members[member.member_id] = member
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.member_id
+        if member.state is StreamsMemberState.STABLE:
+            self._reconciled[member.member_epoch] += 1
+        for tasks in (member.assigned, member.pending_revocation):
+            self._add_process(tasks, member.process_id)
+        self.endpoints.pop(member.member_id, None)
+        self._resize(_bytes_of(member))
+
+    def remove(self, member_id: str) -> None:
+        """Remove a member. Its target assignment has a record of its own."""
+        self._forget(self.members.pop(member_id, None))
+        self.endpoints.pop(member_id, None)
+        self.task_offsets.pop(member_id, None)
+        if not self.members:
+            self.shutdown_member_id = None
+
+    def _forget(self, member: StreamsMember | None) -> None:
+        if member is None:
+            return
+        if member.instance_id is not None:
+            self.static_members.pop(member.instance_id, None)
+        if member.state is StreamsMemberState.STABLE:
+            self._reconciled[member.member_epoch] -= 1
+            if not self._reconciled[member.member_epoch]:
+                del self._reconciled[member.member_epoch]
+        for tasks in (member.assigned, member.pending_revocation):
+            self._remove_process(tasks, member.process_id)
+        self._resize(-_bytes_of(member))
+
+    # Processes of tasks.
+
+    def active_process(self, task: tuple[str, int]) -> str | None:
+        """Return the process that runs the active task, or None."""
+        return self._active.get(task)
+
+    def standby_processes(self, task: tuple[str, int]) -> AbstractSet[str]:
+        """Return the processes that have the standby task."""
+        return self._standby.get(task, _NO_PROCESSES)
+
+    def warmup_processes(self, task: tuple[str, int]) -> AbstractSet[str]:
+        """Return the processes that have the warm-up task."""
+        return self._warmup.get(task, _NO_PROCESSES)
+
+    def _add_process(self, tasks: OwnedTasks, process_id: str) -> None:
+        for task in each_task(tasks.active):
+            self._active[task] = process_id
+        for task in each_task(tasks.standby):
+            self._standby.setdefault(task, set()).add(process_id)
+        for task in each_task(tasks.warmup):
+            self._warmup.setdefault(task, set()).add(process_id)
+
+    def _remove_process(self, tasks: OwnedTasks, process_id: str) -> None:
+        for task in each_task(tasks.active):
+            # Another process may have the task already.
+            if self._active.get(task) == process_id:
+                del self._active[task]
+        for known, own in ((self._standby, tasks.standby), (self._warmup, tasks.warmup)):
+            for task in each_task(own):
+                processes = known.get(task)
+                if processes is not None:
+                    processes.discard(process_id)
+                    if not processes:
+                        del known[task]
+
+    # Memory.
+
+    def growth_by(self, member: StreamsMember, topology: StreamsTopology | None) -> int:
+        """Return by how many bytes the group grows by this member and a new topology."""
+        known = self.members.get(member.member_id)
+        growth = _bytes_of(member) - (0 if known is None else _bytes_of(known))
+        if topology is not None and self._topology is None:
+            growth += topology.byte_size
+        return growth
+
+    def release_memory(self) -> None:
+        """Release the memory of a group that is removed with its members."""
+        self._resize(-self.held_bytes)
+
+    def reclaim_memory(self) -> None:
+        """Count the memory of a group without members that is brought back."""
+        if self._topology is not None:
+            self._resize(self._topology.byte_size)
+
+    def _resize(self, growth: int) -> None:
+        self.held_bytes += growth
+        self.memory.held_bytes += growth
+
+
+def _bytes_of(member: StreamsMember) -> int:
+    """Return the estimated memory size of a member and of its tasks, in bytes."""
+    tags = sum(len(key) + len(value) + _TASK_BYTES for key, value in member.client_tags.items())
+    tasks = member.assigned.count() + member.pending_revocation.count()
+    names = len(member.member_id) + len(member.process_id)
+    return _MEMBER_BYTES + tags + names + tasks * _TASK_BYTES

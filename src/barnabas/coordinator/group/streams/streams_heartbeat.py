@@ -1,0 +1,109 @@
+"""The result of a heartbeat of a member of a streams group, and one heartbeat in progress."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from barnabas.protocol.messages.streams_group_heartbeat import (
+    Status,
+    StreamsGroupHeartbeatResponse,
+    TaskIdsResponse,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from barnabas.coordinator.group.classic.joining import ClientIdentity
+    from barnabas.coordinator.group.streams.streams_group import StreamsGroup
+    from barnabas.coordinator.group.streams.streams_member import StreamsMember
+    from barnabas.coordinator.group.streams.streams_topology import StreamsTopology
+    from barnabas.coordinator.group.streams.tasks import MemberTasks
+    from barnabas.coordinator.group.streams.topology.configured_topology import (
+        ConfiguredInternalTopic,
+        ConfiguredTopology,
+    )
+    from barnabas.coordinator.group.streams.topology.streams_status import StreamsStatus
+    from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
+    from barnabas.protocol.errors import ErrorCode
+    from barnabas.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
+
+
+class StreamsHeartbeat(msgspec.Struct):
+    """The response to a heartbeat, and the topics that the broker creates after it."""
+
+    response: StreamsGroupHeartbeatResponse
+    to_create: Mapping[str, ConfiguredInternalTopic] = msgspec.field(default_factory=dict)
+
+
+class StreamsClient(msgspec.Struct, frozen=True):
+    """The client of a heartbeat, and the version of its request."""
+
+    identity: ClientIdentity
+    version: int
+
+
+class Heartbeating(msgspec.Struct):
+    """One heartbeat in progress."""
+
+    request: StreamsGroupHeartbeatRequest
+    client: StreamsClient
+    group: StreamsGroup
+    reported: MemberTasks | None
+    # The topology that was configured before the heartbeat, because it is large.
+    prepared: ConfiguredTopology | None
+    records: list[CoordinatorRecord]
+    statuses: list[Status] = msgspec.field(default_factory=list)
+    # The static member that the member of the heartbeat replaces.
+    replaced: StreamsMember | None = None
+
+    def note(self, status: StreamsStatus, detail: str) -> None:
+        """Add a status to the response."""
+        self.note_code(int(status), detail)
+
+    def note_code(self, code: int, detail: str) -> None:
+        """Add a status, given by its number, to the response."""
+        self.statuses.append(Status(status_code=code, status_detail=detail))
+
+
+class Assignment(msgspec.Struct, frozen=True):
+    """What a member is assigned after a heartbeat."""
+
+    group_epoch: int
+    target_epoch: int
+    target: MemberTasks
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """The topology of a heartbeat and what its topics need."""
+
+    topology: StreamsTopology
+    configured: ConfiguredTopology
+    metadata_hash: int
+    # Whether the hash differs from the stored one.
+    has_new_hash: bool
+
+
+def task_ids(tasks: Mapping[str, Iterable[int]]) -> list[TaskIdsResponse]:
+    """Return tasks as they are in responses."""
+    return [
+        TaskIdsResponse(subtopology_id=each, partitions=sorted(indexes))
+        for each, indexes in sorted(tasks.items())
+    ]
+
+
+def failed_streams_heartbeat(
+    error: ErrorCode, message: str | None
+) -> StreamsGroupHeartbeatResponse:
+    """Return the response with an error."""
+    return StreamsGroupHeartbeatResponse(
+        error_code=error,
+        error_message=message,
+        member_id="",
+        member_epoch=0,
+        heartbeat_interval_ms=0,
+        task_offset_interval_ms=0,
+        status=[],
+        endpoint_information_epoch=0,
+    )

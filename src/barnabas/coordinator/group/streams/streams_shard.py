@@ -1,0 +1,207 @@
+"""The streams groups of one state partition, and what their requests share."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from barnabas.coordinator.group.classic.group_record import group_tombstone
+from barnabas.coordinator.group.classic.group_state import GroupState
+from barnabas.coordinator.group.consumer.refusal import RefusalError
+from barnabas.coordinator.group.streams.streams_group import StreamsGroup
+from barnabas.coordinator.group.streams.streams_groups import StreamsGroups
+from barnabas.coordinator.group.streams_config import StreamsGroupConfig
+from barnabas.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from barnabas.coordinator.group.classic.classic_group import ClassicGroup
+    from barnabas.coordinator.group.classic.group_memory import GroupMemory
+    from barnabas.coordinator.group.consumer.topic_hash import TopicHashes
+    from barnabas.coordinator.group.group_metrics import GroupMetrics
+    from barnabas.coordinator.group.streams.streams_member import StreamsMember
+    from barnabas.coordinator.group.streams.streams_topology import StreamsTopology
+    from barnabas.coordinator.group.topics_view import TopicsView
+    from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
+    from barnabas.coordinator.runtime.shard_timers import ShardTimers
+    from barnabas.runtime.clock import Clock
+
+
+def _no_overrides(_group_id: str) -> Mapping[str, str]:
+    return {}
+
+
+class StreamsSettings(msgspec.Struct):
+    """The configuration of streams groups."""
+
+    # The broker replaces it when a dynamic key changes.
+    config: StreamsGroupConfig = StreamsGroupConfig()
+    # Returns the configs of a group, which override the broker's.
+    overrides: Callable[[str], Mapping[str, str]] = _no_overrides
+
+
+class StreamsSurroundings(msgspec.Struct, frozen=True):
+    """What a shard's streams groups use."""
+
+    settings: StreamsSettings
+    topics: TopicsView
+    timers: ShardTimers
+    clock: Clock
+    metrics: GroupMetrics
+    # Memory accounting of all groups of this broker.
+    memory: GroupMemory
+    # Hashes of topics, which consumer groups use too.
+    hashes: TopicHashes
+
+
+class OtherGroups(msgspec.Struct, frozen=True):
+    """Access to the groups of other types in the same shard."""
+
+    # Removes a classic group that has only offsets. False if the id has another group.
+    make_room: Callable[[str], bool]
+    # Whether an id has a consumer or share group.
+    has_other: Callable[[str], bool]
+    # Returns a classic group, or None.
+    find_classic: Callable[[str], ClassicGroup | None]
+
+
+class StreamsShard:
+    """The streams groups of one shard. A group id belongs to one group of any type."""
+
+    __slots__ = (
+        "_memory",
+        "_others",
+        "_settings",
+        "clock",
+        "groups",
+        "hashes",
+        "metrics",
+        "timers",
+        "topics",
+    )
+
+    def __init__(self, surroundings: StreamsSurroundings, others: OtherGroups) -> None:
+        self._settings = surroundings.settings
+        self._memory = surroundings.memory
+        self._others = others
+        self.topics = surroundings.topics
+        self.timers = surroundings.timers
+        self.clock = surroundings.clock
+        self.metrics = surroundings.metrics
+        self.hashes = surroundings.hashes
+        self.groups = StreamsGroups(others.make_room, surroundings.memory)
+
+    # Groups.
+
+    def require(self, group_id: str) -> StreamsGroup:
+        """Return an existing streams group. Raises RefusalError."""
+        group = self.groups.find(group_id)
+        if group is None:
+            if self._others.has_other(group_id) or self._others.find_classic(group_id) is not None:
+                raise _wrong_type(group_id)
+            raise RefusalError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        return group
+
+    def find_or_create(
+        self, group_id: str, records: list[CoordinatorRecord], *, is_joining: bool
+    ) -> StreamsGroup:
+        """Return the group of a heartbeat. Raises RefusalError.
+
+        A new group is added by the replay of its records. A classic group without members makes
+        room for it.
+        """
+        group = self.groups.find(group_id)
+        if group is not None:
+            return group
+        if self._others.has_other(group_id):
+            raise _wrong_type(group_id)
+        classic = self._others.find_classic(group_id)
+        if classic is not None:
+            if not is_joining or not classic.is_in(GroupState.EMPTY):
+                raise _wrong_type(group_id)
+            records.append(group_tombstone(group_id))
+        elif not is_joining:
+            raise RefusalError(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {group_id} not found.")
+        return StreamsGroup(group_id, self._memory)
+
+    def check_memory(
+        self, group: StreamsGroup, member: StreamsMember, topology: StreamsTopology
+    ) -> None:
+        """Check that the group may grow by a member and a topology. Raises RefusalError."""
+        growth = group.growth_by(member, topology)
+        error = self._memory.check(group.held_bytes, growth)
+        if error is not ErrorCode.NONE:
+            raise RefusalError(error, "The topology and the members take too much memory.")
+
+    def discard(self, group: StreamsGroup) -> Callable[[], None]:
+        """Remove a group without members at once. Return a function that brings it back."""
+        self.groups.remove(group.group_id)
+        return partial(self.groups.restore, group)
+
+    # Configuration.
+
+    @property
+    def config(self) -> StreamsGroupConfig:
+        """The broker's current configuration."""
+        return self._settings.config
+
+    def value_of(self, group_id: str, name: str) -> int:
+        """Return a number of a group's config. The broker's limits apply to the group's value.
+
+        Args:
+            group_id: the group.
+            name: the name of the config without the prefix `streams.`.
+        """
+        return streams_value(self._settings, group_id, name)
+
+    def rack_tags(self, group_id: str) -> list[str]:
+        """Return the keys of client tags that members must have."""
+        own = self._settings.overrides(group_id).get("streams.rack.aware.assignment.tags")
+        if own is None:
+            return list(self.config.group_streams_rack_aware_assignment_tags)
+        return [each.strip() for each in own.split(",")] if own.strip() else []
+
+    def assignment_configs(self, group_id: str) -> dict[str, str]:
+        """Return the configs that the target assignment depends on, as its record has them."""
+        configs = {"num.standby.replicas": str(self.value_of(group_id, "num.standby.replicas"))}
+        tags = self.rack_tags(group_id)
+        if tags:
+            configs["rack.aware.assignment.tags"] = ",".join(tags)
+        return configs
+
+    # Topics.
+
+    def on_topics_changed(self, names: Collection[str]) -> None:
+        """Let the next heartbeat of each group that uses these topics compare them."""
+        for group in self.groups.all():
+            if any(group.needs_topic(name) for name in names):
+                group.request_refresh()
+
+
+def _wrong_type(group_id: str) -> RefusalError:
+    return RefusalError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
+
+
+def streams_value(settings: StreamsSettings, group_id: str, name: str) -> int:
+    """Return a number of a group's config. The broker's limits apply to the group's value.
+
+    Args:
+        settings: the configuration of the broker and of groups.
+        group_id: the group.
+        name: the name of the config without the prefix `streams.`.
+    """
+    field = name.replace(".", "_")
+    config = settings.config
+    own = settings.overrides(group_id).get(f"streams.{name}")
+    value: int = getattr(config, f"group_streams_{field}")
+    if own is None:
+        return value
+    if name == "num.standby.replicas":
+        return min(int(own), config.group_streams_max_standby_replicas)
+    lowest: int | None = getattr(config, f"group_streams_min_{field}", None)
+    highest: int | None = getattr(config, f"group_streams_max_{field}", None)
+    found = int(own) if lowest is None else max(int(own), lowest)
+    return found if highest is None else min(found, highest)

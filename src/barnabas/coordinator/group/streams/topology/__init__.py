@@ -1,0 +1,1 @@
+"""Topologies of streams groups: their check, and the topics that they need."""

@@ -1,0 +1,141 @@
+"""StreamsGroupHeartbeat and StreamsGroupDescribe (KIP-1071)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from barnabas.coordinator.group.consumer.refusal import RefusalError
+from barnabas.coordinator.group.streams.described_streams import describe_streams_group
+from barnabas.coordinator.group.streams.heartbeat_checks import check_streams_heartbeat
+from barnabas.coordinator.group.streams.streams_heartbeat import (
+    StreamsHeartbeat,
+    failed_streams_heartbeat,
+)
+from barnabas.coordinator.group.streams.topology.configuring import configuring_topology
+from barnabas.coordinator.runtime.append_errors import client_error
+from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.streams_group_describe import DescribedGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from barnabas.coordinator.group.group_shard import GroupShard
+    from barnabas.coordinator.group.streams.streams_heartbeat import StreamsClient
+    from barnabas.coordinator.group.streams.topology.configured_topology import ConfiguredTopology
+    from barnabas.coordinator.group.topics_view import TopicsView
+    from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
+    from barnabas.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
+
+
+class StreamsRequests:
+    """Requests for streams groups."""
+
+    def __init__(self, runtime: CoordinatorRuntime[GroupShard], topics: TopicsView) -> None:
+        self._runtime = runtime
+        self._topics = topics
+
+    def heartbeat(
+        self,
+        request: StreamsGroupHeartbeatRequest,
+        client: StreamsClient,
+        on_done: Callable[[StreamsHeartbeat], None],
+    ) -> Generator[None, None, None]:
+        """Handle StreamsGroupHeartbeat, versions 0 to 1. Yields while it configures a topology.
+
+        Args:
+            request: the request.
+            client: its client.
+            on_done: gets the response and the topics to create when its records are committed.
+        """
+
+        def respond(found: StreamsHeartbeat | None, error: ErrorCode) -> None:
+            if found is None:
+                found = StreamsHeartbeat(failed_streams_heartbeat(client_error(error), None))
+            on_done(found)
+
+        try:
+            check_streams_heartbeat(request)
+            prepared = yield from self._prepared(request)
+        except RefusalError as error:
+            on_done(StreamsHeartbeat(failed_streams_heartbeat(error.error, error.message)))
+            return
+        self._runtime.write(
+            request.group_id,
+            lambda shard: shard.streams.heartbeat(request, client, prepared),
+            respond,
+        )
+
+    def _prepared(
+        self, request: StreamsGroupHeartbeatRequest
+    ) -> Generator[None, None, ConfiguredTopology | None]:
+        """Return the configured topology if it is large. Yields. Raises RefusalError."""
+        found = self._runtime.read(
+            request.group_id, lambda shard: shard.streams.large_topology(request)
+        )
+        if not isinstance(found, tuple):
+            return None
+        value, metadata_hash = found
+        configured = yield from configuring_topology(
+            value, self._topics.partition_count, metadata_hash
+        )
+        return configured
+
+    def describe(
+        self,
+        group_ids: list[str],
+        on_done: Callable[[list[DescribedGroup]], None],
+        *,
+        includes_description: bool,
+    ) -> Generator[None, None, None]:
+        """Describe streams groups (versions 0 to 1). Yields after each group.
+
+        A response waits for the commit of the records that it shows.
+
+        Args:
+            group_ids: the groups.
+            on_done: gets the groups in the order of `group_ids`.
+            includes_description: whether the request asks for descriptions of topologies.
+        """
+        found: dict[int, DescribedGroup] = {}
+
+        def on_described(index: int, described: DescribedGroup | None, error: ErrorCode) -> None:
+            if described is None:
+                described = failed_streams_group(group_ids[index], client_error(error), None)
+            found[index] = described
+            if len(found) == len(group_ids):
+                on_done([found[each] for each in range(len(group_ids))])
+
+        def describe(group_id: str, shard: GroupShard) -> CoordinatorResult[DescribedGroup]:
+            try:
+                group = shard.streams_groups.require(group_id)
+            except RefusalError as error:
+                return CoordinatorResult(failed_streams_group(group_id, error.error, error.message))
+            return CoordinatorResult(
+                describe_streams_group(group, includes_description=includes_description)
+            )
+
+        if not group_ids:
+            on_done([])
+        for index, group_id in enumerate(group_ids):
+            if not group_id:
+                on_described(index, None, ErrorCode.INVALID_GROUP_ID)
+            else:
+                self._runtime.write(
+                    group_id, partial(describe, group_id), partial(on_described, index)
+                )
+            yield
+
+
+def failed_streams_group(group_id: str, error: ErrorCode, message: str | None) -> DescribedGroup:
+    """Return the description of a group with an error."""
+    return DescribedGroup(
+        error_code=error,
+        error_message=message,
+        group_id=group_id,
+        group_state="",
+        group_epoch=0,
+        assignment_epoch=0,
+        members=[],
+    )
