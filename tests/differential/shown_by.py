@@ -14,7 +14,7 @@ _CONSUMER_GROUPS = (
     "`tests/unit/coordinator/group/consumer`"
 )
 _STREAMS_GROUPS = (
-    "`tests/jvm/test_streams_groups.py`, `tests/differential/test_streams_group_records.py`, "
+    "`tests/jvm/test_streams_protocol.py`, `tests/differential/test_streams_group_records.py`, "
     "`test_java_tools_streams_groups.py`"
 )
 _SHARE_PARTITIONS = (
