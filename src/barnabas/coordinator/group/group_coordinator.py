@@ -91,7 +91,7 @@ class GroupCoordinator:
             surroundings = ConsumerSurroundings(
                 found.consumers, topics, context.timers, dependencies.clock, rng, self.metrics
             )
-            return GroupShard(config, surroundings, (found.shares, found.streams), self.memory)
+            return GroupShard(config, surroundings, found.shares, found.streams, self.memory)
 
         self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             OFFSETS_TOPIC, dependencies, make_shard

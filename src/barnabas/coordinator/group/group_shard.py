@@ -97,7 +97,8 @@ class GroupShard:
         self,
         config: GroupCoordinatorConfig,
         surroundings: ConsumerSurroundings,
-        special: tuple[ShareSettings, StreamsSettings],
+        shares: ShareSettings,
+        streams: StreamsSettings,
         memory: GroupMemory,
     ) -> None:
         """Create the shard.
@@ -105,10 +106,10 @@ class GroupShard:
         Args:
             config: values of configuration keys that do not change.
             surroundings: what the groups use.
-            special: the configuration of share and streams groups.
+            shares: the configuration of share groups.
+            streams: the configuration of streams groups.
             memory: memory accounting of all groups of this broker.
         """
-        shares, streams = special
         timers, clock = surroundings.timers, surroundings.clock
         metrics = surroundings.metrics
         self._timers = timers
@@ -149,20 +150,7 @@ class GroupShard:
         self.share_state = StateChanges(self.share_groups)
         self.shares = ShareMembership(self.share_groups, self.share_state)
         self.share_offsets = ShareOffsets(self.share_groups, self.share_state)
-        self.streams_groups = StreamsShard(
-            StreamsSurroundings(
-                streams,
-                surroundings.topics,
-                timers,
-                clock,
-                metrics,
-                memory,
-                self.consumer_groups.hashes,
-            ),
-            OtherGroups(
-                self._make_room_for_streams, self._has_other_than_streams, self.groups.find
-            ),
-        )
+        self.streams_groups = self._streams_shard(surroundings, streams, memory)
         self.streams = StreamsMembership(self.streams_groups)
         groups = AllGroups(
             self.groups,
@@ -174,6 +162,24 @@ class GroupShard:
             groups, self.offsets, self._rebalance, metrics, config.offset_metadata_max_bytes
         )
         self._cleaner = OffsetCleaner(config, timers, clock, metrics, groups, self.offsets)
+
+    def _streams_shard(
+        self, surroundings: ConsumerSurroundings, settings: StreamsSettings, memory: GroupMemory
+    ) -> StreamsShard:
+        return StreamsShard(
+            StreamsSurroundings(
+                settings,
+                surroundings.topics,
+                surroundings.timers,
+                surroundings.clock,
+                surroundings.metrics,
+                memory,
+                self.consumer_groups.hashes,
+            ),
+            OtherGroups(
+                self._make_room_for_streams, self._has_other_than_streams, self.groups.find
+            ),
+        )
 
     def has_special_group(self, group_id: str) -> bool:
         """Whether the id has a share or streams group."""
@@ -327,14 +333,11 @@ class GroupShard:
                 self.groups.create(where.group)
         elif record_type == _GROUP_TYPE:
             self._replay_group(decode_coordinator_key(GroupMetadataKey, key).group, value)
-        else:
-            for groups in (
-                self.consumer_groups.groups,
-                self.share_groups.groups,
-                self.streams_groups.groups,
-            ):
-                if groups.replay(record_type, key, value):
-                    break
+        elif not (
+            self.consumer_groups.groups.replay(record_type, key, value)
+            or self.share_groups.groups.replay(record_type, key, value)
+        ):
+            self.streams_groups.groups.replay(record_type, key, value)
 
     def replay_end_marker(self, offset: int, producer_id: int, is_commit: bool) -> None:
         """Commit or discard the offsets of an ended transaction."""

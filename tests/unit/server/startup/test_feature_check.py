@@ -28,11 +28,13 @@ def test_every_level_from_the_lowest_to_the_highest_is_accepted(name: str) -> No
 
 
 def test_features_of_kafkas_default_are_named_with_the_command_that_lowers_them() -> None:
-    disk = formatted(streams_version=1, share_version=2)
+    disk = formatted(streams_version=2, share_version=2)
     with pytest.raises(UnsupportedFeaturesError) as caught:
         check_features(disk, "/data")
-    assert "share.version 2 (this node knows 0 to 1), streams.version 1" in str(caught.value)
-    assert "downgrade --feature share.version=1 --feature streams.version=0`" in str(caught.value)
+    assert "share.version 2 (this node knows 0 to 1), streams.version 2 (this node" in str(
+        caught.value
+    )
+    assert "downgrade --feature share.version=1 --feature streams.version=1`" in str(caught.value)
 
 
 def test_the_error_advises_to_lower_or_raise_an_unsupported_metadata_version() -> None:

@@ -42,8 +42,7 @@ def check_consumer_commit(group: ConsumerGroup, request: OffsetsToCommit) -> Err
     )
     if is_valid:
         return ErrorCode.NONE
-    # TxnOffsetCommit has no member epochs.
-    return ErrorCode.ILLEGAL_GENERATION if request.is_transactional else _stale_epoch(member)
+    return _stale_epoch(member) if request.knows_member_epochs else ErrorCode.ILLEGAL_GENERATION
 
 
 def _stale_epoch(member: ConsumerMember) -> ErrorCode:

@@ -48,7 +48,7 @@ class OffsetChanges:
     def commit(self, request: OffsetsToCommit) -> CoordinatorResult[list[ErrorCode]]:
         """Return the records of the valid offsets, and one error code for each offset."""
         if request.is_transactional:
-            error = self._check_transactional_claim(request.claim)
+            error = self._check_transactional_claim(request)
         else:
             error = self._check_claim(request.claim, request.version)
         group = self._groups.consumer.find(request.claim.group_id)
@@ -97,15 +97,19 @@ class OffsetChanges:
         self._rebalance.restart_session(group, group.members[claim.member_id])
         return ErrorCode.NONE
 
-    def _check_transactional_claim(self, claim: MemberClaim) -> ErrorCode:
+    def _check_transactional_claim(self, request: OffsetsToCommit) -> ErrorCode:
         """Return whether the member may commit with a transaction now (KIP-447).
 
         A producer without group metadata may commit always.
         """
+        claim = request.claim
         group = self._groups.classic.find(claim.group_id)
         if group is None:
-            is_member = claim.generation_id >= 0
-            return ErrorCode.ILLEGAL_GENERATION if is_member else ErrorCode.NONE
+            if claim.generation_id < 0:
+                return ErrorCode.NONE
+            if request.knows_member_epochs:
+                return ErrorCode.GROUP_ID_NOT_FOUND
+            return ErrorCode.ILLEGAL_GENERATION
         names_member = claim.member_id != "" or claim.group_instance_id is not None
         if claim.generation_id < 0 and (not names_member or group.is_in(GroupState.EMPTY)):
             return ErrorCode.NONE

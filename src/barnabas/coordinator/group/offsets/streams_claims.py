@@ -38,9 +38,8 @@ def check_streams_commit(group: StreamsGroup, request: OffsetsToCommit) -> Error
         _has_run_since(group, member, claim.generation_id, *key) for key, _ in request.offsets
     ):
         return ErrorCode.NONE
-    # TxnOffsetCommit has no member epochs.
-    is_transactional = request.is_transactional
-    return ErrorCode.ILLEGAL_GENERATION if is_transactional else ErrorCode.STALE_MEMBER_EPOCH
+    is_known = request.knows_member_epochs
+    return ErrorCode.STALE_MEMBER_EPOCH if is_known else ErrorCode.ILLEGAL_GENERATION
 
 
 def _has_run_since(

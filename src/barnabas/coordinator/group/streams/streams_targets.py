@@ -7,9 +7,11 @@ target, and later heartbeats distribute the new one.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from barnabas.coordinator.group.streams.assignors.sticky_task_assignor import assign_sticky
 from barnabas.coordinator.group.streams.assignors.task_input import (
@@ -172,6 +174,7 @@ class StreamsTargets:
             # The group became empty meanwhile.
             return CoordinatorResult(None)
         records: list[CoordinatorRecord] = []
+        targets: dict[str, MemberTasks] = {}
         for member_id, target in computed.targets.items():
             heir = _heir(group, member_id, computed)
             if heir is None:
@@ -183,8 +186,12 @@ class StreamsTargets:
                 record = target_record(group_id, heir, target)
             if record is not None:
                 records.append(record)
-        records.append(target_epoch_record(group_id, epoch, self._shard.clock.wall_ms()))
-        return CoordinatorResult(None, records)
+                targets[heir] = target
+        now_ms = self._shard.clock.wall_ms()
+        records.append(target_epoch_record(group_id, epoch, now_ms))
+        return CoordinatorResult(
+            None, records, apply=partial(group.set_targets, epoch, now_ms, targets)
+        )
 
 
 def _heir(group: StreamsGroup, member_id: str, computed: _Computed) -> str | None:
@@ -210,7 +217,7 @@ def _assign(
         known = offsets.get(member_id)
         made = StreamsMemberInput(process_id=member.process_id, owned=member.assigned.plain())
         if known is not None:
-            made = msgspec.structs.replace(made, offsets=known.offsets)
+            made = replace(made, offsets=known.offsets)
         given[member_id] = made
         if position % _RECORDS_PER_STEP == _RECORDS_PER_STEP - 1:
             yield
