@@ -132,13 +132,13 @@ class JavaTable(Generic[K]):
     def add(self, key: K) -> None:
         """Add a key, unless the table has it."""
         hashes = self._hashes
+        # `computeIfAbsent` looks at the size before it looks for the key.
+        if self._is_computed and len(hashes) > self._capacity * _FULL:
+            self._capacity *= 2
         if key in hashes:
             return
         code = self._hash(key)
         code ^= code >> 16
-        # `computeIfAbsent` looks at the size before it adds the key.
-        if self._is_computed and len(hashes) > self._capacity * _FULL:
-            self._capacity *= 2
         bucket_max = _BUCKET_MAX - 1 if self._is_computed else _BUCKET_MAX
         if len(hashes) >= bucket_max and self._capacity < _SMALL:
             last = self._capacity - 1

@@ -9,6 +9,7 @@ and it assigns no warm-up tasks.
 from __future__ import annotations
 
 import logging
+from heapq import merge
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.coordinator.group.consumer.assignors.java_tables import (
@@ -126,10 +127,9 @@ class _Assigning:
         members = yield from ordered_members(self._given)
         for member_id in members:
             member = self._given.members[member_id]
-            if member.process_id not in self._by_id:
-                self._by_id[member.process_id] = ProcessLoad()
-                self._processes.add(member.process_id)
-            process = self._by_id[member.process_id]
+            # Each look-up may enlarge Kafka's map.
+            self._processes.add(member.process_id)
+            process = self._by_id.setdefault(member.process_id, ProcessLoad())
             process.add_member(member_id)
             yield from self._read_state(member, _Owner(member_id, process))
 
@@ -159,7 +159,7 @@ class _Assigning:
             message = "No member is available for the active tasks."
             raise TaskAssignorError(message)
         remaining: dict[Task, None] = {}
-        for position, task in enumerate(self._tasks()):
+        for position, task in enumerate(self._tasks_by_partition()):
             owner = self._active_owners.get(task)
             if owner is None or not _is_below(owner, self._active_quota):
                 remaining[task] = None
@@ -176,7 +176,7 @@ class _Assigning:
             if position % STEP == STEP - 1:
                 yield
         queue = self._queue()
-        for position, task in enumerate(self._tasks_by_partition()):
+        for position, task in enumerate(self._tasks()):
             if task in remaining:
                 process = queue.poll()
                 assert process is not None, "there are members"
@@ -195,13 +195,14 @@ class _Assigning:
 
     def assign_standby(self) -> Generator[None, None, None]:
         """Assign standby tasks of stateful subtopologies."""
-        waiting: list[tuple[Task, int]] = []
+        # Tasks that lack standbys with the number of those, by subtopology.
+        waiting: dict[str, list[tuple[Task, int]]] = {}
         replicas = self._given.standby_replicas
         for position, task in enumerate(self._stateful_tasks_reversed()):
             for assigned in range(replicas):
                 owner = self._standby_owner(task)
                 if owner is None:
-                    waiting.append((task, replicas - assigned))
+                    waiting.setdefault(task[0], []).append((task, replicas - assigned))
                     break
                 count = owner.process.add_task(owner.member_id, task, is_active=False)
                 self._quota.on_count(count)
@@ -209,7 +210,8 @@ class _Assigning:
                 yield
         queue = self._queue()
         lacking = 0
-        for position, (task, missing) in enumerate(waiting):
+        ordered = (each for name in reversed(self._order) for each in waiting.get(name, ()))
+        for position, (task, missing) in enumerate(ordered):
             for assigned in range(missing):
                 if not self._assign_to_least_loaded(queue, task):
                     lacking += missing - assigned
@@ -284,11 +286,19 @@ class _Assigning:
             partition += 1
 
     def _stateful_tasks_reversed(self) -> Iterator[Task]:
-        for subtopology_id in reversed(self._order):
+        """Yield the tasks that get standbys, by partition and subtopology, the last one first."""
+        by_count: dict[int, list[int]] = {}
+        for place, subtopology_id in enumerate(self._order):
             subtopology = self._given.subtopologies[subtopology_id]
             if subtopology.is_stateful:
-                for partition in reversed(range(subtopology.tasks)):
-                    yield subtopology_id, partition
+                by_count.setdefault(subtopology.tasks, []).append(place)
+        # Places of the subtopologies that have the partition.
+        places: list[int] = []
+        for partition in reversed(range(max(by_count, default=0))):
+            if partition + 1 in by_count:
+                places = list(merge(places, by_count[partition + 1]))
+            for place in reversed(places):
+                yield self._order[place], partition
 
     def result(self) -> TaskAssigning:
         """Return the tasks of each member."""

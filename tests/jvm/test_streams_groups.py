@@ -1,0 +1,83 @@
+"""Task assignors and configured topologies compared with those of Apache Kafka's classes."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from jvm.java import TIMEOUT_S, java_command
+from unit.coordinator.group.streams.task_assignor_cases import (
+    TASK_ASSIGNORS,
+    StreamsGroupHistory,
+    TaskAssignorCase,
+)
+from unit.coordinator.group.streams.topology_cases import TopologyCase, facts, topology_case
+
+SOURCE = Path(__file__).parent / "StreamsGroups.java"
+GROUPS = 250
+ASSIGNMENTS = 10
+TOPOLOGIES = 3_000
+
+
+@pytest.fixture(scope="module")
+def assignments() -> list[TaskAssignorCase]:
+    return [
+        case
+        for assignor in TASK_ASSIGNORS
+        for seed in range(GROUPS)
+        for case in StreamsGroupHistory(assignor, seed).cases(ASSIGNMENTS)
+    ]
+
+
+@pytest.fixture(scope="module")
+def topologies() -> list[TopologyCase]:
+    return [topology_case(seed) for seed in range(TOPOLOGIES)]
+
+
+@pytest.fixture(scope="module")
+def answers(assignments: list[TaskAssignorCase], topologies: list[TopologyCase]) -> list[list[str]]:
+    """Return the lines of Java for each case, from one process."""
+    cases: list[TaskAssignorCase | TopologyCase] = [*assignments, *topologies]
+    done = subprocess.run(
+        [*java_command("kafka", "OFF", source=SOURCE), "StreamsGroups"],
+        input="".join(f"{line}\n" for case in cases for line in case.lines()),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = [answer.splitlines() for answer in done.stdout.split("end\n")[:-1]]
+    assert len(found) == len(cases)
+    return found
+
+
+def test_tasks_of_random_groups_equal_those_of_kafka(
+    assignments: list[TaskAssignorCase], answers: list[list[str]]
+) -> None:
+    failed = 0
+    for case, answer in zip(assignments, answers, strict=False):
+        their = dict(line.split(" ", 1) for line in answer)
+        if "failed" in their:
+            # Kafka's `mock` assignor fails on tasks that are gone or have two owners.
+            assert case.assignor == "mock"
+            failed += 1
+            assert "failed" in case.ours(), "\n".join(case.lines())
+        else:
+            assert case.ours() == their, "\n".join(case.lines())
+    assert failed < len(assignments) / 4
+
+
+def test_random_topologies_are_configured_as_by_kafka(
+    topologies: list[TopologyCase], answers: list[list[str]]
+) -> None:
+    seen: dict[str, int] = {}
+    for case, answer in zip(topologies, answers[-len(topologies) :], strict=True):
+        assert facts(case.ours()) == facts(answer), "\n".join(case.lines())
+        kinds = {" ".join(each.split()[:2]) for each in answer if each.startswith("problem")}
+        kind = "failed" if answer[0].startswith("failed") else "".join(kinds) or "ready"
+        seen[kind] = seen.get(kind, 0) + 1
+    assert len(seen) == 5, seen
+    assert all(count > TOPOLOGIES / 100 for count in seen.values()), seen
