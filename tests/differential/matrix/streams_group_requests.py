@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 
 
 def _joining(scene: Scene, group: str) -> dict[str, Any]:
-    """A first heartbeat of a topology whose internal topics are never created.
-
-    The copartition group names the source topic.
-    """
+    """A first heartbeat; its topology has a source topic and no internal topics."""
     subtopology = {
         "subtopology_id": "0",
         "source_topics": [standing.topic(scene)],
@@ -65,6 +62,8 @@ def _with_internal_topics(scene: Scene) -> dict[str, Any]:
         "topic_configs": [{"key": "cleanup.policy", "value": "compact"}],
     }
     subtopology["source_topics"] = ["no-such-topic"]
+    # Kafka fails over copartitioned topics that are missing.
+    subtopology["copartition_groups"] = []
     subtopology["state_changelog_topics"] = [internal]
     subtopology["repartition_sink_topics"] = ["an-internal-topic-repartition"]
     subtopology["repartition_source_topics"] = [
